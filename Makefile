@@ -1,0 +1,37 @@
+# make setup | demo | test | check | supported: everything goes through .venv, made from pyproject.toml and constraints.txt.
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+BIN := .venv/bin
+export OMP_WAIT_POLICY := passive
+STAMP := .venv/.ready
+
+.PHONY: setup demo test check lint types supported clean
+
+setup: $(STAMP)
+
+# torch first and by itself: a pinned version takes the CPU build where one is at hand, a range never does.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[track,dev]"
+	touch $(STAMP)
+
+demo: setup
+	$(BIN)/windtunnel demo
+
+test: setup
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: setup
+	$(BIN)/mypy
+
+check: lint types test
+
+supported: setup
+	$(BIN)/python -m docs.supported
+
+clean:
+	rm -rf .venv demo-output

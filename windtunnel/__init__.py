@@ -1,0 +1,81 @@
+"""WindTunnel: fitted scikit-learn and LightGBM pipelines as PyTorch modules.
+
+    net = windtunnel.translate(pipeline, calibrate=X_sample)
+    net.fit(train_loader, val_loader)
+    net.predict_proba(X_test)
+
+Names are imported when first used, so that a command line can set ``OMP_WAIT_POLICY`` before torch is loaded.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from windtunnel.encode import Batch as Batch
+    from windtunnel.errors import (
+        BadFile as BadFile,
+    )
+    from windtunnel.errors import (
+        BadInput as BadInput,
+    )
+    from windtunnel.errors import (
+        NotFitted as NotFitted,
+    )
+    from windtunnel.errors import (
+        UnfaithfulOption as UnfaithfulOption,
+    )
+    from windtunnel.errors import (
+        UnsupportedEstimator as UnsupportedEstimator,
+    )
+    from windtunnel.errors import (
+        WindTunnelError as WindTunnelError,
+    )
+    from windtunnel.estimators import RareCategories as RareCategories
+    from windtunnel.estimators import TwoHotEncoder as TwoHotEncoder
+    from windtunnel.export.artefact import load as load
+    from windtunnel.trainers import Recipe as Recipe
+    from windtunnel.trainers import loader as loader
+    from windtunnel.trainers.estimator import WindTunnelClassifier as WindTunnelClassifier
+    from windtunnel.trainers.estimator import WindTunnelRegressor as WindTunnelRegressor
+    from windtunnel._translate import compile as compile
+    from windtunnel._translate import translate as translate
+    from windtunnel.translation import Translation as Translation
+    from windtunnel.translators import supported as supported
+    from windtunnel.translators import translates as translates
+
+_PLACES = {
+    "BadFile": "errors",
+    "BadInput": "errors",
+    "Batch": "encode",
+    "NotFitted": "errors",
+    "RareCategories": "estimators",
+    "Recipe": "trainers",
+    "Translation": "translation",
+    "TwoHotEncoder": "estimators",
+    "UnfaithfulOption": "errors",
+    "UnsupportedEstimator": "errors",
+    "WindTunnelClassifier": "trainers.estimator",
+    "WindTunnelError": "errors",
+    "WindTunnelRegressor": "trainers.estimator",
+    "compile": "_translate",
+    "load": "export.artefact",
+    "loader": "trainers",
+    "supported": "translators",
+    "translate": "_translate",
+    "translates": "translators",
+}
+__version__ = version("windtunnel")
+__all__ = sorted([*_PLACES, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'windtunnel' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = getattr(import_module(f"windtunnel.{_PLACES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,199 @@
+"""``translate``: a fitted pipeline in, a differentiable ``Translation`` out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import torch
+
+from windtunnel.assemble import Assembly
+from windtunnel.encode import Batch, Rows
+from windtunnel.errors import UnfaithfulOption
+from windtunnel.modules.program import Program, ProgramStep, Take
+from windtunnel.modules.tables import CategoryTable
+from windtunnel.modules.trees import HardTrees
+from windtunnel.modules.trees.soft import LEVELS
+from windtunnel.modules.trees.soften import soften
+from windtunnel.translation import Translation
+
+SPREADS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.0)
+"""Candidates for how soft trees start, softest first: see ``soften``."""
+FAITHFUL = 0.9995
+"""The share of the variance of the source's raw scores that soft trees have to keep on the calibration rows."""
+
+
+def translate(
+    pipeline: Any,
+    *,
+    level: str | Mapping[str, str] = "L4",
+    start: str = "warm",
+    temperature: float | str = "auto",
+    calibrate: Rows | None = None,
+    untranslated: str = "cache",
+) -> Translation:
+    """Translate a fitted pipeline into a differentiable module that starts from what the pipeline knows.
+
+    Parameters
+    ----------
+    pipeline : fitted scikit-learn estimator or Pipeline, LightGBM model or Booster
+        Left as it is.
+    level : str or {step name: str}
+        What of the trees is trainable: "L0" nothing, "L1" leaf values, "L2" also thresholds, "L3" also the weights of the
+        first layer, "L4" also those of the second.
+    start : "warm" or "cold"
+        Copied from the fitted pipeline, or the same architecture with random trees and tables.
+    temperature : "auto" or float
+        "auto": thresholds move to the middle of their gap, every node gets a temperature of its own, and the softest
+        start is taken that keeps 99.95 % of the variance of the raw scores on the ``calibrate`` rows (without rows: from
+        the values of tables, the ranges that the model stores and the distances between its thresholds). A number is one
+        temperature for every node and leaf in the unit of the input, the paper's being 1.
+    calibrate : rows, optional
+        A few thousand raw rows, such as a sample of the training rows.
+    untranslated : "cache", "stream" or "error"
+        What to do with a step that has no translation: keep it on the host and compute its answers once, or batch by
+        batch; or raise.
+
+    Returns
+    -------
+    Translation
+
+    Raises
+    ------
+    UnsupportedEstimator
+        The final step, or with ``untranslated="error"`` any step, has no translation.
+    NotFitted
+        A step is not fitted.
+    UnfaithfulOption
+        An argument is none of the accepted values.
+    """
+    _check(level, start, temperature, untranslated)
+    assembly = Assembly(pipeline, untranslated, calibrate)
+    net = _translation(assembly)
+    batch = net.encode(calibrate, training=False) if calibrate is not None else None
+    levels = _levels(assembly, level)
+    exact = net.program(*batch) if batch is not None else None
+    for position, name in levels.items():
+        _soften_step(net, position, name, start, temperature, batch)
+    if start == "cold":
+        _redraw_tables(net.program)
+    if batch is not None and exact is not None:
+        with torch.no_grad():
+            net.faithful = {"rows": float(len(exact)), "r2": variance_kept(net.program(*batch), exact)}
+    return _restarted(net)
+
+
+def compile(pipeline: Any) -> Translation:
+    """Exact inference for a fitted pipeline: hard trees, nothing to train.
+
+    Takes and raises what ``translate`` does; the answer gives the source's own predictions.
+    """
+    net = _translation(Assembly(pipeline))
+    return net.requires_grad_(False)
+
+
+def _translation(assembly: Assembly) -> Translation:
+    return Translation(
+        assembly.program, assembly.encoder, assembly.head, assembly.origins, assembly.hosts, assembly.untranslated
+    )
+
+
+def _restarted(net: Translation) -> Translation:
+    """The same translation, with its present weights as those that the report's drift is measured from."""
+    return Translation(
+        net.program, net.encoder, net.head, net.origins, net.hosts, net.untranslated, net.faithful
+    )
+
+
+def _check(level: Any, start: str, temperature: float | str, untranslated: str) -> None:
+    wrong = []
+    given = level.values() if isinstance(level, Mapping) else [level]
+    wrong += [f"level={one!r}; accepted are {', '.join(LEVELS)}" for one in given if one not in LEVELS]
+    if start not in ("warm", "cold"):
+        wrong.append(f"start={start!r}; accepted are 'warm' and 'cold'")
+    if isinstance(temperature, str) and temperature != "auto" or not isinstance(temperature, str) and temperature <= 0:
+        wrong.append(f"temperature={temperature!r}; accepted are 'auto' and numbers above 0")
+    if untranslated not in ("cache", "stream", "error"):
+        wrong.append(f"untranslated={untranslated!r}; accepted are 'cache', 'stream' and 'error'")
+    if wrong:
+        raise UnfaithfulOption("translate got " + "; ".join(wrong) + ".")
+
+
+def _levels(assembly: Assembly, level: str | Mapping[str, str]) -> dict[int, str]:
+    """The level of each program step that holds trees."""
+    trees = {index: step.name for index, step in enumerate(assembly.steps) if isinstance(step.module, HardTrees)}
+    if not isinstance(level, Mapping):
+        return dict.fromkeys(trees, level)
+    unknown = sorted(set(level) - set(trees.values()))
+    if unknown:
+        close = get_close_matches(unknown[0], list(trees.values()), n=1)
+        raise UnfaithfulOption(
+            f"level names steps without trees: {', '.join(map(repr, unknown))}; steps with trees are "
+            f"{', '.join(map(repr, trees.values())) or 'none'}" + (f". Did you mean {close[0]!r}?" if close else ".")
+        )
+    return {index: level.get(name, "L4") for index, name in trees.items()}
+
+
+def _soften_step(
+    net: Translation, position: int, level: str, start: str, temperature: float | str, batch: Batch | None
+) -> None:
+    """Put soft trees in the place of hard ones."""
+    step: ProgramStep = net.program.steps[position]  # type: ignore[assignment]
+    hard: HardTrees = step.module  # type: ignore[assignment]
+    ensemble = hard.ensemble()
+    if temperature != "auto":
+        step.module = soften(ensemble, level=level, start=start, temperature=float(temperature))
+        return
+    grids = _grids(net.program, step)
+    if batch is None:
+        step.module = soften(ensemble, level=level, start=start, grids=grids)
+        return
+    with torch.no_grad():
+        inputs = net.program.inputs_of(position, *batch)
+        exact = hard(inputs)
+    sample = inputs.double().numpy()
+    for spread in SPREADS:
+        trial = soften(ensemble, level="L0", spread=spread, sample=sample, grids=grids).eval()
+        with torch.no_grad():
+            if variance_kept(trial(inputs), exact) >= FAITHFUL:
+                break
+    step.module = soften(ensemble, level=level, start=start, spread=spread, sample=sample, grids=grids)
+
+
+def variance_kept(soft: torch.Tensor, exact: torch.Tensor) -> float:
+    """R squared of the soft raw scores against the exact ones, 1 where there is nothing to explain and no error."""
+    error = float(((soft - exact).double() ** 2).sum())
+    total = float(((exact - exact.mean(dim=0)).double() ** 2).sum())
+    return 1.0 - error / total if total > 0 else float(error < 1e-8)
+
+
+def _grids(program: Program, step: ProgramStep) -> dict[int, np.ndarray]:
+    """Every value of the tree inputs that come straight from a category table, by input column."""
+    grids: dict[int, np.ndarray] = {}
+    column = 0
+    for take in step.takes:
+        assert isinstance(take, Take)
+        source = program.steps[take.slot - 2].module if take.slot >= 2 else None
+        if isinstance(source, CategoryTable):
+            rows = source.rows.detach().double().numpy()
+            for index, of_table in enumerate(take.columns.tolist()):
+                values = np.unique(rows[:, of_table])
+                grids[column + index] = values[np.isfinite(values)]
+        column += take.count
+    return grids
+
+
+def _redraw_tables(program: Program) -> None:
+    """A cold start of the embeddings: standard normal, with the standard deviation that the table had."""
+    generator = torch.Generator().manual_seed(0)
+    for step in program.steps:
+        module = step.module
+        if isinstance(module, CategoryTable) and module.rows.requires_grad:
+            with torch.no_grad():
+                scale = module.rows.std(unbiased=False).clamp_min(1e-3)
+                module.rows.copy_(torch.randn(module.rows.shape, generator=generator) * scale)
+
+
+

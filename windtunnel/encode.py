@@ -1,0 +1,296 @@
+"""Raw rows to tensors: one float32 block of numbers and one int64 block of category ids. Vocabularies are data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from hashlib import md5
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windtunnel.errors import BadInput
+
+UNKNOWN_ID, MISSING_ID, FIRST_ID = 0, 1, 2
+Rows = Any
+"""A pandas DataFrame, an Arrow table, a NumPy array or a dict of columns."""
+
+
+class Batch(NamedTuple):
+    """Encoded rows: ``numbers`` float32 [B, n] (NaN where missing) and ``ids`` int64 [B, m]."""
+
+    numbers: Tensor
+    ids: Tensor
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The categories of one column: id 0 is an unknown one, 1 a missing one, 2 + i is ``values[i]``.
+
+    With ``buckets`` above 0 an unknown category gets one of as many ids after the values, by the md5 of its text.
+    """
+
+    values: tuple[str | int | float | bool, ...]
+    buckets: int = 0
+
+    def __len__(self) -> int:
+        return FIRST_ID + len(self.values) + self.buckets
+
+    @cached_property
+    def kind(self) -> str:
+        """"text", "number" or "mixed"; "empty" where there is no value."""
+        kinds = {"text" if isinstance(value, str) else "number" for value in self.values}
+        return "mixed" if len(kinds) == 2 else next(iter(kinds), "empty")
+
+    @cached_property
+    def _texts(self) -> pa.Array:
+        return pa.array(self.values, type=pa.large_string())
+
+    @cached_property
+    def _index(self) -> pd.Index:
+        return pd.Index(np.array(self.values, dtype=np.float64 if self.kind == "number" else object))
+
+    def ids(self, column: pd.Series) -> NDArray[np.int64]:
+        """The id of each value of a column, int64 [B]."""
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            codes = column.cat.codes.to_numpy()
+            of_category = np.append(self.ids(pd.Series(column.cat.categories)), MISSING_ID)
+            return of_category[codes].astype(np.int64)
+        if self.kind == "text" and pd.api.types.infer_dtype(column, skipna=True) in ("string", "empty"):
+            return self._ids_of_texts(pa.array(column, type=pa.large_string(), from_pandas=True), column)
+        return self._ids_of_objects(column)
+
+    def _ids_of_texts(self, texts: pa.Array | pa.ChunkedArray, column: pd.Series) -> NDArray[np.int64]:
+        found = pc.fill_null(pc.index_in(texts, value_set=self._texts), -FIRST_ID)
+        ids = np.asarray(found).astype(np.int64) + FIRST_ID
+        missing = np.asarray(pc.is_null(texts))
+        return self._settle(ids, missing, column)
+
+    def _ids_of_objects(self, column: pd.Series) -> NDArray[np.int64]:
+        missing = column.isna().to_numpy()
+        if self.kind == "number":
+            keys: Any = np.full(len(column), np.nan)
+            keys[~missing] = _as_float64(column[~missing])
+        else:
+            keys = column.astype(object).to_numpy()
+        position = self._index.get_indexer(keys) if len(self.values) else np.full(len(column), -1)
+        return self._settle(np.where(position < 0, UNKNOWN_ID, position + FIRST_ID), missing, column)
+
+    def _settle(self, ids: NDArray[Any], missing: NDArray[np.bool_], column: pd.Series) -> NDArray[np.int64]:
+        ids = np.where(missing, MISSING_ID, ids).astype(np.int64)
+        if self.buckets:
+            first = FIRST_ID + len(self.values)
+            for row in np.flatnonzero(ids == UNKNOWN_ID):
+                ids[row] = first + bucket_of(str(column.iloc[row]), self.buckets)
+        return ids
+
+
+def bucket_of(text: str, buckets: int) -> int:
+    """The bucket of a text: its md5, read as one integer, modulo the number of buckets."""
+    return int(md5(text.encode("utf-8"), usedforsecurity=False).hexdigest(), 16) % buckets
+
+
+@dataclass
+class CategoryColumn:
+    """One column of ``ids``: where it is read from, its vocabulary, and whether the source refuses unknown values."""
+
+    column: int
+    vocabulary: Vocabulary
+    refuses_unknown: bool = False
+    refuses_missing: bool = False
+
+
+@dataclass
+class RowEncoder:
+    """Which raw columns become numbers and which become ids.
+
+    Attributes
+    ----------
+    names : list of str or None
+        Names of the columns that the pipeline was fitted on; None where it was fitted on an array.
+    width : int
+        How many columns the pipeline was fitted on. Columns from ``width`` on are answers of steps kept on the host.
+    numbers : list of int
+        Column of each column of ``Batch.numbers``.
+    categories : list of CategoryColumn
+        The columns of ``Batch.ids``.
+    """
+
+    names: list[str] | None
+    width: int
+    numbers: list[int] = field(default_factory=list)
+    categories: list[CategoryColumn] = field(default_factory=list)
+
+    def number(self, column: int) -> int:
+        """The position in ``Batch.numbers`` of a raw column, which is read as a number from now on."""
+        if column not in self.numbers:
+            self.numbers.append(column)
+        return self.numbers.index(column)
+
+    def category(self, wanted: CategoryColumn) -> int:
+        """The position in ``Batch.ids`` of a raw column under a vocabulary."""
+        if wanted not in self.categories:
+            self.categories.append(wanted)
+        return self.categories.index(wanted)
+
+    def name(self, column: int) -> str:
+        """How messages call a column."""
+        return repr(self.names[column]) if self.names and column < self.width else f"number {column}"
+
+    def used(self) -> list[int]:
+        """The raw columns that something reads, in order."""
+        read = {*self.numbers, *(category.column for category in self.categories)}
+        return sorted(column for column in read if column < self.width)
+
+    def encode(self, frame: pd.DataFrame, *, training: bool = False) -> Batch:
+        """Encode rows whose columns stand in fitted order (see ``select``), host answers after them.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            Columns under their positions 0, 1, ... as ``select`` gives them.
+        training : bool
+            Whether categories that the source refuses get the row of the unknown (or missing) one, which is then no
+            longer refused, as training moves it; or raise ``BadInput``.
+        """
+        numbers = np.empty((len(frame), len(self.numbers)), dtype=np.float32)
+        for position, column in enumerate(self.numbers):
+            numbers[:, position] = self._as_number(frame, column)
+        ids = np.empty((len(frame), len(self.categories)), dtype=np.int64)
+        for position, category in enumerate(self.categories):
+            ids[:, position] = self._as_ids(frame, category, training)
+        return Batch(torch.from_numpy(numbers), torch.from_numpy(ids))
+
+    def _as_number(self, frame: pd.DataFrame, column: int) -> NDArray[np.float32]:
+        try:
+            values = _as_float64(frame[column])
+        except (TypeError, ValueError) as error:
+            raise BadInput(
+                f"column {self.name(column)} holds {_sample(frame[column])} of dtype {frame[column].dtype}; "
+                "the pipeline reads numbers there. Convert the column, or encode it in the pipeline before fitting."
+            ) from error
+        with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
+            return values.astype(np.float32)
+
+    def _as_ids(self, frame: pd.DataFrame, category: CategoryColumn, training: bool) -> NDArray[np.int64]:
+        values, vocabulary = frame[category.column], category.vocabulary
+        given = _kind(values)
+        if given != vocabulary.kind and {given, vocabulary.kind} == {"text", "number"} and not vocabulary.buckets:
+            raise BadInput(
+                f"column {self.name(category.column)} holds {_sample(values)}, which is {given}; its categories are "
+                f"{vocabulary.kind}, such as {vocabulary.values[0]!r}. Convert the column to what the pipeline saw."
+            )
+        ids = vocabulary.ids(values)
+        unknown = (ids == UNKNOWN_ID) & category.refuses_unknown
+        missing = (ids == MISSING_ID) & category.refuses_missing
+        if training:
+            category.refuses_unknown &= not unknown.any()
+            category.refuses_missing &= not missing.any()
+        elif (refused := unknown | missing).any():
+            unseen = sorted({str(value) for value in values[refused]})
+            raise BadInput(
+                f"column {self.name(category.column)} holds {len(unseen)} categories that its encoder was not fitted "
+                f"on and refuses (handle_unknown='error'): {', '.join(unseen[:5])}. Fit the encoder with "
+                "handle_unknown='ignore' or a value for unknown ones, or fine-tune on rows with them first."
+            )
+        return ids
+
+    def select(self, rows: Rows, *, every: bool = False) -> pd.DataFrame:
+        """The fitted columns of raw rows, under their positions; only those that are read unless ``every``."""
+        frame = as_frame(rows)
+        wanted = list(range(self.width)) if every else self.used()
+        if self.names is None or (isinstance(rows, np.ndarray) and frame.shape[1] == self.width):
+            if frame.shape[1] != self.width:
+                raise BadInput(
+                    f"got {frame.shape[1]} columns; the pipeline was fitted on {self.width}"
+                    + (f": {_some(self.names)}. Give a DataFrame with these names." if self.names else ".")
+                )
+            picked = frame.iloc[:, wanted]
+        else:
+            picked = frame[self._present(frame, [self.names[column] for column in wanted])]
+        return picked.set_axis(wanted, axis=1)
+
+    def _present(self, frame: pd.DataFrame, names: list[str]) -> list[str]:
+        given = [str(name) for name in frame.columns]
+        twice = sorted({name for name in names if given.count(name) > 1})
+        if twice:
+            raise BadInput(f"columns given twice: {_some(twice)}; each name must be there once.")
+        missing = [name for name in names if name not in frame.columns]
+        if missing:
+            close = {name: get_close_matches(name, given, n=1) for name in missing}
+            hints = [f"{name!r} (given: {match[0]!r})" if match else repr(name) for name, match in close.items()]
+            raise BadInput(
+                f"columns missing: {', '.join(hints[:10])}. Given: {_some(given)}. "
+                f"The pipeline reads {_some(names)}; rename or add the missing ones."
+            )
+        return names
+
+
+def as_frame(rows: Rows) -> pd.DataFrame:
+    """Rows of any accepted kind as a DataFrame; ``BadInput`` for anything else."""
+    if isinstance(rows, pd.DataFrame):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
+    if hasattr(rows, "to_pandas"):  # Arrow and polars tables
+        return rows.to_pandas()  # type: ignore[no-any-return]
+    if hasattr(rows, "toarray"):
+        return pd.DataFrame(rows.toarray())
+    if isinstance(rows, dict):
+        return _frame_of_dict(rows)
+    if isinstance(rows, Tensor):
+        rows = rows.detach().cpu().numpy()
+    if isinstance(rows, (np.ndarray, list, tuple)) and np.ndim(rows) == 2:
+        return pd.DataFrame(np.asarray(rows, dtype=None if isinstance(rows, np.ndarray) else object)).infer_objects()
+    what = f"{type(rows).__name__} with {np.ndim(rows)} dimensions" if hasattr(rows, "ndim") else type(rows).__name__
+    raise BadInput(
+        f"rows given as {what}; accepted are a pandas DataFrame, an Arrow table, a dict of columns, "
+        "or a NumPy array with two dimensions. Reshape a single row with X.reshape(1, -1)."
+    )
+
+
+def _frame_of_dict(columns: dict[str, Sequence[Any]]) -> pd.DataFrame:
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise BadInput(f"columns of different lengths: {lengths}; every column needs one value per row.")
+    return pd.DataFrame(dict(columns))
+
+
+def _as_float64(column: pd.Series) -> NDArray[np.float64]:
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(column.cat.categories.dtype)
+    kind = _kind(column)
+    if kind not in ("number", "empty"):
+        raise TypeError(f"{kind} where numbers are read")
+    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _kind(column: pd.Series) -> str:
+    """"number", "text", "mixed", "empty" (all missing) or the name that pandas gives to other kinds of values."""
+    if pd.api.types.is_bool_dtype(column.dtype) or pd.api.types.is_numeric_dtype(column.dtype):
+        return "number"
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return _kind(pd.Series(column.cat.categories))
+    inferred = pd.api.types.infer_dtype(column, skipna=True)
+    groups = {
+        "string": "text", "floating": "number", "integer": "number", "mixed-integer-float": "number",
+        "boolean": "number", "decimal": "number", "empty": "empty", "mixed": "mixed", "mixed-integer": "mixed",
+    }  # fmt: skip
+    return groups.get(inferred, inferred)
+
+
+def _sample(column: pd.Series) -> str:
+    present = column.dropna()
+    return f"values such as {present.iloc[0]!r}" if len(present) else "no values"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")

@@ -1,0 +1,27 @@
+"""The errors that WindTunnel raises on purpose; each says what was given, what is accepted, and what to do."""
+
+from sklearn.exceptions import NotFittedError
+
+
+class WindTunnelError(Exception):
+    """Base of every error that the package raises on purpose."""
+
+
+class UnsupportedEstimator(WindTunnelError, TypeError):
+    """No translation is registered for the class of an estimator, or not for the way it was fitted."""
+
+
+class UnfaithfulOption(WindTunnelError, ValueError):
+    """A setting that cannot be translated, saved or exported without changing what the pipeline computes."""
+
+
+class NotFitted(WindTunnelError, NotFittedError):
+    """An estimator that has to be fitted before it can be translated."""
+
+
+class BadInput(WindTunnelError, ValueError):
+    """Rows, targets or loaders that the pipeline cannot take."""
+
+
+class BadFile(WindTunnelError, ValueError):
+    """An artefact that is damaged, truncated, oversized, hostile or from another schema."""

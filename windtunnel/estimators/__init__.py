@@ -1,0 +1,6 @@
+"""Estimators in the manner of scikit-learn that the field lacks."""
+
+from windtunnel.estimators.rare_categories import RareCategories
+from windtunnel.estimators.two_hot import TwoHotEncoder
+
+__all__ = ["RareCategories", "TwoHotEncoder"]

@@ -1,0 +1,167 @@
+"""Drop the rare categories of categorical columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from windtunnel.errors import BadInput
+from windtunnel.estimators.columns import (
+    Column,
+    categorical_columns,
+    counted,
+    looked_up,
+    read_table,
+)
+
+
+class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Make rare categories missing, and with them those that were never seen.
+
+    In each categorical column of the n rows that are not missing in it, category c with n(c) rows is rare if
+
+        n(c) < min_count    or    (sum of n(d) over the categories d with n(d) <= n(c)) / n <= min_frequency_quantile
+
+    that is, if it is seen too seldom, or if it lies wholly in the lower ``min_frequency_quantile`` of the rows when
+    categories are sorted by frequency. Categories of equal frequency share one fate. With both at 0, the default, only
+    categories not seen in ``fit`` become missing.
+
+    A DataFrame gives a DataFrame with the same columns and index, an array gives an array. What becomes missing is:
+
+    - in object columns and arrays, and in string arrays (which become object): None, as is every missing value there;
+    - in string columns of a DataFrame, category columns, and columns of pandas' nullable types: their own missing value
+      (category columns lose the categories that are not kept);
+    - in floats: NaN;
+    - in integers and booleans, which cannot be missing: None, the column or array becomes object.
+
+    Parameters
+    ----------
+    min_count : int, default 0
+        Categories with fewer rows than this are rare.
+    min_frequency_quantile : float in [0, 1), default 0.0
+        Share of rows that the least frequent categories may hold together and still be rare.
+    columns : "auto" or list of str and int, default "auto"
+        Names or positions of the categorical columns. "auto": in a DataFrame the columns of string, object or category
+        dtype, in an array the columns in which some value is a string. All others pass through unchanged.
+
+    Attributes
+    ----------
+    categories_ : list of (list or None) [columns]
+        Kept categories of each input column, sorted; None where the column passes through.
+    rare_ : list of (list or None) [columns]
+        Categories seen in ``fit`` and dropped, sorted; None where the column passes through.
+    n_features_in_ : int
+    feature_names_in_ : object array [columns]
+        Only where ``fit`` got a table whose column names are all strings.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from windtunnel.estimators import RareCategories
+    >>> cities = pd.DataFrame({"city": ["Rome", "Rome", "Oslo"], "age": [1.0, 2.0, 3.0]}, dtype=object)
+    >>> RareCategories(min_count=2, columns=["city"]).fit_transform(cities)["city"].tolist()
+    ['Rome', 'Rome', None]
+    """
+
+    def __init__(
+        self, *, min_count: int = 0, min_frequency_quantile: float = 0.0, columns: str | Sequence[str | int] = "auto"
+    ) -> None:
+        self.min_count = min_count
+        self.min_frequency_quantile = min_frequency_quantile
+        self.columns = columns
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Count the categories of each column [rows, columns]; ``y`` is not used."""
+        self._check_options()
+        table = read_table(self, X, fitting=True)
+        width = table.shape[1]
+        self.categories_: list[list[Any] | None] = [None] * width
+        self.rare_: list[list[Any] | None] = [None] * width
+        for at in categorical_columns(table, self.columns):
+            counts = counted(table, at)
+            rare = self._rare(counts)
+            self.categories_[at] = [category for category in counts if category not in rare]
+            self.rare_[at] = [category for category in counts if category in rare]
+        return self
+
+    def transform(self, X: Any) -> pd.DataFrame | NDArray[Any]:
+        """Give the table back with rare and unseen categories missing [rows, columns]."""
+        check_is_fitted(self)
+        table = read_table(self, X, fitting=False)
+        chosen = {at: kept for at, kept in enumerate(self.categories_) if kept is not None}
+        if isinstance(table, pd.DataFrame):
+            return _frame_without(table, chosen)
+        return _array_without(table, chosen)
+
+    def _check_options(self) -> None:
+        count, quantile = self.min_count, self.min_frequency_quantile
+        if not isinstance(count, Integral) or count < 0:
+            raise BadInput(f"min_count={count!r}; give a whole number of rows, 0 or more")
+        if not isinstance(quantile, Real) or not 0 <= quantile < 1:
+            raise BadInput(f"min_frequency_quantile={quantile!r}; give a share of the rows from 0 to below 1")
+
+    def _rare(self, counts: dict[Any, int]) -> set[Any]:
+        if not counts:
+            return set()
+        levels, inverse, sizes = np.unique(list(counts.values()), return_inverse=True, return_counts=True)
+        mass = np.cumsum(levels * sizes)
+        rare = (levels < self.min_count) | (mass / mass[-1] <= self.min_frequency_quantile)
+        return {category for category, drop in zip(counts, rare[inverse], strict=True) if drop}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _frame_without(frame: pd.DataFrame, chosen: dict[int, list[Any]]) -> pd.DataFrame:
+    parts = [frame.iloc[:, at] for at in range(frame.shape[1])]
+    for at, kept in chosen.items():
+        parts[at] = _series_without(parts[at], kept)
+    # By position, as two columns may have one name.
+    out = pd.DataFrame(dict(enumerate(parts)), index=frame.index)
+    out.columns = frame.columns
+    return out
+
+
+def _series_without(series: pd.Series, kept: list[Any]) -> pd.Series:
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        keep = set(kept)
+        return series.cat.remove_categories([category for category in series.cat.categories if category not in keep])
+    if isinstance(series.dtype, np.dtype):
+        values = _values_without(series.to_numpy(), kept)
+        # With the dtype given, as pandas would take an object array of strings for its string dtype.
+        return pd.Series(values, index=series.index, dtype=values.dtype)
+    return series.where(_is_kept(series, kept))
+
+
+def _array_without(array: NDArray[Any], chosen: dict[int, list[Any]]) -> NDArray[Any]:
+    if not chosen:
+        return array
+    out = array.copy() if array.dtype.kind == "f" else array.astype(object)
+    for at, kept in chosen.items():
+        out[:, at] = _values_without(array[:, at], kept)
+    return out
+
+
+def _values_without(values: NDArray[Any], kept: list[Any]) -> NDArray[Any]:
+    if values.dtype.kind == "f":
+        return np.where(_is_kept(values, kept), values, values.dtype.type(np.nan))
+    out = values.astype(object)
+    out[~_is_kept(values, kept)] = None
+    return out
+
+
+def _is_kept(column: Column, kept: list[Any]) -> NDArray[np.bool_]:
+    positions, _ = looked_up(column, kept)
+    return positions >= 0

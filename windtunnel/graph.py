@@ -1,0 +1,155 @@
+"""Walks a fitted pipeline into a small DAG of expressions; knows compositions, not operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.validation import check_is_fitted
+
+from windtunnel.errors import NotFitted, UnsupportedEstimator
+
+
+@dataclass(frozen=True, eq=False)
+class Raw:
+    """The rows as they are given to the pipeline."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """The answer of one fitted estimator; ``name`` is its path in the pipeline, such as ``"columns.city.encoder"``."""
+
+    name: str
+    estimator: Any
+    given: Expression
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Some columns, by position."""
+
+    given: Expression
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """All columns multiplied by one number (``transformer_weights``)."""
+
+    name: str
+    given: Expression
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Columns side by side; ``composite`` is the fitted estimator that makes all of them from ``given``."""
+
+    parts: tuple[Expression, ...]
+    composite: Any
+    given: Expression
+
+
+Expression = Raw | Step | Columns | Weighted | Joined
+
+
+def walk(pipeline: Any) -> Expression:
+    """The DAG of a fitted pipeline, nested at will, or of a bare fitted estimator."""
+    return _walk(pipeline, Raw(), "")
+
+
+def raw_columns(pipeline: Any) -> tuple[list[str] | None, int]:
+    """Names (None where it was fitted on an array) and number of the columns that a pipeline was fitted on."""
+    first = pipeline
+    while isinstance(first, Pipeline):
+        first = next((step for _, step in first.steps if not _passes(step)), None)
+    if isinstance(first, FeatureUnion) and not hasattr(first, "n_features_in_"):
+        return raw_columns(next(part for _, part in first.transformer_list if not _passes(part) and part != "drop"))
+    if hasattr(first, "feature_name") and hasattr(first, "num_feature"):  # a raw booster
+        names: Any = first.feature_name()
+    else:
+        names = getattr(first, "feature_names_in_", None)
+    width = getattr(first, "n_features_in_", len(names) if names is not None else None)
+    if width is None:
+        raise UnsupportedEstimator(
+            f"{type(pipeline).__name__} does not tell how many columns it was fitted on (n_features_in_); "
+            "put a step that does in front, such as a ColumnTransformer."
+        )
+    # LightGBM invents names for arrays; such rows are taken by position.
+    invented = names is None or all(str(name) == f"Column_{i}" for i, name in enumerate(names))
+    return (None if invented else [str(name) for name in names]), int(width)
+
+
+def _walk(estimator: Any, given: Expression, name: str) -> Expression:
+    if _passes(estimator):
+        return given
+    if isinstance(estimator, type):
+        raise NotFitted(f"{estimator.__name__} is a class; give a fitted instance.")
+    if isinstance(estimator, Pipeline):
+        for step_name, step in estimator.steps:
+            given = _walk(step, given, _path(name, step_name))
+        return given
+    if isinstance(estimator, ColumnTransformer):
+        return _column_transformer(estimator, given, name)
+    if isinstance(estimator, FeatureUnion):
+        return _feature_union(estimator, given, name)
+    _check_fitted(estimator, name)
+    return Step(name or type(estimator).__name__, estimator, given)
+
+
+def _column_transformer(fitted: ColumnTransformer, given: Expression, name: str) -> Expression:
+    _check_fitted(fitted, name)
+    weights = fitted.transformer_weights or {}
+    parts = []
+    for part_name, part, _ in fitted.transformers_:
+        positions = tuple(int(position) for position in fitted._transformer_to_input_indices[part_name])
+        # scikit-learn does not fit a transformer that gets no columns.
+        if len(positions) == 0 or (isinstance(part, str) and part == "drop"):
+            continue
+        path = _path(name, part_name)
+        answer = _walk(part, Columns(given, positions), path)
+        parts.append(_weighted(answer, weights.get(part_name), path))
+    return Joined(tuple(parts), fitted, given)
+
+
+def _feature_union(fitted: FeatureUnion, given: Expression, name: str) -> Expression:
+    weights = fitted.transformer_weights or {}
+    parts = []
+    for part_name, part in fitted.transformer_list:
+        if isinstance(part, str) and part == "drop":
+            continue
+        path = _path(name, part_name)
+        parts.append(_weighted(_walk(part, given, path), weights.get(part_name), path))
+    return Joined(tuple(parts), fitted, given)
+
+
+def _weighted(answer: Expression, weight: float | None, name: str) -> Expression:
+    return answer if weight is None else Weighted(f"{name}.weight", answer, float(weight))
+
+
+def _passes(step: Any) -> bool:
+    if step is None or (isinstance(step, str) and step == "passthrough"):
+        return True
+    # What ColumnTransformer puts in the place of "passthrough" when it is fitted.
+    return isinstance(step, FunctionTransformer) and step.func is None
+
+
+def _path(name: str, step: str) -> str:
+    return f"{name}.{step}" if name else step
+
+
+def _check_fitted(estimator: Any, name: str) -> None:
+    where = f"step {name!r} ({type(estimator).__name__})" if name else type(estimator).__name__
+    if not hasattr(estimator, "fit") and not hasattr(estimator, "predict"):
+        raise UnsupportedEstimator(
+            f"{where} is not an estimator; give a fitted scikit-learn pipeline, a fitted estimator or a Booster."
+        )
+    if hasattr(estimator, "get_params"):
+        try:
+            check_is_fitted(estimator)
+        except NotFittedError as error:
+            raise NotFitted(f"{where} is not fitted; call fit on the pipeline, then translate it.") from error

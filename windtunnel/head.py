@@ -1,0 +1,102 @@
+"""What stands behind the raw scores: task, link, labels, and the methods that the source has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windtunnel.errors import BadInput
+from windtunnel.modules.links import LINKS
+
+METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
+
+
+@dataclass(frozen=True)
+class Head:
+    """Facts that turn raw scores ``[B, K]`` into what the source's methods return, and targets into tensors.
+
+    Attributes
+    ----------
+    task : str
+        "binary", "multiclass", "regression" or "transform".
+    link, loss : str
+        Names in ``LINKS`` and ``LOSSES``; their JSON options beside them.
+    classes : ndarray or None
+        Original labels, in the order of the scores.
+    methods : tuple of str
+        Which of ``METHODS`` the source has.
+    flat : bool
+        Whether predictions of a regressor are ``[B]`` and not ``[B, K]``.
+    """
+
+    task: str
+    link: str = "identity"
+    loss: str = "squared"
+    link_options: dict[str, float] = field(default_factory=dict)
+    loss_options: dict[str, float] = field(default_factory=dict)
+    classes: NDArray[Any] | None = None
+    methods: tuple[str, ...] = ("transform",)
+    flat: bool = True
+
+    def linked(self, scores: Tensor) -> Tensor:
+        """Probabilities ``[B, classes]`` of a classifier, values of a regressor."""
+        return LINKS[self.link](scores, **self.link_options)
+
+    def labels(self, scores: Tensor) -> NDArray[Any]:
+        """The predicted label of each row; of equal scores the first class wins, as in the sources."""
+        assert self.classes is not None
+        if len(self.classes) == 1:
+            return self.classes[np.zeros(len(scores), dtype=np.int64)]
+        best = (scores[:, 0] > 0).long() if scores.shape[1] == 1 else scores.argmax(dim=1)
+        return self.classes[best.cpu().numpy()]
+
+    def predict(self, scores: Tensor) -> NDArray[Any]:
+        """Labels of a classifier, values of a regressor or booster."""
+        if self.classes is not None:
+            return self.labels(scores)
+        values = self.linked(scores).double().cpu().numpy()
+        return values[:, 0] if self.flat and values.shape[1] == 1 else values
+
+    def decision(self, scores: Tensor) -> NDArray[np.float64]:
+        """Raw scores as ``decision_function`` gives them: ``[B]`` for two classes, else ``[B, K]``."""
+        values = scores.double().cpu().numpy()
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def encode_target(self, y: Any) -> Tensor:
+        """Targets as a tensor: class indices int64 ``[B]``, or values float32 ``[B]`` or ``[B, K]``."""
+        target = np.asarray(y)
+        if target.ndim == 2 and target.shape[1] == 1:
+            target = target[:, 0]
+        if self.classes is not None:
+            return self._class_indices(target)
+        if self.task == "transform":
+            raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
+        if target.dtype.kind not in "fiub":
+            try:
+                target = target.astype(np.float64)
+            except (TypeError, ValueError) as error:
+                raise BadInput(f"targets of dtype {target.dtype}; a regressor takes numbers.") from error
+        if not np.isfinite(target).all():
+            bad = int((~np.isfinite(target)).sum())
+            raise BadInput(f"{bad} of {target.size} targets are NaN or infinite; drop or impute these rows.")
+        return torch.from_numpy(np.ascontiguousarray(target, dtype=np.float32))
+
+    def _class_indices(self, target: NDArray[Any]) -> Tensor:
+        assert self.classes is not None
+        known = {label: index for index, label in enumerate(self.classes.tolist())}
+        labels = target.tolist()
+        missing = sum(label is None or label != label for label in labels)
+        if missing:
+            raise BadInput(f"{missing} of {len(labels)} targets are missing (NaN); drop these rows.")
+        unknown = sorted({str(label) for label in labels if label not in known})
+        if unknown:
+            raise BadInput(
+                f"labels {', '.join(unknown[:5])} are not among the classes that the pipeline was fitted on: "
+                f"{', '.join(map(str, list(known)[:10]))}. Map them, or refit the pipeline with them."
+            )
+        return torch.tensor([known[label] for label in labels], dtype=torch.int64)

@@ -1,0 +1,72 @@
+"""Steps without a translation stay on the host: the source's own estimators answer for them, as further raw columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from windtunnel.errors import BadInput
+from windtunnel.graph import Columns, Expression, Joined, Raw, Step, Weighted
+
+
+@dataclass(frozen=True, eq=False)
+class HostStep:
+    """One step kept on the host, with everything before it.
+
+    Attributes
+    ----------
+    step : Step
+        The expression whose answer is computed by the fitted source.
+    columns : tuple of int
+        The columns, after the raw ones, that its answer takes.
+    reason : str
+        Why there is no translation.
+    """
+
+    step: Step
+    columns: tuple[int, ...]
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """Path of the step in the pipeline."""
+        return self.step.name
+
+    def answer(self, rows: Any) -> pd.DataFrame:
+        """What the source's step makes of raw rows, under ``columns``."""
+        answer = dense_frame(evaluate(self.step, rows))
+        if answer.shape[1] != len(self.columns):
+            raise BadInput(
+                f"step {self.name!r}, kept on the host, gave {answer.shape[1]} columns; "
+                f"it gave {len(self.columns)} when the pipeline was translated."
+            )
+        return answer.set_axis(list(self.columns), axis=1)
+
+
+def evaluate(expression: Expression, rows: Any) -> Any:
+    """What the fitted source makes of raw rows at one place of the graph."""
+    match expression:
+        case Raw():
+            return rows
+        case Step(estimator=estimator, given=given):
+            return estimator.transform(evaluate(given, rows))
+        case Joined(composite=composite, given=given):
+            return composite.transform(evaluate(given, rows))
+        case Columns(given=given, positions=positions):
+            answer = evaluate(given, rows)
+            return answer.iloc[:, list(positions)] if isinstance(answer, pd.DataFrame) else answer[:, list(positions)]
+        case Weighted(given=given, weight=weight):
+            return evaluate(given, rows) * weight
+
+
+def dense_frame(answer: Any) -> pd.DataFrame:
+    """An answer of a host step (DataFrame, dense or sparse array) as a DataFrame with one row per row."""
+    if isinstance(answer, pd.DataFrame):
+        return answer.reset_index(drop=True)
+    if hasattr(answer, "toarray"):
+        return pd.DataFrame(answer.toarray().astype(np.float32))
+    array = np.asarray(answer)
+    return pd.DataFrame(array.reshape(len(array), -1)).infer_objects()

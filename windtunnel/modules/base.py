@@ -1,0 +1,39 @@
+"""The one shape that every module has: tensors by name and facts by name, so that it can be rebuilt from data alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from torch import Tensor, nn
+
+MODULES: dict[str, type[Module]] = {}
+
+
+class Module(nn.Module):
+    """A translated step: ``forward`` takes one tensor ``[B, width in]`` and returns one tensor ``[B, width out]``.
+
+    The constructor of a subclass takes every parameter and buffer under the name that ``state_dict`` gives it, and
+    every plain JSON value named in ``FACTS``; it stores each under that name. What can be learned is an
+    ``nn.Parameter``, what is a fact is a buffer. Saving writes ``state_dict()`` and ``facts()``; loading calls
+    ``rebuild`` with them, so that an artefact holds data and the name of a class from this table, never code.
+
+    ``forward`` is written in the subset of Python that ``torch.jit.script`` compiles.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__name__ in MODULES:
+            raise TypeError(f"two modules are named {cls.__name__}: {MODULES[cls.__name__]} and {cls}; rename one")
+        MODULES[cls.__name__] = cls
+
+    def facts(self) -> dict[str, Any]:
+        """The JSON values that, with the tensors, rebuild this module."""
+        return {name: getattr(self, name) for name in self.FACTS}
+
+    @classmethod
+    def rebuild(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Self:
+        """The module that ``facts()`` and ``state_dict()`` were taken from."""
+        return cls(**tensors, **facts)

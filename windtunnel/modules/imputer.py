@@ -1,0 +1,53 @@
+"""Missing numbers replaced by one value per column."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+
+
+class Imputer(Module):
+    """Fill the missing values of each kept column, and append flags that say where they were.
+
+    y = [fill_k where x_k is missing, else x_k, for k in kept] + [1 where x_k is missing, else 0, for k in flagged]
+
+    Shape
+    -----
+    float32 ``[B, width]`` -> float32 ``[B, len(kept) + len(flagged)]``.
+
+    Parameters
+    ----------
+    fill : Tensor
+        ``[len(kept)]``; learned.
+    missing : Tensor
+        ``[]``, the value that stands for a missing one: NaN or a number.
+    kept, flagged : Tensor
+        int64 indices of input columns: those that are kept, and those that get a flag.
+
+    Examples
+    --------
+    >>> import torch
+    >>> fill, nan = torch.tensor([5.0]), torch.tensor(float("nan"))
+    >>> Imputer(fill, nan, torch.tensor([0]), torch.tensor([0]))(torch.tensor([[2.0], [float("nan")]])).tolist()
+    [[2.0, 0.0], [5.0, 1.0]]
+    """
+
+    missing: Tensor
+    kept: Tensor
+    flagged: Tensor
+
+    def __init__(self, fill: Tensor, missing: Tensor, kept: Tensor, flagged: Tensor) -> None:
+        super().__init__()
+        self.fill = nn.Parameter(fill.detach().clone())
+        self.register_buffer("missing", missing.detach().clone())
+        self.register_buffer("kept", kept.detach().clone())
+        self.register_buffer("flagged", flagged.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, len(kept) + len(flagged)]."""
+        # [B, width] bool; NaN equals nothing, itself included.
+        absent = (x == self.missing) | (torch.isnan(x) & torch.isnan(self.missing))
+        filled = torch.where(absent[:, self.kept], self.fill, x[:, self.kept])
+        return torch.cat([filled, absent[:, self.flagged].to(x.dtype)], dim=1)

@@ -1,0 +1,81 @@
+"""Links: from raw scores to what ``predict_proba`` (or ``predict``, for regressors) gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def identity(scores: Tensor) -> Tensor:
+    """S."""
+    return scores
+
+
+def sigmoid(scores: Tensor, scale: float = 1.0) -> Tensor:
+    """One score s per row -> probabilities [1 - p, p] with p = 1 / (1 + exp(-scale s))."""
+    positive = torch.sigmoid(scores * scale)
+    return torch.cat([1 - positive, positive], dim=1)
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """exp(s_k) / sum_j exp(s_j)."""
+    return torch.softmax(scores, dim=1)
+
+
+def sigmoids(scores: Tensor, scale: float = 1.0) -> Tensor:
+    """1 / (1 + exp(-scale s)) for each score by itself, rows not normalised (LightGBM's multiclassova)."""
+    return torch.sigmoid(scores * scale)
+
+
+def one_vs_rest(scores: Tensor) -> Tensor:
+    """Sigmoid of each score, rows normalised to sum 1 (scikit-learn's OvR probabilities)."""
+    positive = torch.sigmoid(scores)
+    return positive / positive.sum(dim=1, keepdim=True)
+
+
+def modified_huber(scores: Tensor) -> Tensor:
+    """(clip(s, -1, 1) + 1) / 2; rows of several classes normalised, uniform where all are 0."""
+    positive = (scores.clamp(-1, 1) + 1) / 2
+    if scores.shape[1] == 1:
+        return torch.cat([1 - positive, positive], dim=1)
+    total = positive.sum(dim=1, keepdim=True)
+    return torch.where(total > 0, positive / total.clamp_min(1e-30), torch.full_like(positive, 1 / scores.shape[1]))
+
+
+def exp(scores: Tensor) -> Tensor:
+    """exp(s), the mean of Poisson, gamma and Tweedie models."""
+    return torch.exp(scores)
+
+
+def logistic(scores: Tensor, scale: float = 1.0) -> Tensor:
+    """1 / (1 + exp(-scale s)) as a value, for regressors and raw boosters."""
+    return torch.sigmoid(scores * scale)
+
+
+def log1p_exp(scores: Tensor) -> Tensor:
+    """log(1 + exp(s)), LightGBM's cross_entropy_lambda."""
+    return torch.nn.functional.softplus(scores)
+
+
+def signed_square(scores: Tensor) -> Tensor:
+    """sign(s) s^2, the inverse of LightGBM's reg_sqrt."""
+    return torch.sign(scores) * scores * scores
+
+
+LINKS: dict[str, Callable[..., Tensor]] = {
+    link.__name__: link
+    for link in (
+        identity,
+        sigmoid,
+        softmax,
+        sigmoids,
+        one_vs_rest,
+        modified_huber,
+        exp,
+        logistic,
+        log1p_exp,
+        signed_square,
+    )
+}

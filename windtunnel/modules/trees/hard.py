@@ -1,0 +1,377 @@
+"""Exact inference of a tree ensemble: every row walks down every tree."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windtunnel.errors import BadFile
+from windtunnel.modules.base import Module
+from windtunnel.modules.trees.ensemble import MISSING_NONE, MISSING_ZERO, TreeEnsemble
+
+
+class HardTrees(Module):
+    """Sum over trees of the value of the leaf that a row falls into, plus the base, as the source computes it.
+
+    Thresholds are rounded to the largest float32 that is not above them, so that float32 rows decide as in float64;
+    leaf values are summed in float64. Nothing trains: every tensor is a buffer, named and typed as in ``TreeEnsemble``.
+
+    The nodes are laid out in pairs: the children of node n sit next to each other, at T + 2n and T + 2n + 1, after the
+    T roots. A step of the walk is then ``follow[at] + (value > split[at])``, and a leaf follows to itself.
+
+    Shape
+    -----
+    forward : float32 [B, width] -> float32 [B, K], for any B from 0 up
+
+    Parameters
+    ----------
+    width : int
+        Number of input features.
+    node_start, leaf_start, feature, threshold, default_left, missing, left, right, leaf_value, output, base : Tensor
+        As in ``TreeEnsemble``.
+    category_node : Tensor
+        int64 [C], the nodes that split on a set of categories.
+    category_start, category : Tensor
+        int64 [C + 1] and int64, set c is ``category[category_start[c]:category_start[c + 1]]``.
+    feature_range : Tensor
+        float64 [width, 2], or [0, 2] where the model stores none.
+
+    Examples
+    --------
+    >>> stump = TreeEnsemble(1, *map(np.array, ([0, 1], [0, 2], [0], [0.5], [True], np.zeros(1, np.int8))),
+    ...     *map(np.array, ([-1], [-2], [1.0, 2.0], [0], [0.0])))
+    >>> HardTrees.of(stump)(torch.tensor([[0.5], [0.6]]))
+    tensor([[1.],
+            [2.]])
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("width",)
+    # What a node reads of its feature, so that the walk has no special cases: a node goes right where what it reads is
+    # above its threshold. A missing value reads as -inf or as +inf; or the node reads 1 for missing and 0 otherwise,
+    # which serves a threshold of +inf, where +inf goes left and a missing value right. With ZERO added, values near
+    # zero are missing too. CODE is the category number.
+    LOW: Final = 0
+    HIGH: Final = 1
+    FLAG: Final = 2
+    ZERO: Final = 3
+    CODE: Final = 6
+    # LightGBM's 1e-35f, written out so that it is the same number whatever precision a backend compares in.
+    NEAR_ZERO: Final = 1.0000000180025095e-35
+    # No category: beyond what a 32-bit integer holds, and exact in float32.
+    NO_CODE: Final = 2147483648.0
+
+    node_start: Tensor
+    leaf_start: Tensor
+    feature: Tensor
+    threshold: Tensor
+    default_left: Tensor
+    missing: Tensor
+    left: Tensor
+    right: Tensor
+    leaf_value: Tensor
+    output: Tensor
+    base: Tensor
+    category_node: Tensor
+    category_start: Tensor
+    category: Tensor
+    feature_range: Tensor
+    column: Tensor
+    split: Tensor
+    follow: Tensor
+    value: Tensor
+    root: Tensor
+    set_start: Tensor
+    set_last: Tensor
+    outside: Tensor
+    width: int
+    depth: int
+    outputs: int
+    readings: list[int]
+    has_sets: bool
+
+    def __init__(
+        self,
+        width: int,
+        node_start: Tensor,
+        leaf_start: Tensor,
+        feature: Tensor,
+        threshold: Tensor,
+        default_left: Tensor,
+        missing: Tensor,
+        left: Tensor,
+        right: Tensor,
+        leaf_value: Tensor,
+        output: Tensor,
+        base: Tensor,
+        category_node: Tensor,
+        category_start: Tensor,
+        category: Tensor,
+        feature_range: Tensor,
+    ) -> None:
+        super().__init__()
+        self.width = width
+        self.register_buffer("node_start", node_start)
+        self.register_buffer("leaf_start", leaf_start)
+        self.register_buffer("feature", feature)
+        self.register_buffer("threshold", threshold)
+        self.register_buffer("default_left", default_left)
+        self.register_buffer("missing", missing)
+        self.register_buffer("left", left)
+        self.register_buffer("right", right)
+        self.register_buffer("leaf_value", leaf_value)
+        self.register_buffer("output", output)
+        self.register_buffer("base", base)
+        self.register_buffer("category_node", category_node)
+        self.register_buffer("category_start", category_start)
+        self.register_buffer("category", category)
+        self.register_buffer("feature_range", feature_range)
+        ensemble = self.ensemble()
+        _check(ensemble)
+        self.outputs = ensemble.outputs
+        self.has_sets = len(ensemble.categories) > 0
+        self.depth, self.readings, walk = _walk(ensemble)
+        for name, array in walk.items():
+            self.register_buffer(name, torch.from_numpy(array).to(threshold.device), persistent=False)
+
+    @classmethod
+    def of(cls, ensemble: TreeEnsemble) -> Self:
+        """Build the module that computes the scores of an ensemble; it shares no memory with it."""
+        nodes = sorted(ensemble.categories)
+        sets = [np.asarray(ensemble.categories[node], np.int64) for node in nodes]
+        bounds = ensemble.feature_range
+        facts = {
+            "category_node": np.array(nodes, np.int64),
+            "category_start": np.cumsum([0, *map(len, sets)], dtype=np.int64),
+            "category": np.concatenate([*sets, np.empty(0, np.int64)]),
+            "feature_range": np.empty((0, 2)) if bounds is None else bounds,
+        }
+        facts |= {name: getattr(ensemble, name) for name in _HELD}
+        tensors = {name: torch.from_numpy(np.array(value, _HELD.get(name))) for name, value in facts.items()}
+        return cls(width=ensemble.width, **tensors)
+
+    def ensemble(self) -> TreeEnsemble:
+        """Give back the ensemble that this module was made of, bit for bit."""
+        start = self.category_start.tolist()
+        category = _array(self.category)
+        held: dict[str, Any] = {name: _array(getattr(self, name)) for name in _HELD}
+        return TreeEnsemble(
+            width=self.width,
+            categories={n: category[start[c] : start[c + 1]] for c, n in enumerate(self.category_node.tolist())},
+            feature_range=_array(self.feature_range) if len(self.feature_range) else None,
+            **held,
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Raw scores of the rows, in slices that stay in the processor's cache."""
+        x = x.to(torch.float32)
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            if torch.compiler.is_compiling():
+                # A graph with a free batch size cannot hold a loop over rows; its compiler does the blocking.
+                return self._scores(x)
+        at_once = 1 << 25 if x.is_cuda else 1 << 15
+        rows = max(1, at_once // max(1, self.root.shape[0]))
+        if x.shape[0] <= rows:
+            return self._scores(x)
+        scores = torch.empty((x.shape[0], self.outputs), dtype=torch.float32, device=x.device)
+        for start in range(0, x.shape[0], rows):
+            scores[start : start + rows] = self._scores(x[start : start + rows])
+        return scores
+
+    def _scores(self, x: Tensor) -> Tensor:
+        readings = self._readings(x)  # [b, readings * width]
+        at = self.root.repeat(x.shape[0])  # [b * trees]
+        for _ in range(self.depth):
+            column = self.column.index_select(0, at).view(x.shape[0], self.root.shape[0])
+            value = readings.gather(1, column).view(-1)
+            goes_right = value > self.split.index_select(0, at)
+            if self.has_sets:
+                code = value.clamp(0.0, self.NO_CODE).to(torch.int64)
+                place = torch.minimum(code, self.set_last.index_select(0, at)) + self.set_start.index_select(0, at)
+                goes_right = goes_right | self.outside.index_select(0, place)
+            at = self.follow.index_select(0, at) + goes_right.to(torch.int64)
+        values = self.value.index_select(0, at)
+        values = values.view(x.shape[0], self.outputs, self.root.shape[0] // self.outputs)
+        return (values.sum(dim=2) + self.base).to(torch.float32)
+
+    def _readings(self, x: Tensor) -> Tensor:
+        """``[b, width]`` -> ``[b, readings * width]``: x once for each way in which some node reads its feature."""
+        parts: list[Tensor] = []
+        for reading in self.readings:
+            if reading == self.CODE:
+                whole = torch.trunc(x)
+                known = (whole >= 0) & (whole < self.NO_CODE)
+                parts.append(torch.where(known, whole, torch.full_like(x, self.NO_CODE)))
+            else:
+                missing = torch.isnan(x)
+                if reading >= self.ZERO:
+                    missing = missing | (x.abs() <= self.NEAR_ZERO)
+                if reading % self.ZERO == self.LOW:
+                    parts.append(torch.where(missing, torch.full_like(x, -float("inf")), x))
+                elif reading % self.ZERO == self.HIGH:
+                    parts.append(torch.where(missing, torch.full_like(x, float("inf")), x))
+                else:
+                    parts.append(missing.to(torch.float32))
+        return torch.cat(parts, dim=1) if len(parts) > 0 else x
+
+
+_HELD: dict[str, Any] = {
+    "node_start": np.int64,
+    "leaf_start": np.int64,
+    "feature": np.int64,
+    "threshold": np.float64,
+    "default_left": np.bool_,
+    "missing": np.int8,
+    "left": np.int64,
+    "right": np.int64,
+    "leaf_value": np.float64,
+    "output": np.int64,
+    "base": np.float64,
+}
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
+    return tensor.detach().cpu().numpy().copy()
+
+
+def _check(ensemble: TreeEnsemble) -> None:
+    """Say what is wrong with tensors from a file before an index runs out of bounds."""
+    nodes, leaves = len(ensemble.feature), len(ensemble.leaf_value)
+    per_node = (ensemble.threshold, ensemble.default_left, ensemble.missing, ensemble.left, ensemble.right)
+    node_counts, leaf_counts = np.diff(ensemble.node_start), np.diff(ensemble.leaf_start)
+    wrong = []
+    if any(len(array) != nodes for array in per_node):
+        wrong.append("the arrays over nodes differ in length")
+    if len(node_counts) != len(leaf_counts) or len(node_counts) != len(ensemble.output):
+        wrong.append("the arrays over trees differ in length")
+    elif (node_counts < 0).any() or (leaf_counts != node_counts + 1).any():
+        wrong.append("a tree does not have one leaf more than it has nodes")
+    if ensemble.node_start[[0, -1]].tolist() != [0, nodes] or ensemble.leaf_start[[0, -1]].tolist() != [0, leaves]:
+        wrong.append("the trees do not cover the nodes and leaves")
+    if not _within(ensemble.feature, ensemble.width):
+        wrong.append(f"a node reads a feature that is not in 0..{ensemble.width - 1}")
+    if not _within(ensemble.output, ensemble.outputs):
+        wrong.append(f"a tree adds to a score that is not in 0..{ensemble.outputs - 1}")
+    if not _within(np.array(list(ensemble.categories), np.int64), nodes):
+        wrong.append("a set of categories belongs to no node")
+    if np.isnan(ensemble.threshold).any() or any((members < 0).any() for members in ensemble.categories.values()):
+        wrong.append("a threshold is NaN or a category negative")
+    if wrong:
+        raise BadFile(f"these tensors are not a tree ensemble: {'; '.join(wrong)}")
+
+
+def _within(values: NDArray[np.int64], end: int) -> bool:
+    return bool(((values >= 0) & (values < end)).all())
+
+
+def _walk(ensemble: TreeEnsemble) -> tuple[int, list[int], dict[str, NDArray[Any]]]:
+    """Depth, the readings in use, and the arrays over positions that ``_scores`` walks on.
+
+    The positions are T roots, 2 N children, and one leaf of value 0 at the end that evens out the trees per score.
+    """
+    items = _items(ensemble)
+    nodes = len(ensemble.feature)
+    is_node = items < nodes
+    node = items[is_node]
+    places = np.arange(len(items))
+    reading = _reading(ensemble)
+    readings, place = np.unique(reading, return_inverse=True)
+    column = place * ensemble.width + ensemble.feature
+    split = _largest_float32_not_above(ensemble.threshold)
+    split[reading % HardTrees.ZERO == HardTrees.FLAG] = 0.5
+    split[list(ensemble.categories)] = np.inf
+    set_start, set_last, outside = _sets(ensemble)
+    walk = {
+        "column": _spread(column, is_node, node, np.zeros(len(items), np.int64)),
+        "split": _spread(split, is_node, node, np.full(len(items), np.inf, np.float32)),
+        "follow": _spread(ensemble.trees + 2 * np.arange(nodes), is_node, node, places),
+        "value": np.append(ensemble.leaf_value, 0.0)[np.where(is_node, -1, items - nodes)],
+        "root": _roots(ensemble, padding=len(items) - 1),
+        "set_start": _spread(set_start, is_node, node, np.zeros(len(items), np.int64)),
+        "set_last": _spread(set_last, is_node, node, np.zeros(len(items), np.int64)),
+        "outside": outside,
+    }
+    return _depth(walk["follow"], is_node, ensemble.trees), readings.tolist(), walk
+
+
+def _items(ensemble: TreeEnsemble) -> NDArray[np.int64]:
+    """List what sits at each position: node n of the ensemble as n, leaf l as N + l, the padding leaf as N + L."""
+    nodes, leaves = len(ensemble.feature), len(ensemble.leaf_value)
+    counts = np.diff(ensemble.node_start)
+    first_node, first_leaf = np.repeat(ensemble.node_start[:-1], counts), np.repeat(ensemble.leaf_start[:-1], counts)
+    children = np.stack([ensemble.left, ensemble.right], axis=1)
+    limits = np.repeat(counts, counts)[:, None]
+    if ((children >= limits) | (children < -1 - limits)).any():
+        raise BadFile("these tensors are not a tree ensemble: a child is outside its tree")
+    below = np.where(children >= 0, first_node[:, None] + children, nodes + first_leaf[:, None] - 1 - children)
+    roots = np.where(counts > 0, ensemble.node_start[:-1], nodes + ensemble.leaf_start[:-1])
+    return np.concatenate([roots, below.reshape(-1), [nodes + leaves]])
+
+
+def _spread(
+    values: NDArray[Any], is_node: NDArray[np.bool_], node: NDArray[np.int64], elsewhere: NDArray[Any]
+) -> NDArray[Any]:
+    """Values over nodes at the positions of their nodes, ``elsewhere`` at the leaves."""
+    spread = elsewhere.copy()
+    spread[is_node] = values[node]
+    return spread
+
+
+def _reading(ensemble: TreeEnsemble) -> NDArray[np.int64]:
+    """Choose what each node reads of its feature."""
+    zero_goes_left = ensemble.threshold >= 0
+    missing_left = np.where(ensemble.missing == MISSING_NONE, zero_goes_left, ensemble.default_left)
+    reading = np.where(missing_left, HardTrees.LOW, HardTrees.HIGH)
+    reading[~missing_left & np.isposinf(ensemble.threshold)] = HardTrees.FLAG
+    reading[ensemble.missing == MISSING_ZERO] += HardTrees.ZERO
+    reading[list(ensemble.categories)] = HardTrees.CODE
+    return reading
+
+
+def _largest_float32_not_above(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        near = values.astype(np.float32)
+    return np.where(near > values, np.nextafter(near, np.float32(-np.inf)), near)
+
+
+def _sets(ensemble: TreeEnsemble) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """For each node where its set starts and the last place in it; at place c: whether category c goes right.
+
+    The last place stands for every category beyond the set. A numeric node has the one place 0, which says no.
+    """
+    start, last = np.zeros((2, len(ensemble.feature)), np.int64)
+    tables = [np.zeros(1, np.bool_)]
+    end = 1
+    for node, members in ensemble.categories.items():
+        table = np.ones(members.max(initial=-1) + 2, np.bool_)
+        table[members] = False
+        start[node], last[node] = end, len(table) - 1
+        tables.append(table)
+        end += len(table)
+    return start, last, np.concatenate(tables)
+
+
+def _roots(ensemble: TreeEnsemble, padding: int) -> NDArray[np.int64]:
+    """Roots by the score that they add to, as many for each: ``[K * most trees of one score]``."""
+    counts = np.bincount(ensemble.output, minlength=ensemble.outputs)
+    most = int(counts.max(initial=0))
+    roots = np.full((ensemble.outputs, most), padding, np.int64)
+    # Boolean assignment goes row by row, so trees sorted by score land in the row of their score.
+    roots[np.arange(most) < counts[:, None]] = np.argsort(ensemble.output, kind="stable")
+    return roots.reshape(-1)
+
+
+def _depth(follow: NDArray[np.int64], is_node: NDArray[np.bool_], trees: int) -> int:
+    """Count the splits on the longest way down; a cycle would visit more nodes than there are."""
+    at = np.arange(trees)
+    depth = visited = 0
+    while len(at := at[is_node[at]]):
+        visited += len(at)
+        if visited > len(follow):
+            raise BadFile("these tensors are not a tree ensemble: a node is reached twice")
+        depth += 1
+        at = np.concatenate([follow[at], follow[at] + 1])
+    return depth

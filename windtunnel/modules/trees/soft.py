@@ -1,0 +1,170 @@
+"""Soft trees: a tree ensemble as small tanh networks that gradients flow through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
+from windtunnel.modules.trees.recompute import SoftTreesFunction, soft_trees
+
+LEVELS = ("L0", "L1", "L2", "L3", "L4")
+
+
+class SoftTrees(Module):
+    r"""T trees of at most n nodes and l leaves each, as tanh networks with two hidden layers.
+
+    With z the input, scaled column by column, and s the slope (one over the temperature):
+
+    - node: ``a = tanh(s_node (z . w - threshold))``, +1 towards the right child (a categorical node: ``a =
+      tanh(s_node table[category])``; a missing value: the default direction, -1 or +1);
+    - leaf: ``h = tanh(s_leaf (sum of signed ancestors - C + 1))`` for a path of C ancestors;
+    - score k: ``base_k + sum over the trees of k and their leaves of value / 2 (1 + h)``.
+
+    What is trainable: L0 nothing, L1 ``value`` and ``base``, L2 also ``threshold`` and ``table``, L3 also ``w``, L4 also
+    the second layer, the weights of nodes that are no ancestors (0 at the start) included. Up to L2 a node reads its
+    one feature. Nodes and leaves that pad smaller trees to n and l are masked: they add 0 whatever training does.
+
+    Shape
+        float32 ``[B, width]`` -> float32 ``[B, K]``, raw scores in the unit of the source (log-odds for a classifier).
+
+    Source
+        WindTunnel (VLDB 2022), section 3.2: node, leaf and tree formulas, levels L1-L4. Temperatures per node and the
+        direction of missing values are ours.
+    """
+
+    FACTS = ("level", "dropout")
+    dropout: float
+    center: Tensor
+    scale: Tensor
+    bound: Tensor
+    feature: Tensor
+    slope: Tensor
+    missing: Tensor
+    direction: Tensor
+    node_mask: Tensor
+    leaf_mask: Tensor
+    leaf_slope: Tensor
+    output: Tensor
+    category_node: Tensor
+
+    def __init__(
+        self,
+        *,
+        center: Tensor,
+        scale: Tensor,
+        bound: Tensor,
+        feature: Tensor,
+        threshold: Tensor,
+        slope: Tensor,
+        missing: Tensor,
+        direction: Tensor,
+        node_weight: Tensor,
+        path: Tensor,
+        path_bias: Tensor,
+        leaf_slope: Tensor,
+        leaf_value: Tensor,
+        base: Tensor,
+        output: Tensor,
+        node_mask: Tensor,
+        leaf_mask: Tensor,
+        category_node: Tensor,
+        category_table: Tensor,
+        level: str = "L4",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.level, self.dropout = level, dropout
+        depth = LEVELS.index(level)
+        self.depth = depth
+        for name, fact in (
+            ("center", center),  # [width], in the unit of the input
+            ("scale", scale),  # [width]; z = (x - center) / scale
+            ("bound", bound),  # [2, width]; z is kept between these, far outside of anything a threshold tells apart
+            ("feature", feature),  # int64 [T, n]
+            ("slope", slope),  # [T, n], one over the temperature
+            ("missing", missing),  # int8 [T, n], see TreeEnsemble
+            ("direction", direction),  # [T, n], -1 where a missing value goes left, else +1
+            ("leaf_slope", leaf_slope),  # [T, l]
+            ("output", output),  # int64 [T]
+            ("node_mask", node_mask),  # [T, n], 1 for a node, 0 for padding
+            ("leaf_mask", leaf_mask),  # [T, l]
+            ("category_node", category_node),  # int64 [c], positions in T * n
+        ):
+            self.register_buffer(name, fact)
+        self.threshold = nn.Parameter(threshold, requires_grad=depth >= 2)  # [T, n], in the unit of z
+        self.category_table = nn.Parameter(category_table, requires_grad=depth >= 2)  # [c, V]
+        self.node_weight = nn.Parameter(node_weight, requires_grad=depth >= 3)  # [T, width, n]; empty up to L2
+        self.path = nn.Parameter(path, requires_grad=depth >= 4)  # [T, n, l], -1 / 0 / +1 at the start
+        self.path_bias = nn.Parameter(path_bias, requires_grad=depth >= 4)  # [T, l], 1 - C at the start
+        self.leaf_value = nn.Parameter(leaf_value, requires_grad=depth >= 1)  # [T, l]
+        self.base = nn.Parameter(base, requires_grad=depth >= 1)  # [K]
+        self.any_zero_missing = bool((missing == MISSING_ZERO).any())
+        self.any_missing = bool((missing != MISSING_NONE).any())
+        self.any_category = category_node.numel() > 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Raw scores ``[B, K]``."""
+        zero = torch.zeros_like(x)
+        z = (torch.where(torch.isnan(x), zero, x) - self.center) / self.scale
+        z = torch.minimum(torch.maximum(z, self.bound[0]), self.bound[1])
+        given, value = self.settled_nodes(x)
+        weight = self.node_weight if self.depth >= 3 else self.feature
+        if torch.jit.is_scripting():
+            scores = soft_trees(z, weight, self.threshold, self.slope, self.path * self.path_mask(), self.path_bias,
+                                self.leaf_slope, self.masked_values(), given, value)  # fmt: skip
+        else:
+            scores = self._train_forward(z, weight, given, value)
+        return scores + self.base
+
+    @torch.jit.unused
+    def _train_forward(self, z: Tensor, weight: Tensor, given: Tensor, value: Tensor) -> Tensor:
+        rate = self.dropout if self.training else 0.0
+        return SoftTreesFunction.apply(  # type: ignore[no-any-return, no-untyped-call]
+            z, weight, self.threshold, self.slope, self.path * self.path_mask(), self.path_bias,
+            self.leaf_slope, self.masked_values(), given, value, rate)  # fmt: skip
+
+    def path_mask(self) -> Tensor:
+        """1 between a real node and a real leaf, ``[T, n, l]``."""
+        return self.node_mask.unsqueeze(2) * self.leaf_mask.unsqueeze(1)
+
+    def masked_values(self) -> Tensor:
+        """Half of each real leaf's value in the column of its tree's score, ``[T, l, K]``."""
+        column = torch.nn.functional.one_hot(self.output, self.base.shape[0]).to(self.leaf_value.dtype)
+        return (self.leaf_value * self.leaf_mask * 0.5).unsqueeze(2) * column.unsqueeze(1)
+
+    def settled_nodes(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Which nodes do not compare (bool ``[T, B, n]``) and their activations; empty where every node compares."""
+        empty = torch.zeros(0, device=x.device)
+        unknown = torch.isnan(x)
+        relevant = self.any_zero_missing or (self.any_missing and bool(unknown.any()))
+        if not (relevant or self.any_category):
+            return empty.bool(), empty
+        trees, nodes = self.feature.shape[0], self.feature.shape[1]
+        flat = self.feature.flatten()
+        kind = self.missing.flatten()
+        gone = unknown[:, flat]
+        given = gone & (kind == MISSING_NAN)
+        if self.any_zero_missing:
+            near_zero = (x.abs() <= 1e-35)[:, flat] | gone
+            given = given | (near_zero & (kind == MISSING_ZERO))
+        value = self.direction.flatten().expand(x.shape[0], trees * nodes)
+        if self.any_category:
+            at = self.category_node
+            column = x[:, flat[at]]
+            known = torch.isnan(column) | (column < 0) | (column >= self.category_table.shape[1] - 1)
+            # The last column of the table is for everything that is no known category.
+            last = torch.full_like(column, self.category_table.shape[1] - 1)
+            code = torch.where(known, last, column).long()
+            entry = self.category_table.gather(1, code.t()).t() * self.slope.flatten()[at]
+            value = value.clone().index_copy(1, at, torch.tanh(entry))
+            given = given.index_fill(1, at, True)
+        shape = (x.shape[0], trees, nodes)
+        return given.view(shape).transpose(0, 1), value.reshape(shape).transpose(0, 1)
+
+    def facts(self) -> dict[str, Any]:
+        """Level and dropout; the rest is tensors."""
+        return {"level": self.level, "dropout": self.dropout}

@@ -1,0 +1,316 @@
+"""From the facts of a tree ensemble to soft trees that score alike: padding, thresholds in their gaps, temperatures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windtunnel.modules.trees.ensemble import TreeEnsemble
+from windtunnel.modules.trees.soft import LEVELS, SoftTrees
+
+LEAF_TEMPERATURE = 0.3
+GAP_SHARE = 0.3
+"""A node's temperature is at least this share of half the gap around its threshold: tanh(1 / 0.3) = 0.997."""
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Padded:
+    """An ensemble as rectangular arrays: T trees, n nodes and l leaves each.
+
+    Attributes
+    ----------
+    node : int64 [T, n]
+        Number of the node in the ensemble, -1 for padding.
+    leaf : int64 [T, l]
+        Number of the leaf in the ensemble, -1 for padding.
+    path : float32 [T, n, l]
+        +1 where the leaf is to the right of the node, -1 where to the left, 0 where the node is no ancestor.
+    """
+
+    node: NDArray[np.int64]
+    leaf: NDArray[np.int64]
+    path: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, ensemble: TreeEnsemble) -> Padded:
+        """Pad every tree to the largest."""
+        nodes, leaves = np.diff(ensemble.node_start), np.diff(ensemble.leaf_start)
+        node = _ragged(ensemble.node_start, max(1, int(nodes.max(initial=0))))
+        leaf = _ragged(ensemble.leaf_start, int(leaves.max(initial=1)))
+        path = np.zeros((ensemble.trees, node.shape[1], leaf.shape[1]), dtype=np.float32)
+        for tree in range(ensemble.trees):
+            _paths(ensemble, tree, path[tree])
+        return cls(node, leaf, path)
+
+
+def _ragged(start: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+    table = start[:-1, None] + np.arange(width)
+    return np.where(table < start[1:, None], table, -1)
+
+
+def _paths(ensemble: TreeEnsemble, tree: int, path: NDArray[np.float32]) -> None:
+    """Fill one tree's path matrix from the root down."""
+    first = int(ensemble.node_start[tree])
+    if first == ensemble.node_start[tree + 1]:
+        return
+    stack: list[tuple[int, list[tuple[int, int]]]] = [(0, [])]
+    while stack:
+        node, above = stack.pop()
+        for child, sign in ((int(ensemble.left[first + node]), -1), (int(ensemble.right[first + node]), 1)):
+            ancestors = [*above, (node, sign)]
+            if child >= 0:
+                stack.append((child, ancestors))
+            else:
+                for ancestor, side in ancestors:
+                    path[ancestor, -1 - child] = side
+
+
+@dataclass(frozen=True)
+class Units:
+    """The scaled space that soft trees work in: ``z = (x - center) / scale``, per input column."""
+
+    center: Floats
+    scale: Floats
+
+    @classmethod
+    def of(cls, ensemble: TreeEnsemble, sample: Floats | None, grids: dict[int, Floats]) -> Units:
+        """From sampled inputs where there are some, else from what tables and the model itself tell.
+
+        Parameters
+        ----------
+        sample : float64 [R, width] or None
+            Inputs of the trees on calibration rows.
+        grids : dict
+            Every value that an input column can take, where that is known (columns of category tables).
+        """
+        center, scale = np.zeros(ensemble.width), np.ones(ensemble.width)
+        for column in range(ensemble.width):
+            values = _known_values(ensemble, column, sample, grids)
+            if len(values) and not np.isin(values, (0.0, 1.0)).all():
+                low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
+                spread = (high - low) / 3.3 or float(np.ptp(values)) / 3.3
+                center[column], scale[column] = middle, spread or 1.0
+        return cls(center, scale)
+
+
+def _known_values(ensemble: TreeEnsemble, column: int, sample: Floats | None, grids: dict[int, Floats]) -> Floats:
+    if sample is not None:
+        values = sample[:, column]
+    elif column in grids:
+        values = grids[column]
+    else:
+        values = ensemble.threshold[ensemble.feature == column]
+        if ensemble.feature_range is not None:
+            values = np.concatenate([values, ensemble.feature_range[column]])
+    return values[np.isfinite(values)]
+
+
+def soften(
+    ensemble: TreeEnsemble,
+    *,
+    level: str = "L4",
+    start: str = "warm",
+    temperature: float | None = None,
+    spread: float = 0.0,
+    sample: Floats | None = None,
+    grids: dict[int, Floats] | None = None,
+    seed: int = 0,
+) -> SoftTrees:
+    """Soft trees of an ensemble.
+
+    Parameters
+    ----------
+    level : str
+        "L0" to "L4", see ``SoftTrees``.
+    start : str
+        "warm" copies the fitted trees; "cold" draws the trainable parts of the same architecture at random.
+    temperature : float or None
+        One temperature for nodes and leaves, thresholds as they are and columns in their own unit: the paper's form.
+        None: thresholds move to the middle of their gap, and each node gets a temperature of its own.
+    spread : float
+        With ``temperature=None``: this fraction of the rows that reach a node lie so near to its threshold that its
+        activation is short of tanh(1 / GAP_SHARE) = 0.997; 0: only as far as the gap between values allows.
+    sample, grids
+        See ``Units.of``.
+    seed : int
+        Of the cold start.
+    """
+    padded = Padded.of(ensemble)
+    grids = grids or {}
+    if temperature is None:
+        units = Units.of(ensemble, sample, grids)
+        threshold, slope = place_nodes(ensemble, units, spread, sample, grids)
+        leaf_temperature = LEAF_TEMPERATURE
+    else:
+        units = Units(np.zeros(ensemble.width), np.ones(ensemble.width))
+        threshold, slope = ensemble.threshold, np.full(len(ensemble.threshold), 1.0 / temperature)
+        leaf_temperature = temperature
+    trees = _pack(ensemble, padded, units, threshold, slope, leaf_temperature, level)
+    if start == "cold":
+        _draw(trees, torch.Generator().manual_seed(seed))
+    return trees
+
+
+def place_nodes(
+    ensemble: TreeEnsemble,
+    units: Units,
+    spread: float,
+    sample: Floats | None,
+    grids: dict[int, Floats],
+) -> tuple[Floats, Floats]:
+    """Threshold ``[N]`` and slope ``[N]`` of every node, in scaled units."""
+    threshold, gap = np.empty(len(ensemble.threshold)), np.empty(len(ensemble.threshold))
+    for column in np.unique(ensemble.feature):
+        nodes = np.flatnonzero(ensemble.feature == column)
+        if sample is not None or column in grids:
+            values = np.unique(_known_values(ensemble, column, sample, grids))
+            moved, half = _centred(ensemble.threshold[nodes], values)
+        else:
+            moved, half = _between_thresholds(ensemble.threshold[nodes])
+        threshold[nodes] = (moved - units.center[column]) / units.scale[column]
+        gap[nodes] = half / units.scale[column]
+    width = GAP_SHARE * gap
+    if spread > 0 and sample is not None:
+        width = np.maximum(width, GAP_SHARE * _local_spread(ensemble, units, threshold, spread, sample))
+    return threshold, 1.0 / np.maximum(width, 1e-6)
+
+
+def _centred(threshold: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Middle of the gap between the neighbouring values, and half of it; a threshold beyond them all stays."""
+    if len(values) < 2:
+        return threshold, np.maximum(1.0, np.abs(threshold) * 1e-3)
+    above = np.searchsorted(values, threshold, side="right")
+    inside = (above > 0) & (above < len(values))
+    low, high = values[np.clip(above - 1, 0, len(values) - 1)], values[np.clip(above, 0, len(values) - 1)]
+    half = np.where(inside, (high - low) / 2, np.median(np.diff(values)) / 2)
+    return np.where(inside, (low + high) / 2, threshold), half
+
+
+def _between_thresholds(threshold: Floats) -> tuple[Floats, Floats]:
+    """Without values: a threshold stays, and its gap is the way to the nearest other threshold of its column."""
+    distinct = np.unique(threshold)
+    if len(distinct) < 2:
+        # A 0/1 column is stored with its threshold at about 0; anything else has its own size as the only clue.
+        alone = np.abs(threshold) < 1e-30
+        return np.where(alone, 0.5, threshold), np.where(alone, 0.5, np.maximum(np.abs(threshold), 1e-3) * 0.1)
+    at = np.searchsorted(distinct, threshold)
+    padded = np.concatenate([[-np.inf], distinct, [np.inf]])
+    nearest = np.minimum(padded[at + 1] - padded[at], padded[at + 2] - padded[at + 1])
+    return threshold, nearest / 2
+
+
+def _local_spread(
+    ensemble: TreeEnsemble, units: Units, threshold: Floats, share: float, sample: Floats
+) -> Floats:
+    """Per node, the distance from its threshold within which ``share`` of the rows that reach it lie, ``[N]``."""
+    scaled = (sample - units.center) / units.scale
+    answer = np.zeros(len(threshold))
+    for tree in range(ensemble.trees):
+        first, last = int(ensemble.node_start[tree]), int(ensemble.node_start[tree + 1])
+        reached = {0: np.arange(len(scaled))}
+        for node in range(last - first):
+            rows = reached.pop(node, np.empty(0, dtype=np.int64))
+            at = first + node
+            x = scaled[rows, ensemble.feature[at]]
+            distance = np.sort(np.abs(x - threshold[at])[np.isfinite(x)])
+            if len(distance):
+                answer[at] = distance[min(len(distance) - 1, int(share * len(distance)))]
+            left = np.where(np.isnan(x), ensemble.default_left[at], x <= threshold[at])
+            for child, goes in ((ensemble.left[at], left), (ensemble.right[at], ~left)):
+                if child >= 0:
+                    reached[int(child)] = rows[goes]
+    return answer
+
+
+def _pack(
+    ensemble: TreeEnsemble,
+    padded: Padded,
+    units: Units,
+    threshold: Floats,
+    slope: Floats,
+    leaf_temperature: float,
+    level: str,
+) -> SoftTrees:
+    """Everything in rectangular float32 tensors; padding is 0, its slope 1."""
+    node, leaf = padded.node, padded.leaf
+    real, leaf_real = node >= 0, leaf >= 0
+    length = np.abs(padded.path).sum(axis=1)
+    feature = _spread_out(ensemble.feature, node, 0)
+    table_nodes, table = _category_table(ensemble, padded, leaf_temperature)
+    placed = _spread_out(threshold, node, 0.0)
+    return SoftTrees(
+        center=_float(units.center),
+        scale=_float(units.scale),
+        bound=_bounds(ensemble, threshold, slope),
+        feature=torch.from_numpy(feature),
+        threshold=_float(placed),
+        slope=_float(np.where(table_nodes[1], 1.0 / leaf_temperature, _spread_out(slope, node, 1.0))),
+        missing=torch.from_numpy(_spread_out(ensemble.missing, node, 0)),
+        direction=_float(np.where(_spread_out(ensemble.default_left, node, False), -1.0, 1.0)),
+        node_weight=_one_hot(feature, real, ensemble.width) if LEVELS.index(level) >= 3 else torch.zeros(0),
+        path=torch.from_numpy(padded.path),
+        path_bias=_float(np.where(leaf_real, 1 - length, 0)),
+        leaf_slope=torch.full(leaf.shape, 1.0 / leaf_temperature),
+        leaf_value=_float(_spread_out(ensemble.leaf_value, leaf, 0.0)),
+        base=_float(ensemble.base),
+        output=torch.from_numpy(ensemble.output.copy()),
+        node_mask=_float(real),
+        leaf_mask=_float(leaf_real),
+        category_node=torch.from_numpy(table_nodes[0]),
+        category_table=table,
+        level=level,
+    )
+
+
+def _spread_out(values: NDArray[np.generic], table: NDArray[np.int64], padding: object) -> NDArray[np.generic]:
+    if len(values) == 0:
+        return np.full(table.shape, padding, dtype=values.dtype)
+    return np.where(table >= 0, values[np.maximum(table, 0)], np.asarray(padding, dtype=values.dtype))
+
+
+def _one_hot(feature: NDArray[np.int64], real: NDArray[np.bool_], width: int) -> Tensor:
+    weight = torch.zeros(feature.shape[0], width, feature.shape[1])
+    return weight.scatter_(1, torch.from_numpy(feature).unsqueeze(1), torch.from_numpy(real).float().unsqueeze(1))
+
+
+def _bounds(ensemble: TreeEnsemble, threshold: Floats, slope: Floats) -> Tensor:
+    """Far outside of the thresholds of a column, so that infinities stay finite and nothing else changes."""
+    low, high = np.full(ensemble.width, -1e3), np.full(ensemble.width, 1e3)
+    reach = np.abs(threshold) + 20.0 / slope
+    np.maximum.at(high, ensemble.feature, reach * 10)
+    np.minimum.at(low, ensemble.feature, -reach * 10)
+    return _float(np.stack([low, high]))
+
+
+def _category_table(
+    ensemble: TreeEnsemble, padded: Padded, leaf_temperature: float
+) -> tuple[tuple[NDArray[np.int64], NDArray[np.bool_]], Tensor]:
+    """Positions of categorical nodes in T * n (as numbers and as a mask), and -1 (left) or +1 per category and node.
+
+    The last column is for values that are no known category: they go right.
+    """
+    categorical = np.isin(padded.node, list(ensemble.categories)) & (padded.node >= 0)
+    positions = np.flatnonzero(categorical)
+    size = 1 + max((int(known.max(initial=-1)) + 1 for known in ensemble.categories.values()), default=0)
+    table = torch.ones(len(positions), size)
+    for row, node in enumerate(padded.node.flatten()[positions]):
+        table[row, torch.from_numpy(ensemble.categories[int(node)].copy())] = -1.0
+    return (positions, categorical), table
+
+
+def _draw(trees: SoftTrees, generator: torch.Generator) -> None:
+    """A cold start: what is trainable is drawn at the size it had, the architecture and what is frozen stay."""
+    with torch.no_grad():
+        for name, parameter in trees.named_parameters():
+            if parameter.requires_grad and name != "base":
+                scale = parameter.std(unbiased=False).clamp_min(1e-3)
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
+
+
+def _float(array: NDArray[np.generic]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))

@@ -1,0 +1,254 @@
+"""What fine-tuning remembers while it runs: the epochs, the best weights, and all that an exact resume needs."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+
+from windtunnel.errors import BadInput
+from windtunnel.trainers.module import FineTuning
+
+CHECKPOINT = "last.ckpt"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One row of the history.
+
+    Attributes
+    ----------
+    epoch : int
+        0 for the translation before training.
+    train_loss : float or None
+        Mean over the epoch's steps; None for epoch 0.
+    val_loss, metric : float
+        On the rows that the epochs are judged on.
+    learning_rate : float
+        Of this epoch.
+    seconds : float
+        Wall time of the epoch with its validation.
+    """
+
+    epoch: int
+    train_loss: float | None
+    val_loss: float
+    metric: float
+    learning_rate: float
+    seconds: float
+
+
+class Keeper(pl.Callback):
+    """Records each epoch, keeps the best weights, stops early, and writes a checkpoint per epoch.
+
+    Epoch 0 is the translation as it came, judged by ``Trainer.validate``. A checkpoint is written to a temporary file
+    and moved into place, so that a kill at any time leaves the previous one whole.
+
+    Parameters
+    ----------
+    net : nn.Module
+        The translation.
+    patience : int or None
+        Epochs without a better metric before training stops.
+    directory : path or None
+        Where the checkpoint of the last epoch goes.
+    """
+
+    def __init__(self, net: nn.Module, patience: int | None, directory: Path | None) -> None:
+        self.net = net
+        self.patience = patience
+        self.directory = directory
+        self.epochs: list[Epoch] = []
+        self.best_epoch = 0
+        self.best_metric = math.nan
+        self.interrupt: KeyboardInterrupt | None = None
+        self._best: dict[str, Tensor] = {}
+        self._judged: tuple[float, float] | None = None
+        self._resumed = False
+        self._rate = math.nan
+        self._started = time.perf_counter()
+
+    def restore(self) -> None:
+        """Give the net the best weights so far."""
+        parameters = dict(self.net.named_parameters())
+        with torch.no_grad():
+            for name, value in self._best.items():
+                parameters[name].copy_(value)
+
+    def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Judge the weights that were just validated, and keep them if they are the best."""
+        assert isinstance(module, FineTuning)
+        if trainer.sanity_checking:
+            return
+        logged = trainer.callback_metrics
+        self._judged = float(logged["val_loss"]), float(logged[f"val_{module.judge.name}"])
+        if not self.epochs:
+            self._begin(module)
+        elif module.judge.better(self._judged[1], self.best_metric):
+            self._keep(self._judged[1])
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Write the state before the first step, or stop at once where a resumed run had no patience left."""
+        self._started = time.perf_counter()
+        if not self._resumed:
+            self._save(trainer)
+        trainer.should_stop = trainer.should_stop or self._hopeless()
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Name the epoch to the loader, which sets the order of its rows."""
+        for part in _loaders(trainer.train_dataloader):
+            if hasattr(part, "set_epoch"):
+                part.set_epoch(trainer.current_epoch)
+        self._rate = float(trainer.optimizers[0].param_groups[0]["lr"])
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Record the epoch, write its checkpoint, and stop where going on is hopeless."""
+        if self._judged is None:
+            raise BadInput("an epoch ended without validation; a Trainer for fit validates once after every epoch")
+        (val_loss, metric), self._judged = self._judged, None
+        now = time.perf_counter()
+        train_loss = float(trainer.callback_metrics["train_loss"])
+        record = Epoch(len(self.epochs), train_loss, val_loss, metric, self._rate, now - self._started)
+        self.epochs.append(record)
+        self._started = now
+        self._save(trainer)
+        if not math.isfinite(metric):
+            warnings.warn(
+                f"training diverged in epoch {record.epoch} (the metric is {metric}); epoch {self.best_epoch} is kept. "
+                "Take a lower learning_rate, or clip=1.0.",
+                UserWarning,
+                stacklevel=2,
+            )
+        trainer.should_stop = trainer.should_stop or self._hopeless()
+
+    def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
+        """Remember an interrupt, which Lightning turns into an exit of the interpreter."""
+        if isinstance(exception, KeyboardInterrupt):
+            self.interrupt = exception
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything as tensors and plain values, loadable with ``weights_only=True``."""
+        state: dict[str, Any] = {
+            "epochs": [asdict(record) for record in self.epochs],
+            "best_epoch": self.best_epoch,
+            "best_metric": self.best_metric,
+            "best": self._best,
+            "random": torch.get_rng_state(),
+        }
+        if torch.cuda.is_available():
+            state["random_cuda"] = torch.cuda.get_rng_state_all()
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a checkpoint; nothing draws random numbers between here and the first step."""
+        self.epochs = [Epoch(**record) for record in state_dict["epochs"]]
+        self.best_epoch, self.best_metric = state_dict["best_epoch"], state_dict["best_metric"]
+        self._best = state_dict["best"]
+        self._resumed = True
+        torch.set_rng_state(state_dict["random"].cpu())
+        if torch.cuda.is_available() and "random_cuda" in state_dict:
+            torch.cuda.set_rng_state_all([state.cpu() for state in state_dict["random_cuda"]])
+
+    def _begin(self, module: FineTuning) -> None:
+        assert self._judged is not None
+        (val_loss, metric), self._judged = self._judged, None
+        if not math.isfinite(metric):
+            raise BadInput(
+                f"before training, {module.judge.name} over the validation rows is {metric}: AUROC needs rows of "
+                "two classes, R2 two rows, and all need finite scores; give other validation rows or another metric"
+            )
+        seconds = time.perf_counter() - self._started
+        self._keep(metric)
+        self.epochs = [Epoch(0, None, val_loss, metric, module.recipe.learning_rate, seconds)]
+
+    def _keep(self, metric: float) -> None:
+        self.best_epoch, self.best_metric = len(self.epochs), metric
+        self._best = {
+            name: parameter.detach().clone() for name, parameter in self.net.named_parameters() if parameter.requires_grad
+        }
+
+    def _hopeless(self) -> bool:
+        last = self.epochs[-1]
+        out_of_patience = self.patience is not None and last.epoch - self.best_epoch >= self.patience
+        return out_of_patience or not math.isfinite(last.metric)
+
+    def _save(self, trainer: pl.Trainer) -> None:
+        if self.directory is None:
+            return
+        final = self.directory / CHECKPOINT
+        draft = final.with_suffix(".tmp")
+        trainer.save_checkpoint(draft)
+        if trainer.is_global_zero:
+            os.replace(draft, final)
+
+
+class Average(pl.Callback):
+    """An exponential moving average of the trainable weights; epochs are judged, and kept, with the average in place.
+
+    a <- decay a + (1 - decay) w after each step, from the weights before training.
+
+    Parameters
+    ----------
+    net : nn.Module
+        The translation.
+    decay : float
+        In (0, 1).
+    """
+
+    def __init__(self, net: nn.Module, decay: float) -> None:
+        self.net = net
+        self.decay = decay
+        self._average: list[Tensor] = []
+        self._current: list[Tensor] = []
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Start from the weights as they are, or from the checkpoint's average on the device of the weights."""
+        weights = self._weights()
+        if not self._average:
+            self._average = [weight.clone() for weight in weights]
+        self._average = [average.to(weight.device) for average, weight in zip(self._average, weights, strict=True)]
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Move the average a step."""
+        torch._foreach_lerp_(self._average, self._weights(), 1 - self.decay)
+
+    def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Put the average in place."""
+        if self._average:
+            self._current = [weight.clone() for weight in self._weights()]
+            self._place(self._average)
+
+    def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Put the trained weights back."""
+        if self._current:
+            self._place(self._current)
+            self._current = []
+
+    def state_dict(self) -> dict[str, Any]:
+        """The average."""
+        return {"average": self._average}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a checkpoint's average."""
+        self._average = state_dict["average"]
+
+    def _weights(self) -> list[Tensor]:
+        return [parameter.detach() for parameter in self.net.parameters() if parameter.requires_grad]
+
+    def _place(self, values: list[Tensor]) -> None:
+        with torch.no_grad():
+            torch._foreach_copy_(self._weights(), values)
+
+
+def _loaders(loaders: Any) -> list[Any]:
+    return list(loaders) if isinstance(loaders, (list, tuple)) else [loaders]

@@ -1,0 +1,189 @@
+"""Losses by name: from raw scores and encoded targets to one weighted mean.
+
+Each takes ``scores [B, K]`` (float), ``target`` (int64 ``[B]`` class indices for classifiers, float ``[B]`` or
+``[B, K]`` for regression) and ``weight [B]`` or None, and returns a scalar: ``sum_i w_i l_i / sum_i w_i`` with ``l_i``
+the formula below. s is a raw score, y a target, r = s - y. Classification losses over K > 1 columns of a
+one-against-rest model sum over the columns; regression losses over K > 1 outputs average over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from windtunnel.errors import BadInput
+from windtunnel.head import Head
+
+Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+
+def logistic(scores: Tensor, target: Tensor, weight: Tensor | None, scale: float = 1.0) -> Tensor:
+    """log(1 + exp(-z a s)) with z = +1 for the class and -1 else; a is ``scale``. Floats y in [0, 1] are taken too."""
+    hot = _columns(scores, target)
+    rows = functional.binary_cross_entropy_with_logits(scores * scale, hot, reduction="none").sum(dim=1)
+    return _mean(rows, weight)
+
+
+def softmax(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """log(sum_k exp(s_k)) - s_y, over at least two columns."""
+    if scores.shape[1] < 2:
+        raise BadInput("the softmax loss needs a score per class, and this model has one in all; take loss='logistic'")
+    return _mean(functional.cross_entropy(scores, target, reduction="none"), weight)
+
+
+def hinge(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """max(0, 1 - z s) with z = +1 for the class and -1 else."""
+    return _mean((1 - _signs(scores, target) * scores).clamp_min(0).sum(dim=1), weight)
+
+
+def squared_hinge(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """max(0, 1 - z s)^2 with z = +1 for the class and -1 else."""
+    return _mean((1 - _signs(scores, target) * scores).clamp_min(0).square().sum(dim=1), weight)
+
+
+def modified_huber(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """max(0, 1 - z s)^2 where z s >= -1, and -4 z s below, with z = +1 for the class and -1 else."""
+    margin = _signs(scores, target) * scores
+    rows = torch.where(margin >= -1, (1 - margin).clamp_min(0).square(), -4 * margin)
+    return _mean(rows.sum(dim=1), weight)
+
+
+def squared(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """r^2."""
+    return _mean(_residual(scores, target).square().mean(dim=1), weight)
+
+
+def absolute(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """|r|."""
+    return _mean(_residual(scores, target).abs().mean(dim=1), weight)
+
+
+def huber(scores: Tensor, target: Tensor, weight: Tensor | None, delta: float = 1.0) -> Tensor:
+    """r^2 / 2 where |r| <= delta, and delta (|r| - delta / 2) beyond."""
+    size = _residual(scores, target).abs()
+    rows = torch.where(size <= delta, size.square() / 2, delta * (size - delta / 2))
+    return _mean(rows.mean(dim=1), weight)
+
+
+def fair(scores: Tensor, target: Tensor, weight: Tensor | None, c: float = 1.0) -> Tensor:
+    """c^2 (|r| / c - log(1 + |r| / c)), LightGBM's fair loss."""
+    size = _residual(scores, target).abs() / c
+    return _mean((c * c * (size - size.log1p())).mean(dim=1), weight)
+
+
+def mape(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """|r| / max(1, |y|), LightGBM's mean absolute percentage error."""
+    rows = _residual(scores, target).abs() / _outputs(scores, target).abs().clamp_min(1)
+    return _mean(rows.mean(dim=1), weight)
+
+
+def quantile(scores: Tensor, target: Tensor, weight: Tensor | None, alpha: float = 0.5) -> Tensor:
+    """max(alpha (y - s), (alpha - 1) (y - s)), the pinball loss of the ``alpha`` quantile."""
+    gap = -_residual(scores, target)
+    return _mean(torch.maximum(alpha * gap, (alpha - 1) * gap).mean(dim=1), weight)
+
+
+def epsilon_insensitive(scores: Tensor, target: Tensor, weight: Tensor | None, epsilon: float = 0.1) -> Tensor:
+    """max(0, |r| - epsilon)."""
+    return _mean((_residual(scores, target).abs() - epsilon).clamp_min(0).mean(dim=1), weight)
+
+
+def squared_epsilon_insensitive(scores: Tensor, target: Tensor, weight: Tensor | None, epsilon: float = 0.1) -> Tensor:
+    """max(0, |r| - epsilon)^2."""
+    return _mean((_residual(scores, target).abs() - epsilon).clamp_min(0).square().mean(dim=1), weight)
+
+
+def poisson(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """exp(s) - y s: half the Poisson deviance of the mean exp(s), up to a constant."""
+    return _mean((scores.exp() - _outputs(scores, target) * scores).mean(dim=1), weight)
+
+
+def gamma(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """The sum s + y exp(-s): half the gamma deviance of the mean exp(s), up to a constant."""
+    return _mean((scores + _outputs(scores, target) * (-scores).exp()).mean(dim=1), weight)
+
+
+def tweedie(scores: Tensor, target: Tensor, weight: Tensor | None, power: float = 1.5) -> Tensor:
+    """exp((2 - p) s) / (2 - p) - y exp((1 - p) s) / (1 - p): half the deviance of variance power p, up to a constant."""
+    if power == 1:
+        return poisson(scores, target, weight)
+    if power == 2:
+        return gamma(scores, target, weight)
+    mean = ((2 - power) * scores).exp() / (2 - power)
+    rows = mean - _outputs(scores, target) * ((1 - power) * scores).exp() / (1 - power)
+    return _mean(rows.mean(dim=1), weight)
+
+
+_CLASSES = (softmax, hinge, squared_hinge, modified_huber)
+_VALUES = (
+    squared, absolute, huber, fair, mape, quantile, epsilon_insensitive, squared_epsilon_insensitive,
+    poisson, gamma, tweedie,
+)  # fmt: skip
+LOSSES: dict[str, Callable[..., Tensor]] = {loss.__name__: loss for loss in (logistic, *_CLASSES, *_VALUES)}
+
+
+def pick(asked: str | Loss | None, head: Head) -> Loss:
+    """The loss that a recipe asks for, or the translation's own, as ``loss(scores, target, weight)``.
+
+    Raises
+    ------
+    BadInput
+        For a name that is not known or that does not fit the task.
+    """
+    if asked is not None and not isinstance(asked, str):
+        return _checked(asked)
+    name = asked or head.loss
+    if name not in LOSSES:
+        close = get_close_matches(name, LOSSES, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(sorted(LOSSES))}"
+        raise BadInput(f"loss={name!r} is not known; {hint} A function (scores, target, weight) is taken too.")
+    loss = LOSSES[name]
+    if (loss in _VALUES) != (head.task == "regression") and name != "logistic":
+        fitting = sorted({"logistic", *(one.__name__ for one in (_VALUES if head.task == "regression" else _CLASSES))})
+        raise BadInput(f"loss={name!r} does not fit a {head.task} model; choose from {', '.join(fitting)}")
+    # Options belong to the loss they came with: another loss starts from its own defaults.
+    return partial(loss, **head.loss_options) if name == head.loss else loss
+
+
+def _checked(loss: Loss) -> Loss:
+    def checked(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        value = loss(scores, target, weight)
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            got = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+            raise BadInput(f"the loss gave {got}; it must give a tensor with one value, such as rows.mean()")
+        return value.reshape(())
+
+    return checked
+
+
+def _mean(rows: Tensor, weight: Tensor | None) -> Tensor:
+    if weight is None:
+        return rows.mean()
+    # A batch whose weights are all 0 teaches nothing: 0 / tiny, with gradient 0.
+    return (rows * weight).sum() / weight.sum().clamp_min(torch.finfo(rows.dtype).tiny)
+
+
+def _columns(scores: Tensor, target: Tensor) -> Tensor:
+    """Targets in the shape of the scores: 0/1 per column for class indices, floats as they are."""
+    if target.is_floating_point():
+        return _outputs(scores, target)
+    if scores.shape[1] == 1:
+        return target.to(scores.dtype).unsqueeze(1)
+    return functional.one_hot(target, scores.shape[1]).to(scores.dtype)
+
+
+def _signs(scores: Tensor, target: Tensor) -> Tensor:
+    return 2 * _columns(scores, target) - 1
+
+
+def _outputs(scores: Tensor, target: Tensor) -> Tensor:
+    return target.to(scores.dtype).reshape(scores.shape)
+
+
+def _residual(scores: Tensor, target: Tensor) -> Tensor:
+    return scores - _outputs(scores, target)

@@ -1,0 +1,185 @@
+"""The LightningModule and the LightningDataModule of fine-tuning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from windtunnel.errors import BadInput
+from windtunnel.trainers.data import Batches, Encoded, check_classes, hold_out, loader
+from windtunnel.trainers.losses import pick
+from windtunnel.trainers.metrics import Judge
+from windtunnel.trainers.recipe import Recipe
+
+if TYPE_CHECKING:
+    from windtunnel.translation import Translation
+
+
+class FineTuning(pl.LightningModule):
+    """Minimises the loss of a translation; logs ``train_loss``, ``val_loss`` and ``val_<metric>`` once per epoch.
+
+    Parameters
+    ----------
+    net : Translation
+        ``net(numbers [B, n], ids [B, m]) -> scores [B, K]``.
+    recipe : Recipe
+        The options.
+    """
+
+    def __init__(self, net: Translation, recipe: Recipe) -> None:
+        super().__init__()
+        self.net = net
+        self.recipe = recipe
+        self.loss = pick(recipe.loss, net.head)
+        self.judge = Judge(recipe.metric, net.head)
+        self.save_hyperparameters(recipe.facts())
+        self._sums: dict[str, tuple[Tensor | float, float]] = {}
+
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        """The loss of ``(rows, target)`` or ``(rows, target, weight)``."""
+        loss, _ = self._loss(batch)
+        self._add("train_loss", loss, batch)
+        return loss
+
+    def validation_step(self, batch: Any, index: int) -> None:
+        """Add a batch to the validation loss and metric."""
+        loss, scores = self._loss(batch)
+        self._add("val_loss", loss, batch)
+        self.judge.update(scores, batch[1])
+
+    def on_train_epoch_end(self) -> None:
+        """Log the mean loss of the epoch."""
+        self.log("train_loss", self._pop("train_loss"), prog_bar=True)
+
+    def on_validation_epoch_start(self) -> None:
+        """Start from nothing, whatever an interrupted epoch left behind."""
+        self._sums.pop("val_loss", None)
+        self.judge.reset()
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the mean loss and the metric over all validation rows."""
+        self.log("val_loss", self._pop("val_loss"), prog_bar=True, sync_dist=True)
+        self.log(f"val_{self.judge.name}", self.judge.compute(), prog_bar=True)
+
+    def configure_optimizers(self) -> Any:
+        """The optimizer over what is trainable, with the schedule of the recipe by epochs."""
+        optimizer = self._optimizer()
+        if self.recipe.schedule == "constant":
+            return optimizer
+        epochs = self.trainer.max_epochs or self.recipe.epochs
+        cosine = LambdaLR(optimizer, lambda epoch: (1 + math.cos(math.pi * min(epoch / epochs, 1))) / 2)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": cosine, "interval": "epoch"}}
+
+    def _optimizer(self) -> Optimizer:
+        trainable = [parameter for parameter in self.net.parameters() if parameter.requires_grad]
+        rate, decay = self.recipe.learning_rate, self.recipe.weight_decay
+        if self.recipe.optimizer == "sgd":
+            return SGD(trainable, lr=rate, weight_decay=decay, momentum=0.9)
+        family = Adam if self.recipe.optimizer == "adam" else AdamW
+        # On a CPU the fused step is several times faster; on a GPU it cannot be scaled and clipped in 16-bit mode.
+        fused = all(parameter.device.type == "cpu" for parameter in trainable)
+        return family(trainable, lr=rate, weight_decay=decay, fused=fused)
+
+    def _loss(self, batch: Any) -> tuple[Tensor, Tensor]:
+        rows, target, *rest = batch
+        scores = self.net(*rows)
+        return self.loss(scores, target, rest[0] if rest else None), scores
+
+    def _add(self, name: str, loss: Tensor, batch: Any) -> None:
+        """Add to a running mean by hand: ``self.log`` costs as much as a small step."""
+        size = float(batch[1].shape[0]) if len(batch) == 2 else batch[2].sum()
+        total, count = self._sums.get(name, (0.0, 0.0))
+        self._sums[name] = (total + loss.detach().float() * size, count + size)
+
+    def _pop(self, name: str) -> Tensor | float:
+        total, count = self._sums.pop(name, (math.nan, 1.0))
+        return total / count
+
+
+class DataModule(pl.LightningDataModule):
+    """Training and validation rows as encoded batches.
+
+    Parameters
+    ----------
+    net : Translation
+        Encodes rows and targets.
+    train, valid : loader, (X, y) or (X, y, weight)
+        Rows; without ``valid`` a share of the training rows is held out where they are at hand, that is from ``(X, y)``
+        or a ``windtunnel.loader``. Other loaders, and too few rows to hold any out, are judged on the training rows.
+    recipe : Recipe
+        Its batch size, seed and validation fraction are read.
+
+    Attributes
+    ----------
+    judged_on : str
+        "validation rows", "held-out rows" or "training rows".
+    """
+
+    def __init__(self, net: Translation, train: Any, valid: Any = None, recipe: Recipe | None = None) -> None:
+        super().__init__()
+        self.recipe = recipe or Recipe()
+        self.train = _batches(net, train, self.recipe, training=True)
+        if isinstance(self.train, Batches):
+            check_classes(net, self.train)
+        self.valid, self.judged_on = self._resolve(net, valid)
+
+    def _resolve(self, net: Translation, valid: Any) -> tuple[Batches | Encoded, str]:
+        if valid is not None:
+            judged = _batches(net, valid, self.recipe, training=False)
+            return (judged.in_order() if isinstance(judged, Batches) else judged), "validation rows"
+        if isinstance(self.train, Encoded):
+            return self.train, "training rows"
+        split = hold_out(self.train, self.recipe.validation_fraction, self.recipe.seed)
+        if split is None:
+            return self.train.in_order(), "training rows"
+        self.train = split[0]
+        return split[1], "held-out rows"
+
+    def train_dataloader(self) -> Batches | Encoded:
+        """Shuffled batches, with a ``set_epoch``."""
+        return self.train
+
+    def val_dataloader(self) -> Batches | Encoded:
+        """Batches in order."""
+        return self.valid
+
+    def to(self, device: torch.device) -> None:
+        """Move rows that lie in memory to a device, once for all epochs."""
+        self.train = self.train.to(device) if isinstance(self.train, Batches) else self.train
+        self.valid = self.valid.to(device) if isinstance(self.valid, Batches) else self.valid
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows that lie in memory."""
+        return sum(part.nbytes for part in (self.train, self.valid) if isinstance(part, Batches))
+
+
+def _batches(net: Translation, data: Any, recipe: Recipe, *, training: bool) -> Batches | Encoded:
+    role = "train" if training else "valid"
+    if isinstance(data, Batches):
+        if data.target is None:
+            raise BadInput(f"{role} is a loader without targets; build it as windtunnel.loader(net, X, y)")
+        ready: Batches | Encoded = data
+    elif isinstance(data, tuple):
+        if len(data) not in (2, 3) or data[1] is None:
+            raise BadInput(f"{role} is a tuple of {len(data)}; give (X, y) or (X, y, weight), or a loader")
+        ready = loader(net, *data, batch_size=recipe.batch_size, seed=recipe.seed, training=training)
+    elif isinstance(data, Encoded):
+        ready = data
+    elif isinstance(data, Iterable) and not isinstance(data, (str, dict)) and not hasattr(data, "columns"):
+        ready = Encoded(net, data, training=training)
+    else:
+        raise BadInput(f"{role} is a {type(data).__name__}; give (X, y) or (X, y, weight), or a loader of such batches")
+    if not isinstance(ready, Encoded) and len(ready) == 0:
+        raise BadInput(
+            f"{role} yields nothing: {ready.size} rows make no full batch of {ready.batch_size} with drop_last=True; "
+            "take a smaller batch_size or drop_last=False"
+        )
+    return ready

@@ -1,0 +1,154 @@
+"""How a translation is fine-tuned: one frozen record of the options, and the ones that have a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
+from typing import Any, Self
+
+from torch import Tensor
+
+from windtunnel.errors import BadInput
+
+OPTIMIZERS = ("adam", "adamw", "sgd")
+SCHEDULES = ("constant", "cosine")
+
+_NAMED: dict[str, dict[str, Any]] = {
+    "default": {},
+    # Section 5.4: Adam, batches of 4096, weight decay 1e-6, dropout 0.1, rate 1e-4 (1e-5 on Criteo), "until convergence".
+    "paper": {"epochs": 100, "learning_rate": 1e-4, "patience": 10},
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The options of fine-tuning, checked when they are given.
+
+    Parameters
+    ----------
+    epochs : int
+        Passes over the training rows, at most.
+    learning_rate : float
+        Step size of the optimizer; with the cosine schedule, that of the first epoch.
+    batch_size : int
+        Rows per step, where rows and not ready batches are given.
+    weight_decay : float
+        Factor of the squared weights in the objective (decoupled with "adamw").
+    dropout : float
+        Probability of zeroing, for the layers that have a ``dropout``; in [0, 1).
+    patience : int or None
+        Epochs without a better metric after which training stops; None never stops early.
+    seed : int
+        Of the order of the rows, of dropout and of the hold-out.
+    optimizer : str
+        "adam", "adamw" or "sgd" (momentum 0.9).
+    schedule : str
+        "constant", or "cosine" from the full rate in the first epoch towards 0 after the last.
+    ema : float or None
+        Decay per step of a moving average of the weights, in (0, 1); the average is what is judged and kept.
+    loss : str, callable or None
+        A name in ``LOSSES`` or ``loss(scores [B, K], target, weight [B] or None) -> scalar``; None takes the
+        translation's own.
+    metric : str or None
+        "auroc", "log_loss", "accuracy", "r2" or "rmse"; None goes by the task: auroc for two classes, log_loss for
+        more (accuracy where there are no probabilities), rmse for regression.
+    validation_fraction : float
+        Share of the training rows, in (0, 1), held out to judge the epochs where no validation rows are given.
+    clip : float or None
+        Largest norm of the gradient.
+
+    Raises
+    ------
+    BadInput
+        Naming every option that is wrong.
+    """
+
+    epochs: int = 20
+    learning_rate: float = 1e-3
+    batch_size: int = 4096
+    weight_decay: float = 1e-6
+    dropout: float = 0.1
+    patience: int | None = None
+    seed: int = 0
+    optimizer: str = "adam"
+    schedule: str = "constant"
+    ema: float | None = None
+    loss: str | Callable[[Tensor, Tensor, Tensor | None], Tensor] | None = None
+    metric: str | None = None
+    validation_fraction: float = 0.1
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        wrong = [
+            f"{name}={getattr(self, name)!r} must be {rule}"
+            for name, (rule, holds) in _RULES.items()
+            if not holds(getattr(self, name))
+        ]
+        if wrong:
+            raise BadInput("recipe: " + "; ".join(wrong))
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """The recipe of that name: "default", or "paper" for the numbers of the paper."""
+        if name not in _NAMED:
+            raise BadInput(f"recipe={name!r} is not known; {_nearest(name, list(_NAMED))}")
+        return cls(**_NAMED[name])
+
+    @classmethod
+    def resolve(cls, recipe: Self | str | None, overrides: dict[str, Any]) -> Self:
+        """A recipe by name, as it is, or the default one, with some options replaced.
+
+        Raises
+        ------
+        BadInput
+            For an option that does not exist; the nearest one is named.
+        """
+        if not isinstance(recipe, (cls, str, type(None))):
+            raise BadInput(f"recipe={recipe!r} must be a Recipe, one of {', '.join(_NAMED)}, or None")
+        known = [field.name for field in fields(cls)]
+        if unknown := [name for name in overrides if name not in known]:
+            raise BadInput("; ".join(f"{name}={overrides[name]!r} is not an option: {_nearest(name, known)}"
+                                     for name in unknown))
+        base = recipe if isinstance(recipe, cls) else cls.named(recipe or "default")
+        return replace(base, **overrides)
+
+    def facts(self) -> dict[str, Any]:
+        """The options as JSON values; a loss that is a function goes by its name."""
+        facts = asdict(self)
+        if callable(self.loss):
+            facts["loss"] = getattr(self.loss, "__name__", type(self.loss).__name__)
+        return facts
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"choose from {', '.join(known)}"
+
+
+def _whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _number(value: Any, low: float, high: float, *, low_too: bool = False) -> bool:
+    real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return real and (low < value or (low_too and low == value)) and value < high
+
+
+_INF = float("inf")
+_RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "epochs": ("a whole number from 1", lambda v: _whole(v, 1)),
+    "learning_rate": ("a finite number above 0", lambda v: _number(v, 0, _INF)),
+    "batch_size": ("a whole number from 1", lambda v: _whole(v, 1)),
+    "weight_decay": ("a finite number from 0", lambda v: _number(v, 0, _INF, low_too=True)),
+    "dropout": ("in [0, 1)", lambda v: _number(v, 0, 1, low_too=True)),
+    "patience": ("a whole number from 1, or None", lambda v: v is None or _whole(v, 1)),
+    "seed": ("a whole number from 0", lambda v: _whole(v, 0)),
+    "optimizer": (f"one of {', '.join(OPTIMIZERS)}", lambda v: v in OPTIMIZERS),
+    "schedule": (f"one of {', '.join(SCHEDULES)}", lambda v: v in SCHEDULES),
+    "ema": ("in (0, 1), or None", lambda v: v is None or _number(v, 0, 1)),
+    "loss": ("the name of a loss, a function, or None", lambda v: v is None or isinstance(v, str) or callable(v)),
+    "metric": ("the name of a metric, or None", lambda v: v is None or isinstance(v, str)),
+    "validation_fraction": ("in (0, 1)", lambda v: _number(v, 0, 1)),
+    "clip": ("a finite number above 0, or None", lambda v: v is None or _number(v, 0, _INF)),
+}

@@ -1,0 +1,28 @@
+"""Readers of fitted estimators, one file per family; this list is the table of contents."""
+
+from windtunnel.translators import (
+    category_encoders,
+    encoders,
+    estimators,
+    imputers,
+    lightgbm,
+    linear,
+    scalers,
+)
+from windtunnel.translators.registry import Encoding, Predictor, Recoding, read, supported, translates
+
+__all__ = [
+    "Encoding",
+    "Predictor",
+    "Recoding",
+    "category_encoders",
+    "encoders",
+    "estimators",
+    "imputers",
+    "lightgbm",
+    "linear",
+    "read",
+    "scalers",
+    "supported",
+    "translates",
+]

@@ -1,0 +1,48 @@
+"""scikit-learn's encoders of categories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.translators.registry import Encoding, translates
+from windtunnel.translators.shown import is_missing
+
+
+@translates(
+    OneHotEncoder,
+    trainable="one row of a table per category",
+    notes="drop, infrequent categories, unknown and missing ones",
+)
+def one_hot_encoder(fitted: OneHotEncoder) -> Encoding:
+    """Category -> one-hot. Reads categories_ and handle_unknown."""
+    return Encoding(_vocabularies(fitted), refuses_unknown=fitted.handle_unknown == "error")
+
+
+@translates(OrdinalEncoder, notes="codes are facts: not trained; missing and unknown values as the source has them")
+def ordinal_encoder(fitted: OrdinalEncoder) -> Encoding:
+    """Category -> code. Reads categories_ and handle_unknown."""
+    return Encoding(_vocabularies(fitted), refuses_unknown=fitted.handle_unknown == "error", trainable=False)
+
+
+def _vocabularies(fitted: OneHotEncoder | OrdinalEncoder) -> list[list[Any]]:
+    return [plain_categories(fitted, column, known) for column, known in enumerate(fitted.categories_)]
+
+
+def plain_categories(fitted: Any, column: Any, categories: Iterable[Any]) -> list[Any]:
+    """Check that the categories of a column are str, int, float, bool or one missing value; as Python values."""
+    plain = [value.item() if isinstance(value, np.generic) else value for value in categories]
+    strange = sorted({type(value).__name__ for value in plain if not isinstance(value, str | int | float | None)})
+    # None and NaN alike become the one missing id of a column.
+    if sum(is_missing(value) for value in plain if isinstance(value, float | None)) > 1:
+        strange.append("None beside NaN")
+    if strange:
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} has categories of type {', '.join(strange)} in its input column {column!r}; "
+            "text, numbers, booleans and one kind of missing value can be translated: convert that column before fitting"
+        )
+    return plain

@@ -1,0 +1,30 @@
+"""Readers of the estimators that WindTunnel brings along."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from windtunnel.estimators import RareCategories, TwoHotEncoder
+from windtunnel.translators.registry import Encoding, Recoding, translates
+
+
+@translates(RareCategories, notes="rare and unseen categories become missing; other columns pass through")
+def rare_categories(fitted: RareCategories) -> Recoding:
+    """Category -> itself where kept, None where rare, unseen or missing. Reads ``categories_`` and ``rare_``."""
+    kept = [None if categories is None else set(categories) for categories in fitted.categories_]
+
+    def recode(column: int, values: list[Any]) -> list[Any]:
+        keep = kept[column]
+        return values if keep is None else [value if value in keep else None for value in values]
+
+    known = [
+        None if categories is None or rare is None else categories + rare
+        for categories, rare in zip(fitted.categories_, fitted.rare_, strict=True)
+    ]
+    return Recoding(recode, known)
+
+
+@translates(TwoHotEncoder, trainable="one row of a table per category", notes="missing categories are all zeros")
+def two_hot(fitted: TwoHotEncoder) -> Encoding:
+    """Category -> two one-hots, a row of a table. Reads ``categories_`` and ``handle_unknown``."""
+    return Encoding(fitted.categories_, refuses_unknown=fitted.handle_unknown == "error")

@@ -1,0 +1,257 @@
+"""The one mechanism for per-column encoders: the fitted encoder itself transforms each category, one column at a time.
+
+The answers are the initial rows of the tables, whatever the encoder does inside: one-hots, codes, digits, hashes, counts.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from windtunnel.encode import bucket_of
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.translators.registry import Encoding
+from windtunnel.translators.shown import UNKNOWN, Shown, Unknown, shown_categories, shown_number
+
+__all__ = ["UNKNOWN", "Probed", "Unknown", "bucket_of", "probe"]
+
+Array = NDArray[Any]
+
+# Cells of the encoder's output held at a time; 32 MB in float64.
+CELLS = 4_000_000
+# Rows of random combinations on which the tables are held against the encoder.
+COMBINATIONS = 64
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What an encoder does to each of its input columns.
+
+    Attributes
+    ----------
+    tables : list of (float32 Tensor [V_j, w_j] or None)
+        Row i is what value i of input column j becomes; None for a number passed through.
+    positions : list of list of int
+        The output columns that input column j owns, w_j of them; for a number, the one that it passes through to.
+    additive : bool
+        True where columns share outputs: every table then is ``[V_j, width]`` and the tables add up to the output
+        (numbers passed through aside); ``positions`` then lists for each table all the shared columns.
+    width : int
+        Number of output columns.
+    refused : list of list of int
+        The rows on which the source raises; they are zeros.
+    """
+
+    tables: list[Tensor | None]
+    positions: list[list[int]]
+    additive: bool
+    width: int
+    refused: list[list[int]]
+
+
+def probe(fitted: Any, encoding: Encoding, columns: Sequence[Sequence[Any] | None]) -> Probed:
+    """Ask a fitted encoder what it makes of each value of each column.
+
+    A base row holds a known category of every column (0.0 where a number passes through). Then one column at a time
+    runs through all of its values while the others stand still; the output columns that move are its own. At the end
+    the tables are held against the encoder on random combinations.
+
+    Parameters
+    ----------
+    fitted : estimator
+        Left untouched.
+    encoding : Encoding
+        What its reader made of it.
+    columns : sequence of (sequence or None)
+        For each input column the values to show, where ``UNKNOWN`` stands for a category in no vocabulary and None or
+        NaN for a missing value; None for a column of numbers passed through. With ``encoding.buckets`` each table gets
+        one more row per bucket after the last value.
+    """
+    shown = [
+        shown_number() if values is None else shown_categories(fitted, encoding, column, values)
+        for column, values in enumerate(columns)
+    ]
+    source = _Source(fitted, shown)
+    moves = [source.vary(column) for column in range(len(shown))]
+    owners = np.bincount(
+        np.concatenate([np.zeros(0, np.int64), *(move.columns for move in moves)]), minlength=source.width
+    )
+    _check_numbers(fitted, shown, moves, owners)
+    additive = bool((owners > 1).any())
+    if additive:
+        moves = _shared(source, shown, moves)
+    elif (owners == 0).any():
+        moves = _adopted(source, shown, moves, np.flatnonzero(owners == 0))
+    for column, move in zip(shown, moves, strict=True):
+        move.rows[column.refused] = 0
+    probed = Probed(
+        tables=[
+            None if column.number else torch.from_numpy(move.rows) for column, move in zip(shown, moves, strict=True)
+        ],
+        positions=[move.columns.tolist() for move in moves],
+        additive=additive,
+        width=source.width,
+        refused=[column.refused for column in shown],
+    )
+    _verify(source, shown, probed)
+    return probed
+
+
+@dataclass(frozen=True)
+class _Move:
+    """The output columns [w] that an input column moves, sorted, and what they are for each value, float32 [V, w]."""
+
+    columns: NDArray[np.int64]
+    rows: NDArray[np.float32]
+
+
+class _Source:
+    """A fitted encoder that answers with plain rows."""
+
+    def __init__(self, fitted: Any, shown: list[Shown]) -> None:
+        self.fitted = fitted
+        if hasattr(fitted, "max_process"):
+            # HashingEncoder starts a pool of processes for each call; the copy works in this one.
+            self.fitted = copy.copy(fitted)
+            self.fitted.max_process = 1
+        self.shown = shown
+        self.names = list(getattr(fitted, "feature_names_in_", range(len(shown))))
+        base = self.transform([column.still(1) for column in shown])
+        # [width], what the encoder makes of the base row
+        self.origin = _dense(base)[0]
+        self.width = len(self.origin)
+
+    def transform(self, columns: Sequence[Array]) -> Any:
+        """The encoder's output for columns of values, as float64 ``[rows, width]`` or as a CSR array."""
+        series = [pd.Series(column, dtype=column.dtype) for column in columns]
+        frame = pd.concat(series, axis=1) if series else pd.DataFrame(index=range(1))
+        frame.columns = pd.Index(self.names)
+        with warnings.catch_warnings():
+            # scikit-learn warns that a category is unknown, and here unknown ones are shown on purpose.
+            warnings.filterwarnings("ignore", "Found unknown categories in columns", UserWarning)
+            output = self.fitted.transform(frame)
+        if sparse.issparse(output):
+            return sparse.csr_array(output)
+        return np.asarray(output).astype(np.float64)
+
+    def vary(self, column: int) -> _Move:
+        """Run one column through its values while the others stand still."""
+        values = self.shown[column].values
+        size = max(64, CELLS // max(1, self.width))
+        parts = [self._moved(column, values[start : start + size]) for start in range(0, len(values), size)]
+        columns = np.unique(np.concatenate([np.zeros(0, np.int64), *(part.columns for part in parts)]))
+        rows = np.tile(self.origin[columns].astype(np.float32), (len(values), 1))
+        for start, part in zip(range(0, len(values), size), parts, strict=True):
+            rows[start : start + len(part.rows), np.searchsorted(columns, part.columns)] = part.rows
+        return _Move(columns, rows)
+
+    def _moved(self, column: int, values: Array) -> _Move:
+        """The output columns that differ from the base row's anywhere, for a chunk of values."""
+        still = [other.still(len(values)) for other in self.shown]
+        output = self.transform([*still[:column], values, *still[column + 1 :]])
+        if sparse.issparse(output):
+            # Only columns with an entry here or in the base row can differ, which keeps a wide output sparse.
+            candidates = np.union1d(output.indices, np.flatnonzero(self.origin)).astype(np.int64)
+            output = output[:, candidates].toarray()
+        else:
+            candidates = np.arange(self.width)
+        origin = self.origin[candidates]
+        moved = ~((output == origin) | (np.isnan(output) & np.isnan(origin))).all(axis=0)
+        return _Move(candidates[moved], output[:, moved].astype(np.float32))
+
+
+def _dense(output: Any) -> Array:
+    return np.asarray(output.toarray() if sparse.issparse(output) else output)
+
+
+def _check_numbers(fitted: Any, shown: list[Shown], moves: list[_Move], owners: NDArray[np.int64]) -> None:
+    changed = [
+        j
+        for j, (column, move) in enumerate(zip(shown, moves, strict=True))
+        if column.number
+        and (len(move.columns) > 1 or (owners[move.columns] > 1).any() or (move.rows.T != column.values).any())
+    ]
+    if changed:
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} changes its input columns {changed}, which have no vocabulary; "
+            "only numbers passed through as they are can be translated beside categories"
+        )
+
+
+def _shared(source: _Source, shown: list[Shown], moves: list[_Move]) -> list[_Move]:
+    """Split an output that is a sum over columns into one full-width table per column.
+
+    Only sums are observed; each table is fixed by making its least entry 0 in every output column, and what is left
+    of the base row, 0 for hashed one-hots, goes to the first table.
+    """
+    numbers = [move.columns for column, move in zip(shown, moves, strict=True) if column.number]
+    passed = np.concatenate([np.zeros(0, np.int64), *numbers])
+    rest = source.origin.copy()
+    answer = []
+    for column, move in zip(shown, moves, strict=True):
+        if column.number:
+            answer.append(move)
+            continue
+        change = np.zeros((len(move.rows), source.width))
+        change[:, move.columns] = move.rows - source.origin[move.columns]
+        least = change[column.accepted].min(axis=0)
+        rest += least
+        answer.append(_Move(np.setdiff1d(np.arange(source.width), passed), (change - least).astype(np.float32)))
+    first = next(j for j, column in enumerate(shown) if not column.number)
+    answer[first] = _Move(answer[first].columns, (answer[first].rows + rest).astype(np.float32))
+    return answer
+
+
+def _adopted(source: _Source, shown: list[Shown], moves: list[_Move], orphans: NDArray[np.int64]) -> list[_Move]:
+    """Give the constant output columns to a categorical column: the first that moves nothing, or else the first."""
+    categorical = [j for j, column in enumerate(shown) if not column.number]
+    if not categorical:
+        raise UnsupportedEstimator(
+            f"{type(source.fitted).__name__} adds the constant output columns {orphans.tolist()} to numbers that it "
+            "passes through; only constants that belong to a categorical column can be translated"
+        )
+    heir = next((j for j in categorical if not len(moves[j].columns)), categorical[0])
+    own = moves[heir]
+    constants = np.tile(source.origin[orphans].astype(np.float32), (len(own.rows), 1))
+    columns = np.concatenate([own.columns, orphans])
+    order = np.argsort(columns)
+    rows = np.concatenate([own.rows, constants], axis=1)[:, order]
+    return [*moves[:heir], _Move(columns[order], np.ascontiguousarray(rows)), *moves[heir + 1 :]]
+
+
+def _verify(source: _Source, shown: list[Shown], probed: Probed) -> None:
+    """Hold the tables against the encoder on random combinations of values."""
+    random = np.random.default_rng(0)
+    composed = np.zeros((COMBINATIONS, probed.width), dtype=np.float32)
+    given = []
+    for column, table, positions in zip(shown, probed.tables, probed.positions, strict=True):
+        if table is None:
+            given.append(random.normal(size=COMBINATIONS))
+            composed[:, positions] = given[-1][:, None]
+            continue
+        accepted = column.accepted if len(column.accepted) else np.arange(len(column.values))
+        picked = random.choice(accepted, COMBINATIONS)
+        given.append(column.values[picked])
+        rows = table.numpy()[picked]
+        if probed.additive:
+            composed += rows
+        else:
+            composed[:, positions] = rows
+    if not given:
+        return
+    expected = _dense(source.transform(given)).astype(np.float32)
+    if not np.allclose(composed, expected, rtol=1e-6, atol=1e-6 if probed.additive else 0, equal_nan=True):
+        raise UnsupportedEstimator(
+            f"{type(source.fitted).__name__} is not a table per column: what it makes of a column depends on the "
+            "values of others. Encoders that treat each column by itself, or add columns up, can be translated"
+        )

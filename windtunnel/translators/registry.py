@@ -1,0 +1,162 @@
+"""The one table of translations: estimator class -> the function that reads a fitted instance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.base import Module
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What a reader returns for a classifier or regressor: raw scores, and what turns them into predictions.
+
+    Parameters
+    ----------
+    scores : Module
+        ``[B, width] -> [B, K]`` raw scores: log-odds for probability models, margins for SVMs, values otherwise.
+    link : str
+        From raw scores to what ``predict_proba`` or ``predict`` gives; a name in ``windtunnel.modules.links.LINKS``.
+    loss : str
+        What fine-tuning minimises unless told otherwise; a name in ``windtunnel.trainers.losses.LOSSES``.
+    loss_options, link_options : dict
+        JSON arguments of the two, such as ``{"alpha": 0.9}`` for the quantile loss.
+    flat : bool
+        True where the source predicts ``[B]`` and not ``[B, 1]``.
+    codes : dict
+        Input columns that are read as categories, not numbers, with the categories in the order of their codes
+        (LightGBM over pandas' category dtype); unknown and missing ones become NaN.
+    """
+
+    scores: Module
+    link: str = "identity"
+    loss: str = "squared"
+    link_options: dict[str, float] = field(default_factory=dict)
+    loss_options: dict[str, float] = field(default_factory=dict)
+    flat: bool = True
+    codes: Mapping[int, Sequence[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What a reader returns for a per-column categorical encoder: the vocabulary of each input column.
+
+    The tables come from the fitted encoder itself, which is asked to transform every category (see ``probe.py``).
+
+    Parameters
+    ----------
+    categories : sequence of (list or None)
+        One entry per input column: the categories that the encoder knows (str, int, float, bool; missing values may be
+        listed as None or NaN), or None for a column that the encoder passes through as a number.
+    refuses_unknown : bool
+        True where the source raises on a category that it has not seen.
+    buckets : int
+        Above 0: unknown categories go to one of so many rows by the md5 of their text, as a hashing encoder does.
+    trainable : bool
+        False where the rows are codes, facts that a tree looks up, and not an embedding.
+    """
+
+    categories: Sequence[Sequence[Any] | None]
+    refuses_unknown: bool = False
+    buckets: int = 0
+    trainable: bool = True
+
+
+@dataclass(frozen=True)
+class Recoding:
+    """What a reader returns for a step that gives categories for categories (rare-category groupers, imputers of text).
+
+    Parameters
+    ----------
+    recode : callable
+        ``recode(column, values) -> values``: what column ``column`` of the fitted step makes of a list of categories,
+        where None stands for a missing value.
+    categories : sequence of (list or None)
+        The vocabulary of each input column, or None where the step has none of its own or passes the column through.
+    number : Module or None
+        The same step over numbers, used where what follows reads numbers; None where it is for categories only.
+    """
+
+    recode: Callable[[int, list[Any]], list[Any]]
+    categories: Sequence[Sequence[Any] | None]
+    number: Module | None = None
+
+
+Reading = Module | Predictor | Encoding | Recoding
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of ``windtunnel.supported()``."""
+
+    estimator: type
+    read: Callable[[Any], Reading]
+    trainable: str
+    notes: str
+
+    @property
+    def library(self) -> str:
+        """The top-level package that the estimator comes from."""
+        return self.estimator.__module__.split(".")[0]
+
+
+_TABLE: dict[type, Entry] = {}
+
+
+def translates(*classes: type, trainable: str = "", notes: str = "") -> Callable[..., Any]:
+    """Register the decorated function as the reader of fitted instances of exactly these classes.
+
+    The function takes one fitted estimator, leaves it untouched, and returns a ``Module`` (numbers to numbers), a
+    ``Predictor``, an ``Encoding`` or a ``Recoding``. It raises ``UnsupportedEstimator`` for a fitted state that it
+    cannot give exactly.
+
+    Parameters
+    ----------
+    *classes : type
+        Estimator classes; subclasses are not included, as they may override what they compute.
+    trainable : str
+        What fine-tuning can move, for the table of supported estimators; empty where nothing.
+    notes : str
+        What a reader of that table should know.
+    """
+
+    def register(read: Callable[[Any], Reading]) -> Callable[[Any], Reading]:
+        for cls in classes:
+            if cls in _TABLE:
+                raise TypeError(f"{cls.__qualname__} has two translations: {_TABLE[cls].read} and {read}; keep one")
+            _TABLE[cls] = Entry(cls, read, trainable, notes)
+        return read
+
+    return register
+
+
+def read(fitted: Any) -> Reading:
+    """What the registered reader makes of a fitted estimator; ``UnsupportedEstimator`` if there is none."""
+    entry = _TABLE.get(type(fitted))
+    if entry is None:
+        raise UnsupportedEstimator(_unsupported(type(fitted)))
+    return entry.read(fitted)
+
+
+def supported() -> list[Entry]:
+    """Every estimator class with a translation, sorted by library and name."""
+    return sorted(_TABLE.values(), key=lambda entry: (entry.library, entry.estimator.__name__))
+
+
+def _unsupported(cls: type) -> str:
+    parents = [base for base in cls.__mro__[1:] if base in _TABLE]
+    names = {entry.__name__: entry for entry in _TABLE}
+    if parents:
+        hint = f"its parent {parents[0].__qualname__} has one, but a subclass may compute something else"
+    elif close := get_close_matches(cls.__name__, names, n=1):
+        hint = f"the nearest class with one is {names[close[0]].__module__.split('.')[0]}.{close[0]}"
+    else:
+        hint = "windtunnel.supported() lists the classes with one"
+    return (
+        f"no translation for {cls.__module__}.{cls.__qualname__}; {hint}. "
+        f"Register a reader with @windtunnel.translates({cls.__name__})."
+    )
