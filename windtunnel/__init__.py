@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from windtunnel.estimators import RareCategories as RareCategories
     from windtunnel.estimators import TwoHotEncoder as TwoHotEncoder
     from windtunnel.export.artefact import load as load
-    from windtunnel.trainers import Recipe as Recipe
-    from windtunnel.trainers import loader as loader
+    from windtunnel.trainers.recipe import Recipe as Recipe
+    from windtunnel.trainers.data import loader as loader
     from windtunnel.trainers.estimator import WindTunnelClassifier as WindTunnelClassifier
     from windtunnel.trainers.estimator import WindTunnelRegressor as WindTunnelRegressor
     from windtunnel._translate import compile as compile
@@ -50,7 +50,7 @@ _PLACES = {
     "Batch": "encode",
     "NotFitted": "errors",
     "RareCategories": "estimators",
-    "Recipe": "trainers",
+    "Recipe": "trainers.recipe",
     "Translation": "translation",
     "TwoHotEncoder": "estimators",
     "UnfaithfulOption": "errors",
@@ -60,7 +60,7 @@ _PLACES = {
     "WindTunnelRegressor": "trainers.estimator",
     "compile": "_translate",
     "load": "export.artefact",
-    "loader": "trainers",
+    "loader": "trainers.data",
     "supported": "translators",
     "translate": "_translate",
     "translates": "translators",

@@ -96,8 +96,9 @@ class Assembly:
                 return [wire for part in parts for wire in self.wires(part)]
             case Weighted(name=name, given=given, weight=weight):
                 wires = self.wires(given)
-                scale = torch.full((len(wires),), weight)
-                return self._module(name, "", Affine(torch.zeros(len(wires)), scale), self._places(given, wires))
+                zero = torch.zeros(len(wires))
+                affine = Affine(scale=zero + weight, shift=zero, center=zero)
+                return self._module(name, "", affine, self._places(given, wires))
             case Step():
                 return self._step(expression)
 

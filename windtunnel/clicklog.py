@@ -20,10 +20,10 @@ CATEGORIES = {
 }
 """Categorical columns and how many categories each can take."""
 
-POSITIVES = 0.2
+POSITIVES, MISSING = 0.2, 0.05
 RANK = 4
-# Standard deviations of the parts of the log-odds.
-EFFECT, INTERACTION, NOISE = 0.35, 1.3, 0.3
+# Standard deviations of parts of the log-odds: each category's effect, all interactions together, noise.
+EFFECT, INTERACTION, NOISE = 0.42, 1.1, 0.2
 
 
 def click_log(rows: int = 60_000, *, seed: int = 0) -> tuple[pd.DataFrame, NDArray[np.int64]]:
@@ -34,8 +34,8 @@ def click_log(rows: int = 60_000, *, seed: int = 0) -> tuple[pd.DataFrame, NDArr
         log(p / (1 - p)) = c + sum_i w[i, x_i] + sum_{i<j} <v[i, x_i], v[j, x_j]> + g(numbers) + noise
 
     over the categorical columns i < j: an effect w per category, and a dot product of latent factors v of rank 4 for
-    each pair of categories. Factors that embeddings can learn from 60,000 rows are a hard case for trees over encoded
-    categories, as few pairs are seen often. c makes the mean of p 0.2.
+    each pair of categories. Embeddings can learn the factors from 60,000 rows; they are a hard case for trees over
+    encoded categories, as few pairs are seen often. c makes the mean of p 0.2.
 
     Categories follow Zipf's law. The effects, the factors and the names of the categories depend on the seed only, not
     on ``rows``; numbers are rounded, so that a seed gives the same frame on every platform.
@@ -66,26 +66,33 @@ def click_log(rows: int = 60_000, *, seed: int = 0) -> tuple[pd.DataFrame, NDArr
     if rows < 1:
         raise BadInput(f"rows={rows}; give 1 or more")
     world, draws = np.random.default_rng(seed).spawn(2)
-    frame, score = {}, np.zeros(rows)
+    categories, score = _categories(rows, world, draws)
+    numbers = _numbers(rows, draws)
+    score += _effect_of(numbers) + draws.normal(0, NOISE, rows)
+    numbers["recency"][draws.random(rows) < MISSING] = np.nan
+    clicked = draws.random(rows) < _sigmoid(score + _intercept(score))
+    return pd.DataFrame({**categories, **numbers}), clicked.astype(np.int64)
+
+
+def _categories(
+    rows: int, world: np.random.Generator, draws: np.random.Generator
+) -> tuple[dict[str, pd.Series], NDArray[np.float64]]:
+    """Draw the categorical columns, and what they add to the log-odds [rows]."""
+    columns, score = dict[str, pd.Series](), np.zeros(rows)
     factors, squares = np.zeros((rows, RANK)), np.zeros((rows, RANK))
+    # Every pair of columns adds RANK products; together they get the variance INTERACTION squared.
+    products = RANK * len(CATEGORIES) * (len(CATEGORIES) - 1) / 2
+    spread = (INTERACTION**2 / products) ** 0.25
     for name, size in CATEGORIES.items():
         names = _names(name, size, world)
-        effect = world.normal(0, EFFECT, size)
-        # Every pair of columns adds RANK products; together the pairs get the variance INTERACTION squared.
-        pairs = len(CATEGORIES) * (len(CATEGORIES) - 1) / 2
-        factor = world.normal(0, (INTERACTION**2 / pairs / RANK) ** 0.25, (size, RANK))
+        effect, factor = world.normal(0, EFFECT, size), world.normal(0, spread, (size, RANK))
         drawn = draws.choice(size, rows, p=_zipf(size))
-        frame[name] = names[drawn]
+        columns[name] = pd.Series(names[drawn], dtype="str")
         score += effect[drawn]
         factors += factor[drawn]
         squares += factor[drawn] ** 2
-    # The sum over pairs of dot products, from the sum and the squares: sum_{i<j} a_i a_j = ((sum a)^2 - sum a^2) / 2.
-    score += (factors**2 - squares).sum(axis=1) / 2
-    numbers = _numbers(rows, draws)
-    score += _effect_of(numbers) + draws.normal(0, NOISE, rows)
-    numbers["recency"][draws.random(rows) < 0.05] = np.nan
-    clicked = draws.random(rows) < _sigmoid(score + _intercept(score))
-    return pd.DataFrame(frame | numbers), clicked.astype(np.int64)
+    # sum_{i<j} a_i a_j = ((sum_i a_i)^2 - sum_i a_i^2) / 2 in each of the RANK dimensions.
+    return columns, score + (factors**2 - squares).sum(axis=1) / 2
 
 
 def _names(column: str, size: int, world: np.random.Generator) -> NDArray[np.object_]:
@@ -96,8 +103,10 @@ def _names(column: str, size: int, world: np.random.Generator) -> NDArray[np.obj
 
 
 def _zipf(size: int) -> NDArray[np.float64]:
-    weight = 1 / (np.arange(size) + 3.0)
-    return weight / weight.sum()
+    """Probability of each category, by rank: proportional to 1 / (rank + 2)."""
+    weight: NDArray[np.float64] = 1 / np.arange(3.0, size + 3)
+    weight /= weight.sum()
+    return weight
 
 
 def _numbers(rows: int, draws: np.random.Generator) -> dict[str, NDArray[np.float64]]:
@@ -111,10 +120,10 @@ def _numbers(rows: int, draws: np.random.Generator) -> dict[str, NDArray[np.floa
 
 def _effect_of(numbers: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
     """Clicks fall with every view, peak a day after the last one, and need a viewable advertisement."""
-    tired = -0.25 * np.log1p(numbers["views"])
-    recent = 0.6 * np.exp(-(((numbers["recency"] - 24) / 8) ** 2))
-    seen = 1.2 * np.minimum(numbers["viewable"], 0.6)
-    return tired + recent + seen + 0.15 * np.log1p(numbers["bid"]) * numbers["viewable"]
+    tired = -0.55 * np.log1p(numbers["views"])
+    recent = 1.4 * np.exp(-(((numbers["recency"] - 24) / 8) ** 2))
+    seen = 2.8 * np.minimum(numbers["viewable"], 0.6)
+    return tired + recent + seen + 0.4 * np.log1p(numbers["bid"]) * numbers["viewable"]
 
 
 def _sigmoid(score: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -22,7 +22,7 @@ from windtunnel.modules.program import Program
 
 if TYPE_CHECKING:
     from windtunnel.report import Report
-    from windtunnel.trainers import History
+    from windtunnel.trainers.finetune import History
 
 CHUNK = 8192
 """Rows scored at once; bounds the memory of a prediction, whatever the number of rows."""
@@ -184,7 +184,7 @@ class Translation(nn.Module):
             The same for validation. The weights of the best epoch on it are kept, and epoch 0, before any step,
             counts: ``fit`` never hands back something that scores worse there.
         """
-        from windtunnel.trainers import finetune
+        from windtunnel.trainers.finetune import finetune
 
         self.history = finetune(self, train, valid, **options)
         return self

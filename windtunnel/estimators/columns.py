@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -52,15 +52,15 @@ def categorical_columns(table: Table, columns: Any) -> list[int]:
     value is a string. Otherwise a list of names (of a DataFrame) and positions (of either, from -n to n - 1).
     """
     width = table.shape[1]
-    if isinstance(columns, str):
-        if columns != "auto":
-            raise BadInput(f"columns={columns!r}; give 'auto' or a list of names or positions, such as [{columns!r}]")
+    if isinstance(columns, str) and columns == "auto":
         return [at for at in range(width) if _holds_categories(column_at(table, at))]
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        raise BadInput(f"columns={columns!r}; give 'auto' or a list of names or positions, such as [{columns!r}]")
     names = [str(name) for name in table.columns] if isinstance(table, pd.DataFrame) else []
     found, wrong = set[int](), list[str]()
     for column in columns:
         if isinstance(column, str) and column in names:
-            found |= {at for at, name in enumerate(names) if name == column}
+            found.add(names.index(column))
         elif isinstance(column, int | np.integer) and not isinstance(column, bool) and -width <= column < width:
             found.add(int(column) % width)
         else:

@@ -125,12 +125,9 @@ class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 def _frame_without(frame: pd.DataFrame, chosen: dict[int, list[Any]]) -> pd.DataFrame:
-    parts = [frame.iloc[:, at] for at in range(frame.shape[1])]
+    out = frame.copy(deep=False)
     for at, kept in chosen.items():
-        parts[at] = _series_without(parts[at], kept)
-    # By position, as two columns may have one name.
-    out = pd.DataFrame(dict(enumerate(parts)), index=frame.index)
-    out.columns = frame.columns
+        out.isetitem(at, _series_without(frame.iloc[:, at], kept))
     return out
 
 

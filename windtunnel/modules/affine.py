@@ -1,6 +1,6 @@
 """Elementwise affine maps, which all the scalers share."""
 
-from __future__ import annotations
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
 from typing import ClassVar
 

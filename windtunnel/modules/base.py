@@ -30,10 +30,10 @@ class Module(nn.Module):
         MODULES[cls.__name__] = cls
 
     def facts(self) -> dict[str, Any]:
-        """The JSON values that, with the tensors, rebuild this module."""
+        """Give the JSON values that, with the tensors, rebuild this module."""
         return {name: getattr(self, name) for name in self.FACTS}
 
     @classmethod
     def rebuild(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Self:
-        """The module that ``facts()`` and ``state_dict()`` were taken from."""
+        """Rebuild the module that ``facts()`` and ``state_dict()`` were taken from."""
         return cls(**tensors, **facts)

@@ -1,6 +1,6 @@
 """Missing numbers replaced by one value per column."""
 
-from __future__ import annotations
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
 import torch
 from torch import Tensor, nn

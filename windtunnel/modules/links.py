@@ -9,14 +9,14 @@ from torch import Tensor
 
 
 def identity(scores: Tensor) -> Tensor:
-    """S."""
+    """The score itself."""
     return scores
 
 
 def sigmoid(scores: Tensor, scale: float = 1.0) -> Tensor:
     """One score s per row -> probabilities [1 - p, p] with p = 1 / (1 + exp(-scale s))."""
-    positive = torch.sigmoid(scores * scale)
-    return torch.cat([1 - positive, positive], dim=1)
+    # 1 - p would lose the digits of a small probability.
+    return torch.cat([torch.sigmoid(-scores * scale), torch.sigmoid(scores * scale)], dim=1)
 
 
 def softmax(scores: Tensor) -> Tensor:
@@ -31,8 +31,7 @@ def sigmoids(scores: Tensor, scale: float = 1.0) -> Tensor:
 
 def one_vs_rest(scores: Tensor) -> Tensor:
     """Sigmoid of each score, rows normalised to sum 1 (scikit-learn's OvR probabilities)."""
-    positive = torch.sigmoid(scores)
-    return positive / positive.sum(dim=1, keepdim=True)
+    return torch.softmax(torch.nn.functional.logsigmoid(scores), dim=1)
 
 
 def modified_huber(scores: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """A translated pipeline as a flat program: each step takes columns of earlier answers and gives one more."""
 
-from __future__ import annotations
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
 from collections.abc import Sequence
 

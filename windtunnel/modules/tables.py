@@ -1,6 +1,6 @@
 """Tables with a row per category, and the sum of what several tables give."""
 
-from __future__ import annotations
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
 from typing import ClassVar
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import Checkpoint
 from torch import Tensor, nn
 
 from windtunnel.errors import BadInput
@@ -46,11 +47,12 @@ class Epoch:
     seconds: float
 
 
-class Keeper(pl.Callback):
+class Keeper(Checkpoint):
     """Records each epoch, keeps the best weights, stops early, and writes a checkpoint per epoch.
 
     Epoch 0 is the translation as it came, judged by ``Trainer.validate``. A checkpoint is written to a temporary file
-    and moved into place, so that a kill at any time leaves the previous one whole.
+    and moved into place, so that a kill at any time leaves the previous one whole. As one of Lightning's checkpoint
+    callbacks it ends an epoch after the module has logged its means.
 
     Parameters
     ----------
@@ -157,6 +159,12 @@ class Keeper(pl.Callback):
         if torch.cuda.is_available() and "random_cuda" in state_dict:
             torch.cuda.set_rng_state_all([state.cpu() for state in state_dict["random_cuda"]])
 
+    def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Say that the epoch is over: Lightning would run its end once more after loading."""
+        progress = checkpoint["loops"]["fit_loop"]["epoch_progress"]
+        for count in (progress["total"], progress["current"]):
+            count["completed"] = count["processed"]
+
     def _begin(self, module: FineTuning) -> None:
         assert self._judged is not None
         (val_loss, metric), self._judged = self._judged, None
@@ -172,7 +180,9 @@ class Keeper(pl.Callback):
     def _keep(self, metric: float) -> None:
         self.best_epoch, self.best_metric = len(self.epochs), metric
         self._best = {
-            name: parameter.detach().clone() for name, parameter in self.net.named_parameters() if parameter.requires_grad
+            name: parameter.detach().clone()
+            for name, parameter in self.net.named_parameters()
+            if parameter.requires_grad
         }
 
     def _hopeless(self) -> bool:
@@ -235,7 +245,7 @@ class Average(pl.Callback):
             self._current = []
 
     def state_dict(self) -> dict[str, Any]:
-        """The average."""
+        """Return the average."""
         return {"average": self._average}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

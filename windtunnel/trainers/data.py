@@ -108,7 +108,7 @@ class Batches:
         return rows, part(self.target), part(self.weight)
 
     def subset(self, index: Tensor, *, shuffle: bool) -> Batches:
-        """The rows of these numbers, int64 ``[n]``."""
+        """Pick the rows of these numbers, int64 ``[n]``."""
         return self._with(
             Batch(self.rows.numbers[index], self.rows.ids[index]),
             None if self.target is None else self.target[index],
@@ -117,11 +117,11 @@ class Batches:
         )
 
     def in_order(self) -> Batches:
-        """The same rows, not shuffled, to judge by."""
+        """Give the same rows unshuffled, to judge by."""
         return self._with(self.rows, self.target, self.weight, shuffle=False)
 
     def to(self, device: torch.device) -> Batches:
-        """The same rows on a device."""
+        """Give the same rows on a device."""
         rows = Batch(self.rows.numbers.to(device), self.rows.ids.to(device))
         target = None if self.target is None else self.target.to(device)
         weight = None if self.weight is None else self.weight.to(device)
@@ -192,15 +192,19 @@ class Encoded:
 
     def _encoded(self, items: Iterable[Any]) -> Iterator[Item]:
         count, classes = 0, _Classes(self.net)
+        announced = (_length(items) or 0) if isinstance(items, Sized) else 0
         for count, item in enumerate(items, start=1):  # noqa: B007  # read after the loop
             encoded = encode_item(self.net, item, training=self.training)
             if self.training:
                 classes.see(encoded[1])
+                # Whoever knows the length asks for no more than that, and would never come past the loop.
+                if count == announced:
+                    classes.check()
             yield encoded
         if count == 0:
             raise BadInput(_EMPTY)
         # An epoch that ends before its announced length would go unjudged.
-        if isinstance(items, Sized) and count < (announced := _length(items) or 0):
+        if count < announced:
             raise BadInput(f"the loader yielded {count} batches and its len() is {announced}; make the two agree")
         if self.training:
             classes.check()
@@ -276,10 +280,10 @@ def hold_out(batches: Batches, fraction: float, seed: int) -> tuple[Batches, Bat
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(batches.size, generator=generator)
     strata = target[order].cpu() if _is_classes(target) else torch.zeros(batches.size, dtype=torch.int64)
-    out = torch.cat([_share(order[strata == stratum], fraction) for stratum in strata.unique()])
+    out = torch.cat([_share(order[strata == stratum], fraction) for stratum in _distinct(strata)])
     held = torch.zeros(batches.size, dtype=torch.bool)
     held[out] = True
-    if not held.any() or held.all() or (_is_classes(target) and target[held.to(target.device)].unique().numel() < 2):
+    if not held.any() or held.all() or (_is_classes(target) and len(_distinct(target[held.to(target.device)])) < 2):
         return None
     index = torch.arange(batches.size)
     return batches.subset(index[~held], shuffle=batches.shuffle), batches.subset(index[held], shuffle=False)
@@ -297,7 +301,7 @@ class _Classes:
     """Whether more than one class was seen; looks no further once two were."""
 
     def __init__(self, net: Translation) -> None:
-        self._labels = net.head.classes
+        self._labels = None if net.head.classes is None else net.head.classes.tolist()
         self._only: int | None = None
         self._enough = self._labels is None
 
@@ -312,7 +316,7 @@ class _Classes:
         if not self._enough and self._labels is not None and self._only is not None:
             raise BadInput(
                 f"every training target is {self._labels[self._only]!r}; a classifier is fine-tuned on rows of at "
-                f"least two of its classes {', '.join(map(repr, self._labels[:10].tolist()))}: give rows of another one"
+                f"least two of its classes {', '.join(map(repr, self._labels[:10]))}: give rows of another one"
             )
 
 
@@ -353,7 +357,7 @@ def _check_length(name: str, values: Any, count: int) -> None:
 
 
 def _checked_target(net: Translation, target: Tensor) -> Tensor:
-    """An already encoded target: class indices in range, or finite values."""
+    """Check an already encoded target: class indices in range, or finite values."""
     if net.head.classes is None:
         if not target.isfinite().all():
             bad = int((~target.isfinite()).sum())
@@ -388,6 +392,10 @@ def _weights(weight: Any, count: int) -> Tensor:
 def _share(rows: Tensor, fraction: float) -> Tensor:
     count = len(rows)
     return rows[: max(round(fraction * count), 1) if count > 1 else 0]
+
+
+def _distinct(values: Tensor) -> list[int]:
+    return sorted(set(values.tolist()))
 
 
 def _is_classes(target: Tensor) -> bool:

@@ -11,12 +11,15 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 from pytorch_lightning.utilities.seed import isolate_rng
+from torch import nn
 
 from windtunnel.errors import BadFile, BadInput
 from windtunnel.trainers.callbacks import CHECKPOINT, Average, Epoch, Keeper
@@ -63,7 +66,9 @@ class History:
         for one in self.epochs:
             train = "-" if one.train_loss is None else f"{one.train_loss:.6f}"
             mark = "  kept" if one.epoch == self.best_epoch else ""
-            lines.append(f"{one.epoch:5d}  {train:>10}  {one.val_loss:10.6f}  {one.metric:10.6f}  {one.seconds:7.2f}{mark}")
+            lines.append(
+                f"{one.epoch:5d}  {train:>10}  {one.val_loss:10.6f}  {one.metric:10.6f}  {one.seconds:7.2f}{mark}"
+            )
         lines.append(f"{self.metric} on {self.judged_on}: {self.start:.6f} -> {self.best:.6f} in {self.seconds:.1f} s")
         return "\n".join(lines)
 
@@ -131,22 +136,21 @@ def finetune(
     started = time.perf_counter()
     options = Recipe.resolve(recipe, overrides)
     _check_trainable(net)
-    # Whatever is wrong with the arguments is said before the first row is encoded.
     module = FineTuning(net, options)
     checkpoint = None if resume_from is None else _checkpoint(Path(resume_from), module)
-    directory = None if checkpoint_dir is None else Path(checkpoint_dir)
-    keeper = Keeper(net, options.patience, directory)
-    own = [keeper] if options.ema is None else [keeper, Average(net, options.ema)]
+    hardware = {"accelerator": accelerator, "devices": devices, "precision": precision}
     with _quiet():
         if trainer is None:
-            loggers = [*_loggers(log_dir), *_sequence(logger)]
-            trainer = _trainer(options, accelerator, devices, precision, callbacks, loggers, progress)
+            trainer = _trainer(options, hardware, callbacks, log_dir, logger, progress)
         else:
-            _check_trainer(trainer, locals())
+            given = {**hardware, "callbacks": callbacks, "log_dir": log_dir, "logger": logger, "clip": options.clip}
+            _check_trainer(trainer, {**given, "epochs": overrides.get("epochs")})
         data = DataModule(net, train, valid, options)
-        _attach(trainer, data)
-        with _training(net, options.dropout, keeper), _with_callbacks(trainer, own):
-            _fit(trainer, module, data, checkpoint, options.seed)
+        _settle(data, trainer.strategy.root_device)
+        keeper = Keeper(net, options.patience, None if checkpoint_dir is None else Path(checkpoint_dir))
+        own = [keeper] if options.ema is None else [keeper, Average(net, options.ema)]
+        with _training(net, options.dropout, keeper), _attached(trainer, own):
+            _fit(trainer, module, data, keeper, checkpoint)
     return History(
         epochs=keeper.epochs,
         metric=module.judge.name,
@@ -157,3 +161,191 @@ def finetune(
         judged_on=data.judged_on,
         seconds=time.perf_counter() - started,
     )
+
+
+def _fit(trainer: pl.Trainer, module: FineTuning, data: DataModule, keeper: Keeper, checkpoint: Path | None) -> None:
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    with isolate_rng():
+        torch.manual_seed(module.recipe.seed)
+        try:
+            if checkpoint is None:
+                trainer.validate(module, datamodule=data, verbose=False)
+            trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+        except SystemExit:
+            if keeper.interrupt is None:
+                raise
+            # Lightning answers an interrupt by ignoring further ones and leaving the interpreter; the caller decides.
+            signal.signal(signal.SIGINT, on_interrupt)
+            raise _noted(keeper.interrupt, keeper) from None
+        except BaseException as error:
+            _noted(error, keeper)
+            raise
+
+
+def _noted(error: BaseException, keeper: Keeper) -> BaseException:
+    if keeper.epochs:
+        where = "" if keeper.directory is None else f"; resume_from={str(keeper.directory)!r} goes on from there"
+        error.add_note(
+            f"{len(keeper.epochs) - 1} epochs were finished; the translation holds the weights of the best one, "
+            f"epoch {keeper.best_epoch}{where}"
+        )
+    return error
+
+
+@contextlib.contextmanager
+def _training(net: nn.Module, dropout: float, keeper: Keeper) -> Iterator[None]:
+    """Training mode with dropout; whatever happens, back to the device it came from, the best weights and eval mode."""
+    device = next(net.parameters()).device
+    layers = [module for module in net.modules() if isinstance(getattr(module, "dropout", None), float)]
+    before = [layer.dropout for layer in layers]
+    try:
+        for layer in layers:
+            layer.dropout = dropout  # type: ignore[assignment]
+        net.train()
+        yield
+    finally:
+        for layer, value in zip(layers, before, strict=True):
+            layer.dropout = value
+        keeper.restore()
+        net.zero_grad(set_to_none=True)
+        net.to(device).eval()
+
+
+@contextlib.contextmanager
+def _attached(trainer: Any, own: Sequence[pl.Callback]) -> Iterator[None]:
+    """Our callbacks in front: the best weights are copied before any other callback changes them."""
+    theirs = trainer.callbacks
+    trainer.callbacks = [*own, *theirs]
+    try:
+        yield
+    finally:
+        trainer.callbacks = theirs
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Lightning's announcements, and one deprecation that its use of torch's trees causes."""
+    log = logging.getLogger("pytorch_lightning")
+    level = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+            yield
+    finally:
+        log.setLevel(level)
+
+
+def _trainer(
+    options: Recipe,
+    hardware: dict[str, Any],
+    callbacks: Sequence[pl.Callback],
+    log_dir: Any,
+    logger: Any,
+    progress: bool,
+) -> pl.Trainer:
+    if (precision := hardware["precision"]) not in _PRECISIONS:
+        raise BadInput(
+            f"precision={precision!r} would round the translation itself, thresholds and tables included; "
+            f"choose from {', '.join(map(repr, _PRECISIONS))}"
+        )
+    loggers = _loggers(log_dir, logger)
+    return pl.Trainer(
+        **hardware,
+        max_epochs=options.epochs,
+        gradient_clip_val=options.clip,
+        callbacks=list(callbacks),
+        logger=loggers or False,
+        # Nothing is logged per step, and a longer interval than an epoch would be warned about.
+        log_every_n_steps=1 if loggers else None,
+        enable_progress_bar=progress,
+        enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in callbacks),
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        # Modules may keep what they computed while validating and use it in training.
+        inference_mode=False,
+    )
+
+
+def _loggers(log_dir: Any, logger: Any) -> list[Logger]:
+    given = [] if logger is None else [logger] if isinstance(logger, Logger) else list(logger)
+    if log_dir is None:
+        return given
+    # CSV first: it wants the folder of the version empty.
+    own: list[Logger] = [CSVLogger(log_dir, name="")]
+    if importlib.util.find_spec("tensorboard") is not None:
+        own.append(TensorBoardLogger(log_dir, name="", version=own[0].version, default_hp_metric=False))
+    return [*own, *given]
+
+
+def _check_trainable(net: nn.Module) -> None:
+    if not any(parameter.requires_grad for parameter in net.parameters()):
+        raise BadInput(
+            "nothing in this translation is trainable: its steps are frozen or have no parameters; translate with "
+            'level="L1" to "L4", or set requires_grad on what shall move'
+        )
+
+
+def _check_trainer(trainer: pl.Trainer, given: dict[str, Any]) -> None:
+    defaults = {"accelerator": "auto", "devices": 1}
+    clash = [name for name, value in given.items() if value not in (defaults.get(name), ())]
+    if clash:
+        raise BadInput(
+            f"{', '.join(clash)} beside trainer=...: the Trainer has its own; set them there, or leave it out"
+        )
+    if trainer.check_val_every_n_epoch != 1 or trainer.limit_val_batches == 0:
+        raise BadInput(
+            "the Trainer must validate after every epoch, as the best one is kept: leave check_val_every_n_epoch at 1 "
+            "and limit_val_batches above 0"
+        )
+
+
+def _settle(data: DataModule, device: torch.device) -> None:
+    """Move the rows to a GPU where they take a small part of it: slicing there beats a copy per step."""
+    if device.type == "cuda" and data.nbytes < torch.cuda.mem_get_info(device)[0] / 4:
+        data.to(device)
+
+
+def _checkpoint(path: Path, module: FineTuning) -> Path:
+    """Find the file to resume from, and make certain that it belongs to this translation and these options."""
+    file = path / CHECKPOINT if path.is_dir() else path
+    if not file.is_file():
+        raise BadFile(f"no checkpoint at {file}; give the file, or the checkpoint_dir of a run that has begun to train")
+    state = _read(file)
+    ours, theirs = module.state_dict(), state["state_dict"]
+    if wrong := sorted(name for name in {*ours, *theirs} if _shape(ours, name) != _shape(theirs, name)):
+        raise BadFile(
+            f"{file} belongs to another translation: {', '.join(wrong[:5])} differ in {len(wrong)} names or shapes; "
+            "resume with the same pipeline and translate options"
+        )
+    before, now = state["hyper_parameters"], module.recipe.facts()
+    free = {"patience"} if now["schedule"] == "cosine" else {"patience", "epochs"}
+    if changed := [name for name in now if name not in free and before.get(name) != now[name]]:
+        what = ", ".join(f"{name}={before.get(name)!r} (now {now[name]!r})" for name in changed)
+        raise BadInput(
+            f"{file} was written with {what}; resume with the same options ({', '.join(sorted(free))} may change)"
+        )
+    done = len(state["callbacks"]["Keeper"]["epochs"]) - 1
+    if done > module.recipe.epochs:
+        raise BadInput(f"{file} is past epoch {done} and epochs={module.recipe.epochs}; give at least {done}")
+    return file
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, UnpicklingError) as error:
+        raise BadFile(
+            f"{file} is damaged or no checkpoint ({type(error).__name__}); resume from another one"
+        ) from error
+    wanted = ("state_dict", "callbacks", "hyper_parameters", "optimizer_states", "loops")
+    if not isinstance(state, dict) or any(key not in state for key in wanted) or "Keeper" not in state["callbacks"]:
+        raise BadFile(f"{file} is no checkpoint of fit; give one that fit wrote into its checkpoint_dir")
+    return state
+
+
+def _shape(tensors: dict[str, torch.Tensor], name: str) -> torch.Size | None:
+    return tensors[name].shape if name in tensors else None
+
+
+_PRECISIONS = (None, 32, "32", "32-true", "16-mixed", "bf16-mixed")

@@ -104,12 +104,12 @@ def poisson(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def gamma(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-    """The sum s + y exp(-s): half the gamma deviance of the mean exp(s), up to a constant."""
+    """Take s + y exp(-s): half the gamma deviance of the mean exp(s), up to a constant."""
     return _mean((scores + _outputs(scores, target) * (-scores).exp()).mean(dim=1), weight)
 
 
 def tweedie(scores: Tensor, target: Tensor, weight: Tensor | None, power: float = 1.5) -> Tensor:
-    """exp((2 - p) s) / (2 - p) - y exp((1 - p) s) / (1 - p): half the deviance of variance power p, up to a constant."""
+    """exp((2 - p) s) / (2 - p) - y exp((1 - p) s) / (1 - p): half the deviance of power p, up to a constant."""
     if power == 1:
         return poisson(scores, target, weight)
     if power == 2:
@@ -128,7 +128,7 @@ LOSSES: dict[str, Callable[..., Tensor]] = {loss.__name__: loss for loss in (log
 
 
 def pick(asked: str | Loss | None, head: Head) -> Loss:
-    """The loss that a recipe asks for, or the translation's own, as ``loss(scores, target, weight)``.
+    """Give the loss that a recipe asks for, or the translation's own, as ``loss(scores, target, weight)``.
 
     Raises
     ------

@@ -90,7 +90,7 @@ class Judge(nn.Module):
             self.metric.update(value.flatten() if single else value, target.flatten() if single else target)
 
     def compute(self) -> float:
-        """The metric over everything since ``reset``; NaN where it is not defined, as AUROC over one class."""
+        """Give the metric over everything since ``reset``; NaN where it is not defined, as AUROC over one class."""
         assert self.metric is not None
         if isinstance(self.metric, R2Score) and int(self.metric.total) < 2:
             return math.nan
@@ -121,7 +121,7 @@ class Judge(nn.Module):
         return (scores[:, 0] > 0).long() if scores.shape[1] == 1 else scores.argmax(dim=1)
 
     def _ranks(self, scores: Tensor) -> Tensor:
-        """A monotone image of the scores in [0, 1]: torchmetrics would squash others through a sigmoid, which ties."""
+        """Map the scores into [0, 1] in their order: torchmetrics would squash others by a sigmoid, which ties."""
         if self._binary:
             margin = scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
         elif self._link_gives_probabilities:
@@ -131,7 +131,7 @@ class Judge(nn.Module):
         return (1 + nn.functional.softsign(margin)) / 2
 
     def _chosen(self, scores: Tensor, target: Tensor) -> Tensor:
-        """The probability of each row's own class, rows normalised, kept off 0 as scikit-learn's log_loss does."""
+        """Give each row the probability of its class, rows normalised, kept off 0 as scikit-learn's log_loss does."""
         probability = self._linked(scores)
         probability = probability / probability.sum(dim=1, keepdim=True)
         eps = torch.finfo(torch.float64).eps

@@ -43,7 +43,7 @@ class FineTuning(pl.LightningModule):
         self._sums: dict[str, tuple[Tensor | float, float]] = {}
 
     def training_step(self, batch: Any, index: int) -> Tensor:
-        """The loss of ``(rows, target)`` or ``(rows, target, weight)``."""
+        """Give the loss of ``(rows, target)`` or ``(rows, target, weight)``."""
         loss, _ = self._loss(batch)
         self._add("train_loss", loss, batch)
         return loss
@@ -69,7 +69,7 @@ class FineTuning(pl.LightningModule):
         self.log(f"val_{self.judge.name}", self.judge.compute(), prog_bar=True)
 
     def configure_optimizers(self) -> Any:
-        """The optimizer over what is trainable, with the schedule of the recipe by epochs."""
+        """Set up the optimizer over what is trainable, with the schedule of the recipe by epochs."""
         optimizer = self._optimizer()
         if self.recipe.schedule == "constant":
             return optimizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
-from typing import Any, Self
+from typing import Any
 
 from torch import Tensor
 
@@ -16,7 +16,7 @@ SCHEDULES = ("constant", "cosine")
 
 _NAMED: dict[str, dict[str, Any]] = {
     "default": {},
-    # Section 5.4: Adam, batches of 4096, weight decay 1e-6, dropout 0.1, rate 1e-4 (1e-5 on Criteo), "until convergence".
+    # Section 5.4 of the paper; 1e-5 was its rate on Criteo, and "until convergence" its number of epochs.
     "paper": {"epochs": 100, "learning_rate": 1e-4, "patience": 10},
 }
 
@@ -89,32 +89,33 @@ class Recipe:
             raise BadInput("recipe: " + "; ".join(wrong))
 
     @classmethod
-    def named(cls, name: str) -> Self:
-        """The recipe of that name: "default", or "paper" for the numbers of the paper."""
+    def named(cls, name: str) -> Recipe:
+        """Give the recipe of that name: "default", or "paper" for the numbers of the paper."""
         if name not in _NAMED:
             raise BadInput(f"recipe={name!r} is not known; {_nearest(name, list(_NAMED))}")
         return cls(**_NAMED[name])
 
     @classmethod
-    def resolve(cls, recipe: Self | str | None, overrides: dict[str, Any]) -> Self:
-        """A recipe by name, as it is, or the default one, with some options replaced.
+    def resolve(cls, recipe: Recipe | str | None, overrides: dict[str, Any]) -> Recipe:
+        """Take a recipe by name, as it is, or the default one, with some options replaced.
 
         Raises
         ------
         BadInput
             For an option that does not exist; the nearest one is named.
         """
-        if not isinstance(recipe, (cls, str, type(None))):
+        if not isinstance(recipe, Recipe | str | None):
             raise BadInput(f"recipe={recipe!r} must be a Recipe, one of {', '.join(_NAMED)}, or None")
         known = [field.name for field in fields(cls)]
         if unknown := [name for name in overrides if name not in known]:
-            raise BadInput("; ".join(f"{name}={overrides[name]!r} is not an option: {_nearest(name, known)}"
-                                     for name in unknown))
-        base = recipe if isinstance(recipe, cls) else cls.named(recipe or "default")
+            raise BadInput(
+                "; ".join(f"{name}={overrides[name]!r} is not an option: {_nearest(name, known)}" for name in unknown)
+            )
+        base = recipe if isinstance(recipe, Recipe) else cls.named(recipe or "default")
         return replace(base, **overrides)
 
     def facts(self) -> dict[str, Any]:
-        """The options as JSON values; a loss that is a function goes by its name."""
+        """Give the options as JSON values; a loss that is a function goes by its name."""
         facts = asdict(self)
         if callable(self.loss):
             facts["loss"] = getattr(self.loss, "__name__", type(self.loss).__name__)

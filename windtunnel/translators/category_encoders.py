@@ -100,7 +100,7 @@ def hashing_encoder(fitted: ce.HashingEncoder) -> Encoding:
         )
 
     def missing(column: Any) -> list[Any]:
-        return [None] if hashed[column] == object else [math.nan]
+        return [None] if hashed[column] == np.dtype(object) else [math.nan]
 
     categories = [missing(column) if column in hashed else None for column in fitted.feature_names_in_]
     return Encoding(categories, buckets=fitted.n_components)
@@ -115,7 +115,7 @@ def _encoding(
     lumped: Callable[[Any], dict[Any, Any]] | None = None,
     knows_missing: Callable[[Any, pd.Series], bool] | None = None,
 ) -> Encoding:
-    """The vocabulary of each column in ``cols``: the labels of its ordinal mapping and those lumped together.
+    """List the vocabulary of each column in ``cols``: the labels of its ordinal mapping and those lumped together.
 
     A missing value is listed, as None, where the encoder has an answer for it.
     """
@@ -138,7 +138,7 @@ def _encoding(
 
 
 def _as_fitted(label: Any, dtype: Any) -> Any:
-    """An integer that became a float in an index beside NaN, as the integer again."""
+    """Give an integer that became a float in an index beside NaN, as the integer again."""
     if isinstance(label, float | np.floating) and getattr(dtype, "kind", "") in "iu" and float(label).is_integer():
         return int(label)
     return label

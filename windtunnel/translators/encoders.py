@@ -43,6 +43,6 @@ def plain_categories(fitted: Any, column: Any, categories: Iterable[Any]) -> lis
     if strange:
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} has categories of type {', '.join(strange)} in its input column {column!r}; "
-            "text, numbers, booleans and one kind of missing value can be translated: convert that column before fitting"
+            "text, numbers, booleans and one kind of missing value can be translated: convert that column and fit again"
         )
     return plain

@@ -27,4 +27,6 @@ def rare_categories(fitted: RareCategories) -> Recoding:
 @translates(TwoHotEncoder, trainable="one row of a table per category", notes="missing categories are all zeros")
 def two_hot(fitted: TwoHotEncoder) -> Encoding:
     """Category -> two one-hots, a row of a table. Reads ``categories_`` and ``handle_unknown``."""
-    return Encoding(fitted.categories_, refuses_unknown=fitted.handle_unknown == "error")
+    # Missing values are accepted whatever handle_unknown says.
+    known = [None if categories is None else [*categories, None] for categories in fitted.categories_]
+    return Encoding(known, refuses_unknown=fitted.handle_unknown == "error")

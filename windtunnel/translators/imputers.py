@@ -57,7 +57,7 @@ def _columns(fitted: SimpleImputer) -> range:
 
 
 def _kept(fitted: SimpleImputer) -> list[int]:
-    """The columns that are not dropped: those with a statistic, or all with keep_empty_features."""
+    """List the columns that are not dropped: those with a statistic, or all with keep_empty_features."""
     # scikit-learn drops on NaN alone; the fill value of a constant imputer may itself be None.
     return [k for k in _columns(fitted) if fitted.keep_empty_features or not _is_nan(fitted.statistics_[k])]
 
@@ -67,12 +67,12 @@ def _is_nan(value: Any) -> bool:
 
 
 def _marks_numbers(missing_values: Any) -> bool:
-    """True where the mark of a missing value can occur in a column of numbers."""
+    """Tell whether the mark of a missing value can occur in a column of numbers."""
     return bool(pd.isna(missing_values)) or isinstance(missing_values, numbers.Real)
 
 
 def _filling(missing_values: Any, statistics: list[Any]) -> Callable[[int, list[Any]], list[Any]]:
-    """The ``recode`` of an imputer: the column's statistic for what is missing, None standing for None and NaN."""
+    """Make the ``recode`` of an imputer: the column's statistic for what is missing, None standing for None and NaN."""
     by_absence = bool(pd.isna(missing_values))
 
     def fill(column: int, values: list[Any]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,15 +22,13 @@ NEAR_ZERO = float(np.float32(1e-35))
 @translates(
     LGBMClassifier,
     trainable="leaf values, thresholds, feature weights, paths (levels L1-L4)",
-    notes="binary, multiclass, multiclassova, cross_entropy and custom objectives; "
+    notes="binary, multiclass, multiclassova and cross_entropy objectives; custom ones through ``booster_``; "
     "boosting=rf gives the mean of the trees as raw score; linear trees are refused",
 )
 def classifier(fitted: LGBMClassifier) -> Predictor:
-    """``booster_``: raw scores, and the probabilities that ``predict_proba`` makes of them.
-
-    A custom objective leaves ``predict_proba`` with the raw scores; it is tuned on the logistic or the softmax loss.
-    """
-    model = _model(_fitted_booster(fitted))
+    """``booster_``: raw scores, and the probabilities that ``predict_proba`` makes of them."""
+    booster = _fitted_booster(fitted)
+    model = _model(booster)
     several = model.outputs > 1
     if several and model.outputs != fitted.n_classes_:
         raise UnsupportedEstimator(
@@ -38,15 +36,19 @@ def classifier(fitted: LGBMClassifier) -> Predictor:
             "leave num_class out, so that it follows from y, and fit again"
         )
     if model.objective == "":
-        return Predictor(model.scores(), link="identity", loss="softmax" if several else "logistic", flat=not several)
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} with a custom objective answers predict with raw scores, not labels; "
+            "translate its booster_ instead, or fit it with a named objective"
+        )
     if several:
-        return model.predictor()
+        return _with_codes(model.predictor(), booster)
     if model.objective not in ("binary", "cross_entropy"):
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} with objective={model.objective!r}: predict_proba takes the model's values for "
             "probabilities, which they are not; fit it with objective='binary', or use LGBMRegressor"
         )
-    return Predictor(model.scores(), "sigmoid", "logistic", model.scale_option(), model.scale_option())
+    scale = model.scale_option()
+    return _with_codes(Predictor(model.scores(), "sigmoid", "logistic", scale, scale), booster)
 
 
 @translates(
@@ -57,7 +59,8 @@ def classifier(fitted: LGBMClassifier) -> Predictor:
 )
 def regressor(fitted: LGBMRegressor) -> Predictor:
     """``booster_``: raw scores, and the values that ``predict`` makes of them."""
-    return _model(_fitted_booster(fitted)).predictor()
+    booster = _fitted_booster(fitted)
+    return _with_codes(_model(booster).predictor(), booster)
 
 
 @translates(
@@ -68,7 +71,11 @@ def regressor(fitted: LGBMRegressor) -> Predictor:
 )
 def booster(fitted: Booster) -> Predictor:
     """``model_to_string()``: raw scores, and the values that ``predict`` makes of them."""
-    return _model(fitted).predictor()
+    return _with_codes(_model(fitted).predictor(), fitted)
+
+
+def _with_codes(predictor: Predictor, booster: Booster) -> Predictor:
+    return replace(predictor, codes=native_categories(booster))
 
 
 def tree_ensemble(booster: Booster) -> TreeEnsemble:

@@ -1,6 +1,6 @@
 """The one mechanism for per-column encoders: the fitted encoder itself transforms each category, one column at a time.
 
-The answers are the initial rows of the tables, whatever the encoder does inside: one-hots, codes, digits, hashes, counts.
+The answers are the initial rows of the tables, whatever the encoder does inside: one-hots, codes, hashes, counts.
 """
 
 from __future__ import annotations
@@ -31,6 +31,12 @@ Array = NDArray[Any]
 CELLS = 4_000_000
 # Rows of random combinations on which the tables are held against the encoder.
 COMBINATIONS = 64
+# scikit-learn warns of an unknown category, and here one is shown on purpose; category_encoders 2.11 sets an option
+# that pandas 3 has deprecated.
+EXPECTED_WARNINGS = [
+    ("Found unknown categories in columns", UserWarning),
+    ("'future.no_silent_downcasting' is deprecated", DeprecationWarning),
+]
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,8 @@ def probe(fitted: Any, encoding: Encoding, columns: Sequence[Sequence[Any] | Non
         move.rows[column.refused] = 0
     probed = Probed(
         tables=[
-            None if column.number else torch.from_numpy(move.rows) for column, move in zip(shown, moves, strict=True)
+            None if column.number else torch.from_numpy(np.ascontiguousarray(move.rows))
+            for column, move in zip(shown, moves, strict=True)
         ],
         positions=[move.columns.tolist() for move in moves],
         additive=additive,
@@ -132,13 +139,13 @@ class _Source:
         self.width = len(self.origin)
 
     def transform(self, columns: Sequence[Array]) -> Any:
-        """The encoder's output for columns of values, as float64 ``[rows, width]`` or as a CSR array."""
+        """Give the encoder's output for columns of values, as float64 ``[rows, width]`` or as a CSR array."""
         series = [pd.Series(column, dtype=column.dtype) for column in columns]
         frame = pd.concat(series, axis=1) if series else pd.DataFrame(index=range(1))
         frame.columns = pd.Index(self.names)
         with warnings.catch_warnings():
-            # scikit-learn warns that a category is unknown, and here unknown ones are shown on purpose.
-            warnings.filterwarnings("ignore", "Found unknown categories in columns", UserWarning)
+            for message, category in EXPECTED_WARNINGS:
+                warnings.filterwarnings("ignore", message, category)
             output = self.fitted.transform(frame)
         if sparse.issparse(output):
             return sparse.csr_array(output)
@@ -156,7 +163,7 @@ class _Source:
         return _Move(columns, rows)
 
     def _moved(self, column: int, values: Array) -> _Move:
-        """The output columns that differ from the base row's anywhere, for a chunk of values."""
+        """Find the output columns that differ from the base row anywhere, for a chunk of values."""
         still = [other.still(len(values)) for other in self.shown]
         output = self.transform([*still[:column], values, *still[column + 1 :]])
         if sparse.issparse(output):
@@ -226,7 +233,7 @@ def _adopted(source: _Source, shown: list[Shown], moves: list[_Move], orphans: N
     columns = np.concatenate([own.columns, orphans])
     order = np.argsort(columns)
     rows = np.concatenate([own.rows, constants], axis=1)[:, order]
-    return [*moves[:heir], _Move(columns[order], np.ascontiguousarray(rows)), *moves[heir + 1 :]]
+    return [*moves[:heir], _Move(columns[order], rows), *moves[heir + 1 :]]
 
 
 def _verify(source: _Source, shown: list[Shown], probed: Probed) -> None:

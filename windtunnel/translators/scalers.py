@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn import preprocessing
 
 from windtunnel.errors import UnsupportedEstimator
@@ -62,7 +62,11 @@ def _coefficients(fitted: Any, center: ArrayLike, divisor: ArrayLike, start: flo
     scale = 1 / np.broadcast_to(np.asarray(divisor, dtype=np.float64), width)
     with np.errstate(over="ignore"):
         rounded = exact.astype(np.float32)
-        values = {"scale": scale, "shift": start - (exact - rounded) * scale, "center": rounded}
+        values: dict[str, NDArray[Any]] = {
+            "scale": scale,
+            "shift": start - (exact - rounded) * scale,
+            "center": rounded,
+        }
         tensors = {name: torch.from_numpy(value.astype(np.float32)) for name, value in values.items()}
     beyond = sorted({k for tensor in tensors.values() for k in torch.isinf(tensor).nonzero()[:, 0].tolist()})
     if beyond:

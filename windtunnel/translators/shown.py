@@ -61,7 +61,7 @@ class Shown:
         return np.setdiff1d(np.arange(len(self.values)), self.refused)
 
     def still(self, rows: int) -> Array:
-        """The base value as a column of so many rows."""
+        """Repeat the base value as a column of so many rows."""
         return np.full(rows, self.base, dtype=self.values.dtype)
 
 
@@ -85,7 +85,7 @@ def shown_categories(fitted: Any, encoding: Encoding, column: int, given: Sequen
     shown = [base if row in refused else value for row, value in enumerate(plain)]
     # An encoder fitted on objects looks its numbers up as objects, and a hash is of the text: 1 is not 1.0.
     fitted_on = getattr(fitted, "categories_", [None] * (column + 1))[column]
-    as_objects = encoding.buckets > 0 or getattr(fitted_on, "dtype", None) == object
+    as_objects = encoding.buckets > 0 or getattr(fitted_on, "dtype", None) == np.dtype(object)
     return Shown(_typed(shown, as_objects), base, sorted(refused))
 
 
@@ -123,7 +123,7 @@ def _refused(
 
 
 def _stranger(known: Sequence[Any]) -> Any:
-    """A category of the same type as the known ones that is not among them."""
+    """Find a category of the same type as the known ones that is not among them."""
     taken = set(known)
     if known and all(_is_number(value) for value in known):
         return next(number for number in count() if number not in taken)
@@ -131,7 +131,7 @@ def _stranger(known: Sequence[Any]) -> Any:
 
 
 def _base(fitted: Any, column: int, plain: Sequence[Any], refused: set[int], known: Sequence[Any]) -> Any:
-    """The first category that is shown and known, or else known, or else accepted."""
+    """Pick the first category that is shown and known, or else known, or else accepted."""
     vocabulary = set(known)
     accepted = [value for row, value in enumerate(plain) if row not in refused]
     ranked = [*(value for value in accepted if not is_missing(value) and value in vocabulary), *known, *accepted]
@@ -147,7 +147,9 @@ def _typed(values: Sequence[Any], as_objects: bool) -> Array:
     """Numbers as int64 or float64 where that loses nothing, everything else as objects."""
     numeric = all(_is_number(value) for value in values) and any(value == value for value in values)
     whole = numeric and all(isinstance(value, numbers.Integral) for value in values)
-    exact = not numeric or all(abs(value) <= EXACT_INTEGERS for value in values if isinstance(value, numbers.Integral))
+    exact = not numeric or all(
+        abs(int(value)) <= EXACT_INTEGERS for value in values if isinstance(value, numbers.Integral)
+    )
     if numeric and exact and not as_objects:
         return np.array(values, dtype=np.int64 if whole else np.float64)
     column = np.empty(len(values), dtype=object)

@@ -172,7 +172,7 @@ class HardTrees(Module):
             if torch.compiler.is_compiling():
                 # A graph with a free batch size cannot hold a loop over rows; its compiler does the blocking.
                 return self._scores(x)
-        at_once = 1 << 25 if x.is_cuda else 1 << 15
+        at_once = 1 << 25 if x.is_cuda else 1 << 16
         rows = max(1, at_once // max(1, self.root.shape[0]))
         if x.shape[0] <= rows:
             return self._scores(x)

@@ -1,8 +1,8 @@
 """Soft trees: a tree ensemble as small tanh networks that gradients flow through."""
 
-from __future__ import annotations
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,8 @@ class SoftTrees(Module):
     """
 
     FACTS = ("level", "dropout")
+    NAN: Final = MISSING_NAN
+    ZERO: Final = MISSING_ZERO
     dropout: float
     center: Tensor
     scale: Tensor
@@ -142,15 +144,15 @@ class SoftTrees(Module):
         unknown = torch.isnan(x)
         relevant = self.any_zero_missing or (self.any_missing and bool(unknown.any()))
         if not (relevant or self.any_category):
-            return empty.bool(), empty
+            return empty.to(torch.bool), empty
         trees, nodes = self.feature.shape[0], self.feature.shape[1]
         flat = self.feature.flatten()
         kind = self.missing.flatten()
         gone = unknown[:, flat]
-        given = gone & (kind == MISSING_NAN)
+        given = gone & (kind == self.NAN)
         if self.any_zero_missing:
             near_zero = (x.abs() <= 1e-35)[:, flat] | gone
-            given = given | (near_zero & (kind == MISSING_ZERO))
+            given = given | (near_zero & (kind == self.ZERO))
         value = self.direction.flatten().expand(x.shape[0], trees * nodes)
         if self.any_category:
             at = self.category_node

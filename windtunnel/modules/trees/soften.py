@@ -15,6 +15,10 @@ from windtunnel.modules.trees.soft import LEVELS, SoftTrees
 LEAF_TEMPERATURE = 0.3
 GAP_SHARE = 0.3
 """A node's temperature is at least this share of half the gap around its threshold: tanh(1 / 0.3) = 0.997."""
+HUGE = 1e30
+"""Thresholds beyond it tell missing values from all others (LightGBM stores the largest double)."""
+FAR = 1e4
+"""Where such a threshold is put, in scaled units."""
 Floats = NDArray[np.float64]
 
 
@@ -107,7 +111,7 @@ def _known_values(ensemble: TreeEnsemble, column: int, sample: Floats | None, gr
         values = ensemble.threshold[ensemble.feature == column]
         if ensemble.feature_range is not None:
             values = np.concatenate([values, ensemble.feature_range[column]])
-    return values[np.isfinite(values)]
+    return values[np.abs(values) < HUGE]
 
 
 def soften(
@@ -164,9 +168,12 @@ def place_nodes(
     grids: dict[int, Floats],
 ) -> tuple[Floats, Floats]:
     """Threshold ``[N]`` and slope ``[N]`` of every node, in scaled units."""
-    threshold, gap = np.empty(len(ensemble.threshold)), np.empty(len(ensemble.threshold))
-    for column in np.unique(ensemble.feature):
-        nodes = np.flatnonzero(ensemble.feature == column)
+    threshold, gap = np.zeros(len(ensemble.threshold)), np.ones(len(ensemble.threshold))
+    compares = np.ones(len(threshold), dtype=bool)
+    compares[list(ensemble.categories)] = False  # the others look up a table
+    threshold[np.abs(ensemble.threshold) >= HUGE] = FAR * np.sign(ensemble.threshold[np.abs(ensemble.threshold) >= HUGE])
+    for column in np.unique(ensemble.feature[compares]):
+        nodes = np.flatnonzero((ensemble.feature == column) & compares & (np.abs(ensemble.threshold) < HUGE))
         if sample is not None or column in grids:
             values = np.unique(_known_values(ensemble, column, sample, grids))
             moved, half = _centred(ensemble.threshold[nodes], values)
@@ -198,10 +205,10 @@ def _between_thresholds(threshold: Floats) -> tuple[Floats, Floats]:
         # A 0/1 column is stored with its threshold at about 0; anything else has its own size as the only clue.
         alone = np.abs(threshold) < 1e-30
         return np.where(alone, 0.5, threshold), np.where(alone, 0.5, np.maximum(np.abs(threshold), 1e-3) * 0.1)
+    gaps = np.concatenate([[np.inf], np.diff(distinct), [np.inf]])
     at = np.searchsorted(distinct, threshold)
-    padded = np.concatenate([[-np.inf], distinct, [np.inf]])
-    nearest = np.minimum(padded[at + 1] - padded[at], padded[at + 2] - padded[at + 1])
-    return threshold, nearest / 2
+    # Values between two thresholds are unseen: an eighth of the way keeps most of them apart.
+    return threshold, np.minimum(gaps[at], gaps[at + 1]) / 8
 
 
 def _local_spread(
@@ -307,7 +314,7 @@ def _draw(trees: SoftTrees, generator: torch.Generator) -> None:
     """A cold start: what is trainable is drawn at the size it had, the architecture and what is frozen stay."""
     with torch.no_grad():
         for name, parameter in trees.named_parameters():
-            if parameter.requires_grad and name != "base":
+            if parameter.requires_grad and name != "base" and parameter.numel():
                 scale = parameter.std(unbiased=False).clamp_min(1e-3)
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
 

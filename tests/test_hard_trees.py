@@ -1,0 +1,212 @@
+"""The hard trees as a module: rebuilt, scripted, exported, sliced, and checked before they run."""
+
+import warnings
+from dataclasses import fields, replace
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+import torch
+
+from windtunnel.errors import BadFile
+from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO, TreeEnsemble
+from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.translators.lightgbm import tree_ensemble
+
+
+def rows(count=300):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(count, 4)).astype(np.float32)
+    x[:, 2] = rng.integers(0, 50, count)
+    x[rng.random(x.shape) < 0.1] = np.nan
+    return x
+
+
+def boosted(categories="auto", **params):
+    x = rows()
+    y = np.digitize(np.nan_to_num(x[:, 0]) + np.cos(np.nan_to_num(x[:, 2])), [-0.5, 0.5])
+    params = {"objective": "multiclass", "num_class": 3, "num_leaves": 9, "min_data_in_leaf": 2} | params
+    params |= {"min_data_per_group": 1, "cat_smooth": 0.1, "num_threads": 1, "verbosity": -1}
+    return tree_ensemble(lgb.train(params, lgb.Dataset(x.astype(float), y, categorical_feature=categories), 5))
+
+
+def stump(threshold, missing=MISSING_NONE, default_left=True, categories=None):
+    return TreeEnsemble(
+        width=1,
+        node_start=np.array([0, 1]),
+        leaf_start=np.array([0, 2]),
+        feature=np.array([0]),
+        threshold=np.array([threshold], np.float64),
+        default_left=np.array([default_left]),
+        missing=np.array([missing], np.int8),
+        left=np.array([-1]),
+        right=np.array([-2]),
+        leaf_value=np.array([-1.0, 1.0]),
+        output=np.array([0]),
+        base=np.array([0.0]),
+        categories={} if categories is None else {0: np.array(categories, np.int64)},
+    )
+
+
+CASES = {
+    "numbers": boosted,
+    "sets": lambda: boosted(categories=[2]),
+    "zeros": lambda: boosted(zero_as_missing=True),
+    "one leaf": lambda: boosted(min_data_in_leaf=1000),
+    "stump": lambda: stump(0.5),
+}
+
+
+@pytest.fixture(params=CASES.values(), ids=CASES, scope="module")
+def ensemble(request):
+    return request.param()
+
+
+def inputs(ensemble):
+    return torch.from_numpy(rows()[:, : ensemble.width])
+
+
+def scripted(module):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return torch.jit.script(module)
+
+
+def assert_equal(found, expected):
+    for field in fields(TreeEnsemble):
+        one, other = getattr(found, field.name), getattr(expected, field.name)
+        if field.name == "categories":
+            assert list(one) == list(other)
+            for node in one:
+                np.testing.assert_array_equal(one[node], other[node])
+                assert one[node].dtype == np.int64
+        elif isinstance(other, np.ndarray):
+            np.testing.assert_array_equal(one, other)
+            assert one.dtype == other.dtype
+        else:
+            assert one == other
+
+
+def test_round_trip_is_bit_equal(ensemble):
+    assert_equal(HardTrees.of(ensemble).ensemble(), ensemble)
+
+
+def test_rebuilt_from_tensors_and_facts(ensemble):
+    module = HardTrees.of(ensemble)
+    rebuilt = HardTrees.rebuild(module.state_dict(), module.facts())
+    assert_equal(rebuilt.ensemble(), ensemble)
+    assert torch.equal(rebuilt(inputs(ensemble)), module(inputs(ensemble)))
+
+
+def test_shares_no_memory(ensemble):
+    module = HardTrees.of(ensemble)
+    before = ensemble.leaf_value.copy()
+    module.leaf_value.add_(1)
+    np.testing.assert_array_equal(ensemble.leaf_value, before)
+
+
+def test_nothing_trains(ensemble):
+    assert list(HardTrees.of(ensemble).parameters()) == []
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 300])
+def test_script_equals_eager(ensemble, count):
+    module = HardTrees.of(ensemble)
+    x = inputs(ensemble)[:count]
+    found = scripted(module)(x)
+    assert found.dtype == torch.float32 and found.shape == (count, ensemble.outputs)
+    assert torch.equal(found, module(x))
+
+
+def test_export_takes_any_number_of_rows(ensemble):
+    module = HardTrees.of(ensemble)
+    x = inputs(ensemble)
+    program = torch.export.export(module, (x[:3],), dynamic_shapes=({0: torch.export.Dim("rows")},)).module()
+    for count in (0, 1, 300):
+        assert torch.equal(program(x[:count]), module(x[:count]))
+
+
+def test_slices_of_rows_do_not_show():
+    one = boosted()
+    copies = np.arange(99)[:, None]
+    many = replace(
+        one,
+        node_start=np.append((one.node_start[:-1] + one.node_start[-1] * copies).reshape(-1), 99 * one.node_start[-1]),
+        leaf_start=np.append((one.leaf_start[:-1] + one.leaf_start[-1] * copies).reshape(-1), 99 * one.leaf_start[-1]),
+        **{name: np.tile(getattr(one, name), 99) for name in ("feature", "threshold", "default_left", "missing")},
+        **{name: np.tile(getattr(one, name), 99) for name in ("left", "right", "leaf_value", "output")},
+    )
+    x = torch.from_numpy(rows())
+    module = HardTrees.of(many)
+    assert module.root.numel() * len(x) > 1 << 16
+    np.testing.assert_allclose(module(x), 99 * HardTrees.of(one)(x).double(), rtol=2e-6)
+    assert torch.equal(module(x), torch.cat([module(row) for row in x.split(7)]))
+
+
+@pytest.mark.parametrize(
+    ("threshold", "missing", "default_left", "value", "goes_left"),
+    [
+        (0.1, MISSING_NONE, True, np.float32(0.1), False),  # float32(0.1) is above 0.1
+        (0.1, MISSING_NONE, True, np.nextafter(np.float32(0.1), np.float32(0)), True),
+        (1e300, MISSING_NONE, True, np.inf, False),
+        (1e300, MISSING_NONE, True, np.finfo(np.float32).max, True),
+        (-1e300, MISSING_NONE, True, -np.inf, True),
+        (np.inf, MISSING_NAN, False, np.inf, True),
+        (np.inf, MISSING_NAN, False, np.nan, False),
+        (np.inf, MISSING_ZERO, False, 0.0, False),
+        (-np.inf, MISSING_NAN, True, np.nan, True),
+        (-np.inf, MISSING_NAN, True, -np.inf, True),
+        (0.5, MISSING_NAN, False, np.nan, False),
+        (0.5, MISSING_NAN, True, np.nan, True),
+        (0.5, MISSING_NONE, False, np.nan, True),
+        (-0.5, MISSING_NONE, True, np.nan, False),
+        (-0.5, MISSING_ZERO, True, 0.0, True),
+        (-0.5, MISSING_ZERO, True, np.nan, True),
+        (0.5, MISSING_ZERO, False, -1e-35, False),
+        (0.5, MISSING_ZERO, False, 2e-35, True),
+    ],
+)
+def test_decisions(threshold, missing, default_left, value, goes_left):
+    module = HardTrees.of(stump(threshold, missing, default_left))
+    assert module(torch.tensor([[value]], dtype=torch.float32)).item() == (-1.0 if goes_left else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("members", "value", "goes_left"),
+    [
+        ([0, 3], 3.0, True),
+        ([0, 3], 3.99, True),
+        ([0, 3], 4.0, False),
+        ([0, 3], -0.99, True),
+        ([0, 3], -1.0, False),
+        ([0, 3], np.nan, False),
+        ([0, 3], np.inf, False),
+        ([0, 3], -np.inf, False),
+        ([0, 3], 1e30, False),
+        ([], 0.0, False),
+        ([16777216], 16777216.0, True),
+    ],
+)
+def test_decisions_on_categories(members, value, goes_left):
+    module = HardTrees.of(stump(0.0, categories=members))
+    assert module(torch.tensor([[value]])).item() == (-1.0 if goes_left else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"feature": np.array([1])}, "feature that is not in 0..0"),
+        ({"feature": np.array([0, 0])}, "differ in length"),
+        ({"output": np.array([-1])}, "score that is not in 0..0"),
+        ({"left": np.array([-3])}, "outside its tree"),
+        ({"left": np.array([1])}, "outside its tree"),
+        ({"left": np.array([0])}, "reached twice"),
+        ({"threshold": np.array([np.nan])}, "threshold is NaN"),
+        ({"leaf_start": np.array([0, 3])}, "one leaf more"),
+        ({"categories": {1: np.array([0])}}, "belongs to no node"),
+        ({"categories": {0: np.array([-1])}}, "category negative"),
+    ],
+)
+def test_damaged_tensors_are_named(change, message):
+    with pytest.raises(BadFile, match=message):
+        HardTrees.of(replace(stump(0.5), **change))

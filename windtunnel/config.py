@@ -1,0 +1,326 @@
+"""What ``windtunnel fit`` reads: one frozen model per section of a YAML file, unknown keys refused by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from lightgbm.basic import _ConfigAliases
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from windtunnel.errors import BadInput
+from windtunnel.modules.trees.soft import LEVELS
+from windtunnel.trainers.recipe import Recipe
+from windtunnel.translators import supported
+
+Share = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Section(BaseModel):
+    """A mapping whose keys are all known, with values that do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataConfig(Section):
+    """Where the rows are, and which of them are for what.
+
+    Attributes
+    ----------
+    folder : path
+        What file names are relative to; ``--data`` on the command line.
+    train, valid, test : str
+        CSV, CSV.gz or Parquet files. Where ``valid`` or ``test`` is missing, a share of ``train`` is held out.
+    target : str
+        The column to predict.
+    split : str or None
+        A column of ``train`` with "train", "valid" or "test" in every row, instead of other files.
+    drop : list of str
+        Columns to leave out.
+    categorical : list of str
+        Columns to read as text, whatever they look like.
+    validation_fraction, test_fraction : float
+        Shares of the rows of ``train`` to hold out, in (0, 1).
+    seed : int
+        Of the rows held out, and of those that calibrate the translation.
+    positive : scalar or None
+        The target becomes 1 where the column is this value, else 0.
+    """
+
+    folder: Path = Path()
+    train: str
+    valid: str | None = None
+    test: str | None = None
+    target: str
+    split: str | None = None
+    drop: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    validation_fraction: Share = 0.15
+    test_fraction: Share = 0.15
+    seed: int = Field(default=0, ge=0)
+    positive: Any = None
+
+    @model_validator(mode="after")
+    def _one_way_to_split(self) -> Self:
+        if self.split is not None and (self.valid is not None or self.test is not None):
+            raise BadInput(f"split={self.split!r} beside valid or test; give the column or the files, not both")
+        if self.validation_fraction + self.test_fraction >= 1:
+            raise BadInput(
+                f"validation_fraction={self.validation_fraction} and test_fraction={self.test_fraction} leave no rows "
+                "for training; together they must be below 1"
+            )
+        return self
+
+
+class StepConfig(Section):
+    """One estimator: a class with a translation, by name, and the options of its constructor.
+
+    Written as ``Name`` or ``Name: {option: value, ...}``. A name that two libraries use is written with its library,
+    such as ``category_encoders.OneHotEncoder``.
+    """
+
+    name: str
+    options: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            return {"name": given}
+        if isinstance(given, Mapping) and "name" in given and set(given) <= {"name", "options"}:
+            return given  # as a summary.json writes it
+        if isinstance(given, Mapping) and len(given) == 1 and all(isinstance(name, str) for name in given):
+            ((name, options),) = given.items()
+            if options is None or isinstance(options, Mapping):
+                return {"name": name, "options": dict(options or {})}
+        raise BadInput(f"{given!r} is no step; write Name, or Name: {{option: value}}")
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        known = _options(estimator_class(self.name))
+        wrong = [f"{self.name} has no option {one!r}{_nearest(one, known)}" for one in self.options if one not in known]
+        if wrong:
+            raise BadInput("; ".join(wrong))
+        return self
+
+    def build(self) -> Any:
+        """Make the estimator, not fitted."""
+        return estimator_class(self.name)(**self.options)
+
+
+def _as_list(given: Any) -> Any:
+    if given == "passthrough":
+        return []
+    return given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+
+
+Steps = Annotated[tuple[StepConfig, ...], BeforeValidator(_as_list)]
+
+
+class PipelineConfig(Section):
+    """Steps for the columns that hold categories, steps for those that hold numbers, and a model over both.
+
+    Attributes
+    ----------
+    categories : list of steps
+        For text columns; the last one has to give numbers.
+    numbers : list of steps
+        For the other columns; empty, or "passthrough" in a file, leaves them as they are.
+    model : step
+        A classifier or a regressor.
+    """
+
+    categories: Steps = ()
+    numbers: Steps = ()
+    model: StepConfig
+
+    @field_validator("model")
+    @classmethod
+    def _predicts(cls, step: StepConfig) -> StepConfig:
+        if not issubclass(estimator_class(step.name), (ClassifierMixin, RegressorMixin)):
+            raise BadInput(f"{step.name} is no classifier or regressor; put it under categories or numbers")
+        return step
+
+
+class TranslateConfig(Section):
+    """The arguments of ``windtunnel.translate``, and how many training rows calibrate it (0 for none)."""
+
+    level: Any = "L4"
+    start: Literal["warm", "cold"] = "warm"
+    temperature: Any = "auto"
+    calibrate_rows: int = Field(default=5000, ge=0)
+
+    @field_validator("level")
+    @classmethod
+    def _a_level(cls, given: Any) -> Any:
+        for level in given.values() if isinstance(given, dict) else [given]:
+            if level not in LEVELS:
+                raise BadInput(f"{level!r} is no level; take one of {', '.join(LEVELS)}, or {{step: level}}")
+        return given
+
+    @field_validator("temperature")
+    @classmethod
+    def _a_temperature(cls, given: Any) -> Any:
+        number = isinstance(given, (int, float)) and not isinstance(given, bool)
+        if given != "auto" and not (number and 0 < given < float("inf")):
+            raise BadInput(f"{given!r} is no temperature; take auto or a number above 0")
+        return given
+
+
+class Config(Section):
+    """One experiment: data, pipeline, translation, recipe, and the folder for what comes out.
+
+    Attributes
+    ----------
+    recipe : dict
+        Options of ``windtunnel.Recipe``; ``Recipe.resolve(None, recipe)`` has been checked.
+    output : path
+    """
+
+    data: DataConfig
+    pipeline: PipelineConfig
+    translate: TranslateConfig = TranslateConfig()
+    recipe: dict[str, Any] = {}
+    output: Path = Path("runs/fit")
+
+    @field_validator("recipe")
+    @classmethod
+    def _a_recipe(cls, given: dict[str, Any]) -> dict[str, Any]:
+        Recipe.resolve(None, given)
+        return given
+
+    @classmethod
+    def from_yaml(cls, path: str | Path, overrides: Mapping[str, Any] | None = None) -> Self:
+        """Read a file.
+
+        Parameters
+        ----------
+        path : path
+        overrides : mapping, optional
+            Values that replace the file's, by dotted key, such as ``{"recipe.epochs": 3}``.
+
+        Raises
+        ------
+        BadInput
+            Naming all that is wrong: unknown keys with the nearest valid ones, missing keys, wrong values.
+        FileNotFoundError
+        """
+        given = parse_yaml(Path(path).read_text(encoding="utf-8"), str(path))
+        if not isinstance(given, dict):
+            raise BadInput(f"{path} holds {given!r}; a config is a mapping with the keys {_listed(cls.model_fields)}")
+        for key, value in (overrides or {}).items():
+            _put(given, key, value)
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            wrong = [_told(one) for one in error.errors()]
+            raise BadInput(f"{path}: " + "; ".join(wrong)) from error
+
+
+def _told(error: Any) -> str:
+    """One of pydantic's errors, with the key it is about."""
+    *parents, last = error["loc"] or ("",)
+    where = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        known = _section(parents).model_fields
+        return f"unknown key {where!r}{_nearest(str(last), known)}"
+    if error["type"] == "missing":
+        return f"key {where!r} is missing"
+    if error["type"] == "value_error":
+        return f"{where}: {error['ctx']['error']}"
+    return f"{where}={error['input']!r}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+
+
+def _section(path: Sequence[Any]) -> type[BaseModel]:
+    section: type[BaseModel] = Config
+    for key in path:
+        inner = section.model_fields[key].annotation
+        assert isinstance(inner, type) and issubclass(inner, BaseModel)  # steps take their keys apart themselves
+        section = inner
+    return section
+
+
+@cache
+def _estimators() -> dict[str, type]:
+    """Classes with a translation, by the name that a config writes."""
+    every = [(entry.library, entry.estimator) for entry in supported() if hasattr(entry.estimator, "fit")]
+    names = [estimator.__name__ for _, estimator in every]
+    return {
+        estimator.__name__ if names.count(estimator.__name__) == 1 else f"{library}.{estimator.__name__}": estimator
+        for library, estimator in every
+    }
+
+
+def estimator_class(name: str) -> type:
+    """Find the class that a config means by a name; ``BadInput`` for names that are not on the list."""
+    known = _estimators()
+    if name in known:
+        return known[name]
+    bare = {full: full.rpartition(".")[2] for full in known}
+    if same := [full for full, one in bare.items() if one == name]:
+        raise BadInput(f"{name!r} is in more than one library; write {' or '.join(same)}")
+    if name.rpartition(".")[2] in known:
+        raise BadInput(f"{name!r} is written {name.rpartition('.')[2]!r} here")
+    raise BadInput(f"no estimator {name!r} with a translation{_nearest(name, known)}")
+
+
+def _options(estimator: type) -> list[str]:
+    """Names that the constructor takes."""
+    parameters = signature(estimator).parameters.values()
+    names = [one.name for one in parameters if one.kind is not Parameter.VAR_KEYWORD]
+    if len(names) < len(parameters) and estimator.__module__.startswith("lightgbm"):
+        # LightGBM swallows options that it does not know, so a slip of the pen would go unnoticed.
+        aliases = _ConfigAliases._get_all_param_aliases()
+        names += [name for group in aliases.values() for name in group if name not in names]
+    return names
+
+
+def _nearest(name: str, known: Any) -> str:
+    close = get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else f"; there are {_listed(known)}"
+
+
+def _listed(names: Any) -> str:
+    names = list(names)
+    return ", ".join(names[:40]) + (f" and {len(names) - 40} more" if len(names) > 40 else "")
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML that reads 1e-3 as a number, not as text, and refuses a key that is given twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        for key, _ in node.value:
+            if keys.count(key.value) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} is given twice", key.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def parse_yaml(text: str, name: str) -> Any:
+    """Read a YAML text; ``BadInput`` with line and column where it is not YAML."""
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506  # a SafeLoader
+    except yaml.YAMLError as error:
+        raise BadInput(f"{name} is not valid YAML: {' '.join(str(error).split())}") from error
+
+
+def _put(given: dict[str, Any], dotted: str, value: Any) -> None:
+    *parents, last = dotted.split(".")
+    for key in parents:
+        inner = given.setdefault(key, {})
+        if not isinstance(inner, dict):
+            raise BadInput(f"{dotted!r} cannot be set: {key!r} is {inner!r}, no mapping")
+        given = inner
+    given[last] = value

@@ -1,0 +1,48 @@
+"""The picture of a demo: how the metric went while fine-tuning, and where the source stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from matplotlib import pyplot as plt
+from matplotlib.ticker import MaxNLocator
+
+from windtunnel.trainers.history import History
+
+NAMES = {"auroc": "AUC", "log_loss": "log loss", "rmse": "RMSE", "r2": "R²"}
+
+
+def learning_curve(history: History, source: float, path: Path) -> None:
+    """Draw the validation metric by epoch.
+
+    Parameters
+    ----------
+    history : History
+        Epoch 0 is the warm start.
+    source : float
+        The same metric of the source pipeline on the same rows.
+    path : path
+        The PNG to write.
+    """
+    epochs = [one.epoch for one in history.epochs]
+    values = [one.metric for one in history.epochs]
+    figure, axes = plt.subplots(figsize=(7, 4.2), dpi=150, layout="constrained")
+    axes.axhline(source, color="#777777", linestyle="--", linewidth=1.5, label=f"source pipeline  {source:.4f}")
+    axes.plot(epochs, values, color="#1f6fb4", marker="o", markersize=4, label="translation, fine-tuned jointly")
+    axes.plot(0, values[0], "s", color="#1f6fb4", markersize=8, label=f"warm start  {values[0]:.4f}")
+    best = f"epoch {history.best_epoch}, kept  {history.best:.4f}"
+    axes.plot(history.best_epoch, history.best, "*", color="#d1731f", markersize=15, label=best)
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(f"{NAMES.get(history.metric, history.metric)} on the validation rows")
+    axes.set_title("A LightGBM pipeline, fine-tuned as a neural network", loc="left")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#e5e5e5")
+    axes.set_axisbelow(True)
+    axes.legend(frameon=False, loc="lower right")
+    figure.savefig(path)
+    plt.close(figure)

@@ -1,0 +1,145 @@
+"""The demo: a click log, a pipeline fitted on it, its translation fine-tuned, exported and scored elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from lightgbm import LGBMClassifier
+from numpy.typing import NDArray
+from rich.console import Console
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.pipeline import Pipeline, make_pipeline
+
+from windtunnel.clicklog import click_log
+from windtunnel.errors import BadInput
+from windtunnel.estimators import RareCategories, TwoHotEncoder
+from windtunnel.experiment import PARTS, Comparison, Part, compare, write_json
+from windtunnel.files import write_table_file
+
+ROWS = 40_000
+SCORER = Path(__file__).with_name("score_elsewhere.py")
+
+
+def run(output: str | Path = "demo-output", rows: int = ROWS, seed: int = 0) -> dict[str, Any]:
+    """Run the main job from end to end and leave everything in a folder.
+
+    The folder gets model.windtunnel, model.ts, score_elsewhere.py, test_rows.csv, scores.csv, report.html,
+    learning_curve.png and summary.json.
+
+    Parameters
+    ----------
+    output : path
+    rows : int
+        Rows of the click log: 70 % for training, 15 % for validation, 15 % for the test.
+    seed : int
+        Of the click log, the split and the training.
+
+    Returns
+    -------
+    dict
+        What summary.json holds: source_auc, warm_auc, finetuned_auc (test rows), export_max_abs_diff (probabilities
+        of the exported file in another process, against the model's own), seconds, and the details.
+
+    Raises
+    ------
+    BadInput
+        Too few rows, or matplotlib is missing.
+    """
+    started = time.perf_counter()
+    _check(rows)
+    folder, console = Path(output), Console(highlight=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = split(*click_log(rows, seed=seed), seed=seed)
+    console.print(f"A click log of {rows:,} rows with {parts['train'][0].shape[1]} columns; fitting the pipeline,")
+    console.print("translating it and fine-tuning all its steps together. This takes about two minutes.\n")
+    comparison = fine_tuned(parts, seed)
+    console.print(comparison.table())
+    difference = export_and_score(comparison, parts["test"], folder)
+    console.print(f"\nmodel.ts, scored by a process that has torch only: the largest difference is {difference:.1e}")
+    summary = _summary(comparison, difference, rows, seed)
+    _write(comparison, summary, folder, started)
+    console.print(f"Everything is in {folder} ({summary['seconds']:.0f} s): " + ", ".join(_files(folder)))
+    return summary
+
+
+def _check(rows: int) -> None:
+    if rows < 1000:
+        raise BadInput(f"rows={rows}; the demo needs at least 1000 for a training, a validation and a test part")
+    if find_spec("matplotlib") is None:
+        raise BadInput("the demo draws with matplotlib, which is not installed; pip install 'windtunnel[track]'")
+
+
+def split(X: pd.DataFrame, y: NDArray[Any], *, seed: int) -> dict[str, Part]:
+    """Split rows at random: 70 % train, 15 % valid, 15 % test."""
+    order = np.random.default_rng(seed).permutation(len(X))
+    pieces = np.split(order, [int(0.70 * len(X)), int(0.85 * len(X))])
+    return {part: (X.iloc[piece].reset_index(drop=True), y[piece]) for part, piece in zip(PARTS, pieces, strict=True)}
+
+
+def pipeline(seed: int) -> Pipeline:
+    """Make the pipeline of the demo: rare categories out, two-hot encoding, boosted trees."""
+    categories = make_pipeline(RareCategories(min_count=10), TwoHotEncoder())
+    columns = ColumnTransformer(
+        [
+            ("categories", categories, make_column_selector(dtype_exclude="number")),
+            ("numbers", "passthrough", make_column_selector(dtype_include="number")),
+        ]
+    )
+    trees = LGBMClassifier(n_estimators=60, num_leaves=32, learning_rate=0.1, random_state=seed, verbosity=-1)
+    return Pipeline([("columns", columns), ("trees", trees)])
+
+
+def fine_tuned(parts: dict[str, Part], seed: int) -> Comparison:
+    """Fit, translate, fine-tune and score."""
+    options = {"epochs": 8, "batch_size": 1024, "seed": seed, "progress": sys.stderr.isatty()}
+    return compare(pipeline(seed), parts, seed=seed, fit_options=options)
+
+
+def export_and_score(comparison: Comparison, part: Part, folder: Path) -> float:
+    """Export, score the rows in a process that imports torch only, and give the largest difference of probabilities."""
+    X, _ = part
+    comparison.net.export(folder / "model.ts")
+    write_table_file(X, folder / "test_rows.csv")
+    shutil.copyfile(SCORER, folder / SCORER.name)
+    # -I: neither the working folder nor the environment can put other modules in the way.
+    command = [sys.executable, "-I", SCORER.name, "model.ts", "test_rows.csv", "scores.csv"]
+    subprocess.run(command, cwd=folder, check=True)
+    elsewhere = pd.read_csv(folder / "scores.csv").to_numpy()
+    return float(np.abs(elsewhere - comparison.net.predict_proba(X)).max())
+
+
+def _summary(comparison: Comparison, difference: float, rows: int, seed: int) -> dict[str, Any]:
+    source, warm, tuned = (stage.scores["test"]["auroc"] for stage in comparison.stages)
+    return {
+        "source_auc": source,
+        "warm_auc": warm,
+        "finetuned_auc": tuned,
+        "export_max_abs_diff": difference,
+        "rows": rows,
+        "seed": seed,
+        **comparison.summary(),
+    }
+
+
+def _write(comparison: Comparison, summary: dict[str, Any], folder: Path, started: float) -> None:
+    from windtunnel.demo.plot import learning_curve  # matplotlib is optional, and its absence has been told by now
+
+    net = comparison.net
+    assert net.history is not None
+    learning_curve(net.history, comparison.stages[0].scores["valid"]["auroc"], folder / "learning_curve.png")
+    net.save(folder / "model.windtunnel")
+    (folder / "report.html").write_text(net.report().html(), encoding="utf-8")
+    summary["seconds"] = round(time.perf_counter() - started, 1)
+    write_json(folder / "summary.json", summary)
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir() if file.is_file())

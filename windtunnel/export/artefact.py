@@ -1,0 +1,439 @@
+"""The safe artefact: a translation as JSON, vocabularies and tensors. Loading builds modules by name and runs no code."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from difflib import get_close_matches
+from os import PathLike, fspath
+from typing import Any, get_type_hints
+
+import numpy as np
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from safetensors import SafetensorError
+from torch import Tensor
+
+from windtunnel.assemble import Origin
+from windtunnel.encode import CategoryColumn, RowEncoder, Vocabulary
+from windtunnel.errors import BadFile, UnfaithfulOption
+from windtunnel.export import container
+from windtunnel.export.layout import (
+    CategoryData,
+    EncoderData,
+    GraphData,
+    HeadData,
+    HistoryData,
+    HostData,
+    Labels,
+    OriginData,
+    StepData,
+    TakeData,
+    VocabulariesData,
+    VocabularyData,
+)
+from windtunnel.graph import Columns, Expression, Joined, Raw, Step, Weighted, raw_columns, walk
+from windtunnel.head import METHODS, Head
+from windtunnel.host import HostStep
+from windtunnel.modules import affine, imputer, linear, normalizer, tables, trees  # fills the table of modules
+from windtunnel.modules.base import MODULES, Module
+from windtunnel.modules.links import LINKS
+from windtunnel.modules.program import Program, ProgramStep, Take
+from windtunnel.trainers.losses import LOSSES
+from windtunnel.translation import Translation
+
+GRAPH, VOCABULARIES = "graph.json", "vocabularies.json"
+WEIGHTS, START = "weights.safetensors", "start.safetensors"
+BUILT_IN = (affine, imputer, linear, normalizer, tables, trees)
+LABEL_BYTES = 1 << 28
+"""The most memory that the array of labels may take."""
+
+
+def save(net: Translation, path: str | PathLike[str]) -> None:
+    """Write a translation as one file that ``load`` reads; the same translation always gives the same bytes.
+
+    The file is a zip of ``manifest.json`` (schema, versions, size and SHA-256 of each member), ``graph.json`` (steps by
+    the names of their modules, wiring, head, columns), ``vocabularies.json``, ``weights.safetensors`` and, once training
+    has moved them, the weights at the start. It is moved into place when it is whole. The code of steps that stay on the
+    host is not in it: ``load`` takes them from the fitted pipeline.
+
+    Raises
+    ------
+    UnfaithfulOption
+        A part that data cannot hold: labels of an unusual type, or a module that is not in the table of modules.
+    """
+    graph = GraphData(
+        steps=[_step_data(step, origin) for step, origin in zip(net.program.steps, net.origins, strict=True)],
+        trainable=[name for name, parameter in net.program.named_parameters() if parameter.requires_grad],
+        head=_head_data(net.head),
+        encoder=_encoder_data(net.encoder),
+        hosts=[
+            HostData(name=h.name, estimator=type(h.step.estimator).__name__, columns=list(h.columns), reason=h.reason)
+            for h in net.hosts
+        ],
+        untranslated=net.untranslated,
+        faithful=net.faithful,
+        history=None if net.history is None else HistoryData.model_validate(_plain(net.history)),
+    )
+    vocabularies = [
+        {"values": list(category.vocabulary.values), "buckets": category.vocabulary.buckets}
+        for category in net.encoder.categories
+    ]
+    weights = _held(net.program.state_dict())
+    members = {
+        GRAPH: container.to_json(graph.model_dump()),
+        VOCABULARIES: container.to_json({"vocabularies": vocabularies}),
+        WEIGHTS: safetensors.torch.save(weights),
+    }
+    start = _held(net.start)
+    if not _same(start, weights):
+        members[START] = safetensors.torch.save(start)
+    container.write(path, members)
+
+
+def load(path: str | PathLike[str], *, host: Any = None) -> Translation:
+    """Read a translation that ``save`` wrote; its scores are the same bits, and it can be fitted further.
+
+    Nothing in the file is executed: modules are built from data by their names in windtunnel's own table.
+
+    Parameters
+    ----------
+    path : path
+    host : fitted pipeline, optional
+        The pipeline that was translated; needed where steps of it stayed on the host, which are taken from it.
+
+    Raises
+    ------
+    BadFile
+        The file is damaged, cut short, too large, from another schema, or not what ``save`` writes.
+    UnfaithfulOption
+        Steps stayed on the host, and ``host`` is missing or is another pipeline.
+    """
+    members = container.read(path)
+    try:
+        return _rebuilt(members, host)
+    except BadFile as error:
+        raise BadFile(f"{fspath(path)!r}: {error}") from error
+
+
+def _rebuilt(members: Mapping[str, bytes], host: Any) -> Translation:
+    graph = container.checked(GraphData, container.from_json(GRAPH, members[GRAPH]), GRAPH)
+    content = container.from_json(VOCABULARIES, members[VOCABULARIES])
+    vocabularies = container.checked(VocabulariesData, content, VOCABULARIES).vocabularies
+    weights = _tensors(members, WEIGHTS)
+    program = Program([_step(position, data, weights) for position, data in enumerate(graph.steps)])
+    _check_weights(program, weights)
+    _restore_flags(program, graph.trainable)
+    encoder = _encoder(graph.encoder, vocabularies)
+    head = _head(graph.head)
+    _check_hosts(graph)
+    _try_out(program, encoder, head, graph)
+    net = Translation(
+        program,
+        encoder,
+        head,
+        [Origin(data.origin.name, data.origin.estimator) for data in graph.steps],
+        _hosts(graph, host),
+        graph.untranslated,
+        graph.faithful,
+    )
+    net.history = graph.history
+    if START in members:
+        start = _tensors(members, START)
+        if {name: value.shape for name, value in start.items()} != {n: v.shape for n, v in weights.items()}:
+            raise BadFile(f"{START} holds other tensors than {WEIGHTS}.")
+        net.start = start
+    return net
+
+
+# Steps
+
+
+def _step_data(step: Any, origin: Origin) -> StepData:
+    module = step.module
+    name = type(module).__name__
+    if MODULES.get(name) is not type(module):
+        raise UnfaithfulOption(
+            f"step {step.name!r} is a {type(module).__module__}.{name}, which is not in the table of modules that an "
+            "artefact can name; derive it from windtunnel.modules.base.Module under a name of its own."
+        )
+    return StepData(
+        name=step.name,
+        origin=OriginData(name=origin.name, estimator=origin.estimator),
+        module=name,
+        facts=module.facts(),
+        takes=[TakeData(slot=take.slot, columns=take.columns.tolist()) for take in step.takes],
+    )
+
+
+def _step(position: int, data: StepData, weights: Mapping[str, Tensor]) -> ProgramStep:
+    where = f"step {data.name!r}"
+    if not data.takes:
+        raise BadFile(f"{where} takes nothing.")
+    for take in data.takes:
+        if take.slot > position + 1:
+            raise BadFile(f"{where} takes from slot {take.slot}, which is not before it.")
+    prefix = f"steps.{position}.module."
+    tensors = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+    module = _module(_class(data.module), data, tensors, where)
+    return ProgramStep(module, [Take(take.slot, take.columns) for take in data.takes], data.name)
+
+
+def _class(name: str) -> type[Module]:
+    if name not in MODULES:
+        close = get_close_matches(name, MODULES, n=1)
+        nearest = f"; the nearest known one is {close[0]!r}" if close else ""
+        raise BadFile(
+            f"unknown module {name!r}{nearest}. If it is your own, import the file that defines it before loading; "
+            f"otherwise the file needs a newer windtunnel. Known are {', '.join(sorted(MODULES))}."
+        )
+    return MODULES[name]
+
+
+def _module(cls: type[Module], data: StepData, tensors: Mapping[str, Tensor], where: str) -> Module:
+    hints = get_type_hints(cls.__init__)
+    wanted = set(inspect.signature(cls.__init__).parameters) - {"self"}
+    if set(data.facts) != set(cls.FACTS) or set(tensors) | set(cls.FACTS) != wanted:
+        raise BadFile(
+            f"{where}: {cls.__name__} takes {sorted(wanted)}; "
+            f"the file has the facts {sorted(data.facts)} and the tensors {sorted(tensors)}."
+        )
+    try:
+        for name, value in data.facts.items():
+            TypeAdapter(hints[name], config=ConfigDict(strict=True)).validate_python(value)
+        return cls.rebuild(tensors, data.facts)
+    except ValidationError as error:
+        raise BadFile(f"{where}: facts of {cls.__name__} of the wrong type ({error.errors()[0]['msg']}).") from error
+    except Exception as error:  # whatever a constructor says of tensors and facts that do not fit together
+        raise BadFile(f"{where}: no {cls.__name__} can be made of its tensors and facts ({error}).") from error
+
+
+def _check_weights(program: Program, weights: Mapping[str, Tensor]) -> None:
+    rebuilt = program.state_dict()
+    if unknown := sorted(set(weights) ^ set(rebuilt)):
+        raise BadFile(f"{WEIGHTS} and the steps differ in {unknown[:5]}.")
+    for name, value in weights.items():
+        if rebuilt[name].shape != value.shape or rebuilt[name].dtype != value.dtype:
+            raise BadFile(
+                f"{WEIGHTS}: {name} is {value.dtype} {list(value.shape)}, "
+                f"its module takes {rebuilt[name].dtype} {list(rebuilt[name].shape)}."
+            )
+
+
+def _restore_flags(program: Program, trainable: list[str]) -> None:
+    parameters = dict(program.named_parameters())
+    wrong = [name for name in trainable if name not in parameters or not parameters[name].is_floating_point()]
+    if wrong:
+        raise BadFile(f"{GRAPH} calls {wrong[:5]} trainable; no such parameters.")
+    for name, parameter in parameters.items():
+        parameter.requires_grad_(name in trainable)
+
+
+def _try_out(program: Program, encoder: RowEncoder, head: Head, graph: GraphData) -> None:
+    """Run two made-up rows, with the least and the greatest ids: everything that does not fit together shows here."""
+    greatest = torch.tensor([len(category.vocabulary) - 1 for category in encoder.categories], dtype=torch.int64)
+    answers = [torch.zeros(2, len(encoder.numbers)), torch.stack([torch.zeros_like(greatest), greatest])]
+    for step, data in zip(program.steps, graph.steps, strict=True):
+        for take in data.takes:
+            width = answers[take.slot].shape[1]
+            if take.columns and max(take.columns) >= width:
+                raise BadFile(f"step {data.name!r} takes column {max(take.columns)} of {width}.")
+        try:
+            with torch.inference_mode():
+                answer = step(answers)
+        except Exception as error:  # torch has many ways to say that shapes or indices do not fit
+            raise BadFile(f"the tensors of step {data.name!r} do not fit together ({error}).") from error
+        if answer.dim() != 2 or answer.shape[0] != 2:
+            raise BadFile(f"step {data.name!r} answers two rows with shape {list(answer.shape)}.")
+        answers.append(answer)
+    _try_head(head, answers[-1])
+
+
+def _try_head(head: Head, scores: Tensor) -> None:
+    classes = 0 if head.classes is None else len(head.classes)
+    if classes > 1 and scores.shape[1] not in ({1, 2} if classes == 2 else {classes}):
+        raise BadFile(f"{scores.shape[1]} scores for {classes} classes.")
+    try:
+        head.linked(scores)
+    except Exception as error:  # options that the link does not take, of names and types that anyone may have written
+        raise BadFile(f"the link {head.link!r} does not take {head.link_options} ({error}).") from error
+
+
+# Head
+
+
+def _head_data(head: Head) -> HeadData:
+    return HeadData(
+        task=head.task,
+        link=head.link,
+        loss=head.loss,
+        link_options={name: float(value) for name, value in head.link_options.items()},
+        loss_options={name: float(value) for name, value in head.loss_options.items()},
+        classes=None if head.classes is None else _labels_data(head.classes),
+        methods=list(head.methods),
+        flat=head.flat,
+    )
+
+
+def _head(data: HeadData) -> Head:
+    for what, name, known in (("link", data.link, set(LINKS)), ("loss", data.loss, set(LOSSES))):
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            raise BadFile(f"unknown {what} {name!r}{f'; the nearest known one is {close[0]!r}' if close else ''}.")
+    if unknown := sorted(set(data.methods) - set(METHODS)):
+        raise BadFile(f"unknown methods {unknown}; known are {', '.join(METHODS)}.")
+    if (data.task in ("binary", "multiclass")) != (data.classes is not None):
+        raise BadFile(f"task {data.task!r} {'without' if data.classes is None else 'with'} labels.")
+    fields = {name: getattr(data, name) for name in ("task", "link", "loss", "link_options", "loss_options", "flat")}
+    return Head(**fields, classes=data.classes and _labels(data.classes), methods=tuple(data.methods))
+
+
+def _labels_data(labels: NDArray[Any]) -> Labels:
+    values = labels.tolist()
+    strange = sorted({type(value).__name__ for value in values if type(value) not in (str, int, float, bool)})
+    if strange or labels.dtype.kind not in "biufUO" or labels.ndim != 1:
+        raise UnfaithfulOption(
+            f"labels of dtype {labels.dtype}{' holding ' + ', '.join(strange) if strange else ''} cannot be saved; "
+            "text, integers, booleans and floats can. Convert y before fitting."
+        )
+    return Labels(dtype=labels.dtype.str, values=values)
+
+
+def _labels(data: Labels) -> NDArray[Any]:
+    kinds = {"b": bool, "i": int, "u": int, "f": float, "U": str, "O": (str, int, float, bool)}
+    letter = data.dtype[1]
+    if not data.values or not all(isinstance(value, kinds[letter]) for value in data.values):  # type: ignore[arg-type]
+        raise BadFile(f"labels that are not of dtype {data.dtype}, or none at all.")
+    try:
+        dtype = np.dtype(data.dtype)
+        if dtype.itemsize * len(data.values) > LABEL_BYTES:
+            raise BadFile(f"labels of more than {LABEL_BYTES} bytes.")
+        labels = np.array(data.values, dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadFile(f"labels that are not of dtype {data.dtype} ({error}).") from error
+    if labels.tolist() != data.values:
+        raise BadFile(f"labels that dtype {data.dtype} cannot hold.")
+    return labels
+
+
+# Columns
+
+
+def _encoder_data(encoder: RowEncoder) -> EncoderData:
+    return EncoderData(
+        names=encoder.names,
+        width=encoder.width,
+        numbers=encoder.numbers,
+        categories=[
+            CategoryData(
+                column=category.column,
+                refuses_unknown=bool(category.refuses_unknown),
+                refuses_missing=bool(category.refuses_missing),
+            )
+            for category in encoder.categories
+        ],
+    )
+
+
+def _encoder(data: EncoderData, vocabularies: list[VocabularyData]) -> RowEncoder:
+    if data.names is not None and len(data.names) != data.width:
+        raise BadFile(f"{len(data.names)} names for {data.width} columns.")
+    if len(vocabularies) != len(data.categories):
+        raise BadFile(f"{len(vocabularies)} vocabularies for {len(data.categories)} columns of ids.")
+    for vocabulary in vocabularies:
+        if len(set(vocabulary.values)) < len(vocabulary.values) or any(v != v for v in vocabulary.values):
+            raise BadFile("a vocabulary with a category given twice, or NaN.")
+    categories = [
+        CategoryColumn(
+            one.column, Vocabulary(tuple(known.values), known.buckets), one.refuses_unknown, one.refuses_missing
+        )
+        for one, known in zip(data.categories, vocabularies, strict=True)
+    ]
+    return RowEncoder(data.names, data.width, list(data.numbers), categories)
+
+
+# Steps on the host
+
+
+def _check_hosts(graph: GraphData) -> None:
+    columns = [column for host in graph.hosts for column in host.columns]
+    width = graph.encoder.width + len(columns)
+    if columns != list(range(graph.encoder.width, width)):
+        raise BadFile(f"steps on the host answer in columns {columns[:5]}, after {graph.encoder.width} raw ones.")
+    read = [*graph.encoder.numbers, *(category.column for category in graph.encoder.categories)]
+    if read and max(read) >= width:
+        raise BadFile(f"column {max(read)} is read; there are {width}.")
+
+
+def _hosts(graph: GraphData, host: Any) -> list[HostStep]:
+    if not graph.hosts:
+        return []
+    needed = ", ".join(f"{data.name!r} ({data.estimator})" for data in graph.hosts)
+    if host is None:
+        raise UnfaithfulOption(
+            f"the steps {needed} stayed on the host, and no file holds their code; "
+            "give the fitted pipeline that was translated: windtunnel.load(path, host=pipeline)."
+        )
+    encoder = graph.encoder
+    if raw_columns(host) != (encoder.names, encoder.width):
+        raise UnfaithfulOption(
+            f"host= was fitted on other columns than the pipeline that was translated "
+            f"({encoder.width} columns: {', '.join((encoder.names or ['without names'])[:12])}); give that one."
+        )
+    found = {step.name: step for step in _steps_of(walk(host))}
+    answer = []
+    for data in graph.hosts:
+        step = found.get(data.name)
+        if step is None or type(step.estimator).__name__ != data.estimator:
+            raise UnfaithfulOption(
+                f"host= has no step {data.name!r} of class {data.estimator}; needed are {needed}, it has "
+                f"{', '.join(f'{name!r} ({type(one.estimator).__name__})' for name, one in found.items())}. "
+                "Give the fitted pipeline that was translated."
+            )
+        answer.append(HostStep(step, tuple(data.columns), data.reason))
+    return answer
+
+
+def _steps_of(expression: Expression) -> Iterator[Step]:
+    match expression:
+        case Raw():
+            return
+        case Joined(parts=parts):
+            for part in parts:
+                yield from _steps_of(part)
+        case Step(given=given):
+            yield from _steps_of(given)
+            yield expression
+        case Columns(given=given) | Weighted(given=given):
+            yield from _steps_of(given)
+
+
+# Tensors
+
+
+def _held(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors as they go into a file: on the CPU, each with memory of its own."""
+    return {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
+
+
+def _tensors(members: Mapping[str, bytes], name: str) -> dict[str, Tensor]:
+    try:
+        return {key: value.clone() for key, value in safetensors.torch.load(members[name]).items()}
+    except (SafetensorError, KeyError, ValueError, RuntimeError, OverflowError) as error:
+        raise BadFile(f"{name} is no safetensors file that can be read ({error}).") from error
+
+
+def _same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    """Whether two sets of tensors hold the same bits."""
+    return all(_bytes(value) == _bytes(other[name]) for name, value in one.items())
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.numpy().tobytes()
+
+
+def _plain(history: Any) -> Any:
+    return history.model_dump() if isinstance(history, HistoryData) else asdict(history)

@@ -1,0 +1,133 @@
+"""What the JSON members of an artefact hold: names, wiring and facts. Modules go by their name in a table, never by path."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from windtunnel.export.container import Strict
+
+Count = Annotated[int, Field(ge=0)]
+Columns = list[Count]
+Label = str | int | float | bool
+
+
+class TakeData(Strict):
+    """Columns of one slot of the program."""
+
+    slot: Count
+    columns: Columns
+
+
+class OriginData(Strict):
+    """The source step behind a program step."""
+
+    name: str
+    estimator: str
+
+
+class StepData(Strict):
+    """One step of the program; its tensors are in the weights under ``steps.<position>.module.``."""
+
+    name: str
+    origin: OriginData
+    module: str
+    facts: dict[str, Any]
+    takes: list[TakeData]
+
+
+class Labels(Strict):
+    """An array of labels: the NumPy dtype in its short spelling, and the values."""
+
+    dtype: Annotated[str, Field(pattern=r"^([<|>][biuf][0-9]{1,2}|[<|>]U[0-9]{1,5}|\|O)$")]
+    values: list[Label]
+
+
+class HeadData(Strict):
+    """The fields of ``Head``."""
+
+    task: Literal["binary", "multiclass", "regression", "transform"]
+    link: str
+    loss: str
+    link_options: dict[str, float]
+    loss_options: dict[str, float]
+    classes: Labels | None
+    methods: list[str]
+    flat: bool
+
+
+class CategoryData(Strict):
+    """One column of ids, under the vocabulary of the same position."""
+
+    column: Count
+    refuses_unknown: bool
+    refuses_missing: bool
+
+
+class EncoderData(Strict):
+    """The fields of ``RowEncoder``."""
+
+    names: list[str] | None
+    width: Count
+    numbers: Columns
+    categories: list[CategoryData]
+
+
+class HostData(Strict):
+    """A step that stays on the host: its place in the source pipeline, whose code no file can hold."""
+
+    name: str
+    estimator: str
+    columns: Columns
+    reason: str
+
+
+class EpochData(Strict):
+    """The fields of ``Epoch``."""
+
+    epoch: Count
+    train_loss: float | None
+    val_loss: float
+    metric: float
+    learning_rate: float
+    seconds: float
+
+
+class HistoryData(Strict):
+    """The fields of ``History``."""
+
+    epochs: list[EpochData]
+    metric: str
+    greater_is_better: bool
+    start: float
+    best: float
+    best_epoch: Count
+    judged_on: str
+    seconds: float
+
+
+class GraphData(Strict):
+    """``graph.json``."""
+
+    steps: Annotated[list[StepData], Field(min_length=1)]
+    trainable: list[str]
+    head: HeadData
+    encoder: EncoderData
+    hosts: list[HostData]
+    untranslated: Literal["cache", "stream", "error"]
+    faithful: dict[str, float]
+    history: HistoryData | None
+
+
+class VocabularyData(Strict):
+    """The fields of ``Vocabulary``."""
+
+    values: list[Label]
+    buckets: Count
+
+
+class VocabulariesData(Strict):
+    """``vocabularies.json``: one entry per column of ids."""
+
+    vocabularies: list[VocabularyData]

@@ -1,0 +1,329 @@
+"""TorchScript: one file that scores raw numbers and raw text with torch alone."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+import copy
+import math
+import warnings
+from collections.abc import Sequence
+from os import PathLike
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from windtunnel.encode import CategoryColumn, RowEncoder
+from windtunnel.errors import UnfaithfulOption
+from windtunnel.export.container import write_whole
+from windtunnel.export.md5 import bucket_of_bytes
+from windtunnel.modules.links import LINKS
+
+if TYPE_CHECKING:
+    from windtunnel.translation import Translation
+
+CHUNK = 8192
+"""Rows scored at once, as ``Translation.scores`` does."""
+
+
+def export(net: "Translation", path: str | PathLike[str]) -> None:
+    """Write a translation as a TorchScript program; ``torch.jit.load(path)`` reads it where only torch is installed.
+
+    The program has ``number_columns()`` and ``string_columns()``, the raw columns that it reads, in order (a column
+    without a name goes by its position), and takes
+
+    - ``numbers``: ``[B, len(number_columns())]``, NaN where missing; float64 where a category is a number that float32
+      does not hold, otherwise float32 does as well;
+    - ``strings``: for each of ``string_columns()`` a list of B texts, None where missing.
+
+    ``forward(numbers, strings)`` gives raw scores float32 ``[B, K]``, ``predict_proba`` probabilities float64
+    ``[B, classes]`` and ``predict`` the position of a label in ``classes()``, int64 ``[B]``, or for regressors values
+    float64 ``[B]`` or ``[B, K]``. B may be 0. What ``Translation`` refuses, the program refuses too.
+
+    Raises
+    ------
+    UnfaithfulOption
+        Steps stayed on the host, a column holds texts and numbers side by side, or a module is not TorchScript.
+    """
+    if net.hosts:
+        names = ", ".join(f"{host.name!r} ({type(host.step.estimator).__name__})" for host in net.hosts)
+        raise UnfaithfulOption(
+            f"the steps {names} stayed on the host, and their code cannot go into a TorchScript file; "
+            "leave them out of the pipeline, or translate what comes after them and feed it their answers."
+        )
+    scripted = script(_scorer(net))
+
+    def fill(file: IO[bytes]) -> None:
+        with warnings.catch_warnings():
+            _silence()
+            torch.jit.save(scripted, file)  # type: ignore[no-untyped-call]
+
+    write_whole(path, fill)
+
+
+def script(scorer: nn.Module) -> Any:
+    """Compile a module; ``UnfaithfulOption`` with the compiler's own words where it cannot be."""
+    with warnings.catch_warnings():
+        _silence()
+        try:
+            return torch.jit.script(scorer)
+        except Exception as error:  # the compiler raises RuntimeError, ValueError, NotImplementedError and others
+            raise UnfaithfulOption(
+                f"a step of the translation cannot be compiled as TorchScript ({error}). Write its forward in the "
+                "subset of Python that torch.jit.script takes, with class-level annotations that are no strings."
+            ) from error
+
+
+def _silence() -> None:
+    # Deprecated since torch 2.11, and still the one format that needs nothing but torch.
+    for name in ("script", "save", "load"):
+        warnings.filterwarnings("ignore", rf"`torch\.jit\.{name}` is (deprecated|not supported)", DeprecationWarning)
+
+
+class TextLookup(nn.Module):
+    """Texts to ids: 0 unknown, 1 missing, 2 + i the i-th category, and buckets of hashed texts after these.
+
+    Attributes
+    ----------
+    place : int
+        Which list of ``strings`` it reads.
+    slot : int
+        Which column of ids it gives.
+    """
+
+    index: dict[str, int]
+
+    def __init__(self, place: int, slot: int, name: str, category: CategoryColumn) -> None:
+        super().__init__()
+        vocabulary = category.vocabulary
+        self.place, self.slot, self.name = place, slot, name
+        self.index = {str(value): 2 + position for position, value in enumerate(vocabulary.values)}
+        self.first_bucket = 2 + len(vocabulary.values)
+        self.buckets = vocabulary.buckets
+        self.refuses_unknown = bool(category.refuses_unknown)
+        self.refuses_missing = bool(category.refuses_missing)
+
+    def forward(self, texts: list[str | None]) -> Tensor:
+        """B texts -> int64 ``[B]``."""
+        index = self.index
+        found = [index.get(text, 0) if text is not None else 1 for text in texts]
+        if self.buckets > 0:
+            for row, text in enumerate(texts):
+                if text is not None and found[row] == 0:
+                    found[row] = self.first_bucket + bucket_of_bytes([ord(byte) for byte in text], self.buckets)
+        if self.refuses_unknown and 0 in found:
+            raise ValueError(f"column {self.name}: its encoder refuses the category {texts[found.index(0)]}")
+        if self.refuses_missing and 1 in found:
+            raise ValueError(f"column {self.name}: its encoder refuses missing values")
+        return torch.tensor(found, dtype=torch.int64)
+
+
+class NumberLookup(nn.Module):
+    """Numbers to ids, by equality in float64; as ``TextLookup`` otherwise."""
+
+    values: Tensor
+    ids: Tensor
+
+    def __init__(self, place: int, slot: int, name: str, category: CategoryColumn) -> None:
+        super().__init__()
+        self.place, self.slot, self.name = place, slot, name
+        values = np.array([*category.vocabulary.values, math.nan], dtype=np.float64)
+        order = np.argsort(values)  # NaN, which equals nothing, comes last
+        self.register_buffer("values", torch.from_numpy(values[order]))
+        self.register_buffer("ids", torch.from_numpy(order + 2))
+        self.hashes = category.vocabulary.buckets > 0
+        self.refuses_unknown = bool(category.refuses_unknown)
+        self.refuses_missing = bool(category.refuses_missing)
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        """float64 ``[B]`` -> int64 ``[B]``."""
+        at = torch.searchsorted(self.values, numbers.contiguous()).clamp_max(self.values.shape[0] - 1)
+        known = self.values[at] == numbers
+        missing = torch.isnan(numbers)
+        found = torch.where(known, self.ids[at], missing.to(torch.int64))
+        unknown = ~(known | missing)
+        if self.refuses_unknown and bool(unknown.any()):
+            raise ValueError(f"column {self.name}: its encoder refuses the category {numbers[unknown][0].item()}")
+        if self.hashes and bool(unknown.any()):
+            raise ValueError(
+                f"column {self.name}: {numbers[unknown][0].item()} is a new category, which its encoder hashes by the "
+                "text that Python writes for it; TorchScript cannot"
+            )
+        if self.refuses_missing and bool(missing.any()):
+            raise ValueError(f"column {self.name}: its encoder refuses missing values")
+        return found
+
+
+class Link(nn.Module):
+    """A function of ``LINKS``; those that take a scale multiply the scores by it first."""
+
+    def __init__(self, name: str, options: dict[str, float]) -> None:
+        super().__init__()
+        if unknown := sorted(set(options) - {"scale"}):
+            raise UnfaithfulOption(f"the link {name!r} has the options {unknown}; TorchScript files hold 'scale' only.")
+        self.function = LINKS[name]
+        self.scale = float(options.get("scale", 1.0))
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """``[B, K]`` -> ``[B, classes]`` or ``[B, K]``."""
+        return self.function(scores * self.scale)
+
+
+class Scorer(nn.Module):
+    """Raw columns to raw scores: lookups, then the program."""
+
+    def __init__(self, program: nn.Module, encoder: RowEncoder, finite: bool, labels: Sequence[str]) -> None:
+        super().__init__()
+        number_columns, string_columns = _raw_columns(encoder)
+        self.program = program
+        self.width = len(encoder.categories)
+        self.numbers_read = _list(int, [number_columns.index(column) for column in encoder.numbers])
+        self.finite = finite
+        texts, numbers = [], []
+        for slot, category in enumerate(encoder.categories):
+            name = encoder.name(category.column)
+            if category.column in number_columns:
+                numbers.append(NumberLookup(number_columns.index(category.column), slot, name, category))
+            else:
+                texts.append(TextLookup(string_columns.index(category.column), slot, name, category))
+        self.texts, self.categories = nn.ModuleList(texts), nn.ModuleList(numbers)
+        self.exact = _list(str, [lookup.name for lookup in numbers if not _fits_float32(lookup.values)])
+        self.number_names = _list(str, _names(encoder, number_columns))
+        self.string_names = _list(str, _names(encoder, string_columns))
+        self.labels = _list(str, labels)
+
+    def forward(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
+        """Raw scores float32 ``[B, K]``, ``CHUNK`` rows at a time."""
+        self._check(numbers, strings)
+        rows = numbers.shape[0] if len(self.number_names) > 0 else len(strings[0])
+        ids = torch.zeros([rows, self.width], dtype=torch.int64, device=numbers.device)
+        for text in self.texts:
+            ids[:, text.slot] = text(strings[text.place]).to(numbers.device)
+        for category in self.categories:
+            ids[:, category.slot] = category(numbers[:, category.place].to(torch.float64))
+        read = torch.tensor(self.numbers_read, dtype=torch.int64, device=numbers.device)
+        floats = numbers.index_select(1, read).to(torch.float32)
+        scores = torch.cat([self.program(floats[i : i + 8192], ids[i : i + 8192]) for i in range(0, max(rows, 1), 8192)])
+        if self.finite and not bool(torch.isfinite(scores).all()):
+            raise ValueError(
+                f"{int((~torch.isfinite(scores)).any(dim=1).sum())} rows have no finite score: a missing or infinite "
+                f"number reached a step that takes none; numbers are read from {self.number_names}"
+            )
+        return scores
+
+    def _check(self, numbers: Tensor, strings: list[list[str | None]]) -> None:
+        if numbers.dim() != 2 or (numbers.shape[1] != len(self.number_names)):
+            raise ValueError(f"numbers of shape {numbers.shape}; expected one column for each of {self.number_names}")
+        if len(strings) != len(self.string_names):
+            raise ValueError(f"{len(strings)} lists of texts; expected one for each of {self.string_names}")
+        rows = numbers.shape[0] if len(self.number_names) > 0 else len(strings[0])
+        for name, column in zip(self.string_names, strings):
+            if len(column) != rows:
+                raise ValueError(f"{len(column)} texts in column {name}, {rows} rows")
+        if len(self.exact) > 0 and numbers.dtype in [torch.float32, torch.float16, torch.bfloat16]:
+            raise ValueError(f"columns {self.exact} hold categories that float32 cannot tell; give numbers as float64")
+
+    @torch.jit.export
+    def number_columns(self) -> list[str]:
+        """Names of the columns of ``numbers``."""
+        return self.number_names
+
+    @torch.jit.export
+    def string_columns(self) -> list[str]:
+        """Names of the lists in ``strings``."""
+        return self.string_names
+
+    @torch.jit.export
+    def classes(self) -> list[str]:
+        """The labels as text, in the order of the probabilities; empty where there are none."""
+        return self.labels
+
+
+class Classifier(Scorer):
+    """Adds the position of the label."""
+
+    @torch.jit.export
+    def predict(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
+        """Position in ``classes()``, int64 ``[B]``; of equal scores the first wins."""
+        scores = self.forward(numbers, strings)
+        if len(self.labels) == 1:
+            return torch.zeros([scores.shape[0]], dtype=torch.int64, device=scores.device)
+        if scores.shape[1] == 1:
+            return (scores[:, 0] > 0).to(torch.int64)
+        return scores.argmax(dim=1)
+
+
+class ProbabilityClassifier(Classifier):
+    """Adds probabilities."""
+
+    def __init__(self, link: Link, *args: Any) -> None:
+        super().__init__(*args)
+        self.link = link
+
+    @torch.jit.export
+    def predict_proba(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
+        """Probabilities float64 ``[B, classes]``."""
+        return self.link(self.forward(numbers, strings).to(torch.float64))  # type: ignore[no-any-return]
+
+
+class Regressor(Scorer):
+    """Adds values."""
+
+    def __init__(self, link: Link, flat: bool, *args: Any) -> None:
+        super().__init__(*args)
+        self.link, self.flat = link, flat
+
+    @torch.jit.export
+    def predict(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
+        """Values float64 ``[B]``, or ``[B, K]``."""
+        values = self.link(self.forward(numbers, strings)).to(torch.float64)
+        return values[:, 0] if self.flat and values.shape[1] == 1 else values
+
+
+def _scorer(net: "Translation") -> Scorer:
+    program = copy.deepcopy(net.program).cpu().eval().requires_grad_(False)
+    head = net.head
+    labels = [] if head.classes is None else [str(label) for label in head.classes.tolist()]
+    common = (program, net.encoder, head.task != "transform", labels)
+    if head.task == "transform":
+        return Scorer(*common).eval()
+    link = Link(head.link, head.link_options)
+    if head.classes is None:
+        return Regressor(link, head.flat, *common).eval()
+    return (ProbabilityClassifier(link, *common) if "predict_proba" in head.methods else Classifier(*common)).eval()
+
+
+def _raw_columns(encoder: RowEncoder) -> tuple[list[int], list[int]]:
+    """The raw columns that are given as numbers, and those given as texts; ``UnfaithfulOption`` where one is both."""
+    numbers, texts = set(encoder.numbers), set()
+    for category in encoder.categories:
+        kind = category.vocabulary.kind
+        if kind == "mixed":
+            raise UnfaithfulOption(
+                f"column {encoder.name(category.column)} has texts and numbers among its categories, which a TorchScript "
+                "file cannot take side by side; convert the column to text before fitting."
+            )
+        (numbers if kind == "number" else texts).add(category.column)
+    if both := sorted(numbers & texts):
+        # A vocabulary without values says nothing of its column.
+        empty = {c.column for c in encoder.categories if c.vocabulary.kind == "empty"}
+        if wrong := [encoder.name(column) for column in both if column not in empty]:
+            raise UnfaithfulOption(
+                f"columns {', '.join(wrong)} are read as text in one place and as numbers in another, which a TorchScript "
+                "file cannot take; give the pipeline two columns."
+            )
+    return sorted(numbers), sorted(texts - numbers)
+
+
+def _names(encoder: RowEncoder, columns: list[int]) -> list[str]:
+    return [encoder.names[column] if encoder.names else str(column) for column in columns]
+
+
+def _list(kind: type, values: Sequence[Any]) -> Any:
+    """A list for a scripted module, which cannot tell the type of an empty one; inherited annotations it does not see."""
+    return torch.jit.Attribute(list(values), list[kind])  # type: ignore[valid-type]
+
+
+def _fits_float32(values: Tensor) -> bool:
+    known = values[~torch.isnan(values)]
+    return bool((known.float().double() == known).all())

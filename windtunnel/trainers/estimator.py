@@ -1,0 +1,206 @@
+"""The scikit-learn face: one estimator that fits a pipeline, translates it and fine-tunes it."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from windtunnel._translate import translate
+from windtunnel.errors import UnfaithfulOption
+from windtunnel.trainers.recipe import Recipe
+
+CALIBRATION_ROWS = 5000
+
+
+class _WindTunnel(BaseEstimator):
+    """What the classifier and the regressor share; options are kept as given and checked by ``fit``."""
+
+    def __init__(
+        self,
+        pipeline: Any = None,
+        *,
+        level: Any = "L4",
+        start: str = "warm",
+        temperature: float | str = "auto",
+        untranslated: str = "cache",
+        recipe: Recipe | str | None = None,
+        validation_fraction: float = 0.1,
+        folds: int | str | None = "auto",
+        random_state: int | None = 0,
+        progress: bool = False,
+    ) -> None:
+        self.pipeline = pipeline
+        self.level = level
+        self.start = start
+        self.temperature = temperature
+        self.untranslated = untranslated
+        self.recipe = recipe
+        self.validation_fraction = validation_fraction
+        self.folds = folds
+        self.random_state = random_state
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the pipeline on most rows, translate it, and fine-tune on them; the others choose the epoch.
+
+        Parameters
+        ----------
+        X : rows
+            DataFrame, array, or what the pipeline takes.
+        y : array of shape (rows,)
+        sample_weight : array of shape (rows,), optional
+            For the pipeline's last step and for the loss.
+        """
+        if self.folds not in ("auto", None, 1):
+            raise UnfaithfulOption(
+                f"folds={self.folds!r}: cross-fitting is not there yet; accepted are 'auto' and None."
+            )
+        # Names and number of columns; what they hold is for the pipeline to judge.
+        validate_data(self, X, y=y, skip_check_array=True)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        held, used = self._split(y)
+        self.pipeline_ = self._fit_source(_safe_indexing(X, used), y[used], None if weight is None else weight[used])
+        if is_classifier(self):
+            self.classes_ = self.pipeline_.classes_
+        calibrate = np.sort(np.random.default_rng(self.random_state).permutation(used)[:CALIBRATION_ROWS])
+        self.translation_ = translate(
+            self.pipeline_,
+            level=self.level,
+            start=self.start,
+            temperature=self.temperature,
+            calibrate=_safe_indexing(X, calibrate),
+            untranslated=self.untranslated,
+        )
+        parts = [
+            (_safe_indexing(X, rows), y[rows], *(() if weight is None else (weight[rows],))) for rows in (used, held)
+        ]
+        recipe = Recipe.resolve(self.recipe, {} if self.random_state is None else {"seed": self.random_state})
+        self.translation_.fit(*parts, recipe=recipe, progress=self.progress)
+        return self
+
+    def _split(self, y: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows that judge and rows that train; the same rows where there are too few to share."""
+        rows = np.arange(len(y))
+        stratify = None
+        if is_classifier(self):
+            check_classification_targets(y)
+            _, counts = np.unique(y, return_counts=True)
+            if counts.min() < 2 or len(y) * self.validation_fraction < len(counts):
+                return rows, rows
+            stratify = y
+        if len(y) * self.validation_fraction < 2:
+            return rows, rows
+        used, held = train_test_split(
+            rows, test_size=self.validation_fraction, stratify=stratify, random_state=self.random_state
+        )
+        return np.sort(held), np.sort(used)
+
+    def _fit_source(self, X: Any, y: NDArray[Any], weight: NDArray[np.float64] | None) -> Any:
+        source = clone(self._default() if self.pipeline is None else self.pipeline)
+        if weight is None:
+            return source.fit(X, y)
+        name = f"{source.steps[-1][0]}__sample_weight" if isinstance(source, Pipeline) else "sample_weight"
+        return source.fit(X, y, **{name: weight})
+
+    def _default(self) -> Pipeline:
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict labels of a classifier, values of a regressor."""
+        return self._checked(X).predict(X)
+
+    def _checked(self, X: Any) -> Any:
+        check_is_fitted(self)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        _num_samples(X)
+        return self.translation_
+
+    @property
+    def history_(self) -> Any:
+        """What fine-tuning did, epoch by epoch."""
+        return self.translation_.history
+
+
+def _translation_has(method: str) -> Any:
+    def check(estimator: Any) -> bool:
+        if hasattr(estimator, "translation_"):
+            return hasattr(estimator.translation_, method)
+        source = estimator._default() if estimator.pipeline is None else estimator.pipeline
+        return hasattr(source, method)
+
+    return check
+
+
+class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
+    """A classification pipeline, fitted, translated and fine-tuned as one estimator.
+
+    Parameters
+    ----------
+    pipeline : estimator, default None
+        Unfitted Pipeline or classifier, which is cloned; None is a StandardScaler and a LogisticRegression.
+    level, start, temperature, untranslated
+        See ``windtunnel.translate``.
+    recipe : Recipe, str or None
+        See ``windtunnel.Recipe``.
+    validation_fraction : float, default 0.1
+        Share of the rows that neither the pipeline nor fine-tuning sees, and that choose the epoch.
+    folds : "auto" or None
+        Reserved for members tuned on rows that their source did not see; both mean none.
+    random_state : int or None, default 0
+        Of the hold-out, the calibration rows and fine-tuning.
+    progress : bool, default False
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    pipeline_ : the fitted source
+    translation_ : Translation
+    classes_ : labels
+    history_ : History
+    """
+
+    def _default(self) -> Pipeline:
+        return make_pipeline(StandardScaler(), LogisticRegression())
+
+    @available_if(_translation_has("predict_proba"))
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities, one column per class."""
+        return self._checked(X).predict_proba(X)  # type: ignore[no-any-return]
+
+    @available_if(_translation_has("decision_function"))
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Raw scores."""
+        return self._checked(X).decision_function(X)  # type: ignore[no-any-return]
+
+
+class WindTunnelRegressor(RegressorMixin, _WindTunnel):
+    """A regression pipeline, fitted, translated and fine-tuned as one estimator.
+
+    Parameters and attributes are those of ``WindTunnelClassifier``, without labels; the default pipeline is a
+    StandardScaler and a Ridge.
+    """
+
+    def _default(self) -> Pipeline:
+        return make_pipeline(StandardScaler(), Ridge())
