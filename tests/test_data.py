@@ -76,6 +76,21 @@ def test_drop_last(net: SmallNet) -> None:
     assert len(batches) == len(list(batches)) == 3
 
 
+@pytest.mark.parametrize("count", [1, 3, 50])
+def test_processes_share_the_rows(net: SmallNet, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = loader(net, *rows(count), np.arange(count) + 1.0, batch_size=8)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 4)
+    shares = []
+    for rank in range(4):
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
+        batches.set_epoch(0)
+        shares.append(_joined(batches)[3].tolist())
+        assert len(batches) == -(-len(shares[0]) // 8)
+    assert {len(share) for share in shares} == {-(-count // 4)}
+    assert {row for share in shares for row in share} == set(np.arange(count) + 1.0)
+
+
 def test_without_targets_the_rows_come_alone(net: SmallNet) -> None:
     assert all(isinstance(batch, Batch) for batch in loader(net, rows(50)[0]))
 

@@ -185,7 +185,7 @@ def report(
     answer = _load(model).report()
     typer.echo(str(answer))
     if html is not None:
-        html.write_text(answer.html(), encoding="utf-8")
+        html.write_text(answer.to_html(), encoding="utf-8")
         typer.echo(f"wrote {html}")
 
 

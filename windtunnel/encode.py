@@ -253,7 +253,7 @@ def as_frame(rows: Rows) -> pd.DataFrame:
     what = f"{type(rows).__name__} with {np.ndim(rows)} dimensions" if hasattr(rows, "ndim") else type(rows).__name__
     raise BadInput(
         f"rows given as {what}; accepted are a pandas DataFrame, an Arrow table, a dict of columns, "
-        "or a NumPy array with two dimensions. Reshape a single row with X.reshape(1, -1)."
+        "or a NumPy array with two dimensions. Reshape your data: X.reshape(1, -1) if it is a single row."
     )
 
 

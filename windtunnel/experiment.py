@@ -46,15 +46,20 @@ class Comparison:
     stages: list[Stage] = field(default_factory=list)
 
     def table(self) -> Table:
-        """Scores on the validation and test rows, and seconds."""
-        parts, metrics = list(self.stages[0].scores), list(next(iter(self.stages[0].scores.values())))
-        table = Table("model", *(f"{part} {metric}" for part in parts for metric in metrics), "seconds")
+        """Give the main metric on the validation and test rows, and the seconds, one line per model."""
+        parts = list(self.stages[0].scores)
+        table = Table("model", *(f"{part} {self.metric}" for part in parts), "seconds")
         for column in table.columns[1:]:
             column.justify = "right"
         for stage in self.stages:
-            cells = [f"{stage.scores[part][metric]:.4f}" for part in parts for metric in metrics]
+            cells = [f"{stage.scores[part][self.metric]:.4f}" for part in parts]
             table.add_row(stage.name, *cells, f"{stage.seconds:.1f}")
         return table
+
+    @property
+    def metric(self) -> str:
+        """The first of the metrics: auroc, log_loss, accuracy or rmse, by the task."""
+        return next(iter(self.stages[0].scores["test"]))
 
     def summary(self) -> dict[str, Any]:
         """Give the same as JSON values, with the best epoch and the versions of the libraries."""
@@ -146,7 +151,7 @@ def compare(
 def write_results(comparison: Comparison, folder: Path, extra: dict[str, Any] | None = None) -> None:
     """Write model.windtunnel, report.html and summary.json."""
     comparison.net.save(folder / "model.windtunnel")
-    (folder / "report.html").write_text(comparison.net.report().html(), encoding="utf-8")
+    (folder / "report.html").write_text(comparison.net.report().to_html(), encoding="utf-8")
     write_json(folder / "summary.json", {**comparison.summary(), **(extra or {})})
 
 

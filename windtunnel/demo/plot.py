@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import matplotlib
 
@@ -11,7 +12,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.ticker import MaxNLocator
 
-from windtunnel.trainers.history import History
+if TYPE_CHECKING:
+    from windtunnel.trainers.finetune import History
 
 NAMES = {"auroc": "AUC", "log_loss": "log loss", "rmse": "RMSE", "r2": "R²"}
 

@@ -58,15 +58,15 @@ def run(output: str | Path = "demo-output", rows: int = ROWS, seed: int = 0) -> 
     folder, console = Path(output), Console(highlight=False)
     folder.mkdir(parents=True, exist_ok=True)
     parts = split(*click_log(rows, seed=seed), seed=seed)
-    console.print(f"A click log of {rows:,} rows with {parts['train'][0].shape[1]} columns; fitting the pipeline,")
-    console.print("translating it and fine-tuning all its steps together. This takes about two minutes.\n")
+    print(f"A click log of {rows:,} rows, {parts['train'][0].shape[1]} columns: fitting a LightGBM pipeline,")
+    print("translating it, fine-tuning all its steps together ...\n")
     comparison = fine_tuned(parts, seed)
     console.print(comparison.table())
     difference = export_and_score(comparison, parts["test"], folder)
-    console.print(f"\nmodel.ts, scored by a process that has torch only: the largest difference is {difference:.1e}")
+    print(f"\nmodel.ts, scored by a process that has torch only, differs by {difference:.1e} at most.")
     summary = _summary(comparison, difference, rows, seed)
     _write(comparison, summary, folder, started)
-    console.print(f"Everything is in {folder} ({summary['seconds']:.0f} s): " + ", ".join(_files(folder)))
+    print(f"After {summary['seconds']:.0f} s, {folder} holds {', '.join(_files(folder))}.")
     return summary
 
 
@@ -136,7 +136,7 @@ def _write(comparison: Comparison, summary: dict[str, Any], folder: Path, starte
     assert net.history is not None
     learning_curve(net.history, comparison.stages[0].scores["valid"]["auroc"], folder / "learning_curve.png")
     net.save(folder / "model.windtunnel")
-    (folder / "report.html").write_text(net.report().html(), encoding="utf-8")
+    (folder / "report.html").write_text(net.report().to_html(), encoding="utf-8")
     summary["seconds"] = round(time.perf_counter() - started, 1)
     write_json(folder / "summary.json", summary)
 

@@ -127,7 +127,7 @@ class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 def _frame_without(frame: pd.DataFrame, chosen: dict[int, list[Any]]) -> pd.DataFrame:
     out = frame.copy(deep=False)
     for at, kept in chosen.items():
-        out.isetitem(at, _series_without(frame.iloc[:, at], kept))
+        out[frame.columns[at]] = _series_without(frame.iloc[:, at], kept)
     return out
 
 

@@ -1,64 +1,43 @@
-"""The safe artefact: a translation as JSON, vocabularies and tensors. Loading builds modules by name and runs no code."""
+"""The safe artefact: a translation as JSON, vocabularies and tensors; loading builds modules by name, runs no code."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from difflib import get_close_matches
 from os import PathLike, fspath
 from typing import Any, get_type_hints
 
-import numpy as np
 import safetensors.torch
 import torch
-from numpy.typing import NDArray
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from torch import Tensor
 
 from windtunnel.assemble import Origin
-from windtunnel.encode import CategoryColumn, RowEncoder, Vocabulary
+from windtunnel.encode import RowEncoder
 from windtunnel.errors import BadFile, UnfaithfulOption
 from windtunnel.export import container
-from windtunnel.export.layout import (
-    CategoryData,
-    EncoderData,
-    GraphData,
-    HeadData,
-    HistoryData,
-    HostData,
-    Labels,
-    OriginData,
-    StepData,
-    TakeData,
-    VocabulariesData,
-    VocabularyData,
-)
-from windtunnel.graph import Columns, Expression, Joined, Raw, Step, Weighted, raw_columns, walk
-from windtunnel.head import METHODS, Head
-from windtunnel.host import HostStep
-from windtunnel.modules import affine, imputer, linear, normalizer, tables, trees  # fills the table of modules
+from windtunnel.export.layout import GraphData, HistoryData, HostData, OriginData, StepData, TakeData, VocabulariesData
+from windtunnel.export.parts import check_hosts, encoder_data, find_hosts, head_data, read_encoder, read_head
+from windtunnel.head import Head
+from windtunnel.modules import affine, imputer, linear, normalizer, tables, trees  # noqa: F401  fills MODULES
 from windtunnel.modules.base import MODULES, Module
-from windtunnel.modules.links import LINKS
 from windtunnel.modules.program import Program, ProgramStep, Take
-from windtunnel.trainers.losses import LOSSES
 from windtunnel.translation import Translation
 
 GRAPH, VOCABULARIES = "graph.json", "vocabularies.json"
 WEIGHTS, START = "weights.safetensors", "start.safetensors"
-BUILT_IN = (affine, imputer, linear, normalizer, tables, trees)
-LABEL_BYTES = 1 << 28
-"""The most memory that the array of labels may take."""
 
 
 def save(net: Translation, path: str | PathLike[str]) -> None:
     """Write a translation as one file that ``load`` reads; the same translation always gives the same bytes.
 
-    The file is a zip of ``manifest.json`` (schema, versions, size and SHA-256 of each member), ``graph.json`` (steps by
-    the names of their modules, wiring, head, columns), ``vocabularies.json``, ``weights.safetensors`` and, once training
-    has moved them, the weights at the start. It is moved into place when it is whole. The code of steps that stay on the
-    host is not in it: ``load`` takes them from the fitted pipeline.
+    The file is a zip of ``manifest.json`` (schema, versions, size and SHA-256 of each member), ``graph.json`` (steps
+    by the names of their modules, wiring, head, columns), ``vocabularies.json``, ``weights.safetensors`` and, once
+    training has moved them, ``start.safetensors``, the weights before. It is moved into place when it is whole. The
+    code of steps that stay on the host is not in it: ``load`` takes them from the fitted pipeline.
 
     Raises
     ------
@@ -68,13 +47,13 @@ def save(net: Translation, path: str | PathLike[str]) -> None:
     graph = GraphData(
         steps=[_step_data(step, origin) for step, origin in zip(net.program.steps, net.origins, strict=True)],
         trainable=[name for name, parameter in net.program.named_parameters() if parameter.requires_grad],
-        head=_head_data(net.head),
-        encoder=_encoder_data(net.encoder),
+        head=head_data(net.head),
+        encoder=encoder_data(net.encoder),
         hosts=[
             HostData(name=h.name, estimator=type(h.step.estimator).__name__, columns=list(h.columns), reason=h.reason)
             for h in net.hosts
         ],
-        untranslated=net.untranslated,
+        untranslated=net.untranslated,  # type: ignore[arg-type]  # checked when it is made
         faithful=net.faithful,
         history=None if net.history is None else HistoryData.model_validate(_plain(net.history)),
     )
@@ -127,16 +106,16 @@ def _rebuilt(members: Mapping[str, bytes], host: Any) -> Translation:
     program = Program([_step(position, data, weights) for position, data in enumerate(graph.steps)])
     _check_weights(program, weights)
     _restore_flags(program, graph.trainable)
-    encoder = _encoder(graph.encoder, vocabularies)
-    head = _head(graph.head)
-    _check_hosts(graph)
+    encoder = read_encoder(graph.encoder, vocabularies)
+    head = read_head(graph.head)
+    check_hosts(graph)
     _try_out(program, encoder, head, graph)
     net = Translation(
         program,
         encoder,
         head,
         [Origin(data.origin.name, data.origin.estimator) for data in graph.steps],
-        _hosts(graph, host),
+        find_hosts(graph, host),
         graph.untranslated,
         graph.faithful,
     )
@@ -147,9 +126,6 @@ def _rebuilt(members: Mapping[str, bytes], host: Any) -> Translation:
             raise BadFile(f"{START} holds other tensors than {WEIGHTS}.")
         net.start = start
     return net
-
-
-# Steps
 
 
 def _step_data(step: Any, origin: Origin) -> StepData:
@@ -260,158 +236,6 @@ def _try_head(head: Head, scores: Tensor) -> None:
         head.linked(scores)
     except Exception as error:  # options that the link does not take, of names and types that anyone may have written
         raise BadFile(f"the link {head.link!r} does not take {head.link_options} ({error}).") from error
-
-
-# Head
-
-
-def _head_data(head: Head) -> HeadData:
-    return HeadData(
-        task=head.task,
-        link=head.link,
-        loss=head.loss,
-        link_options={name: float(value) for name, value in head.link_options.items()},
-        loss_options={name: float(value) for name, value in head.loss_options.items()},
-        classes=None if head.classes is None else _labels_data(head.classes),
-        methods=list(head.methods),
-        flat=head.flat,
-    )
-
-
-def _head(data: HeadData) -> Head:
-    for what, name, known in (("link", data.link, set(LINKS)), ("loss", data.loss, set(LOSSES))):
-        if name not in known:
-            close = get_close_matches(name, known, n=1)
-            raise BadFile(f"unknown {what} {name!r}{f'; the nearest known one is {close[0]!r}' if close else ''}.")
-    if unknown := sorted(set(data.methods) - set(METHODS)):
-        raise BadFile(f"unknown methods {unknown}; known are {', '.join(METHODS)}.")
-    if (data.task in ("binary", "multiclass")) != (data.classes is not None):
-        raise BadFile(f"task {data.task!r} {'without' if data.classes is None else 'with'} labels.")
-    fields = {name: getattr(data, name) for name in ("task", "link", "loss", "link_options", "loss_options", "flat")}
-    return Head(**fields, classes=data.classes and _labels(data.classes), methods=tuple(data.methods))
-
-
-def _labels_data(labels: NDArray[Any]) -> Labels:
-    values = labels.tolist()
-    strange = sorted({type(value).__name__ for value in values if type(value) not in (str, int, float, bool)})
-    if strange or labels.dtype.kind not in "biufUO" or labels.ndim != 1:
-        raise UnfaithfulOption(
-            f"labels of dtype {labels.dtype}{' holding ' + ', '.join(strange) if strange else ''} cannot be saved; "
-            "text, integers, booleans and floats can. Convert y before fitting."
-        )
-    return Labels(dtype=labels.dtype.str, values=values)
-
-
-def _labels(data: Labels) -> NDArray[Any]:
-    kinds = {"b": bool, "i": int, "u": int, "f": float, "U": str, "O": (str, int, float, bool)}
-    letter = data.dtype[1]
-    if not data.values or not all(isinstance(value, kinds[letter]) for value in data.values):  # type: ignore[arg-type]
-        raise BadFile(f"labels that are not of dtype {data.dtype}, or none at all.")
-    try:
-        dtype = np.dtype(data.dtype)
-        if dtype.itemsize * len(data.values) > LABEL_BYTES:
-            raise BadFile(f"labels of more than {LABEL_BYTES} bytes.")
-        labels = np.array(data.values, dtype=dtype)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise BadFile(f"labels that are not of dtype {data.dtype} ({error}).") from error
-    if labels.tolist() != data.values:
-        raise BadFile(f"labels that dtype {data.dtype} cannot hold.")
-    return labels
-
-
-# Columns
-
-
-def _encoder_data(encoder: RowEncoder) -> EncoderData:
-    return EncoderData(
-        names=encoder.names,
-        width=encoder.width,
-        numbers=encoder.numbers,
-        categories=[
-            CategoryData(
-                column=category.column,
-                refuses_unknown=bool(category.refuses_unknown),
-                refuses_missing=bool(category.refuses_missing),
-            )
-            for category in encoder.categories
-        ],
-    )
-
-
-def _encoder(data: EncoderData, vocabularies: list[VocabularyData]) -> RowEncoder:
-    if data.names is not None and len(data.names) != data.width:
-        raise BadFile(f"{len(data.names)} names for {data.width} columns.")
-    if len(vocabularies) != len(data.categories):
-        raise BadFile(f"{len(vocabularies)} vocabularies for {len(data.categories)} columns of ids.")
-    for vocabulary in vocabularies:
-        if len(set(vocabulary.values)) < len(vocabulary.values) or any(v != v for v in vocabulary.values):
-            raise BadFile("a vocabulary with a category given twice, or NaN.")
-    categories = [
-        CategoryColumn(
-            one.column, Vocabulary(tuple(known.values), known.buckets), one.refuses_unknown, one.refuses_missing
-        )
-        for one, known in zip(data.categories, vocabularies, strict=True)
-    ]
-    return RowEncoder(data.names, data.width, list(data.numbers), categories)
-
-
-# Steps on the host
-
-
-def _check_hosts(graph: GraphData) -> None:
-    columns = [column for host in graph.hosts for column in host.columns]
-    width = graph.encoder.width + len(columns)
-    if columns != list(range(graph.encoder.width, width)):
-        raise BadFile(f"steps on the host answer in columns {columns[:5]}, after {graph.encoder.width} raw ones.")
-    read = [*graph.encoder.numbers, *(category.column for category in graph.encoder.categories)]
-    if read and max(read) >= width:
-        raise BadFile(f"column {max(read)} is read; there are {width}.")
-
-
-def _hosts(graph: GraphData, host: Any) -> list[HostStep]:
-    if not graph.hosts:
-        return []
-    needed = ", ".join(f"{data.name!r} ({data.estimator})" for data in graph.hosts)
-    if host is None:
-        raise UnfaithfulOption(
-            f"the steps {needed} stayed on the host, and no file holds their code; "
-            "give the fitted pipeline that was translated: windtunnel.load(path, host=pipeline)."
-        )
-    encoder = graph.encoder
-    if raw_columns(host) != (encoder.names, encoder.width):
-        raise UnfaithfulOption(
-            f"host= was fitted on other columns than the pipeline that was translated "
-            f"({encoder.width} columns: {', '.join((encoder.names or ['without names'])[:12])}); give that one."
-        )
-    found = {step.name: step for step in _steps_of(walk(host))}
-    answer = []
-    for data in graph.hosts:
-        step = found.get(data.name)
-        if step is None or type(step.estimator).__name__ != data.estimator:
-            raise UnfaithfulOption(
-                f"host= has no step {data.name!r} of class {data.estimator}; needed are {needed}, it has "
-                f"{', '.join(f'{name!r} ({type(one.estimator).__name__})' for name, one in found.items())}. "
-                "Give the fitted pipeline that was translated."
-            )
-        answer.append(HostStep(step, tuple(data.columns), data.reason))
-    return answer
-
-
-def _steps_of(expression: Expression) -> Iterator[Step]:
-    match expression:
-        case Raw():
-            return
-        case Joined(parts=parts):
-            for part in parts:
-                yield from _steps_of(part)
-        case Step(given=given):
-            yield from _steps_of(given)
-            yield expression
-        case Columns(given=given) | Weighted(given=given):
-            yield from _steps_of(given)
-
-
-# Tensors
 
 
 def _held(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

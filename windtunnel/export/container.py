@@ -97,7 +97,7 @@ def write_whole(path: str | PathLike[str], fill: Callable[[IO[bytes]], None]) ->
 
 
 def read(path: str | PathLike[str]) -> dict[str, bytes]:
-    """Read the members but the manifest, each held against it; ``BadFile`` for anything that is not as it was written."""
+    """Read the members but the manifest, each held against it; ``BadFile`` for anything not as it was written."""
     with open(path, "rb") as file:
         try:
             return _read(file)
@@ -129,7 +129,7 @@ def _read(file: IO[bytes]) -> dict[str, bytes]:
 
 
 def _members(archive: ZipFile) -> dict[str, ZipInfo]:
-    """The entries by name, before any is read: known names, each once, stored as they are, none too large."""
+    """Check the entries before any is read: known names, each once, stored as they are, none too large."""
     infos = archive.infolist()
     if len(infos) > len(LIMITS):
         raise BadFile(f"{len(infos)} members; an artefact has at most {len(LIMITS)}.")
@@ -165,7 +165,7 @@ def to_json(content: Any) -> bytes:
 
 
 def from_json(name: str, data: bytes) -> Any:
-    """The JSON value of a member; ``BadFile`` where it is none, or one that is nested too deeply."""
+    """Parse a member; ``BadFile`` where it is no JSON, or nested too deeply."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -173,7 +173,7 @@ def from_json(name: str, data: bytes) -> Any:
 
 
 def checked(model: type[Model], content: Any, name: str) -> Model:
-    """The content as a model; ``BadFile`` with the first places where it does not fit."""
+    """Take the content as a model; ``BadFile`` with the first places where it does not fit."""
     try:
         return model.model_validate(content)
     except ValidationError as error:

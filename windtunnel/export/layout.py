@@ -1,4 +1,4 @@
-"""What the JSON members of an artefact hold: names, wiring and facts. Modules go by their name in a table, never by path."""
+"""What the JSON members of an artefact hold: wiring and facts; modules go by names in a table, not by import paths."""
 
 from __future__ import annotations
 

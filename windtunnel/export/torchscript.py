@@ -56,7 +56,7 @@ def export(net: "Translation", path: str | PathLike[str]) -> None:
     def fill(file: IO[bytes]) -> None:
         with warnings.catch_warnings():
             _silence()
-            torch.jit.save(scripted, file)  # type: ignore[no-untyped-call]
+            torch.jit.save(scripted, file)
 
     write_whole(path, fill)
 
@@ -194,16 +194,17 @@ class Scorer(nn.Module):
 
     def forward(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
         """Raw scores float32 ``[B, K]``, ``CHUNK`` rows at a time."""
-        self._check(numbers, strings)
-        rows = numbers.shape[0] if len(self.number_names) > 0 else len(strings[0])
+        rows = self._check(numbers, strings)
         ids = torch.zeros([rows, self.width], dtype=torch.int64, device=numbers.device)
         for text in self.texts:
-            ids[:, text.slot] = text(strings[text.place]).to(numbers.device)
+            ids[:, text.slot] = text(strings[text.place]).to(numbers.device)  # type: ignore[index]
         for category in self.categories:
-            ids[:, category.slot] = category(numbers[:, category.place].to(torch.float64))
+            ids[:, category.slot] = category(numbers[:, category.place].to(torch.float64))  # type: ignore[index]
         read = torch.tensor(self.numbers_read, dtype=torch.int64, device=numbers.device)
         floats = numbers.index_select(1, read).to(torch.float32)
-        scores = torch.cat([self.program(floats[i : i + 8192], ids[i : i + 8192]) for i in range(0, max(rows, 1), 8192)])
+        scores = torch.cat(
+            [self.program(floats[i : i + 8192], ids[i : i + 8192]) for i in range(0, max(rows, 1), 8192)]
+        )
         if self.finite and not bool(torch.isfinite(scores).all()):
             raise ValueError(
                 f"{int((~torch.isfinite(scores)).any(dim=1).sum())} rows have no finite score: a missing or infinite "
@@ -211,32 +212,34 @@ class Scorer(nn.Module):
             )
         return scores
 
-    def _check(self, numbers: Tensor, strings: list[list[str | None]]) -> None:
+    def _check(self, numbers: Tensor, strings: list[list[str | None]]) -> int:
+        """Check the shapes; the number of rows."""
         if numbers.dim() != 2 or (numbers.shape[1] != len(self.number_names)):
             raise ValueError(f"numbers of shape {numbers.shape}; expected one column for each of {self.number_names}")
         if len(strings) != len(self.string_names):
             raise ValueError(f"{len(strings)} lists of texts; expected one for each of {self.string_names}")
-        rows = numbers.shape[0] if len(self.number_names) > 0 else len(strings[0])
-        for name, column in zip(self.string_names, strings):
+        rows = numbers.shape[0] if len(self.number_names) > 0 or len(strings) == 0 else len(strings[0])
+        for name, column in zip(self.string_names, strings):  # noqa: B905  TorchScript's zip takes no strict
             if len(column) != rows:
                 raise ValueError(f"{len(column)} texts in column {name}, {rows} rows")
         if len(self.exact) > 0 and numbers.dtype in [torch.float32, torch.float16, torch.bfloat16]:
             raise ValueError(f"columns {self.exact} hold categories that float32 cannot tell; give numbers as float64")
+        return rows
 
     @torch.jit.export
     def number_columns(self) -> list[str]:
         """Names of the columns of ``numbers``."""
-        return self.number_names
+        return self.number_names  # type: ignore[no-any-return]
 
     @torch.jit.export
     def string_columns(self) -> list[str]:
         """Names of the lists in ``strings``."""
-        return self.string_names
+        return self.string_names  # type: ignore[no-any-return]
 
     @torch.jit.export
     def classes(self) -> list[str]:
-        """The labels as text, in the order of the probabilities; empty where there are none."""
-        return self.labels
+        """Labels as text, in the order of the probabilities; empty where there are none."""
+        return self.labels  # type: ignore[no-any-return]
 
 
 class Classifier(Scorer):
@@ -277,7 +280,7 @@ class Regressor(Scorer):
     def predict(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
         """Values float64 ``[B]``, or ``[B, K]``."""
         values = self.link(self.forward(numbers, strings)).to(torch.float64)
-        return values[:, 0] if self.flat and values.shape[1] == 1 else values
+        return values[:, 0] if self.flat and values.shape[1] == 1 else values  # type: ignore[no-any-return]
 
 
 def _scorer(net: "Translation") -> Scorer:
@@ -294,14 +297,15 @@ def _scorer(net: "Translation") -> Scorer:
 
 
 def _raw_columns(encoder: RowEncoder) -> tuple[list[int], list[int]]:
-    """The raw columns that are given as numbers, and those given as texts; ``UnfaithfulOption`` where one is both."""
-    numbers, texts = set(encoder.numbers), set()
+    """Tell the raw columns given as numbers from those given as texts; ``UnfaithfulOption`` where one is both."""
+    numbers: set[int] = set(encoder.numbers)
+    texts: set[int] = set()
     for category in encoder.categories:
         kind = category.vocabulary.kind
         if kind == "mixed":
             raise UnfaithfulOption(
-                f"column {encoder.name(category.column)} has texts and numbers among its categories, which a TorchScript "
-                "file cannot take side by side; convert the column to text before fitting."
+                f"column {encoder.name(category.column)} has texts and numbers among its categories, which a "
+                "TorchScript file cannot take side by side; convert the column to text before fitting."
             )
         (numbers if kind == "number" else texts).add(category.column)
     if both := sorted(numbers & texts):
@@ -309,8 +313,8 @@ def _raw_columns(encoder: RowEncoder) -> tuple[list[int], list[int]]:
         empty = {c.column for c in encoder.categories if c.vocabulary.kind == "empty"}
         if wrong := [encoder.name(column) for column in both if column not in empty]:
             raise UnfaithfulOption(
-                f"columns {', '.join(wrong)} are read as text in one place and as numbers in another, which a TorchScript "
-                "file cannot take; give the pipeline two columns."
+                f"columns {', '.join(wrong)} are read as text in one place and as numbers in another, which a "
+                "TorchScript file cannot take; give the pipeline two columns."
             )
     return sorted(numbers), sorted(texts - numbers)
 
@@ -320,7 +324,7 @@ def _names(encoder: RowEncoder, columns: list[int]) -> list[str]:
 
 
 def _list(kind: type, values: Sequence[Any]) -> Any:
-    """A list for a scripted module, which cannot tell the type of an empty one; inherited annotations it does not see."""
+    """Type a list for the compiler, which cannot tell what an empty one is of."""
     return torch.jit.Attribute(list(values), list[kind])  # type: ignore[valid-type]
 
 

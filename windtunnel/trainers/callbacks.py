@@ -159,12 +159,6 @@ class Keeper(Checkpoint):
         if torch.cuda.is_available() and "random_cuda" in state_dict:
             torch.cuda.set_rng_state_all([state.cpu() for state in state_dict["random_cuda"]])
 
-    def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Say that the epoch is over: Lightning would run its end once more after loading."""
-        progress = checkpoint["loops"]["fit_loop"]["epoch_progress"]
-        for count in (progress["total"], progress["current"]):
-            count["completed"] = count["processed"]
-
     def _begin(self, module: FineTuning) -> None:
         assert self._judged is not None
         (val_loss, metric), self._judged = self._judged, None

@@ -92,8 +92,9 @@ class Batches:
         generator = torch.Generator().manual_seed(self.seed + self._epoch)
         order = torch.randperm(self.size, generator=generator) if self.shuffle else torch.arange(self.size)
         if world > 1:
-            # Every process takes as many steps as the others: the first rows fill up the last share.
-            order = torch.cat([order, order[: -self.size % world]])[dist.get_rank() :: world]
+            # Every process takes as many steps as the others: the first rows come again to fill up the last share.
+            share = torch.arange(dist.get_rank(), -(-self.size // world) * world, world)
+            order = order[share % self.size]
         return order.to(self.rows.numbers.device)
 
     def _take(self, order: Tensor | None, start: int, stop: int) -> Any:

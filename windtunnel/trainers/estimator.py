@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from numbers import Number
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import train_test_split
@@ -16,7 +18,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
-    _num_samples,
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
@@ -73,10 +74,11 @@ class _WindTunnel(BaseEstimator):
             raise UnfaithfulOption(
                 f"folds={self.folds!r}: cross-fitting is not there yet; accepted are 'auto' and None."
             )
-        # Names and number of columns; what they hold is for the pipeline to judge.
-        validate_data(self, X, y=y, skip_check_array=True)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        X = _rows(X)
+        # Names and number of columns; what they hold is for the pipeline to judge.
+        validate_data(self, X, y=y, skip_check_array=True)
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
@@ -129,18 +131,42 @@ class _WindTunnel(BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict labels of a classifier, values of a regressor."""
+        X = _rows(X)
         return self._checked(X).predict(X)
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
         validate_data(self, X, reset=False, skip_check_array=True)
-        _num_samples(X)
         return self.translation_
 
     @property
     def history_(self) -> Any:
         """What fine-tuning did, epoch by epoch."""
         return self.translation_.history
+
+
+def _rows(X: Any) -> Any:
+    """Rows that can be indexed: tables as they are, everything else as an array.
+
+    Raises
+    ------
+    ValueError
+        For anything but two dimensions.
+    TypeError
+        For sparse rows, and for arrays of objects that are neither text nor numbers.
+    """
+    if issparse(X):
+        raise TypeError(f"sparse input ({type(X).__name__}) is not supported; give X.toarray(), or a DataFrame.")
+    if hasattr(X, "iloc") or hasattr(X, "to_pandas"):
+        return X
+    array = np.asarray(X)
+    if array.ndim != 2:
+        raise ValueError(f"rows with {array.ndim} dimensions. Reshape your data: X.reshape(1, -1) is a single row.")
+    if array.dtype == object:
+        strange = {type(value).__name__ for value in array.ravel() if not isinstance(value, (str, Number, type(None)))}
+        if strange - {"NAType"}:
+            raise TypeError(f"an argument must be a string or a number in every cell, not {', '.join(sorted(strange))}.")
+    return array
 
 
 def _translation_has(method: str) -> Any:
@@ -187,11 +213,13 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
     @available_if(_translation_has("predict_proba"))
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities, one column per class."""
+        X = _rows(X)
         return self._checked(X).predict_proba(X)  # type: ignore[no-any-return]
 
     @available_if(_translation_has("decision_function"))
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Raw scores."""
+        X = _rows(X)
         return self._checked(X).decision_function(X)  # type: ignore[no-any-return]
 
 

@@ -94,13 +94,13 @@ class Judge(nn.Module):
         assert self.metric is not None
         if isinstance(self.metric, R2Score) and int(self.metric.total) < 2:
             return math.nan
-        if isinstance(self.metric, (BinaryAUROC, MulticlassAUROC)) and self._ranked_classes(self.metric) < 2:
-            return math.nan
         with warnings.catch_warnings():
             # Classes without rows are left out of the average, which is what is wanted of a small hold-out.
             warnings.filterwarnings("ignore", message="No (positive|negative) samples in targets")
             warnings.filterwarnings("ignore", message=".*score for one or more classes was `nan`")
-            return float(self.metric.compute().double().mean())
+            value = float(self.metric.compute().double().mean())
+        undefined = isinstance(self.metric, (BinaryAUROC, MulticlassAUROC)) and self._ranked_classes(self.metric) < 2
+        return math.nan if undefined else value
 
     def reset(self) -> None:
         """Forget every batch."""

@@ -24,7 +24,11 @@ def digits_encoder(fitted: Any) -> Encoding:
     return _encoding(fitted, fitted.ordinal_encoder.mapping)
 
 
-@translates(ce.OrdinalEncoder, notes="codes are facts: not trained; handle_unknown as a function is refused")
+@translates(
+    ce.OrdinalEncoder,
+    notes="codes are facts: not trained; handle_unknown as a function is refused",
+    differentiable=False,
+)
 def ordinal_encoder(fitted: ce.OrdinalEncoder) -> Encoding:
     """Category -> code. Reads cols, mapping, min_group_lumping_ and handle_unknown."""
     if callable(fitted.handle_unknown):

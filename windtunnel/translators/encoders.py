@@ -23,7 +23,11 @@ def one_hot_encoder(fitted: OneHotEncoder) -> Encoding:
     return Encoding(_vocabularies(fitted), refuses_unknown=fitted.handle_unknown == "error")
 
 
-@translates(OrdinalEncoder, notes="codes are facts: not trained; missing and unknown values as the source has them")
+@translates(
+    OrdinalEncoder,
+    notes="codes are facts: not trained; missing and unknown values as the source has them",
+    differentiable=False,
+)
 def ordinal_encoder(fitted: OrdinalEncoder) -> Encoding:
     """Category -> code. Reads categories_ and handle_unknown."""
     return Encoding(_vocabularies(fitted), refuses_unknown=fitted.handle_unknown == "error", trainable=False)

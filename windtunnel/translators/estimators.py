@@ -8,7 +8,11 @@ from windtunnel.estimators import RareCategories, TwoHotEncoder
 from windtunnel.translators.registry import Encoding, Recoding, translates
 
 
-@translates(RareCategories, notes="rare and unseen categories become missing; other columns pass through")
+@translates(
+    RareCategories,
+    notes="rare and unseen categories become missing; other columns pass through",
+    differentiable=False,
+)
 def rare_categories(fitted: RareCategories) -> Recoding:
     """Category -> itself where kept, None where rare, unseen or missing. Reads ``categories_`` and ``rare_``."""
     kept = [None if categories is None else set(categories) for categories in fitted.categories_]

@@ -91,12 +91,35 @@ Reading = Module | Predictor | Encoding | Recoding
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of ``windtunnel.supported()``."""
+    """One row of ``windtunnel.supported()``.
+
+    Attributes
+    ----------
+    estimator : type
+        The class that is translated, and no subclass of it.
+    read : callable
+        Its reader.
+    trainable : str
+        What fine-tuning can move; empty where nothing.
+    notes : str
+        Limits and choices.
+    exact : bool
+        Whether the translation gives the source's own answers (to float32) before it is softened or trained.
+    differentiable : bool
+        Whether a gradient comes out of the step, to its own parameters or to what stands before it.
+    """
 
     estimator: type
     read: Callable[[Any], Reading]
-    trainable: str
-    notes: str
+    trainable: str = ""
+    notes: str = ""
+    exact: bool = True
+    differentiable: bool = True
+
+    @property
+    def name(self) -> str:
+        """The name of the class."""
+        return self.estimator.__name__
 
     @property
     def library(self) -> str:
@@ -104,10 +127,26 @@ class Entry:
         return self.estimator.__module__.split(".")[0]
 
 
+class Supported(list[Entry]):
+    """Rows of ``windtunnel.supported()``; ``str`` gives a table."""
+
+    def __str__(self) -> str:
+        titles = ("class", "library", "exact", "differentiable", "trainable")
+        rows = [titles, *((e.name, e.library, _word(e.exact), _word(e.differentiable), e.trainable) for e in self)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def _word(holds: bool) -> str:
+    return "yes" if holds else "no"
+
+
 _TABLE: dict[type, Entry] = {}
 
 
-def translates(*classes: type, trainable: str = "", notes: str = "") -> Callable[..., Any]:
+def translates(
+    *classes: type, trainable: str = "", notes: str = "", exact: bool = True, differentiable: bool = True
+) -> Callable[..., Any]:
     """Register the decorated function as the reader of fitted instances of exactly these classes.
 
     The function takes one fitted estimator, leaves it untouched, and returns a ``Module`` (numbers to numbers), a
@@ -118,17 +157,15 @@ def translates(*classes: type, trainable: str = "", notes: str = "") -> Callable
     ----------
     *classes : type
         Estimator classes; subclasses are not included, as they may override what they compute.
-    trainable : str
-        What fine-tuning can move, for the table of supported estimators; empty where nothing.
-    notes : str
-        What a reader of that table should know.
+    trainable, notes, exact, differentiable
+        For the table of supported estimators; see ``Entry``.
     """
 
     def register(read: Callable[[Any], Reading]) -> Callable[[Any], Reading]:
         for cls in classes:
             if cls in _TABLE:
                 raise TypeError(f"{cls.__qualname__} has two translations: {_TABLE[cls].read} and {read}; keep one")
-            _TABLE[cls] = Entry(cls, read, trainable, notes)
+            _TABLE[cls] = Entry(cls, read, trainable, notes, exact, differentiable)
         return read
 
     return register
@@ -142,9 +179,9 @@ def read(fitted: Any) -> Reading:
     return entry.read(fitted)
 
 
-def supported() -> list[Entry]:
-    """Every estimator class with a translation, sorted by library and name."""
-    return sorted(_TABLE.values(), key=lambda entry: (entry.library, entry.estimator.__name__))
+def supported() -> Supported:
+    """Every estimator class with a translation, sorted by library and name; ``print`` shows a table."""
+    return Supported(sorted(_TABLE.values(), key=lambda entry: (entry.library, entry.name)))
 
 
 def _unsupported(cls: type) -> str:

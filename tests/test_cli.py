@@ -1,0 +1,196 @@
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_diabetes, load_iris
+from typer.testing import CliRunner
+
+import windtunnel
+from windtunnel.cli import app
+from windtunnel.clicklog import click_log
+
+CONFIG = """
+data: {{folder: {folder}, train: {train}, target: {target}}}
+pipeline:
+  categories: [RareCategories: {{min_count: 5}}, TwoHotEncoder]
+  numbers: {numbers}
+  model: {model}
+recipe: {{epochs: 2, batch_size: 256}}
+output: {folder}/run
+"""
+TREES = "{LGBMClassifier: {n_estimators: 4, num_leaves: 4, verbosity: -1, n_jobs: 1}}"
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def write_config(
+    folder: Path, train: str, *, target: str = "clicked", numbers: str = "passthrough", model: str = TREES
+) -> Path:
+    path = folder / "experiment.yaml"
+    path.write_text(CONFIG.format(folder=folder, train=train, target=target, numbers=numbers, model=model))
+    return path
+
+
+def clicks(rows: int = 900) -> pd.DataFrame:
+    X, y = click_log(rows, seed=3)
+    return X.assign(clicked=np.where(y == 1, "yes", "no"), part=["train", "valid", "test"] * (rows // 3))
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("fitted")
+    clicks().drop(columns="part").to_csv(folder / "rows.csv.gz", index=False)
+    done = run("fit", "--config", write_config(folder, "rows.csv.gz"), "--set", "data.categorical=[hour]")
+    assert done.exit_code == 0, done.output
+    assert "fine-tuned" in done.output
+    yield folder
+
+
+def test_fit_writes_model_report_summary_checkpoint_and_logs(fitted: Path) -> None:
+    out = fitted / "run"
+    summary = json.loads((out / "summary.json").read_text())
+    assert list(summary["stages"]) == ["source", "warm start", "fine-tuned"]
+    assert set(summary["stages"]["source"]) == {"valid", "test", "seconds"}
+    assert summary["config"]["pipeline"]["categories"][0] == {"name": "RareCategories", "options": {"min_count": 5}}
+    assert "<html" in (out / "report.html").read_text()
+    assert (out / "checkpoints" / "last.ckpt").is_file()
+    assert list((out / "logs").rglob("metrics.csv"))
+    assert windtunnel.load(out / "model.windtunnel").classes_.tolist() == ["no", "yes"]
+
+
+def test_resume_goes_on_from_the_checkpoint(fitted: Path) -> None:
+    options = ("--resume", "--set", "recipe.epochs=3", "--set", "data.categorical=[hour]")
+    done = run("fit", "--config", fitted / "experiment.yaml", *options)
+    assert done.exit_code == 0, done.output
+    assert json.loads((fitted / "run" / "summary.json").read_text())["epochs"] == 3
+
+
+def test_predict_reads_text_columns_as_text(fitted: Path, tmp_path: Path) -> None:
+    model, rows = fitted / "run" / "model.windtunnel", clicks(30)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows.to_parquet(tmp_path / "rows.parquet")
+    net = windtunnel.load(model)
+    assert run("predict", model, tmp_path / "rows.csv", "--output", tmp_path / "out.csv").exit_code == 0
+    assert run("predict", model, tmp_path / "rows.parquet", "--output", tmp_path / "out.parquet").exit_code == 0
+    for answers in (pd.read_csv(tmp_path / "out.csv"), pd.read_parquet(tmp_path / "out.parquet")):
+        assert answers.columns.tolist() == ["prediction", "probability_no", "probability_yes"]
+        assert answers["prediction"].tolist() == net.predict(rows).tolist()
+        np.testing.assert_allclose(answers.iloc[:, 1:], net.predict_proba(rows), rtol=1e-12)
+
+
+def test_predict_writes_csv_to_stdout_without_output(fitted: Path, tmp_path: Path) -> None:
+    clicks(3).to_csv(tmp_path / "rows.csv", index=False)
+    done = run("predict", fitted / "run" / "model.windtunnel", tmp_path / "rows.csv")
+    assert done.stdout.splitlines()[0] == "prediction,probability_no,probability_yes"
+    assert len(done.stdout.splitlines()) == 4
+
+
+def test_export_and_report(fitted: Path, tmp_path: Path) -> None:
+    model = fitted / "run" / "model.windtunnel"
+    assert run("export", model, tmp_path / "model.ts", "--format", "torchscript").exit_code == 0
+    assert (tmp_path / "model.ts").stat().st_size > 0
+    done = run("report", model, "--html", tmp_path / "report.html")
+    assert done.exit_code == 0
+    assert "LGBMClassifier" in done.output
+    assert "LGBMClassifier" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("bunch", [load_iris(as_frame=True), load_diabetes(as_frame=True)], ids=["classes", "values"])
+def test_fit_on_other_targets_and_a_split_column(tmp_path: Path, bunch: Any) -> None:
+    frame = bunch.frame.sample(frac=1, random_state=0)
+    frame["part"] = np.resize(["train", "train", "valid", "test"], len(frame))
+    frame.to_parquet(tmp_path / "rows.parquet")
+    classes = bunch.target.nunique() == 3
+    model = "{LogisticRegression: {max_iter: 200}}" if classes else "Ridge"
+    config = write_config(tmp_path, "rows.parquet", target="target", numbers="StandardScaler", model=model)
+    done = run("fit", "--config", config, "--set", "data.split=part")
+    assert done.exit_code == 0, done.output
+    stages = json.loads((tmp_path / "run" / "summary.json").read_text())["stages"]
+    metrics = {"log_loss", "accuracy"} if classes else {"rmse", "r2"}
+    assert all(set(stage["test"]) == metrics for stage in stages.values())
+
+
+def test_positive_makes_the_target_binary_and_drop_leaves_columns_out(tmp_path: Path) -> None:
+    clicks().to_parquet(tmp_path / "rows.parquet")
+    config = write_config(tmp_path, "rows.parquet")
+    options = ("data.positive=yes", "data.positive='yes'", "data.split=part", "data.drop=[bid, app]")
+    wrong = run("fit", "--config", config, "--set", options[0])
+    assert wrong.exit_code == 1
+    assert "positive=True is the target 'clicked' of 0 of" in wrong.stderr
+    done = run("fit", "--config", config, *(part for one in options[1:] for part in ("--set", one)))
+    assert done.exit_code == 0, done.output
+    net = windtunnel.load(tmp_path / "run" / "model.windtunnel")
+    assert net.classes_.tolist() == [0, 1]
+    assert "bid" not in net.encoder.names
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        ("data.train=nothing.csv", 2, "no file"),
+        ("data.train=experiment.yaml", 1, "is neither .csv, .csv.gz nor .parquet"),
+        ("data.train=broken.parquet", 1, "broken.parquet cannot be read"),
+        ("data.target=clickd", 1, "no column 'clickd'; it has 'site'"),
+        ("data.split=site", 1, "each row needs one of train, valid, test"),
+        ("data.positive=maybe", 1, "positive='maybe' is the target 'clicked' of 0 of"),
+        ("data.target=recency", 1, "of the target 'recency' are missing in"),
+        ("data.test_fraction=0.001", 1, "the test part has no rows"),
+        ("pipeline.categories=[]", 1, "hold text and pipeline.categories has no step"),
+        ("pipeline.model=LogisticRegression", 1, "the pipeline cannot be fitted on the training rows"),
+        ("recipe.epoch=1", 1, "did you mean epochs?"),
+        ("data.trian=x", 1, "unknown key 'data.trian' (did you mean 'train'?)"),
+        ("no assignment", 1, "write KEY=VALUE, such as recipe.epochs=3"),
+    ],
+)
+def test_mistakes_are_one_line_on_stderr(tmp_path: Path, change: str, code: int, message: str) -> None:
+    clicks(300).drop(columns="part").to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "broken.parquet").write_text("nothing of the kind")
+    done = run("fit", "--config", write_config(tmp_path, "rows.csv"), "--set", change)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["fit", "--config", "nothing.yaml"], 2, "No such file or directory: nothing.yaml"),
+        (["predict", "nothing.windtunnel", "rows.csv"], 2, "no file nothing.windtunnel"),
+        (["report", __file__], 1, "is damaged, cut short, or no windtunnel artefact"),
+        (["demo", "--rows", "10"], 1, "rows=10; the demo needs at least"),
+    ],
+)
+def test_other_mistakes_are_one_line_too(arguments: list[str], code: int, message: str) -> None:
+    done = run(*arguments)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_error_that_is_not_expected_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("windtunnel.demo.run", fail)
+    assert isinstance(run("demo").exception, ZeroDivisionError)
+
+
+def test_version() -> None:
+    assert run("--version").output.strip() == f"windtunnel {windtunnel.__version__}"
+
+
+def test_the_waiting_policy_is_set_before_anything_heavy_is_imported() -> None:
+    code = (
+        "import os, sys; os.environ.pop('OMP_WAIT_POLICY', None); import windtunnel.cli;"
+        "print(os.environ['OMP_WAIT_POLICY'], [name for name in ('torch', 'lightgbm', 'sklearn') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "passive []"

@@ -1,0 +1,71 @@
+"""WindTunnelClassifier and WindTunnelRegressor live where scikit-learn's estimators live."""
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from windtunnel import Recipe, UnfaithfulOption, WindTunnelClassifier, WindTunnelRegressor
+
+WEIGHTS = "rows are held out and batched: a weight of 2 is not the same draw as the row twice"
+
+
+@parametrize_with_checks(
+    [WindTunnelClassifier(recipe=Recipe(epochs=1)), WindTunnelRegressor(recipe=Recipe(epochs=1))],
+    expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": WEIGHTS},
+)
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:Skipping check check_array_api_input")
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+def test_cross_validation_and_grid_search():
+    X, y = load_breast_cancer(return_X_y=True)
+    estimator = WindTunnelClassifier(recipe=Recipe(epochs=1))
+    source = cross_val_score(estimator._default(), X, y, cv=3)
+    assert cross_val_score(estimator, X, y, cv=3).mean() > source.mean() - 0.02
+    search = GridSearchCV(estimator, {"level": ["L1", "L4"]}, cv=2).fit(X[:200], y[:200])
+    assert search.best_params_["level"] in ("L1", "L4")
+
+
+def test_a_pipeline_with_text_columns_in_a_frame():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"city": rng.choice(["a", "b", "c"], 300), "age": rng.normal(size=300)})
+    y = np.where((X.city == "b") & (X.age > 0), "yes", "no")
+    columns = make_column_transformer((OneHotEncoder(), ["city"]), (StandardScaler(), ["age"]))
+    estimator = WindTunnelClassifier(make_pipeline(columns, LogisticRegression()), recipe=Recipe(epochs=2))
+    estimator.fit(X, y, sample_weight=np.ones(len(y)))
+    assert set(estimator.predict(X)) == {"yes", "no"}
+    assert estimator.score(X, y) >= 0.85
+    assert list(estimator.feature_names_in_) == ["city", "age"]
+
+
+def test_fine_tuning_never_ends_below_the_source_on_the_held_out_rows():
+    X, y = load_diabetes(return_X_y=True)
+    estimator = WindTunnelRegressor(
+        lgb.LGBMRegressor(n_estimators=10, num_leaves=7, verbosity=-1), recipe=Recipe(epochs=2, learning_rate=10.0)
+    )
+    history = estimator.fit(X, y).history_
+    assert history.best <= history.start
+
+
+def test_estimators_ask_for_what_their_pipeline_has():
+    assert not hasattr(WindTunnelRegressor(), "predict_proba")
+    from sklearn.svm import LinearSVC
+
+    assert not hasattr(WindTunnelClassifier(LinearSVC()), "predict_proba")
+    assert hasattr(WindTunnelClassifier(LinearSVC()), "decision_function")
+
+
+def test_folds_are_refused_by_name():
+    with pytest.raises(UnfaithfulOption, match="folds=5"):
+        clone(WindTunnelClassifier(folds=5)).fit(np.eye(4), [0, 1, 0, 1])

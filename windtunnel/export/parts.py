@@ -1,0 +1,169 @@
+"""The head, the columns and the host steps of a translation as data, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windtunnel.encode import CategoryColumn, RowEncoder, Vocabulary
+from windtunnel.errors import BadFile, UnfaithfulOption
+from windtunnel.export.layout import CategoryData, EncoderData, GraphData, HeadData, Labels, VocabularyData
+from windtunnel.graph import Columns, Expression, Joined, Raw, Step, Weighted, raw_columns, walk
+from windtunnel.head import METHODS, Head
+from windtunnel.host import HostStep
+from windtunnel.modules.links import LINKS
+from windtunnel.trainers.losses import LOSSES
+
+LABEL_BYTES = 1 << 28
+"""The most memory that the array of labels may take."""
+
+
+def head_data(head: Head) -> HeadData:
+    """Write a head as data; ``UnfaithfulOption`` for labels that JSON cannot hold."""
+    return HeadData(
+        task=head.task,  # type: ignore[arg-type]  # one of the four
+        link=head.link,
+        loss=head.loss,
+        link_options={name: float(value) for name, value in head.link_options.items()},
+        loss_options={name: float(value) for name, value in head.loss_options.items()},
+        classes=None if head.classes is None else _labels_data(head.classes),
+        methods=list(head.methods),
+        flat=head.flat,
+    )
+
+
+def read_head(data: HeadData) -> Head:
+    """Read a head; ``BadFile`` for names that are not known and labels that are not what they say."""
+    for what, name, known in (("link", data.link, set(LINKS)), ("loss", data.loss, set(LOSSES))):
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            raise BadFile(f"unknown {what} {name!r}{f'; the nearest known one is {close[0]!r}' if close else ''}.")
+    if unknown := sorted(set(data.methods) - set(METHODS)):
+        raise BadFile(f"unknown methods {unknown}; known are {', '.join(METHODS)}.")
+    if (data.task in ("binary", "multiclass")) != (data.classes is not None):
+        raise BadFile(f"task {data.task!r} {'without' if data.classes is None else 'with'} labels.")
+    fields = {name: getattr(data, name) for name in ("task", "link", "loss", "link_options", "loss_options", "flat")}
+    classes = None if data.classes is None else _labels(data.classes)
+    return Head(**fields, classes=classes, methods=tuple(data.methods))
+
+
+def _labels_data(labels: NDArray[Any]) -> Labels:
+    values = labels.tolist()
+    strange = sorted({type(value).__name__ for value in values if type(value) not in (str, int, float, bool)})
+    if strange or labels.dtype.kind not in "biufUO" or labels.ndim != 1:
+        raise UnfaithfulOption(
+            f"labels of dtype {labels.dtype}{' holding ' + ', '.join(strange) if strange else ''} cannot be saved; "
+            "text, integers, booleans and floats can. Convert y before fitting."
+        )
+    return Labels(dtype=labels.dtype.str, values=values)
+
+
+def _labels(data: Labels) -> NDArray[Any]:
+    kinds = {"b": bool, "i": int, "u": int, "f": float, "U": str, "O": (str, int, float, bool)}
+    letter = data.dtype[1]
+    if not data.values or not all(isinstance(value, kinds[letter]) for value in data.values):  # type: ignore[arg-type]
+        raise BadFile(f"labels that are not of dtype {data.dtype}, or none at all.")
+    try:
+        dtype = np.dtype(data.dtype)
+        if dtype.itemsize * len(data.values) > LABEL_BYTES:
+            raise BadFile(f"labels of more than {LABEL_BYTES} bytes.")
+        labels = np.array(data.values, dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadFile(f"labels that are not of dtype {data.dtype} ({error}).") from error
+    if labels.tolist() != data.values:
+        raise BadFile(f"labels that dtype {data.dtype} cannot hold.")
+    return labels
+
+
+def encoder_data(encoder: RowEncoder) -> EncoderData:
+    """Write which columns are read; the vocabularies go into a member of their own."""
+    return EncoderData(
+        names=encoder.names,
+        width=encoder.width,
+        numbers=encoder.numbers,
+        categories=[
+            CategoryData(
+                column=category.column,
+                refuses_unknown=bool(category.refuses_unknown),
+                refuses_missing=bool(category.refuses_missing),
+            )
+            for category in encoder.categories
+        ],
+    )
+
+
+def read_encoder(data: EncoderData, vocabularies: list[VocabularyData]) -> RowEncoder:
+    """Read which columns are read, with their vocabularies; ``BadFile`` where the two do not fit."""
+    if data.names is not None and len(data.names) != data.width:
+        raise BadFile(f"{len(data.names)} names for {data.width} columns.")
+    if len(vocabularies) != len(data.categories):
+        raise BadFile(f"{len(vocabularies)} vocabularies for {len(data.categories)} columns of ids.")
+    for vocabulary in vocabularies:
+        if len(set(vocabulary.values)) < len(vocabulary.values) or any(v != v for v in vocabulary.values):
+            raise BadFile("a vocabulary with a category given twice, or NaN.")
+    categories = [
+        CategoryColumn(
+            one.column, Vocabulary(tuple(known.values), known.buckets), one.refuses_unknown, one.refuses_missing
+        )
+        for one, known in zip(data.categories, vocabularies, strict=True)
+    ]
+    return RowEncoder(data.names, data.width, list(data.numbers), categories)
+
+
+def check_hosts(graph: GraphData) -> None:
+    """Check that every column that is read is a raw one, or answered by a step on the host."""
+    columns = [column for host in graph.hosts for column in host.columns]
+    width = graph.encoder.width + len(columns)
+    if columns != list(range(graph.encoder.width, width)):
+        raise BadFile(f"steps on the host answer in columns {columns[:5]}, after {graph.encoder.width} raw ones.")
+    read = [*graph.encoder.numbers, *(category.column for category in graph.encoder.categories)]
+    if read and max(read) >= width:
+        raise BadFile(f"column {max(read)} is read; there are {width}.")
+
+
+def find_hosts(graph: GraphData, host: Any) -> list[HostStep]:
+    """Find the steps that stayed on the host in the fitted pipeline; ``UnfaithfulOption`` where they are not there."""
+    if not graph.hosts:
+        return []
+    needed = ", ".join(f"{data.name!r} ({data.estimator})" for data in graph.hosts)
+    if host is None:
+        raise UnfaithfulOption(
+            f"the steps {needed} stayed on the host, and no file holds their code; "
+            "give the fitted pipeline that was translated: windtunnel.load(path, host=pipeline)."
+        )
+    encoder = graph.encoder
+    if raw_columns(host) != (encoder.names, encoder.width):
+        raise UnfaithfulOption(
+            f"host= was fitted on other columns than the pipeline that was translated "
+            f"({encoder.width} columns: {', '.join((encoder.names or ['without names'])[:12])}); give that one."
+        )
+    found = {step.name: step for step in _steps_of(walk(host))}
+    answer = []
+    for data in graph.hosts:
+        step = found.get(data.name)
+        if step is None or type(step.estimator).__name__ != data.estimator:
+            raise UnfaithfulOption(
+                f"host= has no step {data.name!r} of class {data.estimator}; needed are {needed}, it has "
+                f"{', '.join(f'{name!r} ({type(one.estimator).__name__})' for name, one in found.items())}. "
+                "Give the fitted pipeline that was translated."
+            )
+        answer.append(HostStep(step, tuple(data.columns), data.reason))
+    return answer
+
+
+def _steps_of(expression: Expression) -> Iterator[Step]:
+    match expression:
+        case Raw():
+            return
+        case Joined(parts=parts):
+            for part in parts:
+                yield from _steps_of(part)
+        case Step(given=given):
+            yield from _steps_of(given)
+            yield expression
+        case Columns(given=given) | Weighted(given=given):
+            yield from _steps_of(given)
