@@ -26,8 +26,8 @@ from windtunnel import RareCategories, TwoHotEncoder
 from windtunnel.experiment import compare
 
 RECIPES: dict[str, dict[str, Any]] = {
-    "lightgbm": {"epochs": 10, "learning_rate": 1e-3, "dropout": 0.0, "patience": 3},
-    "logistic": {"epochs": 40, "learning_rate": 3e-3, "dropout": 0.0, "patience": 5},
+    "lightgbm": {"epochs": 10},
+    "logistic": {"epochs": 40, "patience": 5},
 }
 
 

@@ -37,6 +37,6 @@ def test_too_few_rows_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_matplotlib_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windtunnel.demo.run.find_spec", lambda name: None)
+    monkeypatch.setattr("windtunnel.demo.job.find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"pip install 'windtunnel\[track\]'"):
         demo.run(tmp_path / "out", rows=1500)

@@ -32,6 +32,8 @@ from windtunnel.trainers.module import DataModule, FineTuning
 from windtunnel.trainers.recipe import Recipe
 
 QUICK: dict[str, Any] = {
+    "schedule": "constant",
+    "ema": None,
     "epochs": 3,
     "learning_rate": 0.02,
     "batch_size": 64,

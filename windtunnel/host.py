@@ -43,6 +43,8 @@ class HostStep:
                 f"step {self.name!r}, kept on the host, gave {answer.shape[1]} columns; "
                 f"it gave {len(self.columns)} when the pipeline was translated."
             )
+        if len(answer) != len(rows):
+            raise BadInput(f"step {self.name!r}, kept on the host, gave {len(answer)} rows for {len(rows)}.")
         return answer.set_axis(list(self.columns), axis=1)
 
 

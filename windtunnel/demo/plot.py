@@ -32,7 +32,7 @@ def learning_curve(history: History, source: float, path: Path) -> None:
     """
     epochs = [one.epoch for one in history.epochs]
     values = [one.metric for one in history.epochs]
-    figure, axes = plt.subplots(figsize=(7, 4.2), dpi=150, layout="constrained")
+    figure, axes = plt.subplots(figsize=(7, 4.6), dpi=150, layout="constrained")
     axes.axhline(source, color="#777777", linestyle="--", linewidth=1.5, label=f"source pipeline  {source:.4f}")
     axes.plot(epochs, values, color="#1f6fb4", marker="o", markersize=4, label="translation, fine-tuned jointly")
     axes.plot(0, values[0], "s", color="#1f6fb4", markersize=8, label=f"warm start  {values[0]:.4f}")
@@ -45,6 +45,6 @@ def learning_curve(history: History, source: float, path: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#e5e5e5")
     axes.set_axisbelow(True)
-    axes.legend(frameon=False, loc="lower right")
+    figure.legend(frameon=False, loc="outside lower center", ncols=2)
     figure.savefig(path)
     plt.close(figure)

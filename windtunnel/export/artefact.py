@@ -171,7 +171,8 @@ def _class(name: str) -> type[Module]:
 
 def _module(cls: type[Module], data: StepData, tensors: Mapping[str, Tensor], where: str) -> Module:
     hints = get_type_hints(cls.__init__)
-    wanted = set(inspect.signature(cls.__init__).parameters) - {"self"}
+    parameters = inspect.signature(cls.__init__).parameters.values()
+    wanted = {one.name for one in parameters if one.name != "self" and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}
     if set(data.facts) != set(cls.FACTS) or set(tensors) | set(cls.FACTS) != wanted:
         raise BadFile(
             f"{where}: {cls.__name__} takes {sorted(wanted)}; "

@@ -22,6 +22,8 @@ class Module(nn.Module):
     """
 
     FACTS: ClassVar[tuple[str, ...]] = ()
+    KINDS: ClassVar[Mapping[str, str]] = {}
+    """Parameters that a recipe gives a rate of their own: name -> "table", "leaf" or "tree"."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

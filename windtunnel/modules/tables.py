@@ -34,6 +34,7 @@ class CategoryTable(Module):
     """
 
     FACTS: ClassVar[tuple[str, ...]] = ("trainable",)
+    KINDS: ClassVar[dict[str, str]] = {"rows": "table"}
     rows: Tensor
 
     def __init__(self, rows: Tensor, trainable: bool = True) -> None:

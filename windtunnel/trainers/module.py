@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from windtunnel.errors import BadInput
+from windtunnel.modules.base import Module
 from windtunnel.trainers.data import Batches, Encoded, check_classes, hold_out, loader
 from windtunnel.trainers.losses import pick
 from windtunnel.trainers.metrics import Judge
@@ -78,14 +79,28 @@ class FineTuning(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": cosine, "interval": "epoch"}}
 
     def _optimizer(self) -> Optimizer:
-        trainable = [parameter for parameter in self.net.parameters() if parameter.requires_grad]
+        groups = self._groups()
         rate, decay = self.recipe.learning_rate, self.recipe.weight_decay
         if self.recipe.optimizer == "sgd":
-            return SGD(trainable, lr=rate, weight_decay=decay, momentum=0.9)
+            return SGD(groups, lr=rate, weight_decay=decay, momentum=0.9)
         family = Adam if self.recipe.optimizer == "adam" else AdamW
         # On a CPU the fused step is several times faster; on a GPU it cannot be scaled and clipped in 16-bit mode.
-        fused = all(parameter.device.type == "cpu" for parameter in trainable)
-        return family(trainable, lr=rate, weight_decay=decay, fused=fused)
+        fused = all(parameter.device.type == "cpu" for group in groups for parameter in group["params"])
+        return family(groups, lr=rate, weight_decay=decay, fused=fused)
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """What is trainable, by the kinds that have a rate of their own."""
+        groups: dict[str, list[nn.Parameter]] = {}
+        for module in self.net.modules():
+            kinds = module.KINDS if isinstance(module, Module) else {}
+            for name, parameter in module.named_parameters(recurse=False):
+                if parameter.requires_grad:
+                    groups.setdefault(kinds.get(name, ""), []).append(parameter)
+        rates = {"table": self.recipe.table_rate, "tree": self.recipe.tree_rate, "leaf": self.recipe.leaf_rate}
+        return [
+            {"params": parameters, "lr": self.recipe.learning_rate * rates.get(kind, 1.0)}
+            for kind, parameters in groups.items()
+        ]
 
     def _loss(self, batch: Any) -> tuple[Tensor, Tensor]:
         rows, target, *rest = batch

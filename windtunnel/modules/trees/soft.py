@@ -37,6 +37,11 @@ class SoftTrees(Module):
     """
 
     FACTS = ("level", "dropout")
+    KINDS = {
+        "leaf_value": "leaf",
+        "base": "leaf",
+        **dict.fromkeys(("threshold", "category_table", "node_weight", "path", "path_bias"), "tree"),
+    }
     NAN: Final = MISSING_NAN
     ZERO: Final = MISSING_ZERO
     dropout: float

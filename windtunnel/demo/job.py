@@ -24,7 +24,7 @@ from windtunnel.estimators import RareCategories, TwoHotEncoder
 from windtunnel.experiment import PARTS, Comparison, Part, compare, write_json
 from windtunnel.files import write_table_file
 
-ROWS = 40_000
+ROWS = 50_000
 SCORER = Path(__file__).with_name("score_elsewhere.py")
 
 
@@ -93,13 +93,13 @@ def pipeline(seed: int) -> Pipeline:
             ("numbers", "passthrough", make_column_selector(dtype_include="number")),
         ]
     )
-    trees = LGBMClassifier(n_estimators=60, num_leaves=32, learning_rate=0.1, random_state=seed, verbosity=-1)
+    trees = LGBMClassifier(n_estimators=40, num_leaves=31, learning_rate=0.1, random_state=seed, verbosity=-1)
     return Pipeline([("columns", columns), ("trees", trees)])
 
 
 def fine_tuned(parts: dict[str, Part], seed: int) -> Comparison:
     """Fit, translate, fine-tune and score."""
-    options = {"epochs": 8, "batch_size": 1024, "seed": seed, "progress": sys.stderr.isatty()}
+    options = {"epochs": 6, "batch_size": 1024, "dropout": 0.02, "patience": 3, "seed": seed, "progress": sys.stderr.isatty()}
     return compare(pipeline(seed), parts, seed=seed, fit_options=options)
 
 

@@ -1,0 +1,121 @@
+"""Fitted pipelines for the tests of saving, exporting and reporting: one per kind of head, column and module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import category_encoders as ce
+import numpy as np
+import pandas as pd
+from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import ColumnTransformer, make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.svm import LinearSVC
+
+import windtunnel
+
+
+def frame(count: int = 200, seed: int = 0) -> pd.DataFrame:
+    """Numbers with gaps, text with gaps, and categories that are numbers which float32 does not hold."""
+    random = np.random.default_rng(seed)
+    rows = pd.DataFrame({"size": random.normal(size=count), "price": random.lognormal(3, 1, count)})
+    rows["city"] = random.choice(["Oslo", "Bergen", "Tromsø", "", "東京"], count)
+    rows["code"] = random.choice([0.1, 2.0, 7.5], count)
+    rows.loc[random.random(count) < 0.1, ["price", "city"]] = [np.nan, None]
+    return rows
+
+
+def target(rows: pd.DataFrame) -> Any:
+    return rows["size"] + rows["city"].isin(["Oslo", "東京"]) - 0.2 * rows["code"]
+
+
+def columns(encoder: Any = None) -> Any:
+    numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
+    encoder = encoder or OneHotEncoder(handle_unknown="ignore")
+    return make_column_transformer((numbers, ["price", "size"]), (encoder, ["city", "code"]))
+
+
+def binary(model: Any, encoder: Any = None) -> Any:
+    rows = frame()
+    return make_pipeline(columns(encoder), model).fit(rows, np.where(target(rows) > 0, "yes", "no"))
+
+
+def multiclass(model: Any, encoder: Any = None) -> Any:
+    rows = frame()
+    return make_pipeline(columns(encoder), model).fit(rows, pd.cut(target(rows), 3, labels=False).to_numpy() * 10)
+
+
+def regression(model: Any, y: Any) -> Any:
+    return make_pipeline(columns(), model).fit(frame(), y)
+
+
+def categories_in_trees() -> Any:
+    rows = pandas_categories(frame())
+    return LGBMClassifier(n_estimators=5, num_leaves=8, min_child_samples=5, cat_smooth=1, verbose=-1).fit(
+        rows, target(frame()) > 0
+    )
+
+
+def pandas_categories(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.astype({"city": "category", "code": "category"})
+
+
+SMALL: dict[str, Any] = {"n_estimators": 5, "num_leaves": 6, "min_child_samples": 5, "verbose": -1}
+CODES = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-2)
+PIPELINES: dict[str, Callable[[], Any]] = {
+    "logistic": lambda: binary(LogisticRegression()),
+    "softmax": lambda: multiclass(LogisticRegression()),
+    "one_vs_rest": lambda: multiclass(SGDClassifier(loss="log_loss", random_state=0)),
+    "margins": lambda: binary(LinearSVC()),
+    "ridge": lambda: regression(Ridge(), target(frame())),
+    "ridge_two_targets": lambda: regression(Ridge(), np.stack([target(frame())] * 2, axis=1)),
+    "lightgbm_binary": lambda: binary(LGBMClassifier(**SMALL), CODES),
+    "lightgbm_multiclass": lambda: multiclass(LGBMClassifier(**SMALL), CODES),
+    "lightgbm_poisson": lambda: regression(LGBMRegressor(**SMALL, objective="poisson"), target(frame()).clip(0)),
+    "lightgbm_categories": categories_in_trees,
+    "hashing": lambda: binary(LogisticRegression(), ce.HashingEncoder(cols=["city"], n_components=4)),
+    "transformer": lambda: make_pipeline(columns(), MinMaxScaler()).fit(frame()),
+}
+
+
+class Custom(TransformerMixin, BaseEstimator):
+    """A step that has no translation and never gets one."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return np.sin(np.asarray(X, dtype=float))
+
+    def get_feature_names_out(self, names: Any = None) -> Any:
+        return np.array([f"sin{column}" for column in range(self.n_features_in_)])
+
+
+def with_host_step() -> Any:
+    parts = [("scaled", StandardScaler(), ["size"]), ("custom", Custom(), ["size", "code"])]
+    pipeline = Pipeline([("columns", ColumnTransformer(parts)), ("model", LogisticRegression())])
+    return pipeline.fit(frame(), target(frame()) > 0)
+
+
+@cache
+def fitted(name: str) -> Any:
+    return PIPELINES[name]()
+
+
+def rows_for(name: str) -> pd.DataFrame:
+    """Rows that the pipeline takes, some with categories that it has not seen."""
+    rows = frame(60, seed=1)
+    rows.loc[:2, "city"] = ["Trondheim", "x" * 70, "Ålesund"]
+    return pandas_categories(rows) if name == "lightgbm_categories" else rows
+
+
+def translated(name: str, **options: Any) -> windtunnel.Translation:
+    rows = pandas_categories(frame()) if name == "lightgbm_categories" else frame()
+    return windtunnel.translate(fitted(name), **{"calibrate": rows, **options})
