@@ -54,7 +54,7 @@ class ProgramStep(nn.Module):
 
     def forward(self, values: list[Tensor]) -> Tensor:
         """The answer of the module, ``[B, width out]``."""
-        return self.module(self.gather(values))
+        return self.module(self.gather(values))  # type: ignore[no-any-return]
 
 
 class Program(nn.Module):

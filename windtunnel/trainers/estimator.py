@@ -132,7 +132,7 @@ class _WindTunnel(BaseEstimator):
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict labels of a classifier, values of a regressor."""
         X = _rows(X)
-        return self._checked(X).predict(X)
+        return self._checked(X).predict(X)  # type: ignore[no-any-return]
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -165,7 +165,8 @@ def _rows(X: Any) -> Any:
     if array.dtype == object:
         strange = {type(value).__name__ for value in array.ravel() if not isinstance(value, (str, Number, type(None)))}
         if strange - {"NAType"}:
-            raise TypeError(f"an argument must be a string or a number in every cell, not {', '.join(sorted(strange))}.")
+            kinds = ", ".join(sorted(strange))
+            raise TypeError(f"an argument must be a string or a number in every cell of the rows, not {kinds}.")
     return array
 
 

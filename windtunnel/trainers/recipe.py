@@ -49,8 +49,8 @@ class Recipe:
     weight_decay : float
         Factor of the squared weights in the objective (decoupled with "adamw").
     dropout : float
-        Probability of zeroing, for the layers that have a ``dropout``; in [0, 1). The paper's is 0.1, for tens of millions of
-        rows; at a warm start of deep trees it undoes what the source knows, and the default is 0.
+        Probability of zeroing, for the layers that have a ``dropout``; in [0, 1). The paper's is 0.1, for
+        tens of millions of rows; at a warm start of deep trees it undoes what the source knows, and the default is 0.
     patience : int or None
         Epochs without a better metric after which training stops; None never stops early.
     seed : int

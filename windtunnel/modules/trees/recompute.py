@@ -6,7 +6,9 @@ memory is that of one group.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,24 +54,22 @@ def soft_trees(
     leaf_value: Tensor,
     given: Tensor,
     value: Tensor,
+    group: int = GROUP,
 ) -> Tensor:
-    """Scores ``[B, K]`` without a base: ``sum_t (1 + h_t) . leaf_value_t`` with ``leaf_value`` ``[T, l, K]``."""
+    """Scores ``[B, K]`` without a base: ``sum_t (1 + h_t) . leaf_value_t`` with ``leaf_value`` ``[T, l, K]``.
+
+    Straight torch, for scripting and export.
+    """
     trees = threshold.shape[0]
     # (1 + h) . v = sum of v + h . v
     scores = leaf_value.sum(dim=[0, 1]).unsqueeze(0).expand(z.shape[0], leaf_value.shape[2])
-    for first in range(0, trees, 4):
-        part = slice_of(first, trees)
-        t0, t1 = part[0], part[1]
+    for t0 in range(0, trees, group):
+        t1 = min(t0 + group, trees)
         active = node_activations(z, weight[t0:t1], threshold[t0:t1], slope[t0:t1], rows_of(given, t0, t1),
                                   rows_of(value, t0, t1))  # fmt: skip
         leaf = leaf_activations(active, path[t0:t1], path_bias[t0:t1], leaf_slope[t0:t1])
         scores = scores + torch.bmm(leaf, leaf_value[t0:t1]).sum(dim=0)
     return scores
-
-
-def slice_of(first: int, trees: int) -> tuple[int, int]:
-    """Trees ``first`` up to the end of its group."""
-    return first, min(first + 4, trees)
 
 
 def rows_of(settled: Tensor, first: int, last: int) -> Tensor:
@@ -82,105 +82,127 @@ def dropout_mask(like: Tensor, rate: float, generator: torch.Generator) -> Tenso
     trees, rows, units = like.shape
     blocks = -(-rows // ROWS_PER_MASK)
     keep = torch.rand(trees, blocks, 1, units, generator=generator, device=like.device) >= rate
-    mask = keep.to(like.dtype).div_(1 - rate).expand(trees, blocks, ROWS_PER_MASK, units)
+    mask: Tensor = keep.to(like.dtype).div_(1 - rate).expand(trees, blocks, ROWS_PER_MASK, units)
     return mask.reshape(trees, blocks * ROWS_PER_MASK, units)[:, :rows]
 
 
+class Operands(NamedTuple):
+    """What the arithmetic works on, in the order of ``soft_trees``; shapes there."""
+
+    z: Tensor
+    weight: Tensor
+    threshold: Tensor
+    slope: Tensor
+    path: Tensor
+    path_bias: Tensor
+    leaf_slope: Tensor
+    leaf_value: Tensor
+    given: Tensor
+    value: Tensor
+
+
+@dataclass(frozen=True)
+class Group:
+    """Trees ``part`` of an ensemble with their activations after dropout, and the masks that dropout drew."""
+
+    part: slice
+    active: Tensor
+    active_mask: Tensor | None
+    leaf: Tensor
+    leaf_mask: Tensor | None
+
+
 class SoftTreesFunction(torch.autograd.Function):
-    """``soft_trees`` with dropout on both layers and a backward pass that recomputes each group."""
+    """``soft_trees`` with dropout on both layers and a backward pass that recomputes each group.
+
+    Called as ``SoftTreesFunction.apply(rate, *operands)``.
+    """
 
     @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> Tensor:
-        """Scores ``[B, K]``; the last argument is the dropout rate."""
-        *tensors, rate = inputs
-        z, weight, threshold, slope, path, path_bias, leaf_slope, leaf_value, given, value = tensors
+    def forward(ctx: Any, rate: float, *tensors: Tensor) -> Tensor:
+        """Scores ``[B, K]``."""
+        of = Operands(*tensors)
         ctx.rate = rate
         ctx.seed = int(torch.randint(2**62, ()).item()) if rate else 0
         ctx.save_for_backward(*tensors)
-        scores = leaf_value.sum(dim=(0, 1)).expand(len(z), leaf_value.shape[2]).clone()
-        for t0, t1, active, _, leaf, _ in _groups(ctx, tensors):
-            del active
-            scores += torch.bmm(leaf, leaf_value[t0:t1]).sum(dim=0)
+        scores = of.leaf_value.sum(dim=(0, 1)).expand(len(of.z), of.leaf_value.shape[2]).clone()
+        for group in _groups(of, ctx.rate, ctx.seed):
+            scores += torch.bmm(group.leaf, of.leaf_value[group.part]).sum(dim=0)
         return scores
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        """Gradients of everything that wants one."""
-        (grad,) = grads
-        tensors = ctx.saved_tensors
-        z, weight, threshold, slope, path, path_bias, leaf_slope, leaf_value, _, value = tensors
-        needs = ctx.needs_input_grad
-        of = [torch.zeros_like(tensor) if need else None for tensor, need in zip(tensors, needs, strict=False)]
-        deeper = any(needs[i] for i in (0, 1, 2, 4, 5, 9))
-        if of[7] is not None:
-            of[7] += grad.sum(dim=0)  # the 1 of (1 + h)
-        for t0, t1, active, active_mask, leaf, leaf_mask in _groups(ctx, tensors):
-            grad_rows = grad.unsqueeze(0).expand(t1 - t0, *grad.shape)
-            if of[7] is not None:
-                of[7][t0:t1] += torch.bmm(leaf.transpose(1, 2), grad_rows)
-            if not deeper:
-                continue
-            grad_leaf = torch.bmm(grad_rows, leaf_value[t0:t1].transpose(1, 2))
-            grad_leaf = _through_tanh(grad_leaf, leaf, leaf_mask).mul_(leaf_slope[t0:t1].unsqueeze(1))
-            if of[5] is not None:
-                of[5][t0:t1] = grad_leaf.sum(dim=1)
-            if of[4] is not None:
-                of[4][t0:t1] = torch.bmm(active.transpose(1, 2), grad_leaf)
-            if any(needs[i] for i in (0, 1, 2, 9)):
-                grad_active = torch.bmm(grad_leaf, path[t0:t1].transpose(1, 2))
-                _first_layer(tensors, of, (t0, t1), grad_active, active, active_mask)
-        return (*of, None)
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        """Gradients of everything that wants one; None for the rest."""
+        of = Operands(*ctx.saved_tensors)
+        wanted = [name for name, needs in zip(Operands._fields, ctx.needs_input_grad[1:], strict=True) if needs]
+        into = {name: torch.zeros_like(getattr(of, name)) for name in wanted}
+        if "leaf_value" in into:
+            into["leaf_value"] += grads[0].sum(dim=0)  # the 1 of (1 + h)
+        for group in _groups(of, ctx.rate, ctx.seed):
+            _backward_leaves(of, group, grads[0], into)
+        return (None, *(into.get(name) for name in Operands._fields))
 
 
-def _groups(ctx: Any, tensors: Any) -> Any:
-    """Each group's first and last tree, node activations and leaf activations with their dropout masks."""
-    z, weight, threshold, slope, path, path_bias, leaf_slope, _, given, value = tensors
-    generator = torch.Generator(device=z.device)
-    generator.manual_seed(ctx.seed)
-    for t0 in range(0, len(threshold), GROUP):
-        t1 = min(t0 + GROUP, len(threshold))
-        active = node_activations(z, weight[t0:t1], threshold[t0:t1], slope[t0:t1], rows_of(given, t0, t1),
-                                  rows_of(value, t0, t1))  # fmt: skip
-        active_mask = leaf_mask = None
-        if ctx.rate:
-            active_mask = dropout_mask(active, ctx.rate, generator)
-            active = active * active_mask
-        leaf = leaf_activations(active, path[t0:t1], path_bias[t0:t1], leaf_slope[t0:t1])
-        if ctx.rate:
-            leaf_mask = dropout_mask(leaf, ctx.rate, generator)
-            leaf = leaf * leaf_mask
-        yield t0, t1, active, active_mask, leaf, leaf_mask
+def _groups(of: Operands, rate: float, seed: int) -> Iterator[Group]:
+    """The forward pass of one group after the other; the same seed draws the same dropout again."""
+    generator = torch.Generator(device=of.z.device)
+    generator.manual_seed(seed)
+    trees = len(of.threshold)
+    for first in range(0, trees, GROUP):
+        last = min(first + GROUP, trees)
+        part = slice(first, last)
+        given, value = rows_of(of.given, first, last), rows_of(of.value, first, last)
+        active = node_activations(of.z, of.weight[part], of.threshold[part], of.slope[part], given, value)
+        active_mask = dropout_mask(active, rate, generator) if rate else None
+        active = active if active_mask is None else active * active_mask
+        leaf = leaf_activations(active, of.path[part], of.path_bias[part], of.leaf_slope[part])
+        leaf_mask = dropout_mask(leaf, rate, generator) if rate else None
+        leaf = leaf if leaf_mask is None else leaf * leaf_mask
+        yield Group(part, active, active_mask, leaf, leaf_mask)
+
+
+def _backward_leaves(of: Operands, group: Group, grad: Tensor, into: dict[str, Tensor]) -> None:
+    """Add one group's gradients for leaf values and second layer, and go on to the first where somebody asks."""
+    part = group.part
+    grad_rows = grad.unsqueeze(0).expand(len(group.leaf), *grad.shape)
+    if "leaf_value" in into:
+        into["leaf_value"][part] += torch.bmm(group.leaf.transpose(1, 2), grad_rows)
+    if not into.keys() - {"leaf_value"}:
+        return
+    grad_leaf = torch.bmm(grad_rows, of.leaf_value[part].transpose(1, 2))
+    grad_leaf = _through_tanh(grad_leaf, group.leaf, group.leaf_mask).mul_(of.leaf_slope[part].unsqueeze(1))
+    if "path_bias" in into:
+        into["path_bias"][part] = grad_leaf.sum(dim=1)
+    if "path" in into:
+        into["path"][part] = torch.bmm(group.active.transpose(1, 2), grad_leaf)
+    if into.keys() & {"z", "weight", "threshold", "value"}:
+        _backward_nodes(of, group, torch.bmm(grad_leaf, of.path[part].transpose(1, 2)), into)
+
+
+def _backward_nodes(of: Operands, group: Group, grad: Tensor, into: dict[str, Tensor]) -> None:
+    """Add one group's gradients for the input, the node weights, the thresholds and the settled activations."""
+    part, weight = group.part, of.weight[group.part]
+    if "value" in into:
+        settled = grad if group.active_mask is None else grad * group.active_mask
+        into["value"][part] += settled.masked_fill(~of.given[part], 0.0)
+    grad = _through_tanh(grad, group.active, group.active_mask)
+    if of.given.numel():
+        grad = grad.masked_fill(of.given[part], 0.0)
+    grad = grad * of.slope[part].unsqueeze(1)
+    if "threshold" in into:
+        into["threshold"][part] = -grad.sum(dim=1)
+    if "weight" in into:
+        into["weight"][part] = torch.bmm(of.z.t().unsqueeze(0).expand(len(weight), *of.z.t().shape), grad)
+    if "z" in into and weight.dim() == 3:
+        into["z"] += torch.bmm(grad, weight.transpose(1, 2)).sum(dim=0)
+    elif "z" in into:
+        into["z"].index_add_(1, weight.flatten(), grad.transpose(0, 1).flatten(1))
 
 
 def _through_tanh(grad: Tensor, masked: Tensor, mask: Tensor | None) -> Tensor:
-    """The gradient before ``tanh`` and dropout, from the one after: ``grad mask (1 - a^2)`` with ``masked = mask a``."""
+    """The gradient before ``tanh`` and dropout from the one after: ``grad mask (1 - a^2)``, where ``masked = mask a``."""
     if mask is None:
         return grad * (1 - masked * masked)
-    # Where the mask is 0 so is the gradient; elsewhere a = masked / mask.
-    scale = mask.amax()
-    plain = masked / scale.clamp_min(1)
+    # Where the mask is 0 so is the gradient; elsewhere a = masked / mask, and all masks that are not 0 are equal.
+    plain = masked / mask.amax().clamp_min(1)
     return grad * mask * (1 - plain * plain)
-
-
-def _first_layer(
-    tensors: Any, of: list[Tensor | None], part: tuple[int, int], grad: Tensor, active: Tensor, mask: Tensor | None
-) -> None:
-    """Add one group's gradients for the input, the node weights, the thresholds and the settled activations."""
-    z, weight, _, slope, _, _, _, _, given, _ = tensors
-    t0, t1 = part
-    if of[9] is not None and given.numel():
-        settled = grad if mask is None else grad * mask
-        of[9][t0:t1] += torch.where(given[t0:t1], settled, torch.zeros_like(settled))
-    grad = _through_tanh(grad, active, mask)
-    if given.numel():
-        grad = grad.masked_fill(given[t0:t1], 0.0)
-    grad = grad * slope[t0:t1].unsqueeze(1)
-    if of[2] is not None:
-        of[2][t0:t1] = -grad.sum(dim=1)
-    if weight.dim() == 3:
-        if of[1] is not None:
-            of[1][t0:t1] = torch.bmm(z.t().unsqueeze(0).expand(t1 - t0, z.shape[1], len(z)), grad)
-        if of[0] is not None:
-            of[0] += torch.bmm(grad, weight[t0:t1].transpose(1, 2)).sum(dim=0)
-    elif of[0] is not None:
-        of[0].index_add_(1, weight[t0:t1].flatten(), grad.transpose(0, 1).flatten(1))

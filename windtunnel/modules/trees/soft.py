@@ -24,9 +24,9 @@ class SoftTrees(Module):
     - leaf: ``h = tanh(s_leaf (sum of signed ancestors - C + 1))`` for a path of C ancestors;
     - score k: ``base_k + sum over the trees of k and their leaves of value / 2 (1 + h)``.
 
-    What is trainable: L0 nothing, L1 ``value`` and ``base``, L2 also ``threshold`` and ``table``, L3 also ``w``, L4 also
-    the second layer, the weights of nodes that are no ancestors (0 at the start) included. Up to L2 a node reads its
-    one feature. Nodes and leaves that pad smaller trees to n and l are masked: they add 0 whatever training does.
+    What is trainable: L0 nothing, L1 ``value`` and ``base``, L2 also ``threshold`` and ``table``, L3 also ``w``, L4
+    also the second layer, the weights of nodes that are no ancestors (0 at the start) included. Up to L2 a node reads
+    its one feature. Nodes and leaves that pad smaller trees to n and l are masked: they add 0 whatever training does.
 
     Shape
         float32 ``[B, width]`` -> float32 ``[B, K]``, raw scores in the unit of the source (log-odds for a classifier).
@@ -120,7 +120,7 @@ class SoftTrees(Module):
         z = torch.minimum(torch.maximum(z, self.bound[0]), self.bound[1])
         given, value = self.settled_nodes(x)
         weight = self.node_weight if self.depth >= 3 else self.feature
-        if torch.jit.is_scripting():
+        if torch.jit.is_scripting():  # type: ignore[attr-defined]
             scores = soft_trees(z, weight, self.threshold, self.slope, self.path * self.path_mask(), self.path_bias,
                                 self.leaf_slope, self.masked_values(), given, value)  # fmt: skip
         else:
@@ -131,8 +131,8 @@ class SoftTrees(Module):
     def _train_forward(self, z: Tensor, weight: Tensor, given: Tensor, value: Tensor) -> Tensor:
         rate = self.dropout if self.training else 0.0
         return SoftTreesFunction.apply(  # type: ignore[no-any-return, no-untyped-call]
-            z, weight, self.threshold, self.slope, self.path * self.path_mask(), self.path_bias,
-            self.leaf_slope, self.masked_values(), given, value, rate)  # fmt: skip
+            rate, z, weight, self.threshold, self.slope, self.path * self.path_mask(), self.path_bias,
+            self.leaf_slope, self.masked_values(), given, value)  # fmt: skip
 
     def path_mask(self) -> Tensor:
         """1 between a real node and a real leaf, ``[T, n, l]``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -171,9 +172,10 @@ def place_nodes(
     threshold, gap = np.zeros(len(ensemble.threshold)), np.ones(len(ensemble.threshold))
     compares = np.ones(len(threshold), dtype=bool)
     compares[list(ensemble.categories)] = False  # the others look up a table
-    threshold[np.abs(ensemble.threshold) >= HUGE] = FAR * np.sign(ensemble.threshold[np.abs(ensemble.threshold) >= HUGE])
+    beyond = np.abs(ensemble.threshold) >= HUGE
+    threshold[beyond] = FAR * np.sign(ensemble.threshold[beyond])
     for column in np.unique(ensemble.feature[compares]):
-        nodes = np.flatnonzero((ensemble.feature == column) & compares & (np.abs(ensemble.threshold) < HUGE))
+        nodes = np.flatnonzero((ensemble.feature == column) & compares & ~beyond)
         if sample is not None or column in grids:
             values = np.unique(_known_values(ensemble, column, sample, grids))
             moved, half = _centred(ensemble.threshold[nodes], values)
@@ -211,9 +213,7 @@ def _between_thresholds(threshold: Floats) -> tuple[Floats, Floats]:
     return threshold, np.minimum(gaps[at], gaps[at + 1]) / 8
 
 
-def _local_spread(
-    ensemble: TreeEnsemble, units: Units, threshold: Floats, share: float, sample: Floats
-) -> Floats:
+def _local_spread(ensemble: TreeEnsemble, units: Units, threshold: Floats, share: float, sample: Floats) -> Floats:
     """Per node, the distance from its threshold within which ``share`` of the rows that reach it lie, ``[N]``."""
     scaled = (sample - units.center) / units.scale
     answer = np.zeros(len(threshold))
@@ -274,7 +274,7 @@ def _pack(
     )
 
 
-def _spread_out(values: NDArray[np.generic], table: NDArray[np.int64], padding: object) -> NDArray[np.generic]:
+def _spread_out(values: NDArray[Any], table: NDArray[np.int64], padding: object) -> NDArray[Any]:
     if len(values) == 0:
         return np.full(table.shape, padding, dtype=values.dtype)
     return np.where(table >= 0, values[np.maximum(table, 0)], np.asarray(padding, dtype=values.dtype))
