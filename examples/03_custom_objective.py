@@ -37,19 +37,12 @@ def tuned(weight: Any = None, **options: Any) -> windtunnel.Translation:
     return net.fit(rows, (X[valid], y[valid]), epochs=15, batch_size=500, learning_rate=3e-3, progress=False, **options)
 
 
-def auc(model: Any, rows: Any = True) -> float:
-    """Area under the ROC curve on some of the test rows."""
-    chosen = np.broadcast_to(rows, len(y[test]))
-    return float(roc_auc_score(y[test][chosen], model.predict_proba(X[test])[chosen, 1]))
-
-
-# Suppose that the impressions which are mostly in view are the ones that are paid for.
-paid = (X["viewable"] > 0.6).to_numpy()
 models = {
     "source": pipeline,
     "log loss": tuned(),
     "pairwise loss": tuned(loss=pairwise),
-    "paid rows weigh 5": tuned(weight=np.where(paid[train], 5.0, 1.0)),
+    "clicks weigh 4": tuned(weight=np.where(y[train] == 1, 4.0, 1.0)),  # as if there were 50 % of them, not 20 %
 }
 for name, model in models.items():
-    print(f"{name:18s} AUC {auc(model):.4f}, on paid rows {auc(model, paid[test]):.4f}")
+    probability = model.predict_proba(X[test])[:, 1]
+    print(f"{name:15s} AUC {roc_auc_score(y[test], probability):.4f}, mean probability {probability.mean():.2f}")

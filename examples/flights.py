@@ -10,6 +10,7 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def main() -> None:
     arguments = parser.parse_args()
     X, y, split = load(arguments.data, arguments.name)
     parts = {part: (pd.DataFrame(X[split == part]), y[split == part]) for part in ("train", "valid", "test")}
-    recipe = {**RECIPES[arguments.model], "seed": arguments.seed}
+    recipe = {**RECIPES[arguments.model], "seed": arguments.seed, "progress": sys.stderr.isatty()}
     if arguments.epochs:
         recipe["epochs"] = arguments.epochs
     done = compare(

@@ -24,6 +24,7 @@ import windtunnel
 from windtunnel.errors import BadFile, UnfaithfulOption
 from windtunnel.export import container
 from windtunnel.modules.affine import Affine
+from windtunnel.modules.base import MODULES
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -86,7 +87,7 @@ def test_fitting_goes_on_after_loading(tmp_path: Path) -> None:
     "labels",
     [
         np.array(["no", "yes"], dtype="<U7"),
-        np.array([b"no", b"yes"]).astype(object).astype(str).astype(object),
+        np.array(["no", "yes"], dtype=object),
         np.array([-1, 3], dtype=np.int16),
         np.array([1, 3], dtype=">u4"),
         np.array([False, True]),
@@ -120,8 +121,6 @@ def test_modules_outside_the_table_are_refused(tmp_path: Path) -> None:
     step = next(step for step in net.program.steps if type(step.module) is Affine)
     step.module = Other(step.module.scale, step.module.shift, step.module.center)
     net.save(tmp_path / "net")
-    from windtunnel.modules.base import MODULES
-
     del MODULES["Other"]
     with pytest.raises(UnfaithfulOption, match="Other, which is not in the table"):
         net.save(tmp_path / "net")
@@ -188,7 +187,9 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_changed_byte_is_noticed_or_means_nothing(good: Path, tmp_path: Path) -> None:
     data, expected = good.read_bytes(), windtunnel.load(good).scores(frame())
     random = np.random.default_rng(0)
-    structure = np.concatenate([np.arange(40), np.arange(len(data) - 330, len(data)), random.integers(0, len(data), 60)])
+    structure = np.concatenate(
+        [np.arange(40), np.arange(len(data) - 330, len(data)), random.integers(0, len(data), 60)]
+    )
     path = tmp_path / "net"
     noticed = 0
     for position in structure:
@@ -250,25 +251,13 @@ def _entries(path: Path) -> list[tuple[str, bytes]]:
         return [(name, archive.read(name)) for name in archive.namelist()]
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("../outside", "unknown members"),
-        ("/etc/passwd", "unknown members"),
-        ("graph.json\x00.py", "unknown members"),
-        ("code.py", "unknown members"),
-    ],
-)
-def test_names_that_no_artefact_has_are_refused(good: Path, tmp_path: Path, name: str, message: str) -> None:
-    _zip(tmp_path / "net", [*_entries(good), ("XXXX", b"pwned")])
-    data = (tmp_path / "net").read_bytes()
-    stem = name.encode()
+@pytest.mark.parametrize("name", [b"../outside", b"/etc/passwd", b"graph.json\x00.py", b"code.py"])
+def test_names_that_no_artefact_has_are_refused(good: Path, tmp_path: Path, name: bytes) -> None:
     # The library would tidy up such a name, so it is put in place by hand.
-    entries = [*_entries(good), ("X" * len(stem), b"pwned")]
-    _zip(tmp_path / "net", entries)
-    data = (tmp_path / "net").read_bytes().replace(b"X" * len(stem), stem)
-    (tmp_path / "net").write_bytes(data)
-    with pytest.raises(BadFile, match=message):
+    plain = b"X" * len(name)
+    _zip(tmp_path / "net", [*_entries(good), (plain.decode(), b"")])
+    (tmp_path / "net").write_bytes((tmp_path / "net").read_bytes().replace(plain, name))
+    with pytest.raises(BadFile, match="unknown members"):
         windtunnel.load(tmp_path / "net")
 
 

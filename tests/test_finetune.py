@@ -27,7 +27,8 @@ from torch.utils.data import DataLoader
 from windtunnel.errors import BadFile, BadInput
 from windtunnel.trainers.callbacks import CHECKPOINT, Keeper
 from windtunnel.trainers.data import loader
-from windtunnel.trainers.finetune import History, finetune
+from windtunnel.trainers.finetune import finetune
+from windtunnel.trainers.history import History
 from windtunnel.trainers.module import DataModule, FineTuning
 from windtunnel.trainers.recipe import Recipe
 
@@ -146,7 +147,7 @@ def test_the_average_of_the_weights_is_what_is_kept() -> None:
         on_train_batch_end = lambda self, trainer, module, *_: self.on_train_start(trainer, module)  # noqa: E731
 
     data = rows(256, "regression")
-    history = finetune(net, data, data, ema=0.8, callbacks=[Watching()], **QUICK | {"epochs": 1})
+    history = finetune(net, data, data, callbacks=[Watching()], **QUICK | {"epochs": 1, "ema": 0.8})
     assert history.best_epoch == 1 and len(steps) == 5
     average = steps[0]
     for step in steps[1:]:

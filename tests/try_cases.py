@@ -1,9 +1,14 @@
-import warnings, traceback, time
+import time
+import traceback
+import warnings
+
 warnings.simplefilter("error"); warnings.filterwarnings("ignore", "'future.no_silent")
-import numpy as np, windtunnel
+import numpy as np
 from cases import CASES
+
+import windtunnel
 from windtunnel.head import METHODS
-import sys
+
 for c in CASES.values():
     t=time.time()
     try:

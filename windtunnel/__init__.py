@@ -12,6 +12,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from windtunnel._translate import compile as compile
+    from windtunnel._translate import translate as translate
     from windtunnel.encode import Batch as Batch
     from windtunnel.errors import (
         BadFile as BadFile,
@@ -34,12 +36,10 @@ if TYPE_CHECKING:
     from windtunnel.estimators import RareCategories as RareCategories
     from windtunnel.estimators import TwoHotEncoder as TwoHotEncoder
     from windtunnel.export.artefact import load as load
-    from windtunnel.trainers.recipe import Recipe as Recipe
     from windtunnel.trainers.data import loader as loader
     from windtunnel.trainers.estimator import WindTunnelClassifier as WindTunnelClassifier
     from windtunnel.trainers.estimator import WindTunnelRegressor as WindTunnelRegressor
-    from windtunnel._translate import compile as compile
-    from windtunnel._translate import translate as translate
+    from windtunnel.trainers.recipe import Recipe as Recipe
     from windtunnel.translation import Translation as Translation
     from windtunnel.translators import supported as supported
     from windtunnel.translators import translates as translates

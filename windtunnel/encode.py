@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from hashlib import md5
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,7 +80,7 @@ class Vocabulary:
         missing = column.isna().to_numpy()
         if self.kind == "number":
             keys: Any = np.full(len(column), np.nan)
-            keys[~missing] = _as_float64(column[~missing])
+            keys[~missing] = _numbers_among(column[~missing])
         else:
             keys = column.astype(object).to_numpy()
         position = self._index.get_indexer(keys) if len(self.values) else np.full(len(column), -1)
@@ -87,9 +89,10 @@ class Vocabulary:
     def _settle(self, ids: NDArray[Any], missing: NDArray[np.bool_], column: pd.Series) -> NDArray[np.int64]:
         ids = np.where(missing, MISSING_ID, ids).astype(np.int64)
         if self.buckets:
-            first = FIRST_ID + len(self.values)
-            for row in np.flatnonzero(ids == UNKNOWN_ID):
-                ids[row] = first + bucket_of(str(column.iloc[row]), self.buckets)
+            unknown = ids == UNKNOWN_ID
+            codes, texts = pd.factorize(column[unknown].astype(object).map(str))
+            buckets = np.array([bucket_of(text, self.buckets) for text in texts], dtype=np.int64)
+            ids[unknown] = FIRST_ID + len(self.values) + buckets[codes]
         return ids
 
 
@@ -182,11 +185,12 @@ class RowEncoder:
 
     def _as_ids(self, frame: pd.DataFrame, category: CategoryColumn, training: bool) -> NDArray[np.int64]:
         values, vocabulary = frame[category.column], category.vocabulary
-        given = _kind(values)
-        if given != vocabulary.kind and {given, vocabulary.kind} == {"text", "number"} and not vocabulary.buckets:
+        if not _fits(values, vocabulary):
+            known = f", such as {vocabulary.values[0]!r}" if vocabulary.values else ""
             raise BadInput(
-                f"column {self.name(category.column)} holds {_sample(values)}, which is {given}; its categories are "
-                f"{vocabulary.kind}, such as {vocabulary.values[0]!r}. Convert the column to what the pipeline saw."
+                f"column {self.name(category.column)} holds {_sample(values)} of dtype {values.dtype}, which is "
+                f"{_kind(values)}; its categories are {vocabulary.kind}{known}. "
+                "Convert the column to what the pipeline saw."
             )
         ids = vocabulary.ids(values)
         unknown = (ids == UNKNOWN_ID) & category.refuses_unknown
@@ -195,11 +199,11 @@ class RowEncoder:
             category.refuses_unknown &= not unknown.any()
             category.refuses_missing &= not missing.any()
         elif (refused := unknown | missing).any():
-            unseen = sorted({str(value) for value in values[refused]})
+            unseen = sorted({_shown(value) for value in values[refused]})
             raise BadInput(
-                f"column {self.name(category.column)} holds {len(unseen)} categories that its encoder was not fitted "
-                f"on and refuses (handle_unknown='error'): {', '.join(unseen[:5])}. Fit the encoder with "
-                "handle_unknown='ignore' or a value for unknown ones, or fine-tune on rows with them first."
+                f"column {self.name(category.column)} holds categories that its encoder was not fitted on and refuses "
+                f"(handle_unknown='error'): {_some(unseen)}. Fit the encoder with handle_unknown='ignore' or a value "
+                "for unknown ones, or fine-tune on rows with them first."
             )
         return ids
 
@@ -207,31 +211,36 @@ class RowEncoder:
         """The fitted columns of raw rows, under their positions; only those that are read unless ``every``."""
         frame = as_frame(rows)
         wanted = list(range(self.width)) if every else self.used()
-        if self.names is None or (isinstance(rows, np.ndarray) and frame.shape[1] == self.width):
+        named = isinstance(rows, pd.DataFrame | Mapping) or hasattr(rows, "to_pandas")
+        if self.names is None or not named:
             if frame.shape[1] != self.width:
                 raise BadInput(
                     f"got {frame.shape[1]} columns; the pipeline was fitted on {self.width}"
-                    + (f": {_some(self.names)}. Give a DataFrame with these names." if self.names else ".")
+                    + (f": {_quoted(self.names)}. Give a DataFrame with these names." if self.names else ".")
                 )
+            picked = frame.iloc[:, wanted]
+        elif [*map(str, frame.columns)] == self.names:
             picked = frame.iloc[:, wanted]
         else:
             picked = frame[self._present(frame, [self.names[column] for column in wanted])]
         return picked.set_axis(wanted, axis=1)
 
-    def _present(self, frame: pd.DataFrame, names: list[str]) -> list[str]:
-        given = [str(name) for name in frame.columns]
-        twice = sorted({name for name in names if given.count(name) > 1})
-        if twice:
-            raise BadInput(f"columns given twice: {_some(twice)}; each name must be there once.")
-        missing = [name for name in names if name not in frame.columns]
-        if missing:
-            close = {name: get_close_matches(name, given, n=1) for name in missing}
+    def _present(self, frame: pd.DataFrame, names: list[str]) -> list[Any]:
+        """The labels in the frame of the columns of these names."""
+        label = {str(given): given for given in frame.columns}
+        # LightGBM writes a blank in a name as an underscore.
+        label = {given.replace(" ", "_"): one for given, one in label.items()} | label
+        count = Counter(map(str, frame.columns))
+        if twice := sorted({name for name in names if count[name] > 1}):
+            raise BadInput(f"columns given twice: {_quoted(twice)}; each name must be there once.")
+        if missing := [name for name in names if name not in label]:
+            close = {name: get_close_matches(name, count, n=1) for name in missing[:12]}
             hints = [f"{name!r} (given: {match[0]!r})" if match else repr(name) for name, match in close.items()]
             raise BadInput(
-                f"columns missing: {', '.join(hints[:10])}. Given: {_some(given)}. "
-                f"The pipeline reads {_some(names)}; rename or add the missing ones."
+                f"columns missing: {_some(hints + missing[12:])}. Given: {_quoted(list(count))}. "
+                f"The pipeline reads {_quoted(names)}; rename or add the missing ones."
             )
-        return names
+        return [label[name] for name in names]
 
 
 def as_frame(rows: Rows) -> pd.DataFrame:
@@ -240,45 +249,77 @@ def as_frame(rows: Rows) -> pd.DataFrame:
         return rows
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
-    if hasattr(rows, "to_pandas"):  # Arrow and polars tables
+    if hasattr(rows, "to_pandas") and np.ndim(rows) != 1:  # Arrow and polars tables
         return rows.to_pandas()  # type: ignore[no-any-return]
     if hasattr(rows, "toarray"):
         return pd.DataFrame(rows.toarray())
-    if isinstance(rows, dict):
-        return _frame_of_dict(rows)
+    if isinstance(rows, Mapping):
+        return _frame_of_columns(rows)
     if isinstance(rows, Tensor):
         rows = rows.detach().cpu().numpy()
-    if isinstance(rows, (np.ndarray, list, tuple)) and np.ndim(rows) == 2:
+    if isinstance(rows, (np.ndarray, list, tuple)) and _dimensions(rows) == 2:
         return pd.DataFrame(np.asarray(rows, dtype=None if isinstance(rows, np.ndarray) else object)).infer_objects()
-    what = f"{type(rows).__name__} with {np.ndim(rows)} dimensions" if hasattr(rows, "ndim") else type(rows).__name__
     raise BadInput(
-        f"rows given as {what}; accepted are a pandas DataFrame, an Arrow table, a dict of columns, "
-        "or a NumPy array with two dimensions. Reshape your data: X.reshape(1, -1) if it is a single row."
+        f"rows given as {type(rows).__name__} with {_dimensions(rows)} dimensions; accepted are a pandas DataFrame, an "
+        "Arrow table, a dict of columns, or an array with two dimensions. A single row is X.reshape(1, -1) of an array "
+        "or X.iloc[[0]] of a DataFrame."
     )
 
 
-def _frame_of_dict(columns: dict[str, Sequence[Any]]) -> pd.DataFrame:
+def _frame_of_columns(columns: Mapping[Any, Any]) -> pd.DataFrame:
+    if single := [name for name, column in columns.items() if _dimensions(column) != 1]:
+        raise BadInput(
+            f"the columns {_quoted(single)} of a dict have not one dimension; give a list or an array with one value "
+            "per row, of length 1 for a single row."
+        )
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise BadInput(f"columns of different lengths: {lengths}; every column needs one value per row.")
-    return pd.DataFrame(dict(columns))
+    return pd.DataFrame({name: pd.Series(column).reset_index(drop=True) for name, column in columns.items()})
+
+
+def _dimensions(values: Any) -> int:
+    if hasattr(values, "ndim"):
+        return int(values.ndim)
+    if not isinstance(values, Sequence) or isinstance(values, str | bytes):
+        return 0
+    return 2 if len(values) and all(isinstance(row, list | tuple | np.ndarray) for row in values) else 1
 
 
 def _as_float64(column: pd.Series) -> NDArray[np.float64]:
     if isinstance(column.dtype, pd.CategoricalDtype):
-        column = column.astype(column.cat.categories.dtype)
+        of_category = np.append(_as_float64(pd.Series(column.cat.categories)), np.nan)
+        return of_category[column.cat.codes.to_numpy()]
     kind = _kind(column)
-    if kind not in ("number", "empty"):
+    if kind == "mixed" and all(isinstance(value, Real) for value in column.dropna()):  # numbers and booleans
+        column, kind = column.astype(object), "number"
+    if kind != "number" and not column.isna().all():
         raise TypeError(f"{kind} where numbers are read")
+    if kind != "number":
+        return np.full(len(column), np.nan)
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _numbers_among(column: pd.Series) -> NDArray[np.float64]:
+    """The numbers of a column without missing values, and NaN where it holds something else."""
+    if _kind(column) == "number":
+        return _as_float64(column)
+    return np.array([value if isinstance(value, Real) else np.nan for value in column], dtype=np.float64)
+
+
+def _fits(column: pd.Series, vocabulary: Vocabulary) -> bool:
+    """Whether values of a column can be among the categories: never text among numbers, and no dates at all."""
+    given, known = _kind(column), vocabulary.kind
+    alike = given == known or (given in ("text", "number", "mixed") and (given == "mixed" or known in ("mixed", "empty")))
+    return alike or vocabulary.buckets > 0 or bool(column.isna().all())
 
 
 def _kind(column: pd.Series) -> str:
     """"number", "text", "mixed", "empty" (all missing) or the name that pandas gives to other kinds of values."""
-    if pd.api.types.is_bool_dtype(column.dtype) or pd.api.types.is_numeric_dtype(column.dtype):
-        return "number"
     if isinstance(column.dtype, pd.CategoricalDtype):
         return _kind(pd.Series(column.cat.categories))
+    if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype):
+        return "number"
     inferred = pd.api.types.infer_dtype(column, skipna=True)
     groups = {
         "string": "text", "floating": "number", "integer": "number", "mixed-integer-float": "number",
@@ -289,8 +330,16 @@ def _kind(column: pd.Series) -> str:
 
 def _sample(column: pd.Series) -> str:
     present = column.dropna()
-    return f"values such as {present.iloc[0]!r}" if len(present) else "no values"
+    return f"values such as {_shown(present.iloc[0])}" if len(present) else "no values"
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+def _shown(value: Any) -> str:
+    return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def _quoted(names: Sequence[Any]) -> str:
+    return _some([*map(repr, names)])
+
+
+def _some(texts: Sequence[str]) -> str:
+    return ", ".join(texts[:12]) + (f" and {len(texts) - 12} more" if len(texts) > 12 else "")

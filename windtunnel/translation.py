@@ -21,9 +21,8 @@ from windtunnel.host import HostStep
 from windtunnel.modules.program import Program
 
 if TYPE_CHECKING:
-    from windtunnel.export.layout import HistoryData
     from windtunnel.report import Report
-    from windtunnel.trainers.finetune import History
+    from windtunnel.trainers.history import History
 
 CHUNK = 8192
 """Rows scored at once; bounds the memory of a prediction, whatever the number of rows."""
@@ -72,7 +71,7 @@ class Translation(nn.Module):
         self.hosts, self.untranslated = list(hosts), untranslated
         self.faithful = dict(faithful or {})
         self.start = {name: value.detach().clone() for name, value in self.program.state_dict().items()}
-        self.history: History | HistoryData | None = None
+        self.history: History | None = None
         self.eval()
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:

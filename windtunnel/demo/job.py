@@ -99,7 +99,14 @@ def pipeline(seed: int) -> Pipeline:
 
 def fine_tuned(parts: dict[str, Part], seed: int) -> Comparison:
     """Fit, translate, fine-tune and score."""
-    options = {"epochs": 6, "batch_size": 1024, "dropout": 0.02, "patience": 3, "seed": seed, "progress": sys.stderr.isatty()}
+    options = {
+        "epochs": 6,
+        "batch_size": 1024,
+        "dropout": 0.02,
+        "patience": 3,
+        "seed": seed,
+        "progress": sys.stderr.isatty(),
+    }
     return compare(pipeline(seed), parts, seed=seed, fit_options=options)
 
 

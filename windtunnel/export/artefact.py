@@ -55,7 +55,7 @@ def save(net: Translation, path: str | PathLike[str]) -> None:
         ],
         untranslated=net.untranslated,  # type: ignore[arg-type]  # checked when it is made
         faithful=net.faithful,
-        history=None if net.history is None else HistoryData.model_validate(_plain(net.history)),
+        history=None if net.history is None else HistoryData.model_validate(asdict(net.history)),
     )
     vocabularies = [
         {"values": list(category.vocabulary.values), "buckets": category.vocabulary.buckets}
@@ -119,7 +119,7 @@ def _rebuilt(members: Mapping[str, bytes], host: Any) -> Translation:
         graph.untranslated,
         graph.faithful,
     )
-    net.history = graph.history
+    net.history = None if graph.history is None else graph.history.history()
     if START in members:
         start = _tensors(members, START)
         if {name: value.shape for name, value in start.items()} != {n: v.shape for n, v in weights.items()}:
@@ -172,7 +172,9 @@ def _class(name: str) -> type[Module]:
 def _module(cls: type[Module], data: StepData, tensors: Mapping[str, Tensor], where: str) -> Module:
     hints = get_type_hints(cls.__init__)
     parameters = inspect.signature(cls.__init__).parameters.values()
-    wanted = {one.name for one in parameters if one.name != "self" and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}
+    wanted = {
+        one.name for one in parameters if one.name != "self" and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    }
     if set(data.facts) != set(cls.FACTS) or set(tensors) | set(cls.FACTS) != wanted:
         raise BadFile(
             f"{where}: {cls.__name__} takes {sorted(wanted)}; "
@@ -258,7 +260,3 @@ def _same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
 
 def _bytes(tensor: Tensor) -> bytes:
     return tensor.numpy().tobytes()
-
-
-def _plain(history: Any) -> Any:
-    return history.model_dump() if isinstance(history, HistoryData) else asdict(history)

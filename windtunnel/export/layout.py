@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from windtunnel.export.container import Strict
+from windtunnel.trainers.history import Epoch, History
 
 Count = Annotated[int, Field(ge=0)]
 Columns = list[Count]
@@ -105,6 +106,11 @@ class HistoryData(Strict):
     best_epoch: Count
     judged_on: str
     seconds: float
+
+    def history(self) -> History:
+        """The record itself."""
+        facts = self.model_dump()
+        return History(**{**facts, "epochs": [Epoch(**epoch) for epoch in facts["epochs"]]})
 
 
 class GraphData(Strict):

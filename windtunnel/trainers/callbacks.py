@@ -6,7 +6,7 @@ import math
 import os
 import time
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,35 +16,10 @@ from pytorch_lightning.callbacks import Checkpoint
 from torch import Tensor, nn
 
 from windtunnel.errors import BadInput
+from windtunnel.trainers.history import Epoch
 from windtunnel.trainers.module import FineTuning
 
 CHECKPOINT = "last.ckpt"
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """One row of the history.
-
-    Attributes
-    ----------
-    epoch : int
-        0 for the translation before training.
-    train_loss : float or None
-        Mean over the epoch's steps; None for epoch 0.
-    val_loss, metric : float
-        On the rows that the epochs are judged on.
-    learning_rate : float
-        Of this epoch.
-    seconds : float
-        Wall time of the epoch with its validation.
-    """
-
-    epoch: int
-    train_loss: float | None
-    val_loss: float
-    metric: float
-    learning_rate: float
-    seconds: float
 
 
 class Keeper(Checkpoint):

@@ -9,7 +9,6 @@ import signal
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
@@ -22,55 +21,13 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch import nn
 
 from windtunnel.errors import BadFile, BadInput
-from windtunnel.trainers.callbacks import CHECKPOINT, Average, Epoch, Keeper
+from windtunnel.trainers.callbacks import CHECKPOINT, Average, Keeper
+from windtunnel.trainers.history import History
 from windtunnel.trainers.module import DataModule, FineTuning
 from windtunnel.trainers.recipe import Recipe
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
-
-
-@dataclass(frozen=True)
-class History:
-    """What fine-tuning did.
-
-    Attributes
-    ----------
-    epochs : list of Epoch
-        Epoch 0, before training, and every epoch since.
-    metric : str
-        The name of the metric that the epochs are judged by.
-    greater_is_better : bool
-        Its direction.
-    start, best : float
-        The metric before training and at the best epoch, whose weights the translation holds.
-    best_epoch : int
-        0 where training made nothing better.
-    judged_on : str
-        "validation rows", "held-out rows" (a share of the training rows) or "training rows".
-    seconds : float
-        Wall time, with encoding.
-    """
-
-    epochs: list[Epoch]
-    metric: str
-    greater_is_better: bool
-    start: float
-    best: float
-    best_epoch: int
-    judged_on: str
-    seconds: float
-
-    def __str__(self) -> str:
-        lines = [f"epoch  train_loss    val_loss  {self.metric:>10}  seconds"]
-        for one in self.epochs:
-            train = "-" if one.train_loss is None else f"{one.train_loss:.6f}"
-            mark = "  kept" if one.epoch == self.best_epoch else ""
-            lines.append(
-                f"{one.epoch:5d}  {train:>10}  {one.val_loss:10.6f}  {one.metric:10.6f}  {one.seconds:7.2f}{mark}"
-            )
-        lines.append(f"{self.metric} on {self.judged_on}: {self.start:.6f} -> {self.best:.6f} in {self.seconds:.1f} s")
-        return "\n".join(lines)
 
 
 def finetune(

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from way_out import PIPELINES, fitted, frame, target, translated, with_host_step
+
+import windtunnel
+from windtunnel.assemble import Origin
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_every_parameter_is_counted_once(name: str) -> None:
+    net = translated(name)
+    rows = net.report().rows
+    assert len({row.step for row in rows}) == len(rows)
+    assert sum(row.parameters for row in rows) == sum(one.numel() for one in net.parameters())
+    assert sum(row.trainable for row in rows) == sum(one.numel() for one in net.parameters() if one.requires_grad)
+    assert all(row.drift in (0.0, None) for row in rows)
+
+
+def test_steps_of_one_source_share_a_row() -> None:
+    rows = {row.source: row for row in translated("logistic").report().rows}
+    assert rows["OneHotEncoder"].became == "2 x CategoryTable"
+    assert rows["LogisticRegression"].became == "Linear"
+
+
+def test_drift_is_the_relative_distance_from_the_start() -> None:
+    net = translated("logistic")
+    weight = net.program.steps[-1].module.weight
+    bias = net.program.steps[-1].module.bias
+    before = torch.cat([weight.flatten(), bias]).detach().clone()
+    with torch.no_grad():
+        weight.mul_(1.5)
+    rows = {row.source: row for row in net.report().rows}
+    moved = float((torch.cat([weight.flatten(), bias]).detach() - before).norm() / before.norm())
+    assert rows["LogisticRegression"].drift == pytest.approx(moved, rel=1e-6)
+    assert rows["OneHotEncoder"].drift == 0
+    bias.requires_grad_(False)
+    weight.requires_grad_(False)
+    assert net.report().rows[-1].drift is None
+
+
+def test_drift_from_zero_is_infinite() -> None:
+    net = translated("logistic")
+    for name in net.start:
+        net.start[name] = torch.zeros_like(net.start[name])
+    assert net.report().rows[-1].drift == math.inf
+    assert "inf" in str(net.report())
+
+
+@pytest.mark.parametrize(
+    ("net", "words"),
+    [
+        (lambda: translated("logistic"), "exact: every step computes what its source does"),
+        (lambda: windtunnel.compile(fitted("lightgbm_binary")), "exact"),
+        (lambda: translated("lightgbm_binary", calibrate=None), "not measured: translate was given no calibrate rows"),
+        (lambda: translated("lightgbm_binary"), r"R2 [01]\.\d{6} of the raw scores .* on 200 calibration rows"),
+    ],
+)
+def test_how_faithful(net: Any, words: str) -> None:
+    assert re.search(words, dict(net().report().facts)["faithful"])
+
+
+def test_host_steps_are_named_with_the_reason() -> None:
+    report = windtunnel.translate(with_host_step(), calibrate=frame()).report()
+    text = dict(report.facts)["on the host"]
+    assert text.startswith("columns.custom: no translation for")
+    assert "gradient ends there" in text
+    assert report.rows[0].became == "kept on the host"
+
+
+def test_fine_tuning_is_summed_up() -> None:
+    net, rows = translated("logistic"), frame()
+    labels = np.where(target(rows) > 0, "yes", "no")
+    assert "fine-tuned" not in dict(net.report().facts)
+    net.fit((rows, labels), (rows, labels), epochs=2, learning_rate=0.01, progress=False, batch_size=64)
+    text = dict(net.report().facts)["fine-tuned"]
+    assert net.history is not None
+    assert f"{net.history.metric} {net.history.start:.6f} at epoch 0, {net.history.best:.6f} now" in text
+    assert f"epoch {net.history.best_epoch} of 2" in text or "none of 2 epochs better" in text
+    assert any(row.drift for row in net.report().rows) == (net.history.best_epoch > 0)
+
+
+class Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.cells = 0
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        assert tag not in ("script", "link", "img")
+        self.cells += tag == "td"
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def odd() -> windtunnel.Translation:
+    net = translated("lightgbm_multiclass")
+    net.origins[-1] = Origin("<script>alert(1)</script> [bold]" + "very_long_name." * 20, "A&B")
+    net.head = dataclasses.replace(net.head, classes=np.array(["<b>", "[red]x", "c"]))
+    return net
+
+
+def test_html_is_whole_and_escaped() -> None:
+    report = odd().report()
+    for html in (report.to_html(), report._repr_html_()):
+        reader = Reader()
+        reader.feed(html)
+        assert not reader.open
+        assert reader.cells == 6 * (len(report.rows) + 1)
+        assert "&lt;script&gt;" in html and "A&amp;B" in html and "&lt;b&gt;" in html
+
+
+def test_text_fits_and_shows_names_as_they_are() -> None:
+    text = str(odd().report())
+    assert max(map(len, text.splitlines())) <= 100
+    assert "[red]x" in text
+    for heading in ("step", "class", "became", "parameters", "trainable", "drift", "task", "faithful"):
+        assert heading in text
