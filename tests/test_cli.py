@@ -21,7 +21,7 @@ pipeline:
   categories: [RareCategories: {{min_count: 5}}, TwoHotEncoder]
   numbers: {numbers}
   model: {model}
-recipe: {{epochs: 2, batch_size: 256}}
+recipe: {{epochs: 2, batch_size: 256, schedule: constant}}
 output: {folder}/run
 """
 TREES = "{LGBMClassifier: {n_estimators: 4, num_leaves: 4, verbosity: -1, n_jobs: 1}}"

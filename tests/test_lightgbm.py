@@ -161,12 +161,12 @@ def halves(y_true, y_pred):
 
 
 @pytest.mark.filterwarnings("ignore:Cannot compute class probabilities")
-def test_custom_objective_of_a_classifier_gives_raw_scores():
+def test_custom_objective_of_a_classifier_is_read_from_its_booster():
     x = numbers()
     fitted = lgb.LGBMClassifier(**SMALL, objective=halves).fit(x, classes(x))
-    predictor = classifier(fitted)
-    assert (predictor.link, predictor.loss) == ("identity", "logistic")
-    np.testing.assert_allclose(linked(predictor, x), fitted.predict_proba(x), **TOLERANCE)
+    with pytest.raises(UnsupportedEstimator, match="translate its booster_ instead"):
+        classifier(fitted)
+    np.testing.assert_allclose(linked(read_booster(fitted.booster_), x), fitted.predict_proba(x), **TOLERANCE)
 
 
 @pytest.mark.parametrize(

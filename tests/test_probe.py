@@ -328,9 +328,10 @@ def test_text_imputer_recodes(fitted: SimpleImputer) -> None:
     marked = isinstance(fitted.missing_values, str)
     data = data.dropna() if marked else data
     recoding = read(fitted.fit(data))
-    assert isinstance(recoding, Recoding) and recoding.number is None and recoding.categories == [None]
-    values = ["a", "b", "unseen", *([] if marked else [None])]
-    rows = pd.DataFrame({"city": np.array([np.nan if v is None else v for v in values], dtype=object)}, dtype=object)
+    assert isinstance(recoding, Recoding) and recoding.number is None
+    assert recoding.categories == [["a"] if marked else None]
+    values = ["a", "b", "unseen", *([] if marked else [np.nan])]
+    rows = pd.DataFrame({"city": np.array(values, dtype=object)}, dtype=object)
     assert recoding.recode(0, [*values, UNKNOWN]) == [*fitted.transform(rows)[:, 0], UNKNOWN]
 
 

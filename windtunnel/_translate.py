@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from windtunnel.assemble import Assembly
 from windtunnel.encode import Batch, Rows
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.program import Program, ProgramStep, Take
 from windtunnel.modules.tables import CategoryTable
-from windtunnel.modules.trees import HardTrees
+from windtunnel.modules.trees import HardTrees, TreeEnsemble
 from windtunnel.modules.trees.soft import LEVELS
 from windtunnel.modules.trees.soften import soften
 from windtunnel.translation import Translation
@@ -41,15 +42,15 @@ def translate(
     pipeline : fitted scikit-learn estimator or Pipeline, LightGBM model or Booster
         Left as it is.
     level : str or {step name: str}
-        What of the trees is trainable: "L0" nothing, "L1" leaf values, "L2" also thresholds, "L3" also the weights of the
-        first layer, "L4" also those of the second.
+        What of the trees is trainable: "L0" nothing, "L1" leaf values, "L2" also thresholds, "L3" also the weights of
+        the first layer, "L4" also those of the second.
     start : "warm" or "cold"
         Copied from the fitted pipeline, or the same architecture with random trees and tables.
     temperature : "auto" or float
         "auto": thresholds move to the middle of their gap, every node gets a temperature of its own, and the softest
-        start is taken that keeps 99.95 % of the variance of the raw scores on the ``calibrate`` rows (without rows: from
-        the values of tables, the ranges that the model stores and the distances between its thresholds). A number is one
-        temperature for every node and leaf in the unit of the input, the paper's being 1.
+        start is taken that keeps 99.95 % of the variance of the raw scores on the ``calibrate`` rows (without rows:
+        from the values of tables, the ranges that the model stores and the distances between its thresholds). A
+        number is one temperature for every node and leaf in the unit of the input, the paper's being 1.
     calibrate : rows, optional
         A few thousand raw rows, such as a sample of the training rows.
     untranslated : "cache", "stream" or "error"
@@ -143,10 +144,12 @@ def _soften_step(
     step: ProgramStep = net.program.steps[position]  # type: ignore[assignment]
     hard: HardTrees = step.module  # type: ignore[assignment]
     ensemble = hard.ensemble()
+    tables = _tables(net.program, step)
+    _freeze_codes(ensemble, tables)
     if temperature != "auto":
         step.module = soften(ensemble, level=level, start=start, temperature=float(temperature))
         return
-    grids = _grids(net.program, step)
+    grids = _grids(tables)
     if batch is None:
         step.module = soften(ensemble, level=level, start=start, grids=grids)
         return
@@ -169,20 +172,38 @@ def variance_kept(soft: torch.Tensor, exact: torch.Tensor) -> float:
     return 1.0 - error / total if total > 0 else float(error < 1e-8)
 
 
-def _grids(program: Program, step: ProgramStep) -> dict[int, np.ndarray]:
-    """Every value of the tree inputs that come straight from a category table, by input column."""
-    grids: dict[int, np.ndarray] = {}
+class TableColumn(NamedTuple):
+    """A column of a category table, and the program step that the table is in."""
+
+    step: ProgramStep
+    table: CategoryTable
+    at: int
+
+
+def _tables(program: Program, step: ProgramStep) -> dict[int, TableColumn]:
+    """The input columns of a step that come straight from a category table."""
+    tables: dict[int, TableColumn] = {}
     column = 0
     for take in step.takes:
         assert isinstance(take, Take)
-        source = program.steps[take.slot - 2].module if take.slot >= 2 else None
-        if isinstance(source, CategoryTable):
-            rows = source.rows.detach().double().numpy()
-            for index, of_table in enumerate(take.columns.tolist()):
-                values = np.unique(rows[:, of_table])
-                grids[column + index] = values[np.isfinite(values)]
-        column += take.count
-    return grids
+        source = program.steps[take.slot - 2] if take.slot >= 2 else None
+        for at in take.columns.tolist():
+            if isinstance(source, ProgramStep) and isinstance(source.module, CategoryTable):
+                tables[column] = TableColumn(source, source.module, at)
+            column += 1
+    return tables
+
+
+def _grids(tables: Mapping[int, TableColumn]) -> dict[int, NDArray[np.float64]]:
+    """Every value that these input columns can take."""
+    values = {column: np.unique(of.table.rows.detach().double()[:, of.at].numpy()) for column, of in tables.items()}
+    return {column: known[np.isfinite(known)] for column, known in values.items()}
+
+
+def _freeze_codes(ensemble: TreeEnsemble, tables: Mapping[int, TableColumn]) -> None:
+    """Codes that a categorical node looks up are facts: moved by training, they would be other categories."""
+    for column in {int(ensemble.feature[node]) for node in ensemble.categories} & tables.keys():
+        tables[column].step.module = CategoryTable(tables[column].table.rows.detach(), trainable=False)
 
 
 def _redraw_tables(program: Program) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from windtunnel.encode import CategoryColumn, RowEncoder, Rows, Vocabulary
 from windtunnel.errors import UnsupportedEstimator
@@ -21,6 +23,7 @@ from windtunnel.modules.program import IDS, NUMBERS, Program, ProgramStep, Take
 from windtunnel.modules.tables import CategoryTable, Identity, SumGroups
 from windtunnel.translators.probe import UNKNOWN, probe
 from windtunnel.translators.registry import Encoding, Predictor, Recoding, read
+from windtunnel.translators.shown import is_missing
 
 Place = tuple[int, int]
 """A slot of the program and a column of its answer."""
@@ -36,16 +39,22 @@ class Wire:
         Gives the place where the column stands as a number; the step that computes it is added when first asked for.
     raw : int or None
         The raw column that the category comes from.
+    known : tuple
+        Categories of the raw column that groupers and imputers on the way tell apart; a later encoder may know more.
     vocabulary : tuple or None
-        Categories of the raw column, where an encoder or grouper on the way has said them.
+        All categories of the raw column, once an encoder on the way has given each its code.
     chain : tuple of callables
-        What earlier steps make of a list of values, in order.
+        What earlier steps make of a list of values, in order: unknown, missing, and the vocabulary.
+    refuses : frozenset of int
+        0 where an encoder on the way refuses unknown categories, 1 where missing ones.
     """
 
     number: Callable[[], Place] | None = None
     raw: int | None = None
+    known: tuple[Any, ...] = ()
     vocabulary: tuple[Any, ...] | None = None
     chain: tuple[Callable[[list[Any]], list[Any]], ...] = ()
+    refuses: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -68,14 +77,14 @@ class Assembly:
     hosts: list[HostStep] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        graph = walk(self.pipeline)
+        self.graph = graph = walk(self.pipeline)
         self.encoder = RowEncoder(*raw_columns(self.pipeline))
         self._wires: dict[Expression, list[Wire]] = {}
         reading = self._read(graph) if isinstance(graph, Step) and hasattr(graph.estimator, "predict") else None
         if isinstance(graph, Step) and isinstance(reading, Predictor):
             self.head = self._predictor(graph, reading)
         else:
-            self._add("columns", "", Identity(), self._places(graph, self.wires(graph)))
+            self._add("columns", "", Identity(), self._places("the end of the pipeline", self.wires(graph)))
             self.head = Head("transform")
         self.program = Program(self.steps)
 
@@ -98,26 +107,27 @@ class Assembly:
                 wires = self.wires(given)
                 zero = torch.zeros(len(wires))
                 affine = Affine(scale=zero + weight, shift=zero, center=zero)
-                return self._module(name, "", affine, self._places(given, wires))
+                return self._module(name, "", affine, wires)
             case Step():
                 return self._step(expression)
 
     def _step(self, step: Step) -> list[Wire]:
         try:
-            match self._read(step):
-                case Encoding() as encoding:
-                    return self._encoding(step, encoding)
-                case Recoding() as recoding:
-                    return self._recoding(step, recoding)
-                case Module() as module:
-                    places = self._places(step, self.wires(step.given))
-                    return self._module(step.name, type(step.estimator).__name__, module, places)
-                case Predictor():
-                    raise UnsupportedEstimator(f"step {step.name!r}: a predictor in the middle of a pipeline.")
+            reading = self._read(step)
         except UnsupportedEstimator as error:
-            if self.untranslated == "error" or not hasattr(step.estimator, "transform"):
-                raise
-            return self._host(step, str(error))
+            return self._host(step, error)
+        wires = self.wires(step.given)
+        try:
+            match reading:
+                case Encoding():
+                    return self._encoding(step, reading, wires)
+                case Recoding():
+                    return self._recoding(step, reading, wires)
+                case Module():
+                    return self._module(step.name, type(step.estimator).__name__, reading, wires)
+            raise UnsupportedEstimator(f"step {step.name!r}: a predictor in the middle of a pipeline.")
+        except UnsupportedEstimator as error:
+            return self._host(step, error)
 
     def _read(self, step: Step) -> Any:
         try:
@@ -130,19 +140,19 @@ class Assembly:
     def _raw(self, column: int) -> Wire:
         return Wire(number=lambda: (NUMBERS, self.encoder.number(column)), raw=column)
 
-    def _places(self, expression: Expression, wires: Sequence[Wire]) -> list[Place]:
-        if any(wire.number is None for wire in wires):
-            name = getattr(expression, "name", "the end of the pipeline")
-            raise UnsupportedEstimator(f"step {name!r} reads text where its translation reads numbers.")
+    def _places(self, name: str, wires: Sequence[Wire]) -> list[Place]:
+        _check_numbers(name, wires)
         return [wire.number() for wire in wires if wire.number is not None]
 
-    def _module(self, name: str, estimator: str, module: Module, places: Sequence[Place]) -> list[Wire]:
-        slot = self._add(name, estimator, module, places)
+    def _module(self, name: str, estimator: str, module: Module, wires: Sequence[Wire]) -> list[Wire]:
+        _check_numbers(name, wires)
         with torch.no_grad():
-            width = module(torch.zeros(2, len(places))).shape[1]
-        return [_at(slot, column) for column in range(width)]
+            width = module(torch.zeros(2, len(wires))).shape[1]
+        place = _once(lambda: self._add(name, estimator, module, self._places(name, wires)))
+        return [Wire(number=partial(place, column)) for column in range(width)]
 
     def _add(self, name: str, estimator: str, module: Module, places: Sequence[Place]) -> int:
+        """Add a program step; steps whose answer nothing asks for are never added."""
         self.steps.append(ProgramStep(module, self._takes(places), name))
         self.origins.append(Origin(name, estimator))
         return len(self.steps) + 1
@@ -159,110 +169,116 @@ class Assembly:
 
     # Categories
 
-    def _recoding(self, step: Step, recoding: Recoding) -> list[Wire]:
-        wires = self.wires(step.given)
-        number = recoding.number
+    def _recoding(self, step: Step, recoding: Recoding, wires: Sequence[Wire]) -> list[Wire]:
+        name, estimator, number = step.name, type(step.estimator).__name__, recoding.number
         if number is not None:
             with torch.no_grad():
                 columnwise = number(torch.zeros(2, len(wires))).shape[1] == len(wires)
             if not columnwise or all(wire.raw is None for wire in wires):
-                return self._module(step.name, type(step.estimator).__name__, number, self._places(step, wires))
-
-        slots: list[int] = []
-
-        def place_in_module(column: int) -> Place:
-            if not slots:
-                assert number is not None
-                slots.append(self._add(step.name, type(step.estimator).__name__, number, self._places(step, wires)))
-            return slots[0], column
-
+                return self._module(name, estimator, number, wires)
+        elif any(wire.raw is None for wire, known in zip(wires, recoding.categories, strict=True) if known is not None):
+            raise UnsupportedEstimator(f"step {name!r} groups categories that earlier steps computed as numbers.")
+        place = _once(lambda: self._add(name, estimator, number, self._places(name, wires)))  # type: ignore[arg-type]
         answer = []
         for column, (wire, known) in enumerate(zip(wires, recoding.categories, strict=True)):
-            passes = known is None and number is None
+            passes = wire.number if known is None else None
             answer.append(
-                Wire(
-                    number=(lambda c=column: place_in_module(c)) if number else wire.number if passes else None,
-                    raw=wire.raw,
-                    vocabulary=wire.vocabulary or _vocabulary(known),
-                    chain=(*wire.chain, lambda values, c=column: recoding.recode(c, values)),
+                replace(
+                    wire,
+                    number=passes if number is None else partial(place, column),
+                    known=(*wire.known, *_present(known or ())),
+                    chain=(*wire.chain, partial(recoding.recode, column)),
                 )
             )
-        if any(wire.raw is None and known is not None for wire, known in zip(wires, recoding.categories, strict=True)):
-            raise UnsupportedEstimator(f"step {step.name!r} groups categories that earlier steps computed as numbers.")
         return answer
 
-    def _encoding(self, step: Step, encoding: Encoding) -> list[Wire]:
-        wires = self.wires(step.given)
-        vocabularies = [
-            None if known is None else self._vocabulary_of(step, wire, known, encoding.buckets)
+    def _encoding(self, step: Step, encoding: Encoding, wires: Sequence[Wire]) -> list[Wire]:
+        looked = [
+            None if known is None else self._look_up(step, wire, known, encoding.buckets)
             for wire, known in zip(wires, encoding.categories, strict=True)
         ]
-        shown = [
-            None if vocabulary is None else _through(wire.chain, [UNKNOWN, None, *vocabulary.values])
-            for wire, vocabulary in zip(wires, vocabularies, strict=True)
-        ]
-        probed = probe(step.estimator, encoding, shown)
-        name, estimator = step.name, type(step.estimator).__name__
+        probed = probe(step.estimator, encoding, [one and one[1] for one in looked])
         answer: list[Wire | None] = [None] * probed.width
-        summed: list[Place] = []
-        for column, (wire, vocabulary) in enumerate(zip(wires, vocabularies, strict=True)):
-            table, positions = probed.tables[column], probed.positions[column]
-            if vocabulary is None:
+        summed: list[Wire] = []
+        for column, (wire, one) in enumerate(zip(wires, looked, strict=True)):
+            positions = probed.positions[column]
+            if one is None:
                 for position in positions:
                     answer[position] = wire
-                continue
-            if not positions:
-                continue
-            assert wire.raw is not None and table is not None
-            refuses = probed.refused[column]
-            ids = self.encoder.category(
-                CategoryColumn(wire.raw, vocabulary, refuses_unknown=0 in refuses, refuses_missing=1 in refuses)
-            )
-            slot = self._add(name, estimator, CategoryTable(table, encoding.trainable), [(IDS, ids)])
-            if probed.additive:
-                summed += [(slot, index) for index in range(probed.width)]
-                continue
-            for index, position in enumerate(positions):
-                answer[position] = _at(slot, index)
-            if len(positions) == 1 and not vocabulary.buckets:
-                values = table[:, 0].tolist()
-                answer[positions[0]] = Wire(
-                    _at(slot, 0).number, wire.raw, vocabulary.values, (lambda _, values=values: list(values),)
-                )
+            elif positions:
+                refuses = wire.refuses.union(probed.refused[column])
+                # Where unknown categories are recoded, the rows of the buckets are out of reach.
+                table: Tensor = probed.tables[column][: len(one[0])]  # type: ignore[index]
+                encoded = self._table(step, CategoryTable(table, encoding.trainable), wire, one[0], refuses)
+                if probed.additive:
+                    summed += encoded
+                    continue
+                for index, position in enumerate(positions):
+                    answer[position] = encoded[index]
         if probed.additive:
-            sums = self._module(name, estimator, SumGroups(len(summed) // probed.width), summed)
+            groups = SumGroups(len(summed) // probed.width)
+            sums = self._module(step.name, type(step.estimator).__name__, groups, summed)
             answer = [passed or total for passed, total in zip(answer, sums, strict=True)]
         return [wire for wire in answer if wire is not None]
 
-    def _vocabulary_of(self, step: Step, wire: Wire, known: Sequence[Any], buckets: int) -> Vocabulary:
+    def _table(
+        self, step: Step, table: CategoryTable, wire: Wire, vocabulary: Vocabulary, refuses: frozenset[int]
+    ) -> list[Wire]:
+        """The columns of a table over a raw column; a single one can be encoded again."""
+        assert wire.raw is not None
+        column = CategoryColumn(wire.raw, vocabulary, refuses_unknown=0 in refuses, refuses_missing=1 in refuses)
+        place = _once(
+            lambda: self._add(step.name, type(step.estimator).__name__, table, [(IDS, self.encoder.category(column))])
+        )
+        width = table.rows.shape[1]
+        if width > 1 or vocabulary.buckets:
+            return [Wire(number=partial(place, index)) for index in range(width)]
+        codes = table.rows[:, 0].tolist()
+        # What is refused has no code: it stays what it is.
+        values = [UNKNOWN if 0 in refuses else codes[0], None if 1 in refuses else codes[1], *codes[2:]]
+        return [Wire(partial(place, 0), wire.raw, (), vocabulary.values, (lambda _: list(values),), refuses)]
+
+    def _look_up(self, step: Step, wire: Wire, known: Sequence[Any], buckets: int) -> tuple[Vocabulary, list[Any]]:
+        """The vocabulary of a raw column, and what of it an encoder gets to see."""
         if wire.raw is None:
             raise UnsupportedEstimator(
                 f"step {step.name!r} ({type(step.estimator).__name__}) encodes a column that earlier steps computed "
                 "as a number, which has no vocabulary of raw categories."
             )
-        values = wire.vocabulary or _vocabulary(known) or ()
-        if not values and self.sample is not None and wire.raw < self.encoder.width:
-            column = self.encoder.select(self.sample, every=True)[wire.raw]
-            values = _vocabulary(sorted(column.dropna().unique().tolist(), key=str)) or ()
-        return Vocabulary(values, buckets)
+        values = wire.vocabulary
+        if values is None:
+            values = tuple(dict.fromkeys((*wire.known, *_present(known)))) or self._sampled(wire.raw)
+        # An imputer of NaN leaves None alone: a vocabulary that lists None says that None came through.
+        missing = None if not buckets and any(value is None for value in known) else math.nan
+        shown = _through(wire.chain, [UNKNOWN, missing, *values], missing)
+        return Vocabulary(values, buckets if shown[0] is UNKNOWN else 0), shown
+
+    def _sampled(self, raw: int) -> tuple[Any, ...]:
+        """Categories of a raw column in the sample, for an encoder that has no vocabulary."""
+        if self.sample is None or raw >= self.encoder.width:
+            return ()
+        column = self.encoder.select(self.sample, every=True)[raw]
+        return tuple(sorted(_present(column.unique()), key=str))
 
     # Host
 
-    def _host(self, step: Step, reason: str) -> list[Wire]:
+    def _host(self, step: Step, error: UnsupportedEstimator) -> list[Wire]:
+        if self.untranslated == "error" or not hasattr(step.estimator, "transform"):
+            raise error
         first = self.encoder.width + sum(len(host.columns) for host in self.hosts)
-        host = HostStep(step, tuple(range(first, first + self._host_width(step))), reason)
+        host = HostStep(step, tuple(range(first, first + self._host_width(step))), str(error))
         self.hosts.append(host)
         return [self._raw(column) for column in host.columns]
 
     def _host_width(self, step: Step) -> int:
         if self.sample is not None:
-            return int(dense_frame(evaluate(step, self.sample[:8])).shape[1])
+            return int(dense_frame(evaluate(step, self.encoder.as_fitted(self.sample)[:8])).shape[1])
         try:
             return len(step.estimator.get_feature_names_out())
         except Exception as error:
             raise UnsupportedEstimator(
                 f"step {step.name!r} ({type(step.estimator).__name__}) stays on the host and does not tell how many "
-                "columns it gives (get_feature_names_out); give translate a few raw rows as calibrate=."
+                "columns it gives (get_feature_names_out); give a few raw rows as calibrate=."
             ) from error
 
     # The end
@@ -271,7 +287,7 @@ class Assembly:
         fitted, wires = step.estimator, list(self.wires(step.given))
         for column, categories in predictor.codes.items():
             wires[column] = self._codes(step, wires[column], categories)
-        self._add(step.name, type(fitted).__name__, predictor.scores, self._places(step, wires))
+        self._add(step.name, type(fitted).__name__, predictor.scores, self._places(step.name, wires))
         classes = getattr(fitted, "classes_", None)
         task = "regression" if classes is None else "binary" if len(classes) <= 2 else "multiclass"
         return Head(
@@ -287,30 +303,32 @@ class Assembly:
 
     def _codes(self, step: Step, wire: Wire, categories: Sequence[Any]) -> Wire:
         """Categories as the codes that a tree compares; unknown and missing ones are NaN."""
-        if wire.raw is None or wire.chain:
-            raise UnsupportedEstimator(f"step {step.name!r} reads pandas categories that earlier steps computed.")
-        column = CategoryColumn(wire.raw, Vocabulary(tuple(_plain(value) for value in categories)))
-        rows = torch.tensor([math.nan, math.nan, *range(len(categories))]).unsqueeze(1)
-        slot = self._add(step.name, type(step.estimator).__name__, CategoryTable(rows, False),
-                         [(IDS, self.encoder.category(column))])  # fmt: skip
-        return _at(slot, 0)
+        vocabulary, shown = self._look_up(step, wire, categories, 0)
+        code = {category: index for index, category in enumerate(categories)}
+        rows = torch.tensor([code.get(value, math.nan) for value in shown]).unsqueeze(1)
+        return self._table(step, CategoryTable(rows, False), wire, vocabulary, wire.refuses)[0]
 
 
-def _at(slot: int, column: int) -> Wire:
-    return Wire(number=lambda: (slot, column))
+def _once(add: Callable[[], int]) -> Callable[[int], Place]:
+    """Place of a column of the answer of a step that is added when first asked for."""
+    slot = cache(add)
+    return lambda column: (slot(), column)
 
 
-def _through(chain: Sequence[Callable[[list[Any]], list[Any]]], values: list[Any]) -> list[Any]:
+def _check_numbers(name: str, wires: Sequence[Wire]) -> None:
+    if any(wire.number is None for wire in wires):
+        raise UnsupportedEstimator(f"step {name!r} reads text where its translation reads numbers.")
+
+
+def _through(chain: Sequence[Callable[[list[Any]], list[Any]]], values: list[Any], missing: Any) -> list[Any]:
+    """What steps make of values, with one mark for all that is missing."""
     for recode in chain:
-        values = recode(values)
+        values = [missing if is_missing(value) else value for value in recode(values)]
     return values
 
 
-def _vocabulary(known: Sequence[Any] | None) -> tuple[Any, ...] | None:
-    if known is None:
-        return None
-    plain = [_plain(value) for value in known]
-    return tuple(value for value in plain if value is not None and value == value) or None
+def _present(values: Iterable[Any]) -> list[Any]:
+    return [_plain(value) for value in values if not is_missing(value)]
 
 
 def _plain(value: Any) -> Any:

@@ -57,7 +57,7 @@ class Vocabulary:
         return pa.array(self.values, type=pa.large_string())
 
     @cached_property
-    def _index(self) -> pd.Index:
+    def _index(self) -> pd.Index[Any]:
         return pd.Index(np.array(self.values, dtype=np.float64 if self.kind == "number" else object))
 
     def ids(self, column: pd.Series) -> NDArray[np.int64]:
@@ -225,6 +225,11 @@ class RowEncoder:
             picked = frame[self._present(frame, [self.names[column] for column in wanted])]
         return picked.set_axis(wanted, axis=1)
 
+    def as_fitted(self, rows: Rows) -> Any:
+        """All fitted columns of raw rows as the source takes them: a DataFrame with its names, or an array."""
+        frame = self.select(rows, every=True)
+        return frame.to_numpy() if self.names is None else frame.set_axis(self.names, axis=1)
+
     def _present(self, frame: pd.DataFrame, names: list[str]) -> list[Any]:
         """The labels in the frame of the columns of these names."""
         label = {str(given): given for given in frame.columns}
@@ -310,7 +315,8 @@ def _numbers_among(column: pd.Series) -> NDArray[np.float64]:
 def _fits(column: pd.Series, vocabulary: Vocabulary) -> bool:
     """Whether values of a column can be among the categories: never text among numbers, and no dates at all."""
     given, known = _kind(column), vocabulary.kind
-    alike = given == known or (given in ("text", "number", "mixed") and (given == "mixed" or known in ("mixed", "empty")))
+    plain = given in ("text", "number", "mixed")
+    alike = given == known or (plain and (given == "mixed" or known in ("mixed", "empty")))
     return alike or vocabulary.buckets > 0 or bool(column.isna().all())
 
 

@@ -30,10 +30,11 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Some columns, by position."""
+    """Some columns, by position; ``flat`` where the source asks for one column without a second dimension."""
 
     given: Expression
     positions: tuple[int, ...]
+    flat: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,16 +60,16 @@ Expression = Raw | Step | Columns | Weighted | Joined
 
 def walk(pipeline: Any) -> Expression:
     """The DAG of a fitted pipeline, nested at will, or of a bare fitted estimator."""
+    if pipeline is None or isinstance(pipeline, str):
+        raise UnsupportedEstimator(
+            f"{pipeline!r} is not an estimator; give a fitted scikit-learn pipeline, a fitted estimator or a Booster."
+        )
     return _walk(pipeline, Raw(), "")
 
 
 def raw_columns(pipeline: Any) -> tuple[list[str] | None, int]:
     """Names (None where it was fitted on an array) and number of the columns that a pipeline was fitted on."""
-    first = pipeline
-    while isinstance(first, Pipeline):
-        first = next((step for _, step in first.steps if not _passes(step)), None)
-    if isinstance(first, FeatureUnion) and not hasattr(first, "n_features_in_"):
-        return raw_columns(next(part for _, part in first.transformer_list if not _passes(part) and part != "drop"))
+    first = _first(pipeline)
     if hasattr(first, "feature_name") and hasattr(first, "num_feature"):  # a raw booster
         names: Any = first.feature_name()
     else:
@@ -77,11 +78,22 @@ def raw_columns(pipeline: Any) -> tuple[list[str] | None, int]:
     if width is None:
         raise UnsupportedEstimator(
             f"{type(pipeline).__name__} does not tell how many columns it was fitted on (n_features_in_); "
-            "put a step that does in front, such as a ColumnTransformer."
+            "fit it, or put a step that does in front, such as a ColumnTransformer."
         )
     # LightGBM invents names for arrays; such rows are taken by position.
     invented = names is None or all(str(name) == f"Column_{i}" for i, name in enumerate(names))
     return (None if invented else [str(name) for name in names]), int(width)
+
+
+def _first(pipeline: Any) -> Any:
+    """The estimator that sees the raw rows first; None where all steps pass."""
+    if isinstance(pipeline, Pipeline):
+        steps = pipeline.steps
+    elif isinstance(pipeline, FeatureUnion) and not hasattr(pipeline, "n_features_in_"):
+        steps = pipeline.transformer_list
+    else:
+        return None if isinstance(pipeline, str) else pipeline
+    return next((first for _, step in steps if (first := _first(step)) is not None), None)
 
 
 def _walk(estimator: Any, given: Expression, name: str) -> Expression:
@@ -105,13 +117,13 @@ def _column_transformer(fitted: ColumnTransformer, given: Expression, name: str)
     _check_fitted(fitted, name)
     weights = fitted.transformer_weights or {}
     parts = []
-    for part_name, part, _ in fitted.transformers_:
+    for part_name, part, key in fitted.transformers_:
         positions = tuple(int(position) for position in fitted._transformer_to_input_indices[part_name])
         # scikit-learn does not fit a transformer that gets no columns.
         if len(positions) == 0 or (isinstance(part, str) and part == "drop"):
             continue
         path = _path(name, part_name)
-        answer = _walk(part, Columns(given, positions), path)
+        answer = _walk(part, Columns(given, positions, flat=isinstance(key, str | int)), path)
         parts.append(_weighted(answer, weights.get(part_name), path))
     return Joined(tuple(parts), fitted, given)
 

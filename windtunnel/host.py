@@ -57,9 +57,10 @@ def evaluate(expression: Expression, rows: Any) -> Any:
             return estimator.transform(evaluate(given, rows))
         case Joined(composite=composite, given=given):
             return composite.transform(evaluate(given, rows))
-        case Columns(given=given, positions=positions):
+        case Columns(given=given, positions=positions, flat=flat):
             answer = evaluate(given, rows)
-            return answer.iloc[:, list(positions)] if isinstance(answer, pd.DataFrame) else answer[:, list(positions)]
+            columns: Any = positions[0] if flat else list(positions)
+            return answer.iloc[:, columns] if isinstance(answer, pd.DataFrame) else answer[:, columns]
         case Weighted(given=given, weight=weight):
             return evaluate(given, rows) * weight
 

@@ -26,8 +26,8 @@ def digits_encoder(fitted: Any) -> Encoding:
 
 @translates(
     ce.OrdinalEncoder,
-    notes="codes are facts: not trained; handle_unknown as a function is refused",
-    differentiable=False,
+    trainable="one number per category",
+    notes="handle_unknown as a function is refused; codes that a tree looks up are not trained",
 )
 def ordinal_encoder(fitted: ce.OrdinalEncoder) -> Encoding:
     """Category -> code. Reads cols, mapping, min_group_lumping_ and handle_unknown."""
@@ -36,7 +36,7 @@ def ordinal_encoder(fitted: ce.OrdinalEncoder) -> Encoding:
             "OrdinalEncoder calls its handle_unknown function on each unknown category, which no table can hold; "
             "'value', 'return_nan', 'error' or a number can be translated"
         )
-    return _encoding(fitted, fitted.mapping, trainable=False)
+    return _encoding(fitted, fitted.mapping)
 
 
 @translates(ce.TargetEncoder, trainable=ROWS, notes="as transform has it; hierarchy and composite_cols are refused")
@@ -114,14 +114,13 @@ def _encoding(
     fitted: Any,
     mapping: list[dict[str, Any]],
     *,
-    trainable: bool = True,
     refuses_unknown: bool | None = None,
     lumped: Callable[[Any], dict[Any, Any]] | None = None,
     knows_missing: Callable[[Any, pd.Series], bool] | None = None,
 ) -> Encoding:
     """List the vocabulary of each column in ``cols``: the labels of its ordinal mapping and those lumped together.
 
-    A missing value is listed, as None, where the encoder has an answer for it.
+    A missing value is listed, as NaN, where the encoder has an answer for it.
     """
     of_column = {entry["col"]: entry["mapping"] for entry in mapping}
     lumped = lumped or (lambda column: fitted.min_group_lumping_.get(column, {}))
@@ -133,12 +132,12 @@ def _encoding(
             continue
         known, small = of_column[column], lumped(column)
         labels = dict.fromkeys([*known.index, *small, *small.values()])
-        missing = [None] if fitted.handle_missing != "error" and knows_missing(column, known) else []
+        missing = [math.nan] if fitted.handle_missing != "error" and knows_missing(column, known) else []
         present = [_as_fitted(label, dtype) for label in labels if not is_missing(label)]
         categories.append(plain_categories(fitted, column, [*present, *missing]))
     if refuses_unknown is None:
         refuses_unknown = fitted.handle_unknown == "error"
-    return Encoding(categories, refuses_unknown=refuses_unknown, trainable=trainable)
+    return Encoding(categories, refuses_unknown=refuses_unknown)
 
 
 def _as_fitted(label: Any, dtype: Any) -> Any:

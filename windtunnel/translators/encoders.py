@@ -25,12 +25,12 @@ def one_hot_encoder(fitted: OneHotEncoder) -> Encoding:
 
 @translates(
     OrdinalEncoder,
-    notes="codes are facts: not trained; missing and unknown values as the source has them",
-    differentiable=False,
+    trainable="one number per category",
+    notes="missing and unknown values as the source has them; codes that a tree looks up are not trained",
 )
 def ordinal_encoder(fitted: OrdinalEncoder) -> Encoding:
     """Category -> code. Reads categories_ and handle_unknown."""
-    return Encoding(_vocabularies(fitted), refuses_unknown=fitted.handle_unknown == "error", trainable=False)
+    return Encoding(_vocabularies(fitted), refuses_unknown=fitted.handle_unknown == "error")
 
 
 def _vocabularies(fitted: OneHotEncoder | OrdinalEncoder) -> list[list[Any]]:

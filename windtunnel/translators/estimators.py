@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from windtunnel.estimators import RareCategories, TwoHotEncoder
@@ -32,5 +33,5 @@ def rare_categories(fitted: RareCategories) -> Recoding:
 def two_hot(fitted: TwoHotEncoder) -> Encoding:
     """Category -> two one-hots, a row of a table. Reads ``categories_`` and ``handle_unknown``."""
     # Missing values are accepted whatever handle_unknown says.
-    known = [None if categories is None else [*categories, None] for categories in fitted.categories_]
+    known = [None if categories is None else [*categories, math.nan] for categories in fitted.categories_]
     return Encoding(known, refuses_unknown=fitted.handle_unknown == "error")

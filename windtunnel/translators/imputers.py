@@ -20,7 +20,7 @@ from windtunnel.translators.registry import Recoding, translates
 @translates(
     SimpleImputer,
     trainable="fill values",
-    notes="None and NaN both count as missing; indicators and dropped columns only among numbers",
+    notes="indicators and dropped columns only among numbers",
 )
 def simple_imputer(fitted: SimpleImputer) -> Recoding | Imputer:
     """statistics_ where x is missing_values; columns without a statistic dropped; flags for indicator_.features_.
@@ -32,6 +32,8 @@ def simple_imputer(fitted: SimpleImputer) -> Recoding | Imputer:
     flagged = fitted.indicator_.features_ if fitted.add_indicator else np.zeros(0, dtype=np.int64)
     reshapes = len(kept) < len(fitted.statistics_) or len(flagged) > 0
     statistics = fitted.statistics_[kept].astype(fitted._fill_dtype, copy=False).tolist()
+    # A value that marks what is missing is a category of its own to whoever reads the raw column.
+    marked = [None if pd.isna(fitted.missing_values) else [fitted.missing_values]] * len(statistics)
     numeric = all(isinstance(value, numbers.Real) for value in statistics) and _marks_numbers(fitted.missing_values)
     if not numeric:
         if reshapes or fitted.add_indicator:
@@ -40,7 +42,7 @@ def simple_imputer(fitted: SimpleImputer) -> Recoding | Imputer:
                 f"and adds indicators of the columns {list(map(int, flagged))}; over text only plain filling is "
                 "translated: set keep_empty_features=True and add_indicator=False, or leave those columns out"
             )
-        return Recoding(_filling(fitted.missing_values, statistics), [None] * len(statistics))
+        return Recoding(_filling(fitted.missing_values, statistics), marked)
     module = Imputer(
         fill=torch.tensor(statistics, dtype=torch.float64).float(),
         missing=torch.tensor(math.nan if pd.isna(fitted.missing_values) else float(fitted.missing_values)),
@@ -49,7 +51,7 @@ def simple_imputer(fitted: SimpleImputer) -> Recoding | Imputer:
     )
     if reshapes:
         return module
-    return Recoding(_filling(fitted.missing_values, statistics), [None] * len(statistics), number=module)
+    return Recoding(_filling(fitted.missing_values, statistics), marked, number=module)
 
 
 def _columns(fitted: SimpleImputer) -> range:
@@ -72,11 +74,14 @@ def _marks_numbers(missing_values: Any) -> bool:
 
 
 def _filling(missing_values: Any, statistics: list[Any]) -> Callable[[int, list[Any]], list[Any]]:
-    """Make the ``recode`` of an imputer: the column's statistic for what is missing, None standing for None and NaN."""
-    by_absence = bool(pd.isna(missing_values))
+    """Make the ``recode`` of an imputer: the column's statistic for what is missing."""
+    by_nan = missing_values is not None and bool(pd.isna(missing_values))
+
+    def is_filled(value: Any) -> bool:
+        # An imputer of NaN leaves None alone, and one of None leaves NaN alone.
+        return bool(value != value) if by_nan else value is None if missing_values is None else value == missing_values
 
     def fill(column: int, values: list[Any]) -> list[Any]:
-        missing = [value is None if by_absence else value == missing_values for value in values]
-        return [statistics[column] if absent else value for absent, value in zip(missing, values, strict=True)]
+        return [statistics[column] if is_filled(value) else value for value in values]
 
     return fill

@@ -74,7 +74,7 @@ class Recoding:
     ----------
     recode : callable
         ``recode(column, values) -> values``: what column ``column`` of the fitted step makes of a list of categories,
-        where None stands for a missing value.
+        where None or NaN stands for a missing value.
     categories : sequence of (list or None)
         The vocabulary of each input column, or None where the step has none of its own or passes the column through.
     number : Module or None

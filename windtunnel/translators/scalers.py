@@ -28,14 +28,14 @@ def robust_scaler(fitted: preprocessing.RobustScaler) -> Affine:
     """(x - center_) / scale_; 0 and 1 where with_centering or with_scaling is off."""
     center = fitted.center_ if fitted.with_centering else 0.0
     scale = fitted.scale_ if fitted.with_scaling else 1.0
-    return Affine(**_coefficients(fitted, center=center, divisor=scale))
+    return Affine(**_coefficients(fitted, center=center, divisor=scale, seen=True))
 
 
 @translates(preprocessing.MinMaxScaler, trainable="scale, shift")
 def min_max_scaler(fitted: preprocessing.MinMaxScaler) -> Affine | ClippedAffine:
     """(x - data_min_) * scale_ + feature_range[0], clipped to feature_range if clip."""
     low, high = fitted.feature_range
-    numbers = _coefficients(fitted, center=fitted.data_min_, divisor=1 / fitted.scale_, start=low)
+    numbers = _coefficients(fitted, center=fitted.data_min_, divisor=1 / fitted.scale_, start=low, seen=True)
     return ClippedAffine(**numbers, low=low, high=high) if fitted.clip else Affine(**numbers)
 
 
@@ -52,10 +52,14 @@ def normalizer(fitted: preprocessing.Normalizer) -> Normalizer:
     return Normalizer(fitted.norm)
 
 
-def _coefficients(fitted: Any, center: ArrayLike, divisor: ArrayLike, start: float = 0.0) -> dict[str, torch.Tensor]:
+def _coefficients(
+    fitted: Any, center: ArrayLike, divisor: ArrayLike, start: float = 0.0, *, seen: bool = False
+) -> dict[str, torch.Tensor]:
     """Float32 coefficients of (x - center) / divisor + start, worked out in float64.
 
-    What float32 cannot hold of the center (up to 0.03 at 1e6) goes into the shift.
+    What float32 cannot hold of the center (up to 0.03 at 1e6) goes into the shift, unless the center is a value ``seen``
+    in the data (a median, a minimum): rows with that value are rounded as it is, and have to give ``start`` exactly,
+    as LightGBM puts thresholds right beside zero.
     """
     width = fitted.n_features_in_
     exact = np.broadcast_to(np.asarray(center, dtype=np.float64), width)
@@ -64,7 +68,7 @@ def _coefficients(fitted: Any, center: ArrayLike, divisor: ArrayLike, start: flo
         rounded = exact.astype(np.float32)
         values: dict[str, NDArray[Any]] = {
             "scale": scale,
-            "shift": start - (exact - rounded) * scale,
+            "shift": start - (0.0 if seen else exact - rounded) * scale,
             "center": rounded,
         }
         tensors = {name: torch.from_numpy(value.astype(np.float32)) for name, value in values.items()}

@@ -200,7 +200,7 @@ def _backward_nodes(of: Operands, group: Group, grad: Tensor, into: dict[str, Te
 
 
 def _through_tanh(grad: Tensor, masked: Tensor, mask: Tensor | None) -> Tensor:
-    """The gradient before ``tanh`` and dropout from the one after: ``grad mask (1 - a^2)``, where ``masked = mask a``."""
+    """The gradient before ``tanh`` and dropout from the one after: ``grad mask (1 - a^2)``; ``masked = mask a``."""
     if mask is None:
         return grad * (1 - masked * masked)
     # Where the mask is 0 so is the gradient; elsewhere a = masked / mask, and all masks that are not 0 are equal.
