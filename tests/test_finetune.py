@@ -179,6 +179,15 @@ def test_a_loss_and_a_metric_of_ones_own() -> None:
     assert history.metric == "r2" and history.best > history.start
 
 
+def test_a_loss_of_ones_own_is_what_epochs_are_judged_by() -> None:
+    net = SmallNet(TASKS["regression"])
+    options = QUICK | {"loss": "absolute", "epochs": 4}
+    history = finetune(net, rows(400, "regression"), rows(100, "regression", 1), **options)
+    assert history.metric == "loss" and not history.greater_is_better
+    assert [one.metric for one in history.epochs] == [one.val_loss for one in history.epochs]
+    assert history.best == min(one.val_loss for one in history.epochs) < history.start
+
+
 def test_weights_of_zero_make_rows_invisible() -> None:
     (X, y), valid = rows(200), rows(100, seed=1)
     wrong = np.where(np.arange(200) < 100, y, np.where(y == "yes", "no", "yes"))

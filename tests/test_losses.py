@@ -253,12 +253,18 @@ def test_metrics_of_values(name: str, oracle: object, outputs: int, offset: floa
 def test_values_go_through_the_link() -> None:
     scores, target = _scores(1), _random(1).random(ROWS)
     wanted = sk.root_mean_squared_error(target, scores.exp().numpy()[:, 0])
-    assert _judged(None, VALUE, scores, torch.from_numpy(target)) == pytest.approx(wanted, rel=1e-12)
+    assert _judged("rmse", VALUE, scores, torch.from_numpy(target)) == pytest.approx(wanted, rel=1e-12)
 
 
 @pytest.mark.parametrize(
     ("head", "name", "greater"),
-    [(BINARY, "auroc", True), (MARGIN, "auroc", True), (MULTI, "log_loss", False), (VALUE, "rmse", False)],
+    [
+        (BINARY, "auroc", True),
+        (MARGIN, "auroc", True),
+        (MULTI, "log_loss", False),
+        (Head("regression"), "rmse", False),
+        (VALUE, "loss", False),
+    ],
 )
 def test_the_metric_goes_by_the_task(head: Head, name: str, greater: bool) -> None:
     judge = Judge(None, head)

@@ -14,12 +14,12 @@ from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy, Multicl
 from windtunnel.errors import BadInput
 from windtunnel.head import Head
 
-GREATER_IS_BETTER = {"auroc": True, "log_loss": False, "accuracy": True, "r2": True, "rmse": False}
+GREATER_IS_BETTER = {"auroc": True, "log_loss": False, "accuracy": True, "r2": True, "rmse": False, "loss": False}
 
 _FITS = {
-    "binary": ("auroc", "log_loss", "accuracy"),
-    "multiclass": ("log_loss", "auroc", "accuracy"),
-    "regression": ("rmse", "r2"),
+    "binary": ("auroc", "log_loss", "accuracy", "loss"),
+    "multiclass": ("log_loss", "auroc", "accuracy", "loss"),
+    "regression": ("rmse", "r2", "loss"),
 }
 _PROBABILITIES = ("sigmoid", "softmax", "sigmoids", "one_vs_rest", "modified_huber")
 
@@ -29,12 +29,14 @@ class Judge(nn.Module):
 
     Everything is computed in float64 from the raw scores ``[B, K]``, and rows count alike whatever their weight.
     Rankings and accuracy read the scores themselves, as scikit-learn's scorers read ``decision_function``; log loss,
-    RMSE and R2 read ``link(scores)``. With several outputs, RMSE and R2 are averaged over them.
+    RMSE and R2 read ``link(scores)``. With several outputs, RMSE and R2 are averaged over them. "loss" stands for the
+    mean of the loss itself, which whoever trains works out.
 
     Parameters
     ----------
     name : str or None
-        A name in ``GREATER_IS_BETTER``; None takes the first that fits the task.
+        A name in ``GREATER_IS_BETTER``; None takes the first that fits the task, or "loss" for a regression on anything
+        but the squared error, which RMSE would misjudge.
     head : Head
         The task, the link and the classes of the translation.
     """
@@ -70,6 +72,8 @@ class Judge(nn.Module):
 
     def update(self, scores: Tensor, target: Tensor) -> None:
         """Take in a batch: raw scores ``[B, K]`` and encoded targets ``[B]`` or ``[B, K]``."""
+        if self.name == "loss":
+            return
         if scores.device.type == "mps":  # which has no float64
             scores, target = scores.cpu(), target.cpu()
         scores = scores.detach().double()
@@ -145,7 +149,7 @@ def _pick(name: str | None, head: Head) -> str:
     if head.task == "multiclass" and name is None and "log_loss" not in fits:
         return "accuracy"
     if name is None:
-        return fits[0]
+        return "loss" if head.task == "regression" and head.loss != "squared" else fits[0]
     if name not in GREATER_IS_BETTER:
         close = get_close_matches(name, GREATER_IS_BETTER, n=1)
         hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(GREATER_IS_BETTER)}"

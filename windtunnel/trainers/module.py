@@ -39,7 +39,7 @@ class FineTuning(pl.LightningModule):
         self.net = net
         self.recipe = recipe
         self.loss = pick(recipe.loss, net.head)
-        self.judge = Judge(recipe.metric, net.head)
+        self.judge = Judge(recipe.metric or ("loss" if recipe.loss else None), net.head)
         self.save_hyperparameters(recipe.facts())
         self._sums: dict[str, tuple[Tensor | float, float]] = {}
 
@@ -67,7 +67,8 @@ class FineTuning(pl.LightningModule):
     def on_validation_epoch_end(self) -> None:
         """Log the mean loss and the metric over all validation rows."""
         self.log("val_loss", self._pop("val_loss"), prog_bar=True, sync_dist=True)
-        self.log(f"val_{self.judge.name}", self.judge.compute(), prog_bar=True)
+        if self.judge.name != "loss":
+            self.log(f"val_{self.judge.name}", self.judge.compute(), prog_bar=True)
 
     def configure_optimizers(self) -> Any:
         """Set up the optimizer over what is trainable, with the schedule of the recipe by epochs."""
