@@ -59,13 +59,15 @@ UNSEEN = {"city": "Atlantis", "device": "toaster", "plan": "gold", "zip": 999}
 
 
 def table(rows: int = 300, seed: int = 0, *, missing: bool = False, unseen: bool = False) -> pd.DataFrame:
-    """Numbers and categories of every kind; rare categories in each column; ``unseen`` adds one more to each."""
+    """Return numbers and categories of every kind; rare categories in each column; ``unseen`` adds one more to each."""
     random = np.random.default_rng(seed)
     # float32 values: a tree decides in float64, and a raw value between two float32 numbers could fall either way.
     data: dict[str, Any] = {
         "age": random.normal(40, 12, rows).astype(np.float32).astype(np.float64),
         "income": random.lognormal(9, 0.7, rows).round(),
         "visits": random.poisson(0.9, rows),
+        # Decimals that float32 has to round, with many ties.
+        "cents": random.lognormal(0, 0.5, rows).round(1),
     }
     for name, seen in SEEN.items():
         weight = 0.6 ** np.arange(len(seen))
@@ -75,13 +77,13 @@ def table(rows: int = 300, seed: int = 0, *, missing: bool = False, unseen: bool
             data[name][random.random(rows) < 0.08] = UNSEEN[name]
     frame = pd.DataFrame({name: pd.Series(column, dtype=_dtype(name)) for name, column in data.items()})
     if missing:
-        for name in ("age", *TEXTS, "plan"):
+        for name in ("age", "cents", *TEXTS, "plan"):
             frame.loc[random.random(rows) < 0.08, name] = None if name == "device" else np.nan
     return frame
 
 
 def _dtype(name: str) -> Any:
-    dtypes = {"age": float, "income": float, "visits": int, "city": "str", "device": object, "zip": int}
+    dtypes = {"age": float, "income": float, "cents": float, "visits": int, "city": "str", "device": object, "zip": int}
     return dtypes.get(name) or pd.CategoricalDtype([*SEEN["plan"], UNSEEN["plan"]])
 
 
@@ -265,6 +267,7 @@ ENCODERS = [
         fit=lambda pipeline, X, y: pipeline.fit(X, y, lgbmclassifier__categorical_feature=[0, 1]),
         **AWKWARD,
     ),
+    Case("ordinal with NaN, trees", lambda: make_pipeline(ordinal(encoded_missing_value=np.nan), quick()), TEXTS, missing=True),
     Case(
         "one-hot of an array of objects", lambda: make_pipeline(one_hot(), logistic()), CATEGORIES, array=True, **AWKWARD
     ),
@@ -294,7 +297,7 @@ OURS = [
                 (make_pipeline(RareCategories(min_frequency_quantile=0.1), TwoHotEncoder()), list(CATEGORIES)),
                 (StandardScaler(), ["income"]),
             ),
-            logistic(),
+            logistic(C=0.1),
         ),
         (*NUMBERS, *CATEGORIES),
         **AWKWARD,
@@ -343,6 +346,21 @@ TREES = [
     ),
     Case("rare, trees over pandas categories", lambda: make_pipeline(RareCategories(min_count=20), quick()),
          ("age", "plan", "visits"), missing=True),
+    Case(
+        "mean imputer, scaler, trees",
+        lambda: make_pipeline(SimpleImputer(), StandardScaler(), quick(n_estimators=20)),
+        NUMBERS,
+        missing=True,
+    ),
+    Case(
+        "median imputer in columns, robust scaler, trees",
+        lambda: make_pipeline(
+            columns((make_pipeline(SimpleImputer(strategy="median"), RobustScaler()), ["cents", "age"])), quick()
+        ),
+        ("cents", "age"),
+        missing=True,
+    ),
+    Case("min-max scaler, trees", lambda: make_pipeline(MinMaxScaler(), quick()), ("cents", "income")),
     Case("booster", lambda: quick(objective="binary"), NUMBERS, missing=True, fit=booster),
     Case("booster over pandas categories", quick, ("age", "plan"), "value", missing=True, fit=booster),
 ]
@@ -401,7 +419,9 @@ COMPOSITIONS = [
             columns(
                 (make_pipeline(SimpleImputer(), make_union(StandardScaler(), MinMaxScaler())), list(NUMBERS)),
                 (make_union(one_hot(), ce.CountEncoder()), list(TEXTS)),
+                sparse_threshold=0,
             ),
+            StandardScaler(),
             logistic(),
         ),
         **AWKWARD,

@@ -167,6 +167,11 @@ def _soften_step(
 
 def variance_kept(soft: torch.Tensor, exact: torch.Tensor) -> float:
     """R squared of the soft raw scores against the exact ones, 1 where there is nothing to explain and no error."""
+    known = torch.isfinite(exact)
+    if not torch.equal(known, torch.isfinite(soft)):
+        return 0.0
+    # The outputs of a transformer may be missing.
+    soft, exact = torch.where(known, soft, 0), torch.where(known, exact, 0)
     error = float(((soft - exact).double() ** 2).sum())
     total = float(((exact - exact.mean(dim=0)).double() ** 2).sum())
     return 1.0 - error / total if total > 0 else float(error < 1e-8)

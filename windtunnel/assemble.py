@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.encode import CategoryColumn, RowEncoder, Rows, Vocabulary
 from windtunnel.errors import UnsupportedEstimator
+from windtunnel.filled import Filled, follow, rows_of, settle
 from windtunnel.graph import Columns, Expression, Joined, Raw, Step, Weighted, raw_columns, walk
 from windtunnel.head import METHODS, Head
 from windtunnel.host import HostStep, dense_frame, evaluate
@@ -21,6 +23,7 @@ from windtunnel.modules.affine import Affine
 from windtunnel.modules.base import Module
 from windtunnel.modules.program import IDS, NUMBERS, Program, ProgramStep, Take
 from windtunnel.modules.tables import CategoryTable, Identity, SumGroups
+from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.translators.probe import UNKNOWN, probe
 from windtunnel.translators.registry import Encoding, Predictor, Recoding, read
 from windtunnel.translators.shown import is_missing
@@ -47,6 +50,8 @@ class Wire:
         What earlier steps make of a list of values, in order: unknown, missing, and the vocabulary.
     refuses : frozenset of int
         0 where an encoder on the way refuses unknown categories, 1 where missing ones.
+    filled : Filled
+        What a missing number has become.
     """
 
     number: Callable[[], Place] | None = None
@@ -55,6 +60,7 @@ class Wire:
     vocabulary: tuple[Any, ...] | None = None
     chain: tuple[Callable[[list[Any]], list[Any]], ...] = ()
     refuses: frozenset[int] = frozenset()
+    filled: Filled = Filled()
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,7 @@ class Assembly:
                 wires = self.wires(given)
                 zero = torch.zeros(len(wires))
                 affine = Affine(scale=zero + weight, shift=zero, center=zero)
-                return self._module(name, "", affine, wires)
+                return self._module(name, "", affine, wires, lambda rows: rows * weight)
             case Step():
                 return self._step(expression)
 
@@ -124,7 +130,8 @@ class Assembly:
                 case Recoding():
                     return self._recoding(step, reading, wires)
                 case Module():
-                    return self._module(step.name, type(step.estimator).__name__, reading, wires)
+                    estimator = type(step.estimator).__name__
+                    return self._module(step.name, estimator, reading, wires, rows_of(step.estimator))
             raise UnsupportedEstimator(f"step {step.name!r}: a predictor in the middle of a pipeline.")
         except UnsupportedEstimator as error:
             return self._host(step, error)
@@ -144,12 +151,20 @@ class Assembly:
         _check_numbers(name, wires)
         return [wire.number() for wire in wires if wire.number is not None]
 
-    def _module(self, name: str, estimator: str, module: Module, wires: Sequence[Wire]) -> list[Wire]:
+    def _module(
+        self,
+        name: str,
+        estimator: str,
+        module: Module,
+        wires: Sequence[Wire],
+        transform: Callable[[NDArray[np.float64]], Any] | None = None,
+    ) -> list[Wire]:
         _check_numbers(name, wires)
         with torch.no_grad():
             width = module(torch.zeros(2, len(wires))).shape[1]
         place = _once(lambda: self._add(name, estimator, module, self._places(name, wires)))
-        return [Wire(number=partial(place, column)) for column in range(width)]
+        filled = follow(transform, module, [wire.filled for wire in wires]) if transform else [Filled()] * width
+        return [Wire(number=partial(place, column), filled=one) for column, one in enumerate(filled)]
 
     def _add(self, name: str, estimator: str, module: Module, places: Sequence[Place]) -> int:
         """Add a program step; steps whose answer nothing asks for are never added."""
@@ -175,10 +190,13 @@ class Assembly:
             with torch.no_grad():
                 columnwise = number(torch.zeros(2, len(wires))).shape[1] == len(wires)
             if not columnwise or all(wire.raw is None for wire in wires):
-                return self._module(name, estimator, number, wires)
+                return self._module(name, estimator, number, wires, rows_of(step.estimator))
         elif any(wire.raw is None for wire, known in zip(wires, recoding.categories, strict=True) if known is not None):
             raise UnsupportedEstimator(f"step {name!r} groups categories that earlier steps computed as numbers.")
         place = _once(lambda: self._add(name, estimator, number, self._places(name, wires)))  # type: ignore[arg-type]
+        filled = [wire.filled for wire in wires]
+        if number is not None:
+            filled = follow(rows_of(step.estimator), number, filled)
         answer = []
         for column, (wire, known) in enumerate(zip(wires, recoding.categories, strict=True)):
             passes = wire.number if known is None else None
@@ -188,6 +206,7 @@ class Assembly:
                     number=passes if number is None else partial(place, column),
                     known=(*wire.known, *_present(known or ())),
                     chain=(*wire.chain, partial(recoding.recode, column)),
+                    filled=filled[column],
                 )
             )
         return answer
@@ -287,7 +306,10 @@ class Assembly:
         fitted, wires = step.estimator, list(self.wires(step.given))
         for column, categories in predictor.codes.items():
             wires[column] = self._codes(step, wires[column], categories)
-        self._add(step.name, type(fitted).__name__, predictor.scores, self._places(step.name, wires))
+        scores = predictor.scores
+        if isinstance(scores, HardTrees):
+            scores = settle(scores, [wire.filled for wire in wires])
+        self._add(step.name, type(fitted).__name__, scores, self._places(step.name, wires))
         classes = getattr(fitted, "classes_", None)
         task = "regression" if classes is None else "binary" if len(classes) <= 2 else "multiclass"
         return Head(

@@ -29,6 +29,8 @@ class Commands(TyperGroup):
         """Run the command."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # whoever reads stdout has had enough, as in `| head`; typer leaves quietly
+            raise
         except OSError as error:
             _fail(f"{error.strerror}: {error.filename}" if error.filename else str(error), 2)
         except Exception as error:

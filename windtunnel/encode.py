@@ -58,7 +58,8 @@ class Vocabulary:
 
     @cached_property
     def _index(self) -> pd.Index[Any]:
-        return pd.Index(np.array(self.values, dtype=np.float64 if self.kind == "number" else object))
+        index: pd.Index[Any] = pd.Index(np.array(self.values, dtype=np.float64 if self.kind == "number" else object))
+        return index
 
     def ids(self, column: pd.Series) -> NDArray[np.int64]:
         """The id of each value of a column, int64 [B]."""
@@ -153,6 +154,17 @@ class RowEncoder:
         read = {*self.numbers, *(category.column for category in self.categories)}
         return sorted(column for column in read if column < self.width)
 
+    def checked(self, batch: Batch) -> Batch:
+        """An encoded batch, if it has the columns of this encoder."""
+        given, wanted = [block.shape[1] for block in batch], [len(self.numbers), len(self.categories)]
+        if given != wanted or len(batch.numbers) != len(batch.ids):
+            raise BadInput(
+                f"got a batch of {given[0]} numbers in {len(batch.numbers)} rows and {given[1]} ids in "
+                f"{len(batch.ids)} rows; this translation reads {wanted[0]} numbers and {wanted[1]} ids. "
+                "Give raw rows, or what its own encode gave."
+            )
+        return batch
+
     def encode(self, frame: pd.DataFrame, *, training: bool = False) -> Batch:
         """Encode rows whose columns stand in fitted order (see ``select``), host answers after them.
 
@@ -223,7 +235,9 @@ class RowEncoder:
             picked = frame.iloc[:, wanted]
         else:
             picked = frame[self._present(frame, [self.names[column] for column in wanted])]
-        return picked.set_axis(wanted, axis=1)
+        picked = picked.set_axis(wanted, axis=1)
+        coded = [column for column, dtype in picked.dtypes.items() if _is_arrow_dictionary(dtype)]
+        return picked.astype(dict.fromkeys(coded, "category")) if coded else picked
 
     def as_fitted(self, rows: Rows) -> Any:
         """All fitted columns of raw rows as the source takes them: a DataFrame with its names, or an array."""
@@ -289,6 +303,10 @@ def _dimensions(values: Any) -> int:
     if not isinstance(values, Sequence) or isinstance(values, str | bytes):
         return 0
     return 2 if len(values) and all(isinstance(row, list | tuple | np.ndarray) for row in values) else 1
+
+
+def _is_arrow_dictionary(dtype: Any) -> bool:
+    return isinstance(dtype, pd.ArrowDtype) and pa.types.is_dictionary(dtype.pyarrow_dtype)
 
 
 def _as_float64(column: pd.Series) -> NDArray[np.float64]:

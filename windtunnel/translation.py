@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor, nn
 
 from windtunnel.assemble import Origin
-from windtunnel.encode import Batch, RowEncoder, Rows, as_frame
+from windtunnel.encode import Batch, RowEncoder, Rows
 from windtunnel.errors import BadInput
 from windtunnel.head import Head
 from windtunnel.host import HostStep
@@ -94,11 +96,12 @@ class Translation(nn.Module):
             Columns missing, of the wrong number or kind, or categories that the source refuses.
         """
         if isinstance(rows, Batch):
-            return rows
+            return self.encoder.checked(rows)
         frame = self.encoder.select(rows)
         if self.hosts:
-            given = self.encoder.select(rows, every=True)
-            source = given.set_axis(self.encoder.names, axis=1) if self.encoder.names else given.to_numpy()
+            if len(frame) == 0:
+                raise BadInput(f"got 0 rows; step {self.hosts[0].name!r}, kept on the host, needs at least 1.")
+            source = self.encoder.as_fitted(rows)
             answers = [host.answer(source) for host in self.hosts]
             frame = pd.concat([frame.reset_index(drop=True), *answers], axis=1)
         return self.encoder.encode(frame, training=training)
@@ -111,33 +114,44 @@ class Translation(nn.Module):
         BadInput
             No rows, or scores that are not finite because of missing or infinite numbers that the source refuses too.
         """
-        if not isinstance(rows, Batch) and len(as_frame(rows)) == 0:
-            raise BadInput("got 0 rows; at least 1 is needed to predict.")
         batch = self.encode(rows)
-        device = next((tensor.device for tensor in self.program.parameters()), torch.device("cpu"))
+        if len(batch.ids) == 0:
+            raise BadInput("got 0 rows; at least 1 is needed to predict.")
+        scores = self._scores(batch)
+        if self.head.task != "transform" and not torch.isfinite(scores).all():
+            raise BadInput(self._why_not_finite(batch, ~torch.isfinite(scores).all(dim=1)))
+        return scores
+
+    def _scores(self, batch: Batch) -> Tensor:
+        tensors = (*self.program.parameters(), *self.program.buffers())
+        device = tensors[0].device if tensors else torch.device("cpu")
         was_training = self.training
         self.eval()
         try:
             with torch.inference_mode():
                 parts = [
-                    self(numbers.to(device), ids.to(device)).cpu()
-                    for numbers, ids in zip(batch.numbers.split(CHUNK), batch.ids.split(CHUNK), strict=True)
+                    self(batch.numbers[start : start + CHUNK].to(device), batch.ids[start : start + CHUNK].to(device))
+                    for start in range(0, len(batch.ids), CHUNK)
                 ]
         finally:
             self.train(was_training)
-        scores = torch.cat(parts)
-        if self.head.task != "transform" and not torch.isfinite(scores).all():
-            raise BadInput(self._why_not_finite(batch, scores))
-        return scores
+        return torch.cat(parts).cpu()
 
-    def _why_not_finite(self, batch: Batch, scores: Tensor) -> str:
-        rows = ~torch.isfinite(scores).all(dim=1)
-        bad = ~torch.isfinite(batch.numbers[rows]).all(dim=0) if batch.numbers.shape[1] else torch.zeros(0)
-        columns = [self.encoder.name(column) for column, hit in zip(self.encoder.numbers, bad, strict=True) if hit]
+    def _why_not_finite(self, batch: Batch, failed: Tensor) -> str:
+        """Name the columns whose NaN or infinity, with 0 in all the others, leaves a row without a score."""
+        numbers, ids = batch.numbers[failed], batch.ids[failed]
+        names = []
+        for column in range(numbers.shape[1]):
+            for value, there in ((math.nan, torch.isnan), (math.inf, torch.isinf)):
+                row = torch.zeros_like(numbers[:1])
+                row[0, column] = value
+                if there(numbers[:, column]).any() and not torch.isfinite(self._scores(Batch(row, ids[:1]))).all():
+                    names.append(self.encoder.name(self.encoder.numbers[column]))
+        where = ", ".join(dict.fromkeys(names)) or "what a step computes"
         return (
-            f"{int(rows.sum())} of {len(rows)} rows have no finite score; NaN or infinite values in "
-            f"{', '.join(columns) or 'an encoded category'} reach a step that does not take them. Impute or drop them, "
-            "or put a SimpleImputer in the pipeline before fitting it."
+            f"{int(failed.sum())} of {len(failed)} rows have no finite score: NaN, infinite values or values beyond "
+            f"float32 in {where} reach a step that does not take them. "
+            "Impute or drop them, or put a SimpleImputer in the pipeline before fitting it."
         )
 
     @available_if(_source_has("predict"))
@@ -153,7 +167,8 @@ class Translation(nn.Module):
     @available_if(_source_has("predict_log_proba"))
     def predict_log_proba(self, rows: Rows) -> NDArray[np.float64]:
         """Natural logarithm of ``predict_proba``."""
-        return np.log(self.predict_proba(rows))  # type: ignore[no-any-return]
+        with np.errstate(divide="ignore"):  # a probability of 0
+            return np.log(self.predict_proba(rows))  # type: ignore[no-any-return]
 
     @available_if(_source_has("decision_function"))
     def decision_function(self, rows: Rows) -> NDArray[np.float64]:
@@ -186,7 +201,13 @@ class Translation(nn.Module):
         """
         from windtunnel.trainers.finetune import finetune
 
-        self.history = finetune(self, train, valid, **options)
+        refused = [replace(category) for category in self.encoder.categories]
+        try:
+            self.history = finetune(self, train, valid, **options)
+        except BaseException:
+            # Rows were let through to be trained on, which failed.
+            self.encoder.categories = refused
+            raise
         return self
 
     def report(self) -> Report:

@@ -22,7 +22,6 @@ from windtunnel.export import container
 from windtunnel.export.layout import GraphData, HistoryData, HostData, OriginData, StepData, TakeData, VocabulariesData
 from windtunnel.export.parts import check_hosts, encoder_data, find_hosts, head_data, read_encoder, read_head
 from windtunnel.head import Head
-from windtunnel.modules import affine, imputer, linear, normalizer, tables, trees  # noqa: F401  fills MODULES
 from windtunnel.modules.base import MODULES, Module
 from windtunnel.modules.program import Program, ProgramStep, Take
 from windtunnel.translation import Translation

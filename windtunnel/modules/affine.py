@@ -4,9 +4,18 @@
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
+
+
+def affine(x: Tensor, scale: Tensor, shift: Tensor, center: Tensor) -> Tensor:
+    """(x - center) * scale + shift; NaN and infinities come through without touching the gradients of the rest."""
+    finite = torch.isfinite(x)
+    # The gradient of the scale is a sum over rows, to which 0 * NaN would add NaN.
+    y = (torch.where(finite, x, center) - center) * scale + shift
+    return torch.where(finite, y, x * scale.detach())
 
 
 class Affine(Module):
@@ -44,7 +53,7 @@ class Affine(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
-        return (x - self.center) * self.scale + self.shift
+        return affine(x, self.scale, self.shift, self.center)
 
 
 class ClippedAffine(Module):
@@ -79,4 +88,4 @@ class ClippedAffine(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
-        return ((x - self.center) * self.scale + self.shift).clamp(self.low, self.high)
+        return affine(x, self.scale, self.shift, self.center).clamp(self.low, self.high)

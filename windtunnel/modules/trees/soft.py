@@ -32,7 +32,7 @@ class SoftTrees(Module):
         float32 ``[B, width]`` -> float32 ``[B, K]``, raw scores in the unit of the source (log-odds for a classifier).
 
     Source
-        WindTunnel (VLDB 2022), section 3.2: node, leaf and tree formulas, levels L1-L4. Temperatures per node and the
+        WindTunnel (VLDB 2022): node, leaf and tree formulas, levels L1-L4. Temperatures per node and the
         direction of missing values are ours.
     """
 

@@ -1,0 +1,261 @@
+"""Every pipeline of the table, translated: the source is the oracle of scores, labels and methods."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+from cases import CASES, NUMBERS, Case, estimators, parametrized, table, targets
+from lightgbm import Booster, LGBMClassifier, LGBMRegressor
+from scipy import sparse
+from sklearn.metrics import r2_score, roc_auc_score
+
+import windtunnel
+from windtunnel.errors import UnfaithfulOption
+from windtunnel.head import METHODS
+from windtunnel.modules.trees.soft import SoftTrees
+
+TREES = [case for case in CASES.values() if "trees" in case.id or "booster" in case.id]
+
+
+@cache
+def compiled(name: str) -> windtunnel.Translation:
+    return windtunnel.compile(CASES[name].fitted())
+
+
+@cache
+def translated(name: str) -> windtunnel.Translation:
+    case = CASES[name]
+    return windtunnel.translate(case.fitted(), calibrate=case.train()[0])
+
+
+def ask(source: Any, method: str, rows: Any) -> np.ndarray:
+    """What the source answers, dense; with what it warns of awkward rows left out."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
+        warnings.filterwarnings("ignore", "divide by zero encountered in log", RuntimeWarning)
+        answer = getattr(source, method)(rows)
+    return np.asarray(answer.toarray() if sparse.issparse(answer) else answer)
+
+
+def assert_same(case: Case, net: windtunnel.Translation, source: Any, given: Any, rows: Any = None) -> None:
+    """All methods give for ``given`` what the source gives for ``rows``."""
+    for method in METHODS:
+        assert hasattr(net, method) == hasattr(source, method), method
+        if not hasattr(source, method):
+            continue
+        want, got = ask(source, method, given if rows is None else rows), getattr(net, method)(given)
+        if method == "predict" and net.head.classes is not None:
+            assert got.dtype == want.dtype
+            np.testing.assert_array_equal(got, want)
+        else:
+            assert got.dtype == np.float64
+            np.testing.assert_allclose(got, want.astype(float), case.tolerance, case.tolerance, err_msg=method)
+
+
+def unlike(case: Case) -> Any:
+    """Rows that no DataFrame method was called on before: the same values on a shuffled index."""
+    rows = case.rows()
+    return rows if case.array else rows.set_index(np.arange(len(rows))[::-1] * 7)
+
+
+def test_every_supported_class_has_a_case() -> None:
+    covered = {type(estimator) for case in CASES.values() for estimator in estimators(case.fitted())}
+    missing = sorted(entry.estimator.__name__ for entry in windtunnel.supported() if entry.estimator not in covered)
+    assert not missing, f"no case in tests/cases.py for {missing}"
+
+
+@parametrized()
+def test_parity(case: Case) -> None:
+    source, rows = case.fitted(), unlike(case)
+    state, given = joblib.hash(source), copy.deepcopy(rows)
+    net = compiled(case.id)
+    assert not net.hosts
+    assert_same(case, net, source, rows)
+    assert joblib.hash(source) == state
+    assert rows.equals(given) if isinstance(rows, pd.DataFrame) else (pd.DataFrame(rows).equals(pd.DataFrame(given)))
+
+
+@parametrized()
+def test_one_row(case: Case) -> None:
+    assert_same(case, compiled(case.id), case.fitted(), case.rows()[:1])
+
+
+@parametrized()
+def test_the_warm_start_is_faithful(case: Case) -> None:
+    net, (X, _) = translated(case.id), case.train()
+    assert net.faithful["rows"] == len(X)
+    assert net.faithful["r2"] >= 0.999
+    if not any(isinstance(step.module, SoftTrees) for step in net.program.steps):
+        assert_same(case, net, case.fitted(), X)
+
+
+SIZEABLE = {"n_estimators": 50, "num_leaves": 31}
+SOFT = {
+    "binary": (lambda: make_pipeline(RareCategories(min_count=20), TwoHotEncoder(), quick(**SIZEABLE)), "label"),
+    "imputed and scaled": (
+        lambda: make_pipeline(columns((make_pipeline(SimpleImputer(), StandardScaler()), list(NUMBERS))), quick(**SIZEABLE)),
+        "label",
+    ),
+    "classes": (lambda: make_pipeline(ce.TargetEncoder(), quick(**SIZEABLE)), "value"),
+    "values": (lambda: make_pipeline(RareCategories(), TwoHotEncoder(), quick(LGBMRegressor, **SIZEABLE)), "value"),
+    "counts": (lambda: make_pipeline(ordinal(), quick(LGBMRegressor, objective="poisson", **SIZEABLE)), "count"),
+}
+
+
+@parametrized()
+def test_gradients_reach_every_trainable_parameter(case: Case) -> None:
+    net = copy.deepcopy(translated(case.id))
+    trainable = {name: parameter for name, parameter in net.named_parameters() if parameter.requires_grad and parameter.numel()}
+    if not trainable:
+        assert not any(parameter.numel() for parameter in net.parameters())
+        return
+    net.train()
+    scores = net(*net.encode(case.rows()))
+    scores[scores.isfinite()].sum().backward()
+    lost = [name for name, one in trainable.items() if one.grad is None or not one.grad.isfinite().all()]
+    assert not lost
+
+
+def moved(before: np.ndarray, after: np.ndarray) -> list[int]:
+    return np.flatnonzero(~((before == after) | (np.isnan(before) & np.isnan(after))).all(axis=0)).tolist()
+
+
+TRANSFORMERS = [case for case in CASES.values() if hasattr(case.fitted(), "transform")]
+
+
+@parametrized(*TRANSFORMERS)
+def test_a_column_moves_what_it_is_wired_to(case: Case) -> None:
+    source, net, rows = case.fitted(), compiled(case.id), case.rows(50)
+    exact, ours = ask(source, "transform", rows), net.transform(rows)
+    for column in range(rows.shape[1]):
+        shifted = rows.copy()
+        values = shifted.iloc[:, column]
+        shifted.isetitem(column, pd.Series(np.roll(values, 1), index=values.index).astype(values.dtype))
+        assert moved(ours, net.transform(shifted)) == moved(exact, ask(source, "transform", shifted)), column
+
+
+FORMS: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "reordered": lambda frame: frame[frame.columns[::-1]],
+    "with more columns": lambda frame: frame.assign(more="x")[["more", *frame.columns]],
+    "texts as objects": lambda frame: frame.astype(object),
+    "categories": lambda frame: frame.astype({name: "category" for name in frame if name not in NUMBERS}),
+    "Arrow table": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+    "Arrow record batch": lambda frame: pa.RecordBatch.from_pandas(frame, preserve_index=False),
+    "Arrow types": lambda frame: pa.Table.from_pandas(frame, preserve_index=False).to_pandas(types_mapper=pd.ArrowDtype),
+    "nullable types": lambda frame: frame.convert_dtypes(),
+    "dict of series": lambda frame: dict(frame.items()),
+    "dict of lists": lambda frame: {name: column.tolist() for name, column in frame.items()},
+    "array": lambda frame: frame.to_numpy(),
+    "lists": lambda frame: frame.to_numpy().tolist(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "name", ["rare, two-hot in columns", "trees over pandas categories", "ordinal alone", "ce hashing", "trees alone"]
+)
+def test_rows_of_any_form(name: str, form: str) -> None:
+    case = CASES[name]
+    rows = case.rows(60)
+    assert_same(case, compiled(name), case.fitted(), FORMS[form](rows), rows)
+
+
+@pytest.mark.parametrize(
+    "form", [pd.DataFrame, np.ndarray.tolist, torch.from_numpy, sparse.csr_array, np.asfortranarray], ids=str
+)
+def test_rows_of_any_form_for_a_pipeline_fitted_on_an_array(form: Callable[[np.ndarray], Any]) -> None:
+    case = CASES["scaler fitted on an array"]
+    rows = case.rows()
+    assert_same(case, compiled(case.id), case.fitted(), form(rows), rows)
+
+
+def test_names_with_blanks_as_lightgbm_writes_them() -> None:
+    frame = table()[list(NUMBERS)].rename(columns={"age": "age in years"})
+    fitted = LGBMClassifier(n_estimators=3, verbosity=-1).fit(frame, targets(table())["label"])
+    net = windtunnel.compile(fitted)
+    np.testing.assert_allclose(net.predict_proba(frame[frame.columns[::-1]]), fitted.predict_proba(frame), rtol=1e-5)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))], ids=["copy", "pickle"])
+@pytest.mark.parametrize("name", ["selections of every kind", "rare, hashing", "booster", "ordinal, one-hot"])
+def test_a_copy_scores_the_same(name: str, again: Callable[[Any], Any]) -> None:
+    net, rows = translated(name), CASES[name].rows()
+    other = again(net)
+    assert torch.equal(other.scores(rows), net.scores(rows))
+    for parameter in other.parameters():
+        parameter.data.zero_()
+    assert any(parameter.any() for parameter in net.parameters())
+
+
+def soft(net: windtunnel.Translation) -> list[SoftTrees]:
+    return [step.module for step in net.program.steps if isinstance(step.module, SoftTrees)]
+
+
+def test_levels() -> None:
+    case = CASES["rare, two-hot, trees"]
+    trained = {}
+    for level in ("L0", "L1", "L2", "L3", "L4"):
+        net = windtunnel.translate(case.fitted(), level=level)
+        trained[level] = {name for name, one in soft(net)[0].named_parameters() if one.requires_grad and one.numel()}
+    assert trained["L0"] == set() and "leaf_value" in trained["L1"] and "threshold" in trained["L2"] - trained["L1"]
+    assert all(trained[f"L{depth}"] < trained[f"L{depth + 1}"] for depth in range(4))
+
+
+def test_levels_by_step() -> None:
+    fitted = CASES["nested pipelines and steps that pass"].fitted()
+    net = windtunnel.translate(fitted, level={"model.last": "L2"})
+    assert soft(net)[0].level == "L2"
+    with pytest.raises(UnfaithfulOption, match=r"steps without trees: 'model.lost'; .* 'model.last'. Did you mean 'mod"):
+        windtunnel.translate(fitted, level={"model.lost": "L2"})
+
+
+def test_a_bare_estimator_is_a_step_by_its_class() -> None:
+    net = windtunnel.translate(CASES["trees alone"].fitted(), level={"LGBMClassifier": "L1"})
+    assert soft(net)[0].level == "L1" and [origin.name for origin in net.origins] == ["LGBMClassifier"]
+
+
+def test_cold_start_keeps_the_architecture() -> None:
+    case = CASES["rare, two-hot, trees"]
+    warm, cold = (windtunnel.translate(case.fitted(), start=start) for start in ("warm", "cold"))
+    facts = {name: value for name, value in warm.named_buffers()}
+    assert all(torch.equal(value, facts[name]) for name, value in cold.named_buffers())
+    assert [one.shape for one in cold.parameters()] == [one.shape for one in warm.parameters()]
+    rows = case.rows()
+    assert np.isfinite(cold.predict_proba(rows)).all()
+    assert not np.allclose(cold.predict_proba(rows), warm.predict_proba(rows), atol=1e-2)
+    assert torch.equal(cold.scores(rows), windtunnel.translate(case.fitted(), start="cold").scores(rows))
+
+
+def test_one_temperature_for_all() -> None:
+    fitted = CASES["trees alone"].fitted()
+    for temperature in (1, 0.25):
+        (trees,) = soft(windtunnel.translate(fitted, temperature=temperature))
+        assert (trees.slope[trees.node_mask > 0] == 1 / temperature).all()
+        assert (trees.leaf_slope[trees.leaf_mask > 0] == 1 / temperature).all()
+
+
+def test_compiled_has_nothing_to_train() -> None:
+    assert all(not any(one.requires_grad for one in compiled(name).parameters()) for name in CASES)
+
+
+def test_it_stays_in_the_mode_it_was_in() -> None:
+    net, rows = copy.deepcopy(translated("trees alone")), CASES["trees alone"].rows()
+    assert not net.training
+    net.train().predict(rows)
+    assert net.training
+
+
+def test_the_sources_of_trees_are_all_there() -> None:
+    kinds = {type(estimator) for case in TREES for estimator in estimators(case.fitted())}
+    assert {Booster, LGBMClassifier, LGBMRegressor} <= kinds
