@@ -158,9 +158,7 @@ class Case:
 
 def quick(cls: type = lgb.LGBMClassifier, **options: Any) -> Any:
     """A small LightGBM model."""
-    return cls(
-        **{"n_estimators": 8, "num_leaves": 8, "min_child_samples": 5, "n_jobs": 1, "verbosity": -1} | options
-    )
+    return cls(**{"n_estimators": 8, "num_leaves": 8, "min_child_samples": 5, "n_jobs": 1, "verbosity": -1} | options)
 
 
 def logistic(**options: Any) -> LogisticRegression:
@@ -202,7 +200,12 @@ AWKWARD: dict[str, Any] = {"missing": True, "unseen": True}
 SCALERS = [
     Case("standard scaler alone", StandardScaler, NUMBERS),
     Case("standard scaler, logistic", lambda: make_pipeline(StandardScaler(), logistic()), NUMBERS),
-    Case("standard scaler without mean", lambda: make_pipeline(StandardScaler(with_mean=False), Ridge()), NUMBERS, "value"),
+    Case(
+        "standard scaler without mean",
+        lambda: make_pipeline(StandardScaler(with_mean=False), Ridge()),
+        NUMBERS,
+        "value",
+    ),
     Case("min-max scaler, clipped", lambda: make_pipeline(MinMaxScaler(clip=True), Ridge()), NUMBERS, "value"),
     Case("max-abs scaler", lambda: make_pipeline(MaxAbsScaler(), LinearSVR()), NUMBERS, "value"),
     Case("robust scaler", lambda: make_pipeline(RobustScaler(), Lasso(alpha=0.01)), NUMBERS, "value"),
@@ -212,7 +215,9 @@ SCALERS = [
         NUMBERS,
         "grade",
     ),
-    Case("scaler fitted on an array", lambda: make_pipeline(StandardScaler(), quick()), NUMBERS, array=True, missing=True),
+    Case(
+        "scaler fitted on an array", lambda: make_pipeline(StandardScaler(), quick()), NUMBERS, array=True, missing=True
+    ),
 ]
 IMPUTERS = [
     Case(
@@ -267,15 +272,26 @@ ENCODERS = [
         fit=lambda pipeline, X, y: pipeline.fit(X, y, lgbmclassifier__categorical_feature=[0, 1]),
         **AWKWARD,
     ),
-    Case("ordinal with NaN, trees", lambda: make_pipeline(ordinal(encoded_missing_value=np.nan), quick()), TEXTS, missing=True),
     Case(
-        "one-hot of an array of objects", lambda: make_pipeline(one_hot(), logistic()), CATEGORIES, array=True, **AWKWARD
+        "ordinal with NaN, trees",
+        lambda: make_pipeline(ordinal(encoded_missing_value=np.nan), quick()),
+        TEXTS,
+        missing=True,
+    ),
+    Case(
+        "one-hot of an array of objects",
+        lambda: make_pipeline(one_hot(), logistic()),
+        CATEGORIES,
+        array=True,
+        **AWKWARD,
     ),
 ]
 CATEGORY_ENCODERS = [
     Case("ce one-hot", lambda: make_pipeline(ce.OneHotEncoder(cols=list(TEXTS)), quick()), **AWKWARD),
     Case("ce ordinal", lambda: make_pipeline(ce.OrdinalEncoder(), quick()), **AWKWARD),
-    Case("ce binary", lambda: make_pipeline(ce.BinaryEncoder(), SimpleImputer(), StandardScaler(), logistic()), **AWKWARD),
+    Case(
+        "ce binary", lambda: make_pipeline(ce.BinaryEncoder(), SimpleImputer(), StandardScaler(), logistic()), **AWKWARD
+    ),
     Case("ce base n", lambda: make_pipeline(ce.BaseNEncoder(base=3), quick()), CATEGORIES, **AWKWARD),
     Case("ce hashing", lambda: make_pipeline(ce.HashingEncoder(n_components=6, max_process=1), quick()), **AWKWARD),
     Case(
@@ -289,7 +305,9 @@ CATEGORY_ENCODERS = [
     Case("ce count", lambda: make_pipeline(ce.CountEncoder(), quick()), **AWKWARD),
 ]
 OURS = [
-    Case("rare, two-hot, trees", lambda: make_pipeline(RareCategories(min_count=20), TwoHotEncoder(), quick()), **AWKWARD),
+    Case(
+        "rare, two-hot, trees", lambda: make_pipeline(RareCategories(min_count=20), TwoHotEncoder(), quick()), **AWKWARD
+    ),
     Case(
         "rare, two-hot in columns",
         lambda: make_pipeline(
@@ -339,13 +357,23 @@ TREES = [
     Case("trees, zero as missing", lambda: quick(zero_as_missing=True), NUMBERS),
     Case("trees, dart", lambda: quick(lgb.LGBMRegressor, boosting_type="dart", random_state=0), NUMBERS, "value"),
     Case(
+        "trees, random forest of classes",
+        lambda: quick(boosting_type="rf", subsample=0.7, subsample_freq=1, random_state=0),
+        NUMBERS,
+        missing=True,
+    ),
+    Case(
         "trees, random forest",
         lambda: quick(lgb.LGBMRegressor, boosting_type="rf", subsample=0.7, subsample_freq=1, random_state=0),
         NUMBERS,
         "value",
     ),
-    Case("rare, trees over pandas categories", lambda: make_pipeline(RareCategories(min_count=20), quick()),
-         ("age", "plan", "visits"), missing=True),
+    Case(
+        "rare, trees over pandas categories",
+        lambda: make_pipeline(RareCategories(min_count=20), quick()),
+        ("age", "plan", "visits"),
+        missing=True,
+    ),
     Case(
         "mean imputer, scaler, trees",
         lambda: make_pipeline(SimpleImputer(), StandardScaler(), quick(n_estimators=20)),
@@ -385,7 +413,9 @@ COMPOSITIONS = [
     ),
     Case(
         "remainder passed through",
-        lambda: make_pipeline(columns((one_hot(), list(TEXTS)), ("drop", ["visits"]), remainder="passthrough"), quick()),
+        lambda: make_pipeline(
+            columns((one_hot(), list(TEXTS)), ("drop", ["visits"]), remainder="passthrough"), quick()
+        ),
         **AWKWARD,
     ),
     Case(
@@ -398,7 +428,11 @@ COMPOSITIONS = [
     Case(
         "a column as number and as category",
         lambda: make_pipeline(
-            columns((one_hot(), ["zip", "visits"]), (StandardScaler(), ["zip", "visits"]), (TwoHotEncoder(columns=[0]), ["zip"])),
+            columns(
+                (one_hot(), ["zip", "visits"]),
+                (StandardScaler(), ["zip", "visits"]),
+                (TwoHotEncoder(columns=[0]), ["zip"]),
+            ),
             logistic(),
         ),
         ("zip", "visits"),
@@ -407,8 +441,15 @@ COMPOSITIONS = [
     Case(
         "weights",
         lambda: make_pipeline(
-            columns((StandardScaler(), ["income"]), (one_hot(), ["city"]), transformer_weights={"part0": 0.3, "part1": 2.0}, sparse_threshold=0),
-            FeatureUnion([("a", StandardScaler()), ("b", "passthrough"), ("c", "drop")], transformer_weights={"a": 0.5}),
+            columns(
+                (StandardScaler(), ["income"]),
+                (one_hot(), ["city"]),
+                transformer_weights={"part0": 0.3, "part1": 2.0},
+                sparse_threshold=0,
+            ),
+            FeatureUnion(
+                [("a", StandardScaler()), ("b", "passthrough"), ("c", "drop")], transformer_weights={"a": 0.5}
+            ),
             logistic(),
         ),
         **AWKWARD,
@@ -450,8 +491,12 @@ COMPOSITIONS = [
         ),
         **AWKWARD,
     ),
-    Case("columns alone", lambda: columns((one_hot(), ["plan"]), (StandardScaler(), ["age"]), (IMPUTE(), ["income"])),
-         (*NUMBERS, "plan"), **AWKWARD),
+    Case(
+        "columns alone",
+        lambda: columns((one_hot(), ["plan"]), (StandardScaler(), ["age"]), (IMPUTE(), ["income"])),
+        (*NUMBERS, "plan"),
+        **AWKWARD,
+    ),
     Case("nothing but passing", lambda: Pipeline([("a", "passthrough"), ("b", FunctionTransformer())]), NUMBERS),
 ]
 CASES: dict[str, Case] = {

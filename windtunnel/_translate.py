@@ -22,7 +22,7 @@ from windtunnel.translation import Translation
 
 SPREADS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.0)
 """Candidates for how soft trees start, softest first: see ``soften``."""
-FAITHFUL = 0.9995
+FAITHFUL = 0.9998
 """The share of the variance of the source's raw scores that soft trees have to keep on the calibration rows."""
 
 
@@ -48,7 +48,7 @@ def translate(
         Copied from the fitted pipeline, or the same architecture with random trees and tables.
     temperature : "auto" or float
         "auto": thresholds move to the middle of their gap, every node gets a temperature of its own, and the softest
-        start is taken that keeps 99.95 % of the variance of the raw scores on the ``calibrate`` rows (without rows:
+        start is taken that keeps 99.98 % of the variance of the raw scores on the ``calibrate`` rows (without rows:
         from the values of tables, the ranges that the model stores and the distances between its thresholds). A
         number is one temperature for every node and leaf in the unit of the input, the paper's being 1.
     calibrate : rows, optional

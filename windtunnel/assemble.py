@@ -321,6 +321,7 @@ class Assembly:
             classes=None if classes is None else np.asarray(classes),
             methods=tuple(method for method in METHODS if hasattr(self.pipeline, method)),
             flat=predictor.flat,
+            decision_scale=predictor.decision_scale,
         )
 
     def _codes(self, step: Step, wire: Wire, categories: Sequence[Any]) -> Wire:

@@ -237,7 +237,7 @@ class RowEncoder:
             picked = frame[self._present(frame, [self.names[column] for column in wanted])]
         picked = picked.set_axis(wanted, axis=1)
         coded = [column for column, dtype in picked.dtypes.items() if _is_arrow_dictionary(dtype)]
-        return picked.astype(dict.fromkeys(coded, "category")) if coded else picked
+        return picked.astype(dict.fromkeys(coded, object)) if coded else picked
 
     def as_fitted(self, rows: Rows) -> Any:
         """All fitted columns of raw rows as the source takes them: a DataFrame with its names, or an array."""

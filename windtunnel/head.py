@@ -32,6 +32,8 @@ class Head:
         Which of ``METHODS`` the source has.
     flat : bool
         Whether predictions of a regressor are ``[B]`` and not ``[B, K]``.
+    decision_scale : float
+        What ``decision_function`` gives over the raw score.
     """
 
     task: str
@@ -42,6 +44,7 @@ class Head:
     classes: NDArray[Any] | None = None
     methods: tuple[str, ...] = ("transform",)
     flat: bool = True
+    decision_scale: float = 1.0
 
     def linked(self, scores: Tensor) -> Tensor:
         """Probabilities ``[B, classes]`` of a classifier, values of a regressor."""
@@ -64,7 +67,7 @@ class Head:
 
     def decision(self, scores: Tensor) -> NDArray[np.float64]:
         """Raw scores as ``decision_function`` gives them: ``[B]`` for two classes, else ``[B, K]``."""
-        values = scores.double().cpu().numpy()
+        values = scores.double().cpu().numpy() * self.decision_scale
         return values[:, 0] if values.shape[1] == 1 else values
 
     def encode_target(self, y: Any) -> Tensor:

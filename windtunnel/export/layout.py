@@ -56,6 +56,7 @@ class HeadData(Strict):
     classes: Labels | None
     methods: list[str]
     flat: bool
+    decision_scale: float
 
 
 class CategoryData(Strict):

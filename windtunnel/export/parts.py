@@ -33,6 +33,7 @@ def head_data(head: Head) -> HeadData:
         classes=None if head.classes is None else _labels_data(head.classes),
         methods=list(head.methods),
         flat=head.flat,
+        decision_scale=head.decision_scale,
     )
 
 
@@ -46,7 +47,8 @@ def read_head(data: HeadData) -> Head:
         raise BadFile(f"unknown methods {unknown}; known are {', '.join(METHODS)}.")
     if (data.task in ("binary", "multiclass")) != (data.classes is not None):
         raise BadFile(f"task {data.task!r} {'without' if data.classes is None else 'with'} labels.")
-    fields = {name: getattr(data, name) for name in ("task", "link", "loss", "link_options", "loss_options", "flat")}
+    plain = ("task", "link", "loss", "link_options", "loss_options", "flat", "decision_scale")
+    fields = {name: getattr(data, name) for name in plain}
     classes = None if data.classes is None else _labels(data.classes)
     return Head(**fields, classes=classes, methods=tuple(data.methods))
 

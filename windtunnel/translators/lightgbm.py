@@ -23,7 +23,7 @@ NEAR_ZERO = float(np.float32(1e-35))
     LGBMClassifier,
     trainable="leaf values, thresholds, feature weights, paths (levels L1-L4)",
     notes="binary, multiclass, multiclassova and cross_entropy objectives; custom ones through ``booster_``; "
-    "boosting=rf gives the mean of the trees as raw score; linear trees are refused",
+    "linear trees are refused",
 )
 def classifier(fitted: LGBMClassifier) -> Predictor:
     """``booster_``: raw scores, and the probabilities that ``predict_proba`` makes of them."""
@@ -75,7 +75,14 @@ def booster(fitted: Booster) -> Predictor:
 
 
 def _with_codes(predictor: Predictor, booster: Booster) -> Predictor:
-    return replace(predictor, codes=native_categories(booster))
+    # decision_function gives the sum of a forest's trees, the link takes their mean.
+    forest = "\naverage_output\n" in booster.model_to_string(num_iteration=1)
+    scale = float(_used_iterations(booster)) if forest else 1.0
+    return replace(predictor, codes=native_categories(booster), decision_scale=scale)
+
+
+def _used_iterations(booster: Booster) -> int:
+    return booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
 
 
 def tree_ensemble(booster: Booster) -> TreeEnsemble:

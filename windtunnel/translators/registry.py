@@ -27,6 +27,8 @@ class Predictor:
         JSON arguments of the two, such as ``{"alpha": 0.9}`` for the quantile loss.
     flat : bool
         True where the source predicts ``[B]`` and not ``[B, 1]``.
+    decision_scale : float
+        What ``decision_function`` gives over the raw score (LightGBM's random forests: the number of trees).
     codes : dict
         Input columns that are read as categories, not numbers, with the categories in the order of their codes
         (LightGBM over pandas' category dtype); unknown and missing ones become NaN.
@@ -38,6 +40,7 @@ class Predictor:
     link_options: dict[str, float] = field(default_factory=dict)
     loss_options: dict[str, float] = field(default_factory=dict)
     flat: bool = True
+    decision_scale: float = 1.0
     codes: Mapping[int, Sequence[Any]] = field(default_factory=dict)
 
 
