@@ -124,8 +124,8 @@ def test_imputer_of_a_marked_number(mark: float) -> None:
 
 
 MODULES = {
-    "affine": (Affine(torch.tensor([2.0, 1.0]), torch.tensor([1.0, 0.0]), torch.tensor([1e6, 0.0])), 2),
-    "clipped": (ClippedAffine(torch.ones(2), torch.zeros(2), torch.zeros(2), low=-0.5, high=0.5), 2),
+    "affine": (Affine(torch.tensor([2.0, 1.0]), torch.tensor([1.0, 0.0]), torch.tensor([1e6, 0.0]), torch.ones(2)), 2),
+    "clipped": (ClippedAffine(torch.ones(2), torch.zeros(2), torch.zeros(2), torch.ones(2), low=-0.5, high=0.5), 2),
     "linear": (Linear(torch.tensor([[1.0, -2.0], [0.5, 3.0]]), torch.tensor([0.1, 0.2])), 2),
     "normalizer-l1": (NormalizerModule("l1"), 2),
     "normalizer-l2": (NormalizerModule("l2"), 2),

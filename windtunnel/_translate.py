@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from difflib import get_close_matches
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from windtunnel.assemble import Assembly
-from windtunnel.encode import Batch, Rows
-from windtunnel.errors import UnfaithfulOption
+from windtunnel.encode import Batch, Rows, as_frame
+from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.modules.program import Program, ProgramStep, Take
 from windtunnel.modules.tables import CategoryTable
 from windtunnel.modules.trees import HardTrees, TreeEnsemble
@@ -71,6 +73,7 @@ def translate(
         An argument is none of the accepted values.
     """
     _check(level, start, temperature, untranslated)
+    _check_rows(calibrate)
     assembly = Assembly(pipeline, untranslated, calibrate)
     net = _translation(assembly)
     batch = net.encode(calibrate, training=False) if calibrate is not None else None
@@ -86,12 +89,14 @@ def translate(
     return _restarted(net)
 
 
-def compile(pipeline: Any) -> Translation:
+def compile(pipeline: Any, *, calibrate: Rows | None = None) -> Translation:
     """Exact inference for a fitted pipeline: hard trees, nothing to train.
 
-    Takes and raises what ``translate`` does; the answer gives the source's own predictions.
+    Takes and raises what ``translate`` does; the answer gives the source's own predictions. ``calibrate``, a few raw
+    rows, is needed only where a step that stays on the host does not tell how many columns it gives.
     """
-    net = _translation(Assembly(pipeline))
+    _check_rows(calibrate)
+    net = _translation(Assembly(pipeline, sample=calibrate))
     return net.requires_grad_(False)
 
 
@@ -103,9 +108,7 @@ def _translation(assembly: Assembly) -> Translation:
 
 def _restarted(net: Translation) -> Translation:
     """The same translation, with its present weights as those that the report's drift is measured from."""
-    return Translation(
-        net.program, net.encoder, net.head, net.origins, net.hosts, net.untranslated, net.faithful
-    )
+    return Translation(net.program, net.encoder, net.head, net.origins, net.hosts, net.untranslated, net.faithful)
 
 
 def _check(level: Any, start: str, temperature: float | str, untranslated: str) -> None:
@@ -114,12 +117,20 @@ def _check(level: Any, start: str, temperature: float | str, untranslated: str) 
     wrong += [f"level={one!r}; accepted are {', '.join(LEVELS)}" for one in given if one not in LEVELS]
     if start not in ("warm", "cold"):
         wrong.append(f"start={start!r}; accepted are 'warm' and 'cold'")
-    if isinstance(temperature, str) and temperature != "auto" or not isinstance(temperature, str) and temperature <= 0:
-        wrong.append(f"temperature={temperature!r}; accepted are 'auto' and numbers above 0")
+    number = isinstance(temperature, Real) and not isinstance(temperature, bool)
+    if temperature != "auto" and not (number and 0 < float(temperature) < math.inf):
+        wrong.append(f"temperature={temperature!r}; accepted are 'auto' and finite numbers above 0")
     if untranslated not in ("cache", "stream", "error"):
         wrong.append(f"untranslated={untranslated!r}; accepted are 'cache', 'stream' and 'error'")
     if wrong:
         raise UnfaithfulOption("translate got " + "; ".join(wrong) + ".")
+
+
+def _check_rows(calibrate: Rows | None) -> None:
+    if calibrate is not None and len(as_frame(calibrate)) == 0:
+        raise BadInput(
+            "calibrate= has 0 rows; give a few thousand rows, such as a sample of the training rows, or None."
+        )
 
 
 def _levels(assembly: Assembly, level: str | Mapping[str, str]) -> dict[int, str]:
@@ -220,6 +231,3 @@ def _redraw_tables(program: Program) -> None:
             with torch.no_grad():
                 scale = module.rows.std(unbiased=False).clamp_min(1e-3)
                 module.rows.copy_(torch.randn(module.rows.shape, generator=generator) * scale)
-
-
-

@@ -112,7 +112,7 @@ class Assembly:
             case Weighted(name=name, given=given, weight=weight):
                 wires = self.wires(given)
                 zero = torch.zeros(len(wires))
-                affine = Affine(scale=zero + weight, shift=zero, center=zero)
+                affine = Affine(scale=zero + weight, shift=zero, center=zero, unit=zero + 1)
                 return self._module(name, "", affine, wires, lambda rows: rows * weight)
             case Step():
                 return self._step(expression)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from windtunnel.encode import Batch
+from windtunnel.encode import Batch, as_frame
 from windtunnel.errors import BadInput
 
 if TYPE_CHECKING:
@@ -146,6 +146,62 @@ class Batches:
         return sum(block.nbytes for block in blocks if block is not None)
 
 
+class Streamed(Batches):
+    """Raw rows in memory, each batch encoded when it is asked for; ``rows.ids`` hold no more than the row numbers.
+
+    For translations with ``untranslated="stream"``: what a step on the host makes of all rows need never fit in memory.
+
+    Parameters
+    ----------
+    net : Translation
+        Encodes the rows.
+    raw : DataFrame, array or sparse matrix
+        All rows.
+    rows : Batch
+        Row numbers int64 ``[N, 1]`` as ``ids``, no ``numbers``.
+    training : bool
+        Passed on to ``net.encode``.
+    target, weight, **options
+        See ``Batches``.
+    """
+
+    def __init__(
+        self,
+        net: Translation,
+        raw: Any,
+        rows: Batch,
+        target: Tensor | None = None,
+        weight: Tensor | None = None,
+        *,
+        training: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(rows, target, weight, **options)
+        self.net, self.raw, self.training = net, raw, training
+
+    def _take(self, order: Tensor | None, start: int, stop: int) -> Any:
+        item = super()._take(order, start, stop)
+        numbers, *rest = (item,) if self.target is None else item
+        index = numbers.ids[:, 0].numpy(force=True)
+        given = self.raw.iloc[index] if hasattr(self.raw, "iloc") else self.raw[index]
+        batch = Batch(*(block.to(numbers.ids.device) for block in self.net.encode(given, training=self.training)))
+        return (batch, *rest) if rest else batch
+
+    def _with(self, rows: Batch, target: Tensor | None, weight: Tensor | None, *, shuffle: bool) -> Streamed:
+        return Streamed(
+            self.net,
+            self.raw,
+            rows,
+            target,
+            weight,
+            training=self.training,
+            batch_size=self.batch_size,
+            shuffle=shuffle,
+            seed=self.seed,
+            drop_last=self.drop_last and shuffle,
+        )
+
+
 class Encoded:
     """A loader of raw rows, seen as one of encoded batches: each item is encoded when it comes.
 
@@ -225,6 +281,8 @@ def loader(
 ) -> Batches:
     """Encode rows and targets once, and hand them out as batches that are slices of tensors.
 
+    Where steps of the translation stay on the host and ``untranslated="stream"``, rows are encoded batch by batch.
+
     Parameters
     ----------
     net : Translation
@@ -249,12 +307,34 @@ def loader(
     BadInput
         For no rows, for targets or weights of another length, missing or unknown targets, weights below 0.
     """
-    rows, target, weights = _encode(net, X, y, weight, training=training)
+    raw = _sliceable(_plain(X)) if _streams(net) and not isinstance(X, Batch) else None
+    given, labels = (X, y) if raw is None else (_numbered(raw.shape[0]), _plain(y))
+    rows, target, weights = _encode(net, given, labels, weight, training=training)
     if rows.numbers.shape[0] == 0:
         raise BadInput("X has no rows; give at least one")
     if weights is not None and not weights.any():
         raise BadInput(f"all {len(weights)} weights are 0; give at least one row a weight above 0")
-    return Batches(rows, target, weights, batch_size=batch_size, shuffle=shuffle, seed=seed, drop_last=drop_last)
+    options: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "seed": seed, "drop_last": drop_last}
+    if raw is not None:
+        return Streamed(net, raw, rows, target, weights, training=training, **options)
+    return Batches(rows, target, weights, **options)
+
+
+def _streams(net: Translation) -> bool:
+    return getattr(net, "untranslated", "cache") == "stream" and len(net.hosts) > 0
+
+
+def _sliceable(rows: Any) -> Any:
+    """Rows that a list of row numbers picks from: arrays and sparse matrices as they are, the rest as a DataFrame."""
+    if hasattr(rows, "tocsr"):
+        return rows.tocsr()
+    if isinstance(rows, np.ndarray) and rows.ndim == 2:
+        return rows
+    return as_frame(rows).to_numpy() if isinstance(rows, (list, tuple)) else as_frame(rows)
+
+
+def _numbered(count: int) -> Batch:
+    return Batch(torch.empty(count, 0), torch.arange(count).unsqueeze(1))
 
 
 def encode_item(net: Translation, item: Any, *, training: bool = False) -> Item:

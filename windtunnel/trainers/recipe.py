@@ -87,7 +87,7 @@ class Recipe:
     batch_size: int = 4096
     weight_decay: float = 1e-6
     dropout: float = 0.0
-    patience: int | None = None
+    patience: int | None = 3
     seed: int = 0
     optimizer: str = "adam"
     schedule: str = "cosine"

@@ -57,25 +57,26 @@ def _coefficients(
 ) -> dict[str, torch.Tensor]:
     """Float32 coefficients of (x - center) / divisor + start, worked out in float64.
 
-    What float32 cannot hold of the center (up to 0.03 at 1e6) goes into the shift, unless the center is a value ``seen``
-    in the data (a median, a minimum): rows with that value are rounded as it is, and have to give ``start`` exactly,
+    What float32 cannot hold of the center (up to 0.03 at 1e6) goes into the shift, unless the center is a value seen
+    in the data (a median, a minimum): rows with that value are rounded as it is and have to give ``start`` exactly,
     as LightGBM puts thresholds right beside zero.
     """
     width = fitted.n_features_in_
     exact = np.broadcast_to(np.asarray(center, dtype=np.float64), width)
-    scale = 1 / np.broadcast_to(np.asarray(divisor, dtype=np.float64), width)
+    unit = np.broadcast_to(np.asarray(divisor, dtype=np.float64), width)
     with np.errstate(over="ignore"):
         rounded = exact.astype(np.float32)
         values: dict[str, NDArray[Any]] = {
-            "scale": scale,
-            "shift": start - (0.0 if seen else exact - rounded) * scale,
+            "scale": np.ones(width),
+            "shift": start - (0.0 if seen else exact - rounded) / unit,
             "center": rounded,
+            "unit": unit,
         }
         tensors = {name: torch.from_numpy(value.astype(np.float32)) for name, value in values.items()}
-    beyond = sorted({k for tensor in tensors.values() for k in torch.isinf(tensor).nonzero()[:, 0].tolist()})
-    if beyond:
+    beyond = torch.stack([*map(torch.isinf, tensors.values()), tensors["unit"].abs() < 1e-38]).any(dim=0)
+    if beyond.any():
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} has a center or scale beyond the range of float32 in columns {beyond}; "
+            f"{type(fitted).__name__} has a center or scale beyond the range of float32 in columns {beyond.nonzero()[:, 0].tolist()}; "
             "WindTunnel computes in float32 (1e-38 to 3e38): bring these columns to another unit, and fit again"
         )
     return tensors
