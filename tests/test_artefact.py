@@ -119,7 +119,7 @@ def test_modules_outside_the_table_are_refused(tmp_path: Path) -> None:
 
     net = translated("logistic")
     step = next(step for step in net.program.steps if type(step.module) is Affine)
-    step.module = Other(step.module.scale, step.module.shift, step.module.center)
+    step.module = Other(*(getattr(step.module, name) for name in ("scale", "shift", "center", "unit")))
     net.save(tmp_path / "net")
     del MODULES["Other"]
     with pytest.raises(UnfaithfulOption, match="Other, which is not in the table"):

@@ -297,7 +297,7 @@ def test_rows_of_any_form_are_streamed(form: Any) -> None:
 @pytest.mark.parametrize("untranslated", ["cache", "stream"])
 def test_fine_tuning(untranslated: str) -> None:
     net, frame, y = trees_after_squares(untranslated)
-    options = {"epochs": 2, "batch_size": 64, "learning_rate": 0.002, "progress": False, "accelerator": "cpu"}
+    options = {"epochs": 2, "batch_size": 64, "learning_rate": 1e-4, "progress": False, "accelerator": "cpu"}
     CALLS.clear()
     net.fit((frame, y), **options)
     assert net.history.judged_on == "held-out rows" and len(net.history.epochs) == 3

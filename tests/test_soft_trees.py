@@ -73,6 +73,16 @@ def test_starts_near_the_source(params, calibrated):
     assert variance_kept(soft, exact) > (0.9995 if calibrated else 0.98)
 
 
+def test_starts_near_without_rows_where_zeros_lie_on_thresholds():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.poisson(0.5, 600), np.where(rng.random(600) < 0.9, 0, rng.lognormal(8, 1, 600))])
+    X = np.column_stack([X, -X[:, 1], rng.integers(0, 2, 600)]).astype(float)
+    y = (X[:, 0] > 0) + (X[:, 1] > 0) * 2.0 + X[:, 3] * (X[:, 2] == 0)
+    booster = lgb.train({"verbosity": -1, "num_leaves": 8, "min_data_in_leaf": 5}, lgb.Dataset(X, y), 10)
+    soft = scores(soften(tree_ensemble(booster)), X)
+    assert variance_kept(soft, torch.from_numpy(booster.predict(X)).unsqueeze(1)) > 0.999
+
+
 def test_infinite_values_give_finite_scores_at_the_far_end():
     X = make_rows(missing=False)
     booster = make_booster(X)

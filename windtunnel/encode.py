@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from difflib import get_close_matches
 from functools import cached_property
 from hashlib import md5
@@ -22,6 +23,7 @@ from torch import Tensor
 from windtunnel.errors import BadInput
 
 UNKNOWN_ID, MISSING_ID, FIRST_ID = 0, 1, 2
+_NUMBERS = (Real, Decimal)
 Rows = Any
 """A pandas DataFrame, an Arrow table, a NumPy array or a dict of columns."""
 
@@ -48,7 +50,7 @@ class Vocabulary:
 
     @cached_property
     def kind(self) -> str:
-        """"text", "number" or "mixed"; "empty" where there is no value."""
+        """What the values are: "text", "number" or "mixed"; "empty" where there is none."""
         kinds = {"text" if isinstance(value, str) else "number" for value in self.values}
         return "mixed" if len(kinds) == 2 else next(iter(kinds), "empty")
 
@@ -189,7 +191,7 @@ class RowEncoder:
             values = _as_float64(frame[column])
         except (TypeError, ValueError) as error:
             raise BadInput(
-                f"column {self.name(column)} holds {_sample(frame[column])} of dtype {frame[column].dtype}; "
+                f"column {self.name(column)} holds {_sample(frame[column], _NUMBERS)} of dtype {frame[column].dtype}; "
                 "the pipeline reads numbers there. Convert the column, or encode it in the pipeline before fitting."
             ) from error
         with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
@@ -210,8 +212,8 @@ class RowEncoder:
         if training:
             category.refuses_unknown &= not unknown.any()
             category.refuses_missing &= not missing.any()
-        elif (refused := unknown | missing).any():
-            unseen = sorted({_shown(value) for value in values[refused]})
+        elif (unknown | missing).any():
+            unseen = sorted({_shown(value) for value in values[unknown]}) + ["missing values"] * bool(missing.any())
             raise BadInput(
                 f"column {self.name(category.column)} holds categories that its encoder was not fitted on and refuses "
                 f"(handle_unknown='error'): {_some(unseen)}. Fit the encoder with handle_unknown='ignore' or a value "
@@ -314,7 +316,7 @@ def _as_float64(column: pd.Series) -> NDArray[np.float64]:
         of_category = np.append(_as_float64(pd.Series(column.cat.categories)), np.nan)
         return of_category[column.cat.codes.to_numpy()]
     kind = _kind(column)
-    if kind == "mixed" and all(isinstance(value, Real) for value in column.dropna()):  # numbers and booleans
+    if kind == "mixed" and all(isinstance(value, _NUMBERS) for value in column.dropna()):  # numbers and booleans
         column, kind = column.astype(object), "number"
     if kind != "number" and not column.isna().all():
         raise TypeError(f"{kind} where numbers are read")
@@ -327,7 +329,7 @@ def _numbers_among(column: pd.Series) -> NDArray[np.float64]:
     """The numbers of a column without missing values, and NaN where it holds something else."""
     if _kind(column) == "number":
         return _as_float64(column)
-    return np.array([value if isinstance(value, Real) else np.nan for value in column], dtype=np.float64)
+    return np.array([value if isinstance(value, _NUMBERS) else np.nan for value in column], dtype=np.float64)
 
 
 def _fits(column: pd.Series, vocabulary: Vocabulary) -> bool:
@@ -339,7 +341,7 @@ def _fits(column: pd.Series, vocabulary: Vocabulary) -> bool:
 
 
 def _kind(column: pd.Series) -> str:
-    """"number", "text", "mixed", "empty" (all missing) or the name that pandas gives to other kinds of values."""
+    """What a column holds: "number", "text", "mixed", "empty" (all missing), or what pandas calls another kind."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return _kind(pd.Series(column.cat.categories))
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype):
@@ -352,9 +354,11 @@ def _kind(column: pd.Series) -> str:
     return groups.get(inferred, inferred)
 
 
-def _sample(column: pd.Series) -> str:
+def _sample(column: pd.Series, expected: tuple[type, ...] = ()) -> str:
     present = column.dropna()
-    return f"values such as {_shown(present.iloc[0])}" if len(present) else "no values"
+    if not len(present):
+        return "no values"
+    return f"values such as {_shown(next((v for v in present if not isinstance(v, expected)), present.iloc[0]))}"
 
 
 def _shown(value: Any) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -56,7 +59,8 @@ class Head:
         if len(self.classes) == 1:
             return self.classes[np.zeros(len(scores), dtype=np.int64)]
         best = (scores[:, 0] > 0).long() if scores.shape[1] == 1 else scores.argmax(dim=1)
-        return self.classes[best.cpu().numpy()]
+        labels: NDArray[Any] = self.classes[best.cpu().numpy()]
+        return labels
 
     def predict(self, scores: Tensor) -> NDArray[Any]:
         """Labels of a classifier, values of a regressor or booster."""
@@ -72,34 +76,42 @@ class Head:
 
     def encode_target(self, y: Any) -> Tensor:
         """Targets as a tensor: class indices int64 ``[B]``, or values float32 ``[B]`` or ``[B, K]``."""
-        target = np.asarray(y)
-        if target.ndim == 2 and target.shape[1] == 1:
-            target = target[:, 0]
-        if self.classes is not None:
-            return self._class_indices(target)
         if self.task == "transform":
             raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
-        if target.dtype.kind not in "fiub":
-            try:
-                target = target.astype(np.float64)
-            except (TypeError, ValueError) as error:
-                raise BadInput(f"targets of dtype {target.dtype}; a regressor takes numbers.") from error
-        if not np.isfinite(target).all():
-            bad = int((~np.isfinite(target)).sum())
-            raise BadInput(f"{bad} of {target.size} targets are NaN or infinite; drop or impute these rows.")
-        return torch.from_numpy(np.ascontiguousarray(target, dtype=np.float32))
+        try:
+            target = np.asarray(y)
+        except ValueError as error:
+            raise BadInput(f"targets that are no array ({error}); give one per row.") from error
+        if target.ndim == 2 and target.shape[1] == 1:
+            target = target[:, 0]
+        if target.ndim != 1 and (target.ndim != 2 or self.flat or self.classes is not None):
+            what = "label" if self.classes is not None else "value"
+            raise BadInput(f"targets of shape {target.shape}; this {self.task} pipeline takes one {what} per row.")
+        return self._values(target) if self.classes is None else self._class_indices(target)
+
+    def _values(self, target: NDArray[Any]) -> Tensor:
+        missing = pd.isna(target)
+        objects = [] if target.dtype.kind in "fiub" else target[~missing].tolist()
+        if odd := sorted({type(one).__name__ for one in objects if not isinstance(one, (Real, Decimal))}):
+            raise BadInput(f"targets of type {', '.join(odd)}; a regressor is fine-tuned on numbers: convert them.")
+        with np.errstate(over="ignore"):
+            values = np.where(missing, np.nan, target).astype(np.float32)
+        if not np.isfinite(values).all():
+            bad = int((~np.isfinite(values)).sum())
+            raise BadInput(
+                f"{bad} of {target.size} targets are NaN, infinite or beyond float32; drop these rows or impute them."
+            )
+        return torch.from_numpy(values)
 
     def _class_indices(self, target: NDArray[Any]) -> Tensor:
         assert self.classes is not None
+        if missing := int(pd.isna(target).sum()):
+            raise BadInput(f"{missing} of {len(target)} targets are missing (NaN or None); drop these rows.")
         known = {label: index for index, label in enumerate(self.classes.tolist())}
         labels = target.tolist()
-        missing = sum(label is None or label != label for label in labels)
-        if missing:
-            raise BadInput(f"{missing} of {len(labels)} targets are missing (NaN); drop these rows.")
-        unknown = sorted({str(label) for label in labels if label not in known})
-        if unknown:
+        if unknown := sorted({repr(label) for label in labels if label not in known}):
             raise BadInput(
                 f"labels {', '.join(unknown[:5])} are not among the classes that the pipeline was fitted on: "
-                f"{', '.join(map(str, list(known)[:10]))}. Map them, or refit the pipeline with them."
+                f"{', '.join(map(repr, list(known)[:10]))}. Map them, or refit the pipeline with them."
             )
         return torch.tensor([known[label] for label in labels], dtype=torch.int64)

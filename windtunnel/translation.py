@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor, nn
 
 from windtunnel.assemble import Origin
-from windtunnel.encode import Batch, RowEncoder, Rows
+from windtunnel.encode import FIRST_ID, Batch, RowEncoder, Rows
 from windtunnel.errors import BadInput
 from windtunnel.head import Head
 from windtunnel.host import HostStep
@@ -88,7 +88,8 @@ class Translation(nn.Module):
         rows : DataFrame, Arrow table, NumPy array or dict of columns
         training : bool
             Lets categories through that the source refuses (``handle_unknown="error"``): they get the row of the
-            unknown category, which training then moves, and from then on ``predict`` takes them as well.
+            unknown category, which training then moves, and from then on ``predict`` takes them as well. Rows that
+            give no finite score, from which nothing can be learned, are refused.
 
         Raises
         ------
@@ -104,7 +105,10 @@ class Translation(nn.Module):
             source = self.encoder.as_fitted(rows)
             answers = [host.answer(source) for host in self.hosts]
             frame = pd.concat([frame.reset_index(drop=True), *answers], axis=1)
-        return self.encoder.encode(frame, training=training)
+        batch = self.encoder.encode(frame, training=training)
+        if training and self.head.task != "transform":
+            self._check_odd_rows(batch)
+        return batch
 
     def scores(self, rows: Rows) -> Tensor:
         """Raw scores ``[B, K]`` of raw rows, on the CPU, without gradients.
@@ -121,6 +125,15 @@ class Translation(nn.Module):
         if self.head.task != "transform" and not torch.isfinite(scores).all():
             raise BadInput(self._why_not_finite(batch, ~torch.isfinite(scores).all(dim=1)))
         return scores
+
+    def _check_odd_rows(self, batch: Batch) -> None:
+        """Refuse rows without a finite score; only rows with missing, infinite or unknown values can be such."""
+        failed = ~torch.isfinite(batch.numbers).all(dim=1) | (batch.ids < FIRST_ID).any(dim=1)
+        if failed.any():
+            scores = self._scores(Batch(batch.numbers[failed], batch.ids[failed]))
+            failed[failed.clone()] = ~torch.isfinite(scores).all(dim=1)
+        if failed.any():
+            raise BadInput(self._why_not_finite(batch, failed))
 
     def _scores(self, batch: Batch) -> Tensor:
         tensors = (*self.program.parameters(), *self.program.buffers())
@@ -162,7 +175,7 @@ class Translation(nn.Module):
     @available_if(_source_has("predict_proba"))
     def predict_proba(self, rows: Rows) -> NDArray[np.float64]:
         """Probabilities float64 ``[B, classes]``."""
-        return self.head.linked(self.scores(rows).double()).numpy()  # type: ignore[no-any-return]
+        return self.head.linked(self.scores(rows).double()).numpy()
 
     @available_if(_source_has("predict_log_proba"))
     def predict_log_proba(self, rows: Rows) -> NDArray[np.float64]:
@@ -178,7 +191,7 @@ class Translation(nn.Module):
     @available_if(_source_has("transform"))
     def transform(self, rows: Rows) -> NDArray[np.float64]:
         """The columns of a pipeline that ends in a transformer, float64 ``[B, width]``."""
-        return self.scores(rows).double().numpy()  # type: ignore[no-any-return]
+        return self.scores(rows).double().numpy()
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -201,6 +214,8 @@ class Translation(nn.Module):
         """
         from windtunnel.trainers.finetune import finetune
 
+        if self.head.task == "transform":
+            raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
         refused = [replace(category) for category in self.encoder.categories]
         try:
             self.history = finetune(self, train, valid, **options)

@@ -11,7 +11,7 @@ from windtunnel.modules.base import Module
 
 
 def affine(x: Tensor, scale: Tensor, shift: Tensor, center: Tensor, unit: Tensor) -> Tensor:
-    """(x - center) / unit * scale + shift; NaN and infinities come through without touching the gradients of the rest."""
+    """(x - center) / unit * scale + shift; NaN and infinities come through and leave the gradients alone."""
     finite = torch.isfinite(x)
     # The gradient of the scale is a sum over rows, to which 0 * NaN would add NaN.
     y = (torch.where(finite, x, center) - center) / unit * scale + shift
@@ -23,8 +23,8 @@ class Affine(Module):
 
     y = (x - center) / unit * scale + shift
 
-    The subtraction comes first: a column like 1e6 +- 1 keeps all its digits, which x * scale + shift would lose. What is
-    learned has the size of the result, whatever the unit of the column: a step of 0.001 is small for all of them.
+    The subtraction comes first: a column like 1e6 +- 1 keeps all its digits, which x * scale + shift would lose. What
+    is learned has the size of the result, whatever the unit of the column: a step of 0.001 is small for all of them.
 
     Shape
     -----

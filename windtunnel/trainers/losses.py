@@ -182,6 +182,11 @@ def _signs(scores: Tensor, target: Tensor) -> Tensor:
 
 
 def _outputs(scores: Tensor, target: Tensor) -> Tensor:
+    if target.numel() != scores.numel():
+        raise BadInput(
+            f"targets of shape {tuple(target.shape)} for scores of shape {tuple(scores.shape)}; give one value for "
+            "each output of each row"
+        )
     return target.to(scores.dtype).reshape(scores.shape)
 
 

@@ -48,6 +48,7 @@ class Judge(nn.Module):
         self._linked = head.linked
         self._link_gives_probabilities = head.link in _PROBABILITIES
         self._binary = head.task == "binary"
+        self._finite = True
         self.metric: Metric | None = None
         if head.classes is not None:
             self.metric = self._classifier_metric(len(head.classes))
@@ -77,6 +78,8 @@ class Judge(nn.Module):
         if scores.device.type == "mps":  # which has no float64
             scores, target = scores.cpu(), target.cpu()
         scores = scores.detach().double()
+        # torchmetrics ranks NaN as if it were a score.
+        self._finite = self._finite and bool(torch.isfinite(scores).all())
         if self.metric is None:
             self.metric = self._output_metric(scores.shape[1])
         if self.metric.device != scores.device:
@@ -96,6 +99,8 @@ class Judge(nn.Module):
     def compute(self) -> float:
         """Give the metric over everything since ``reset``; NaN where it is not defined, as AUROC over one class."""
         assert self.metric is not None
+        if not self._finite:
+            return math.nan
         if isinstance(self.metric, R2Score) and int(self.metric.total) < 2:
             return math.nan
         with warnings.catch_warnings():
@@ -108,6 +113,7 @@ class Judge(nn.Module):
 
     def reset(self) -> None:
         """Forget every batch."""
+        self._finite = True
         if self.metric is not None:
             self.metric.reset()
 

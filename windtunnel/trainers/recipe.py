@@ -65,9 +65,9 @@ class Recipe:
         A name in ``LOSSES`` or ``loss(scores [B, K], target, weight [B] or None) -> scalar``; None takes the
         translation's own.
     metric : str or None
-        "auroc", "log_loss", "accuracy", "r2", "rmse" or "loss", the mean of the loss itself; None is "loss" where a loss
-        is given and where a regressor's own is not the squared error, and else goes by the task: auroc for two classes,
-        log_loss for more (accuracy where there are no probabilities), rmse for regression.
+        "auroc", "log_loss", "accuracy", "r2", "rmse" or "loss", the mean of the loss itself; None is "loss" where a
+        loss is given and where a regressor's own is not the squared error, and else goes by the task: auroc for two
+        classes, log_loss for more (accuracy where there are no probabilities), rmse for regression.
     validation_fraction : float
         Share of the training rows, in (0, 1), held out to judge the epochs where no validation rows are given.
     clip : float or None

@@ -76,7 +76,8 @@ def _coefficients(
     beyond = torch.stack([*map(torch.isinf, tensors.values()), tensors["unit"].abs() < 1e-38]).any(dim=0)
     if beyond.any():
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} has a center or scale beyond the range of float32 in columns {beyond.nonzero()[:, 0].tolist()}; "
-            "WindTunnel computes in float32 (1e-38 to 3e38): bring these columns to another unit, and fit again"
+            f"{type(fitted).__name__} has a center or scale beyond the range of float32 in columns "
+            f"{beyond.nonzero()[:, 0].tolist()}; WindTunnel computes in float32 (1e-38 to 3e38): bring these columns "
+            "to another unit, and fit again"
         )
     return tensors

@@ -180,7 +180,8 @@ def place_nodes(
             values = np.unique(_known_values(ensemble, column, sample, grids))
             moved, half = _centred(ensemble.threshold[nodes], values)
         else:
-            moved, half = _between_thresholds(ensemble.threshold[nodes])
+            seen = np.empty(0) if ensemble.feature_range is None else ensemble.feature_range[column]
+            moved, half = _between_thresholds(ensemble.threshold[nodes], seen)
         threshold[nodes] = (moved - units.center[column]) / units.scale[column]
         gap[nodes] = half / units.scale[column]
     width = GAP_SHARE * gap
@@ -200,17 +201,33 @@ def _centred(threshold: Floats, values: Floats) -> tuple[Floats, Floats]:
     return np.where(inside, (low + high) / 2, threshold), half
 
 
-def _between_thresholds(threshold: Floats) -> tuple[Floats, Floats]:
-    """Without values: a threshold stays, and its gap is the way to the nearest other threshold of its column."""
-    distinct = np.unique(threshold)
-    if len(distinct) < 2:
-        # A 0/1 column is stored with its threshold at about 0; anything else has its own size as the only clue.
-        alone = np.abs(threshold) < 1e-30
-        return np.where(alone, 0.5, threshold), np.where(alone, 0.5, np.maximum(np.abs(threshold), 1e-3) * 0.1)
-    gaps = np.concatenate([[np.inf], np.diff(distinct), [np.inf]])
-    at = np.searchsorted(distinct, threshold)
-    # Values between two thresholds are unseen: an eighth of the way keeps most of them apart.
-    return threshold, np.minimum(gaps[at], gaps[at + 1]) / 8
+def _between_thresholds(threshold: Floats, seen: Floats) -> tuple[Floats, Floats]:
+    """Without values: a threshold stays, and its gap is an eighth of the way to the nearest other one of its column.
+
+    ``seen`` is the range of the column in training, where the model stores it.
+    """
+    zero = np.abs(threshold) < 1e-30
+    marks = np.unique(np.concatenate([threshold[~zero], seen[np.isfinite(seen)], np.zeros(int(zero.any()))]))
+    gaps = np.concatenate([[np.inf], np.diff(marks), [np.inf]])
+    at = np.searchsorted(marks, threshold)
+    moved, half = threshold.copy(), np.minimum(gaps[at], gaps[np.minimum(at + 1, len(gaps) - 1)]) / 8
+    if zero.any():
+        moved[zero], half[zero] = _off_zero(threshold[zero], marks, alone=bool(zero.all()))
+    # A lone threshold has its own size as the only clue.
+    return moved, np.where(np.isfinite(half), half, np.maximum(np.abs(threshold), 1e-3) / 10)
+
+
+def _off_zero(bound: Floats, marks: Floats, *, alone: bool) -> tuple[Floats, Floats]:
+    """Move LightGBM's bounds of the value 0, stored as +-1e-35, off the 0 that lies on them, and give half their gap.
+
+    By a twentieth of the way to the next mark; to 0.5 in a 0/1 column.
+    """
+    above, below = marks[marks > 0].min(initial=np.inf), -marks[marks < 0].max(initial=-np.inf)
+    if alone and above in (1.0, np.inf) and below == np.inf:
+        return np.full_like(bound, 0.5), np.full_like(bound, 0.5)
+    step = np.where(bound < 0, below, above)
+    step = np.where(np.isfinite(step), step, 1.0) / 20
+    return np.where(bound < 0, -step, step), step
 
 
 def _local_spread(ensemble: TreeEnsemble, units: Units, threshold: Floats, share: float, sample: Floats) -> Floats:
