@@ -236,6 +236,21 @@ IMPUTERS = [
         **AWKWARD,
     ),
     Case(
+        "imputer of numbers, one-hot",
+        lambda: make_pipeline(SimpleImputer(strategy="most_frequent"), one_hot(), logistic()),
+        ("cents", "visits"),
+        missing=True,
+    ),
+    # An imputer of NaN leaves None alone, so both are in these rows, and mean different things.
+    Case("imputer of NaN, two-hot", lambda: make_pipeline(IMPUTE(), TwoHotEncoder(), logistic()), TEXTS, **AWKWARD),
+    Case(
+        "rare, imputer of NaN, target encoder",
+        lambda: make_pipeline(RareCategories(min_count=20), IMPUTE(), ce.TargetEncoder(), quick(lgb.LGBMRegressor)),
+        TEXTS,
+        "value",
+        **AWKWARD,
+    ),
+    Case(
         "imputer of one text",
         lambda: make_pipeline(SimpleImputer(missing_values="phone", strategy="most_frequent"), one_hot(), logistic()),
         ("device",),

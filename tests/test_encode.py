@@ -14,7 +14,7 @@ from category_encoders import HashingEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windtunnel.encode import Batch, CategoryColumn, RowEncoder, Vocabulary, as_frame, bucket_of
+from windtunnel.encode import NONE, Batch, CategoryColumn, RowEncoder, Vocabulary, as_frame, bucket_of
 from windtunnel.errors import BadInput
 
 NAN = float("nan")
@@ -308,8 +308,16 @@ def test_dicts_of_series_with_other_indices() -> None:
     assert frame.to_numpy().tolist() == [[1, 3], [2, 4]]
 
 
-def test_lists_keep_the_types_of_their_values() -> None:
-    assert [str(dtype) for dtype in as_frame([[1, "a", 0.5], [2, "b", 1.5]]).dtypes] == ["int64", "str", "float64"]
+def test_lists_keep_their_values() -> None:
+    rows = [[1, "a", None], [2.5, None, float("nan")]]
+    frame = as_frame(rows)
+    assert frame.iloc[0].tolist() == rows[0] and frame.iloc[1, 1] is None and np.isnan(frame.iloc[1, 2])
+
+
+def test_none_has_an_id_of_its_own_where_the_source_tells_it_from_nan() -> None:
+    vocabulary = Vocabulary(("a", NONE))
+    assert vocabulary.ids(pd.Series(["a", None, np.nan, "x"], dtype=object)).tolist() == [2, 3, 1, 0]
+    assert vocabulary.ids(pd.Series(["a", None], dtype="str")).tolist() == [2, 1]
 
 
 def test_batches_of_another_translation(encoder: RowEncoder) -> None:

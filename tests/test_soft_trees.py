@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from windtunnel._translate import variance_kept
+from windtunnel.faithful import variance_kept
 from windtunnel.modules.trees import SoftTrees
 from windtunnel.modules.trees.recompute import soft_trees
 from windtunnel.modules.trees.soften import soften
@@ -80,6 +80,15 @@ def test_starts_near_without_rows_where_zeros_lie_on_thresholds():
     y = (X[:, 0] > 0) + (X[:, 1] > 0) * 2.0 + X[:, 3] * (X[:, 2] == 0)
     booster = lgb.train({"verbosity": -1, "num_leaves": 8, "min_data_in_leaf": 5}, lgb.Dataset(X, y), 10)
     soft = scores(soften(tree_ensemble(booster)), X)
+    assert variance_kept(soft, torch.from_numpy(booster.predict(X)).unsqueeze(1)) > 0.999
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_a_large_mean_of_the_target_does_not_leak(calibrated):
+    X = make_rows(missing=False)
+    target = 300 + X[:, 0] + X[:, 3] / 9
+    booster = lgb.train({"verbosity": -1, "num_leaves": 9}, lgb.Dataset(X, target), num_boost_round=20)
+    soft = scores(soften(tree_ensemble(booster), sample=X if calibrated else None), X)
     assert variance_kept(soft, torch.from_numpy(booster.predict(X)).unsqueeze(1)) > 0.999
 
 

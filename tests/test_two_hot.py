@@ -1,3 +1,4 @@
+import math
 import pickle
 from math import ceil, sqrt
 
@@ -142,6 +143,6 @@ def test_reader(handle_unknown):
     fitted = TwoHotEncoder(handle_unknown=handle_unknown).fit(pd.DataFrame({"a": ["y", "x"], "n": [1.0, 2.0]}))
     reading = read(fitted)
     assert isinstance(reading, Encoding)
-    # None among the categories: a missing value is all zeros even where unknown categories are refused.
-    assert reading.categories == [["x", "y", None], None]
+    # NaN among the categories: a missing value is all zeros even where unknown categories are refused.
+    assert reading.categories == [["x", "y", math.nan], None]
     assert reading.refuses_unknown == (handle_unknown == "error")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from difflib import get_close_matches
 from numbers import Real
@@ -15,9 +16,10 @@ from numpy.typing import NDArray
 from windtunnel.assemble import Assembly
 from windtunnel.encode import Batch, Rows, as_frame
 from windtunnel.errors import BadInput, UnfaithfulOption
+from windtunnel.faithful import measure, variance_kept
 from windtunnel.modules.program import Program, ProgramStep, Take
 from windtunnel.modules.tables import CategoryTable
-from windtunnel.modules.trees import HardTrees, TreeEnsemble
+from windtunnel.modules.trees import HardTrees, SoftTrees, TreeEnsemble
 from windtunnel.modules.trees.soft import LEVELS
 from windtunnel.modules.trees.soften import soften
 from windtunnel.translation import Translation
@@ -25,7 +27,9 @@ from windtunnel.translation import Translation
 SPREADS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.0)
 """Candidates for how soft trees start, softest first: see ``soften``."""
 FAITHFUL = 0.9998
-"""The share of the variance of the source's raw scores that soft trees have to keep on the calibration rows."""
+"""The share of the variance of the raw scores that soft trees have to keep on the calibration rows."""
+WANTED = 0.999
+"""R squared of the answers against the source's, below which ``translate`` warns."""
 
 
 def translate(
@@ -78,14 +82,20 @@ def translate(
     net = _translation(assembly)
     batch = net.encode(calibrate, training=False) if calibrate is not None else None
     levels = _levels(assembly, level)
-    exact = net.program(*batch) if batch is not None else None
     for position, name in levels.items():
         _soften_step(net, position, name, start, temperature, batch)
     if start == "cold":
         _redraw_tables(net.program)
-    if batch is not None and exact is not None:
-        with torch.no_grad():
-            net.faithful = {"rows": float(len(exact)), "r2": variance_kept(net.program(*batch), exact)}
+    if calibrate is not None:
+        net.faithful = measure(net, pipeline, calibrate)
+        if start == "warm" and temperature == "auto" and net.faithful["r2"] < WANTED:
+            warnings.warn(
+                f"the translation keeps R2 {net.faithful['r2']:.4f} of the source's answers on the "
+                f"{len(as_frame(calibrate)):,} calibration rows; wanted is {WANTED}. Give more calibration rows, or take "
+                "windtunnel.compile for exact answers without training.",
+                UserWarning,
+                stacklevel=2,
+            )
     return _restarted(net)
 
 
@@ -170,22 +180,20 @@ def _soften_step(
     sample = inputs.double().numpy()
     for spread in SPREADS:
         trial = soften(ensemble, level="L0", spread=spread, sample=sample, grids=grids).eval()
+        error = _error(trial, inputs, exact)
+        if variance_kept(exact + error - error.mean(dim=0), exact) >= FAITHFUL:
+            break
+    trees = soften(ensemble, level=level, start=start, spread=spread, sample=sample, grids=grids).eval()
+    if start == "warm":
+        # What leaks out of leaves that are not quite shut adds up to nearly the same for every row.
         with torch.no_grad():
-            if variance_kept(trial(inputs), exact) >= FAITHFUL:
-                break
-    step.module = soften(ensemble, level=level, start=start, spread=spread, sample=sample, grids=grids)
+            trees.base -= _error(trees, inputs, exact).mean(dim=0)
+    step.module = trees
 
 
-def variance_kept(soft: torch.Tensor, exact: torch.Tensor) -> float:
-    """R squared of the soft raw scores against the exact ones, 1 where there is nothing to explain and no error."""
-    known = torch.isfinite(exact)
-    if not torch.equal(known, torch.isfinite(soft)):
-        return 0.0
-    # The outputs of a transformer may be missing.
-    soft, exact = torch.where(known, soft, 0), torch.where(known, exact, 0)
-    error = float(((soft - exact).double() ** 2).sum())
-    total = float(((exact - exact.mean(dim=0)).double() ** 2).sum())
-    return 1.0 - error / total if total > 0 else float(error < 1e-8)
+def _error(trees: SoftTrees, inputs: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return trees(inputs) - exact  # type: ignore[no-any-return]
 
 
 class TableColumn(NamedTuple):

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.encode import CategoryColumn, RowEncoder, Rows, Vocabulary
+from windtunnel.encode import NONE, CategoryColumn, RowEncoder, Rows, Vocabulary
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.filled import Filled, follow, rows_of, settle
 from windtunnel.graph import Columns, Expression, Joined, Raw, Step, Weighted, raw_columns, walk
@@ -225,10 +225,13 @@ class Assembly:
                 for position in positions:
                     answer[position] = wire
             elif positions:
-                refuses = wire.refuses.union(probed.refused[column])
+                vocabulary, refused = one[0], probed.refused[column]
+                if len(vocabulary) - 1 in refused and vocabulary.values[-1] == NONE:
+                    vocabulary = replace(vocabulary, values=vocabulary.values[:-1])
                 # Where unknown categories are recoded, the rows of the buckets are out of reach.
-                table: Tensor = probed.tables[column][: len(one[0])]  # type: ignore[index]
-                encoded = self._table(step, CategoryTable(table, encoding.trainable), wire, one[0], refuses)
+                table: Tensor = probed.tables[column][: len(vocabulary)]  # type: ignore[index]
+                module = CategoryTable(table, encoding.trainable)
+                encoded = self._table(step, module, wire, vocabulary, wire.refuses.union(refused))
                 if probed.additive:
                     summed += encoded
                     continue
@@ -267,9 +270,11 @@ class Assembly:
         values = wire.vocabulary
         if values is None:
             values = tuple(dict.fromkeys((*wire.known, *_present(known)))) or self._sampled(wire.raw)
-        # An imputer of NaN leaves None alone: a vocabulary that lists None says that None came through.
-        missing = None if not buckets and any(value is None for value in known) else math.nan
-        shown = _through(wire.chain, [UNKNOWN, missing, *values], missing)
+            none, nan = _through(wire.chain, [None, math.nan])
+            # Among numbers None becomes NaN before anything looks at it.
+            if is_missing(none) != is_missing(nan) and any(isinstance(value, str) for value in values):
+                values = (*values, NONE)
+        shown = _through(wire.chain, [UNKNOWN, math.nan, *(None if value == NONE else value for value in values)])
         return Vocabulary(values, buckets if shown[0] is UNKNOWN else 0), shown
 
     def _sampled(self, raw: int) -> tuple[Any, ...]:
@@ -343,10 +348,10 @@ def _check_numbers(name: str, wires: Sequence[Wire]) -> None:
         raise UnsupportedEstimator(f"step {name!r} reads text where its translation reads numbers.")
 
 
-def _through(chain: Sequence[Callable[[list[Any]], list[Any]]], values: list[Any], missing: Any) -> list[Any]:
-    """What steps make of values, with one mark for all that is missing."""
+def _through(chain: Sequence[Callable[[list[Any]], list[Any]]], values: list[Any]) -> list[Any]:
+    """What steps make of values, one after the other."""
     for recode in chain:
-        values = [missing if is_missing(value) else value for value in recode(values)]
+        values = recode(values)
     return values
 
 

@@ -23,6 +23,8 @@ from torch import Tensor
 from windtunnel.errors import BadInput
 
 UNKNOWN_ID, MISSING_ID, FIRST_ID = 0, 1, 2
+NONE = "\ue000None"
+"""Stands in a vocabulary for None where the source tells it from NaN, as an imputer of NaN does."""
 _NUMBERS = (Real, Decimal)
 Rows = Any
 """A pandas DataFrame, an Arrow table, a NumPy array or a dict of columns."""
@@ -65,6 +67,8 @@ class Vocabulary:
 
     def ids(self, column: pd.Series) -> NDArray[np.int64]:
         """The id of each value of a column, int64 [B]."""
+        if NONE in self.values and column.dtype == object:
+            column = column.mask(np.array([value is None for value in column], dtype=bool), NONE)
         if isinstance(column.dtype, pd.CategoricalDtype):
             codes = column.cat.codes.to_numpy()
             of_category = np.append(self.ids(pd.Series(column.cat.categories)), MISSING_ID)
@@ -279,7 +283,9 @@ def as_frame(rows: Rows) -> pd.DataFrame:
     if isinstance(rows, Tensor):
         rows = rows.detach().cpu().numpy()
     if isinstance(rows, (np.ndarray, list, tuple)) and _dimensions(rows) == 2:
-        return pd.DataFrame(np.asarray(rows, dtype=None if isinstance(rows, np.ndarray) else object)).infer_objects()
+        array = np.asarray(rows, dtype=None if isinstance(rows, np.ndarray) else object)
+        # Objects stay what they are: pandas would take columns of text for its string type, and None in them for NaN.
+        return pd.DataFrame(array, dtype=object if array.dtype == object else None)
     raise BadInput(
         f"rows given as {type(rows).__name__} with {_dimensions(rows)} dimensions; accepted are a pandas DataFrame, an "
         "Arrow table, a dict of columns, or an array with two dimensions. A single row is X.reshape(1, -1) of an array "

@@ -72,4 +72,4 @@ def dense_frame(answer: Any) -> pd.DataFrame:
     if hasattr(answer, "toarray"):
         return pd.DataFrame(answer.toarray().astype(np.float32))
     array = np.asarray(answer)
-    return pd.DataFrame(array.reshape(len(array), -1)).infer_objects()
+    return pd.DataFrame(array.reshape(len(array), -1), dtype=object if array.dtype == object else None)

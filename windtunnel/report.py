@@ -192,7 +192,7 @@ def _faithful(net: Translation) -> str:
         return "exact: every step computes what its source does"
     if rows is None or kept is None:
         return "soft trees, not measured: translate was given no calibrate rows"
-    return f"before training, R2 {kept:.6f} of the raw scores against the source's on {rows:,.0f} calibration rows"
+    return f"before training, R2 {kept:.6f} against the source's own answers on {rows:,.0f} calibration rows"
 
 
 def _history(history: Any) -> str:

@@ -16,6 +16,7 @@ from windtunnel.errors import BadInput
 from windtunnel.estimators.columns import (
     Column,
     categorical_columns,
+    column_at,
     counted,
     looked_up,
     read_table,
@@ -57,6 +58,8 @@ class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Kept categories of each input column, sorted; None where the column passes through.
     rare_ : list of (list or None) [columns]
         Categories seen in ``fit`` and dropped, sorted; None where the column passes through.
+    missing_ : list of (None or NaN) [columns]
+        What a dropped category becomes in columns of the types seen in ``fit``; NaN stands for pandas' NA too.
     n_features_in_ : int
     feature_names_in_ : object array [columns]
         Only where ``fit`` got a table whose column names are all strings.
@@ -84,6 +87,7 @@ class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         width = table.shape[1]
         self.categories_: list[list[Any] | None] = [None] * width
         self.rare_: list[list[Any] | None] = [None] * width
+        self.missing_ = [_missing(column_at(table, at)) for at in range(width)]
         for at in categorical_columns(table, self.columns):
             counts = counted(table, at)
             rare = self._rare(counts)
@@ -122,6 +126,12 @@ class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _missing(column: Column) -> float | None:
+    if isinstance(column, pd.Series) and not isinstance(column.dtype, np.dtype):
+        return np.nan
+    return np.nan if column.dtype.kind == "f" else None
 
 
 def _frame_without(frame: pd.DataFrame, chosen: dict[int, list[Any]]) -> pd.DataFrame:

@@ -15,12 +15,13 @@ from windtunnel.translators.registry import Encoding, Recoding, translates
     differentiable=False,
 )
 def rare_categories(fitted: RareCategories) -> Recoding:
-    """Category -> itself where kept, None where rare, unseen or missing. Reads ``categories_`` and ``rare_``."""
+    """Category -> itself where kept, else missing. Reads ``categories_``, ``rare_`` and ``missing_``."""
+    missing = fitted.missing_
     kept = [None if categories is None else set(categories) for categories in fitted.categories_]
 
     def recode(column: int, values: list[Any]) -> list[Any]:
         keep = kept[column]
-        return values if keep is None else [value if value in keep else None for value in values]
+        return values if keep is None else [value if value in keep else missing[column] for value in values]
 
     known = [
         None if categories is None or rare is None else categories + rare

@@ -77,7 +77,7 @@ class Recoding:
     ----------
     recode : callable
         ``recode(column, values) -> values``: what column ``column`` of the fitted step makes of a list of categories,
-        where None or NaN stands for a missing value.
+        where None and NaN are two kinds of a missing value, as the source takes them.
     categories : sequence of (list or None)
         The vocabulary of each input column, or None where the step has none of its own or passes the column through.
     number : Module or None

@@ -22,7 +22,8 @@ class SoftTrees(Module):
     - node: ``a = tanh(s_node (z . w - threshold))``, +1 towards the right child (a categorical node: ``a =
       tanh(s_node table[category])``; a missing value: the default direction, -1 or +1);
     - leaf: ``h = tanh(s_leaf (sum of signed ancestors - C + 1))`` for a path of C ancestors;
-    - score k: ``base_k + sum over the trees of k and their leaves of value / 2 (1 + h)``.
+    - score k: ``base_k + sum over the trees of k and their leaves of value / 2 (1 + h)``; what all leaves of a tree
+      have in common is in the base.
 
     What is trainable: L0 nothing, L1 ``value`` and ``base``, L2 also ``threshold`` and ``table``, L3 also ``w``, L4
     also the second layer, the weights of nodes that are no ancestors (0 at the start) included. Up to L2 a node reads

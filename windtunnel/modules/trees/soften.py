@@ -267,6 +267,11 @@ def _pack(
     feature = _spread_out(ensemble.feature, node, 0)
     table_nodes, table = _category_table(ensemble, padded, leaf_temperature)
     placed = _spread_out(threshold, node, 0.0)
+    # One of (1 + leaf) / 2 is 1 and the others are 0, but for a little: whatever all leaves of a tree share, such as the
+    # first guess that boosting starts from, would leak with them, and goes to the base.
+    shared = _leaf_means(ensemble)
+    base = ensemble.base + np.bincount(ensemble.output, weights=shared, minlength=ensemble.outputs)
+    leaf_value = np.where(leaf_real, _spread_out(ensemble.leaf_value, leaf, 0.0) - shared[:, None], 0.0)
     return SoftTrees(
         center=_float(units.center),
         scale=_float(units.scale),
@@ -280,8 +285,8 @@ def _pack(
         path=torch.from_numpy(padded.path),
         path_bias=_float(np.where(leaf_real, 1 - length, 0)),
         leaf_slope=torch.full(leaf.shape, 1.0 / leaf_temperature),
-        leaf_value=_float(_spread_out(ensemble.leaf_value, leaf, 0.0)),
-        base=_float(ensemble.base),
+        leaf_value=_float(leaf_value),
+        base=_float(base),
         output=torch.from_numpy(ensemble.output.copy()),
         node_mask=_float(real),
         leaf_mask=_float(leaf_real),
@@ -289,6 +294,11 @@ def _pack(
         category_table=table,
         level=level,
     )
+
+
+def _leaf_means(ensemble: TreeEnsemble) -> Floats:
+    """Mean over the leaves of each tree, ``[T]``."""
+    return np.add.reduceat(ensemble.leaf_value, ensemble.leaf_start[:-1]) / np.diff(ensemble.leaf_start)
 
 
 def _spread_out(values: NDArray[Any], table: NDArray[np.int64], padding: object) -> NDArray[Any]:

@@ -1,0 +1,48 @@
+"""How near a translation is to its source, in the source's own answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from windtunnel.encode import Rows
+    from windtunnel.translation import Translation
+
+ANSWERS = ("predict_proba", "decision_function", "predict", "transform")
+
+
+def variance_kept(ours: Tensor, theirs: Tensor) -> float:
+    """R squared of one set of answers ``[B, K]`` against another, 1 where there is nothing to explain and no error."""
+    known = torch.isfinite(theirs)
+    if ours.shape != theirs.shape or not torch.equal(known, torch.isfinite(ours)):
+        return 0.0
+    # The outputs of a transformer may be missing.
+    ours, theirs = torch.where(known, ours, 0).double(), torch.where(known, theirs, 0).double()
+    error = float(((ours - theirs) ** 2).sum())
+    total = float(((theirs - theirs.mean(dim=0)) ** 2).sum())
+    return 1.0 - error / total if total > 0 else float(error < 1e-8)
+
+
+def measure(net: Translation, source: Any, rows: Rows) -> dict[str, float]:
+    """R squared of a translation's answers against those of the source itself, on raw rows.
+
+    Answers are probabilities where the source gives them, else decision values, predictions or transformed columns.
+
+    Returns
+    -------
+    dict
+        ``rows``, how many there were, and ``r2``.
+    """
+    method = next(name for name in ANSWERS if name in net.head.methods)
+    given = net.encoder.as_fitted(rows)
+    ours, theirs = _answers(getattr(net, method)(rows)), _answers(getattr(source, method)(given))
+    return {"rows": float(len(theirs)), "r2": variance_kept(ours, theirs)}
+
+
+def _answers(given: Any) -> Tensor:
+    array = np.asarray(given.toarray() if hasattr(given, "toarray") else given, dtype=np.float64)
+    return torch.from_numpy(array.reshape(len(array), -1).copy())
