@@ -329,3 +329,11 @@ def test_batches_of_another_translation(encoder: RowEncoder) -> None:
         "got a batch of 1 numbers in 2 rows and 3 ids in 2 rows; this translation reads 2 numbers and 0 ids. "
         "Give raw rows, or what its own encode gave."
     )
+
+
+def test_a_column_that_float32_blurs_is_said_once() -> None:
+    encoder = RowEncoder(["stamp", "age"], 2, numbers=[0, 1])
+    rows = pd.DataFrame({"stamp": 1.6e9 + np.arange(50.0), "age": np.arange(50.0)})
+    with pytest.warns(UserWarning, match="'stamp' runs from 1600000000 to 1600000049: float32.*Subtract a constant"):
+        encoder.encode(encoder.select(rows))
+    encoder.encode(encoder.select(rows))

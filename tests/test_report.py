@@ -61,7 +61,10 @@ def test_drift_from_zero_is_infinite() -> None:
         (lambda: translated("logistic"), "exact: every step computes what its source does"),
         (lambda: windtunnel.compile(fitted("lightgbm_binary")), "exact"),
         (lambda: translated("lightgbm_binary", calibrate=None), "not measured: translate was given no calibrate rows"),
-        (lambda: translated("lightgbm_binary"), r"R2 [01]\.\d{6} against the source.s own answers on 200 calibration rows"),
+        (
+            lambda: translated("lightgbm_binary"),
+            r"R2 [01]\.\d{6} against the source.s own answers on 200 calibr",
+        ),
     ],
 )
 def test_how_faithful(net: Any, words: str) -> None:

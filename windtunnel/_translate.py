@@ -91,8 +91,8 @@ def translate(
         if start == "warm" and temperature == "auto" and net.faithful["r2"] < WANTED:
             warnings.warn(
                 f"the translation keeps R2 {net.faithful['r2']:.4f} of the source's answers on the "
-                f"{len(as_frame(calibrate)):,} calibration rows; wanted is {WANTED}. Give more calibration rows, or take "
-                "windtunnel.compile for exact answers without training.",
+                f"{len(as_frame(calibrate)):,} calibration rows; wanted is {WANTED}. Give more calibration rows, or "
+                "take windtunnel.compile for exact answers without training.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -187,7 +187,7 @@ def _soften_step(
     if start == "warm":
         # What leaks out of leaves that are not quite shut adds up to nearly the same for every row.
         with torch.no_grad():
-            trees.base -= _error(trees, inputs, exact).mean(dim=0)
+            trees.base.sub_(_error(trees, inputs, exact).mean(dim=0))
     step.module = trees
 
 

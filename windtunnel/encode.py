@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,9 @@ from windtunnel.errors import BadInput
 UNKNOWN_ID, MISSING_ID, FIRST_ID = 0, 1, 2
 NONE = "\ue000None"
 """Stands in a vocabulary for None where the source tells it from NaN, as an imputer of NaN does."""
+FLOAT32_STEP = 2.0**-24
+"""Relative distance of neighbouring float32 numbers."""
+FEW_STEPS = 10_000
 _NUMBERS = (Real, Decimal)
 Rows = Any
 """A pandas DataFrame, an Arrow table, a NumPy array or a dict of columns."""
@@ -138,6 +142,7 @@ class RowEncoder:
     width: int
     numbers: list[int] = field(default_factory=list)
     categories: list[CategoryColumn] = field(default_factory=list)
+    _blurred: set[int] = field(default_factory=set, repr=False, compare=False)
 
     def number(self, column: int) -> int:
         """The position in ``Batch.numbers`` of a raw column, which is read as a number from now on."""
@@ -198,8 +203,26 @@ class RowEncoder:
                 f"column {self.name(column)} holds {_sample(frame[column], _NUMBERS)} of dtype {frame[column].dtype}; "
                 "the pipeline reads numbers there. Convert the column, or encode it in the pipeline before fitting."
             ) from error
+        self._warn_of_blur(column, values)
         with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
             return values.astype(np.float32)
+
+    def _warn_of_blur(self, column: int, values: NDArray[np.float64]) -> None:
+        """Say once where a column varies so little around a large value that float32 tells few of its values apart."""
+        known = values[np.isfinite(values)]
+        if len(known) < 2 or column in self._blurred:
+            return
+        low, high = float(known.min()), float(known.max())
+        steps = (high - low) / (max(abs(low), abs(high), 1e-30) * FLOAT32_STEP)
+        if 0 < steps < FEW_STEPS:
+            self._blurred.add(column)
+            warnings.warn(
+                f"column {self.name(column)} runs from {low:.10g} to {high:.10g}: float32, in which translations "
+                f"compute, tells only about {steps:,.0f} values apart there, so answers may differ from the source's. "
+                f"Subtract a constant such as {low:.10g} from the column before fitting.",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def _as_ids(self, frame: pd.DataFrame, category: CategoryColumn, training: bool) -> NDArray[np.int64]:
         values, vocabulary = frame[category.column], category.vocabulary

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from os import PathLike
+from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windtunnel.errors import UnfaithfulOption
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("torchscript",)
 PLANNED = ("onnx", "exported", "aoti")
+SUFFIXES = {".onnx": "onnx", ".pt2": "exported", ".windtunnel": "save"}
+"""Names of files that hold something else than TorchScript."""
 
 
 def export(net: Translation, path: str | PathLike[str], format: str = "torchscript") -> None:
@@ -33,6 +36,12 @@ def export(net: Translation, path: str | PathLike[str], format: str = "torchscri
     """
     if format in PLANNED:
         raise UnfaithfulOption(f"format={format!r} is not available yet; available: {', '.join(map(repr, FORMATS))}.")
+    suffix = Path(path).suffix.lower()
+    if suffix in SUFFIXES and SUFFIXES[suffix] != format:
+        raise UnfaithfulOption(
+            f"{fspath(path)!r} with format={format!r}: {suffix} is what files of {SUFFIXES[suffix]!r} are called; "
+            "name the file .ts or .pt."
+        )
     if format not in FORMATS:
         close = get_close_matches(str(format).lower(), FORMATS, n=1, cutoff=0.5)
         raise UnfaithfulOption(

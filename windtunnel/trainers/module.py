@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
@@ -186,7 +187,8 @@ def _batches(net: Translation, data: Any, recipe: Recipe, *, training: bool) -> 
     elif isinstance(data, tuple):
         if len(data) not in (2, 3) or data[1] is None:
             raise BadInput(f"{role} is a tuple of {len(data)}; give (X, y) or (X, y, weight), or a loader")
-        ready = loader(net, *data, batch_size=recipe.batch_size, seed=recipe.seed, training=training)
+        size = recipe.rows_per_step(len(np.atleast_1d(data[1])) if training else 0)
+        ready = loader(net, *data, batch_size=size, seed=recipe.seed, training=training)
     elif isinstance(data, Encoded):
         ready = data
     elif isinstance(data, Iterable) and not isinstance(data, (str, dict)) and not hasattr(data, "columns"):

@@ -21,6 +21,7 @@ _NAMED: dict[str, dict[str, Any]] = {
         "epochs": 100,
         "learning_rate": 1e-4,
         "patience": 10,
+        "batch_size": 4096,
         "dropout": 0.1,
         "schedule": "constant",
         "ema": None,
@@ -44,8 +45,9 @@ class Recipe:
         What the learning rate is multiplied by for the rows of category tables, for thresholds and weights of soft
         trees, and for their leaf values; 0 leaves them as they are. Leaf values are small numbers that memorise rows
         when they move as fast as everything else; a row of a table meets few rows of data and may move faster.
-    batch_size : int
-        Rows per step, where rows and not ready batches are given.
+    batch_size : int or None
+        Rows per step, where rows and not ready batches are given; None is 4096, the paper's, or so few that an epoch
+        has 20 steps.
     weight_decay : float
         Factor of the squared weights in the objective (decoupled with "adamw").
     dropout : float
@@ -84,7 +86,7 @@ class Recipe:
     table_rate: float = 5.0
     tree_rate: float = 1.0
     leaf_rate: float = 0.1
-    batch_size: int = 4096
+    batch_size: int | None = None
     weight_decay: float = 1e-6
     dropout: float = 0.0
     patience: int | None = 3
@@ -132,6 +134,10 @@ class Recipe:
         base = recipe if isinstance(recipe, Recipe) else cls.named(recipe or "default")
         return replace(base, **overrides)
 
+    def rows_per_step(self, rows: int) -> int:
+        """The batch size over so many training rows; 0 where nothing is trained."""
+        return self.batch_size or (min(4096, max(1, rows // 20)) if rows else 4096)
+
     def facts(self) -> dict[str, Any]:
         """Give the options as JSON values; a loss that is a function goes by its name."""
         facts = asdict(self)
@@ -161,7 +167,7 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "table_rate": ("a finite number from 0", lambda v: _number(v, 0, _INF, low_too=True)),
     "tree_rate": ("a finite number from 0", lambda v: _number(v, 0, _INF, low_too=True)),
     "leaf_rate": ("a finite number from 0", lambda v: _number(v, 0, _INF, low_too=True)),
-    "batch_size": ("a whole number from 1", lambda v: _whole(v, 1)),
+    "batch_size": ("a whole number from 1, or None", lambda v: v is None or _whole(v, 1)),
     "weight_decay": ("a finite number from 0", lambda v: _number(v, 0, _INF, low_too=True)),
     "dropout": ("in [0, 1)", lambda v: _number(v, 0, 1, low_too=True)),
     "patience": ("a whole number from 1, or None", lambda v: v is None or _whole(v, 1)),

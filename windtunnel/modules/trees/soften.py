@@ -267,8 +267,8 @@ def _pack(
     feature = _spread_out(ensemble.feature, node, 0)
     table_nodes, table = _category_table(ensemble, padded, leaf_temperature)
     placed = _spread_out(threshold, node, 0.0)
-    # One of (1 + leaf) / 2 is 1 and the others are 0, but for a little: whatever all leaves of a tree share, such as the
-    # first guess that boosting starts from, would leak with them, and goes to the base.
+    # One of (1 + leaf) / 2 is 1 and the others are 0, but for a little: whatever all leaves of a tree share, such as
+    # the first guess that boosting starts from, would leak with them, and goes to the base.
     shared = _leaf_means(ensemble)
     base = ensemble.base + np.bincount(ensemble.output, weights=shared, minlength=ensemble.outputs)
     leaf_value = np.where(leaf_real, _spread_out(ensemble.leaf_value, leaf, 0.0) - shared[:, None], 0.0)
