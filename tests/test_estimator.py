@@ -69,3 +69,16 @@ def test_estimators_ask_for_what_their_pipeline_has():
 def test_folds_are_refused_by_name():
     with pytest.raises(UnfaithfulOption, match="folds=5"):
         clone(WindTunnelClassifier(folds=5)).fit(np.eye(4), [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (WindTunnelRegressor(LogisticRegression()), "ends in a regressor, which LogisticRegression does not; use "),
+        (WindTunnelClassifier(lgb.LGBMRegressor()), "which LGBMRegressor does not; use WindTunnelRegressor"),
+    ],
+    ids=["classifier", "regressor"],
+)
+def test_a_pipeline_of_the_other_kind(estimator, message):
+    with pytest.raises(UnfaithfulOption, match=message):
+        estimator.fit(np.eye(4), [0, 1, 0, 1])

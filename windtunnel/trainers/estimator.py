@@ -122,12 +122,10 @@ class _WindTunnel(BaseEstimator):
     def _fit_source(self, X: Any, y: NDArray[Any], weight: NDArray[np.float64] | None) -> Any:
         source = clone(self._default() if self.pipeline is None else self.pipeline)
         if is_classifier(source) != is_classifier(self):
-            given = (
-                "a classifier; use WindTunnelClassifier" if is_classifier(source) else "none; use WindTunnelRegressor"
-            )
-            wanted = "classifier" if is_classifier(self) else "regressor"
+            wanted, other = ("classifier", "Regressor") if is_classifier(self) else ("regressor", "Classifier")
             raise UnfaithfulOption(
-                f"{type(self).__name__} takes a pipeline that ends in a {wanted}; it ends in {given}."
+                f"{type(self).__name__} takes a pipeline that ends in a {wanted}, which {type(source).__name__} does "
+                f"not; use WindTunnel{other}, or change the last step."
             )
         if weight is None:
             return source.fit(X, y)

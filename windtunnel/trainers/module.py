@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
@@ -187,7 +186,7 @@ def _batches(net: Translation, data: Any, recipe: Recipe, *, training: bool) -> 
     elif isinstance(data, tuple):
         if len(data) not in (2, 3) or data[1] is None:
             raise BadInput(f"{role} is a tuple of {len(data)}; give (X, y) or (X, y, weight), or a loader")
-        size = recipe.rows_per_step(len(np.atleast_1d(data[1])) if training else 0)
+        size = recipe.rows_per_step(_count(data[1]) if training else 0)
         ready = loader(net, *data, batch_size=size, seed=recipe.seed, training=training)
     elif isinstance(data, Encoded):
         ready = data
@@ -201,3 +200,11 @@ def _batches(net: Translation, data: Any, recipe: Recipe, *, training: bool) -> 
             "take a smaller batch_size or drop_last=False"
         )
     return ready
+
+
+def _count(target: Any) -> int:
+    """How many targets there are, before anything is known of them."""
+    try:
+        return len(target)
+    except TypeError:  # one value
+        return 1
