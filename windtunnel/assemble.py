@@ -272,7 +272,8 @@ class Assembly:
             values = tuple(dict.fromkeys((*wire.known, *_present(known)))) or self._sampled(wire.raw)
             none, nan = _through(wire.chain, [None, math.nan])
             # Among numbers None becomes NaN before anything looks at it.
-            if is_missing(none) != is_missing(nan) and any(isinstance(value, str) for value in values):
+            text = not values or any(isinstance(value, str) for value in values)
+            if text and is_missing(none) != is_missing(nan):
                 values = (*values, NONE)
         shown = _through(wire.chain, [UNKNOWN, math.nan, *(None if value == NONE else value for value in values)])
         return Vocabulary(values, buckets if shown[0] is UNKNOWN else 0), shown

@@ -137,6 +137,11 @@ class Keeper(Checkpoint):
     def _begin(self, module: FineTuning) -> None:
         assert self._judged is not None
         (val_loss, metric), self._judged = self._judged, None
+        if not math.isfinite(metric) and module.judge.name == "loss":
+            raise BadInput(
+                f"before training, the loss over the validation rows is {metric}; give a loss that is finite for finite "
+                "scores, or rows whose targets it takes"
+            )
         if not math.isfinite(metric):
             raise BadInput(
                 f"before training, {module.judge.name} over the validation rows is {metric}: AUROC needs rows of "
