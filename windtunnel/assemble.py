@@ -83,7 +83,7 @@ class Assembly:
     hosts: list[HostStep] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.graph = graph = walk(self.pipeline)
+        graph = walk(self.pipeline)
         self.encoder = RowEncoder(*raw_columns(self.pipeline))
         self._wires: dict[Expression, list[Wire]] = {}
         reading = self._read(graph) if isinstance(graph, Step) and hasattr(graph.estimator, "predict") else None

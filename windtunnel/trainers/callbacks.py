@@ -139,8 +139,8 @@ class Keeper(Checkpoint):
         (val_loss, metric), self._judged = self._judged, None
         if not math.isfinite(metric) and module.judge.name == "loss":
             raise BadInput(
-                f"before training, the loss over the validation rows is {metric}; give a loss that is finite for finite "
-                "scores, or rows whose targets it takes"
+                f"before training, the loss over the validation rows is {metric}; give a loss that is finite for "
+                "finite scores, or rows whose targets it takes"
             )
         if not math.isfinite(metric):
             raise BadInput(
