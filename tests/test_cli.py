@@ -118,6 +118,17 @@ def test_fit_on_other_targets_and_a_split_column(tmp_path: Path, bunch: Any) -> 
     assert all(set(stage["test"]) == metrics for stage in stages.values())
 
 
+def test_a_regressor_is_shown_by_the_metric_of_its_own_loss(tmp_path: Path) -> None:
+    load_diabetes(as_frame=True).frame.to_parquet(tmp_path / "rows.parquet")
+    model = "{LGBMRegressor: {objective: quantile, alpha: 0.8, n_estimators: 5, verbosity: -1}}"
+    config = write_config(tmp_path, "rows.parquet", target="target", numbers="passthrough", model=model)
+    done = run("fit", "--config", config)
+    assert done.exit_code == 0, done.output
+    assert "test pinball_loss" in done.output
+    stages = json.loads((tmp_path / "run" / "summary.json").read_text())["stages"]
+    assert all(set(stage["test"]) == {"pinball_loss", "rmse", "r2"} for stage in stages.values())
+
+
 def test_positive_makes_the_target_binary_and_drop_leaves_columns_out(tmp_path: Path) -> None:
     clicks().to_parquet(tmp_path / "rows.parquet")
     config = write_config(tmp_path, "rows.parquet")

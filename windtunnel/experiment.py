@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -15,13 +16,25 @@ import pandas as pd
 from numpy.typing import NDArray
 from rich.table import Table
 from sklearn.compose import ColumnTransformer
-from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score, root_mean_squared_error
+from sklearn.metrics import (
+    accuracy_score,
+    log_loss,
+    mean_absolute_error,
+    mean_gamma_deviance,
+    mean_pinball_loss,
+    mean_poisson_deviance,
+    mean_tweedie_deviance,
+    r2_score,
+    roc_auc_score,
+    root_mean_squared_error,
+)
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from windtunnel._translate import translate
 from windtunnel.config import Config, DataConfig, PipelineConfig
 from windtunnel.errors import BadInput
 from windtunnel.files import read_table_file
+from windtunnel.head import Head
 from windtunnel.translation import Translation
 
 PARTS = ("train", "valid", "test")
@@ -58,7 +71,7 @@ class Comparison:
 
     @property
     def metric(self) -> str:
-        """The first of the metrics: auroc, log_loss, accuracy or rmse, by the task."""
+        """The first of the metrics: auroc, log_loss, accuracy, rmse or what the regressor's loss is about."""
         return next(iter(self.stages[0].scores["test"]))
 
     def summary(self) -> dict[str, Any]:
@@ -127,24 +140,23 @@ def compare(
     X, y = parts["train"]
     judged = {name: part for name, part in parts.items() if name != "train"}
 
-    def stage(name: str, model: Any, started: float) -> Stage:
-        seconds = time.perf_counter() - started
-        return Stage(name, {part: measure(model, *rows) for part, rows in judged.items()}, seconds)
+    def stage(name: str, model: Any, seconds: float) -> Stage:
+        return Stage(name, {part: measure(model, *rows, head=net.head) for part, rows in judged.items()}, seconds)
 
     started = time.perf_counter()
     try:
         source = pipeline.fit(X, y)
     except (ValueError, TypeError) as error:
         raise BadInput(f"the pipeline cannot be fitted on the training rows: {error}") from error
-    stages = [stage("source", source, started)]
-    started = time.perf_counter()
+    fitted = time.perf_counter()
     sample = X.sample(min(calibrate_rows, len(X)), random_state=seed) if calibrate_rows else None
     net = translate(source, calibrate=sample, **(translate_options or {}))
+    translated = time.perf_counter()
     start_name = "cold start" if (translate_options or {}).get("start") == "cold" else "warm start"
-    stages.append(stage(start_name, net, started))
+    stages = [stage("source", source, fitted - started), stage(start_name, net, translated - fitted)]
     started = time.perf_counter()
     net.fit(parts["train"], parts["valid"], **(fit_options or {}))
-    stages.append(stage("fine-tuned", net, started))
+    stages.append(stage("fine-tuned", net, time.perf_counter() - started))
     return Comparison(source, net, stages)
 
 
@@ -168,15 +180,30 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-def measure(model: Any, X: pd.DataFrame, y: NDArray[Any]) -> dict[str, float]:
-    """How well a fitted model predicts, by scikit-learn's metrics.
+OBJECTIVES: dict[str, tuple[str, Callable[..., float]]] = {
+    "absolute": ("mae", mean_absolute_error),
+    "quantile": ("pinball_loss", mean_pinball_loss),
+    "poisson": ("poisson_deviance", mean_poisson_deviance),
+    "gamma": ("gamma_deviance", mean_gamma_deviance),
+    "tweedie": ("tweedie_deviance", mean_tweedie_deviance),
+}
+"""What a regressor that does not minimise squares is judged by first: loss -> name and metric of scikit-learn."""
+
+
+def measure(model: Any, X: pd.DataFrame, y: NDArray[Any], *, head: Head) -> dict[str, float]:
+    """How well a fitted model predicts, by scikit-learn's metrics, the one that counts first.
 
     AUROC and log loss for two classes, log loss and accuracy for more, accuracy in the place of log loss where there
-    are no probabilities; RMSE and R2 for values. AUROC is NaN where y holds one class only.
+    are no probabilities; RMSE and R2 for values, after the metric of the loss that ``head`` names. AUROC is NaN where
+    y holds one class only.
     """
     if not hasattr(model, "classes_"):
         values = model.predict(X)
-        return {"rmse": float(root_mean_squared_error(y, values)), "r2": float(r2_score(y, values))}
+        own = {}
+        if head.loss in OBJECTIVES:
+            name, metric = OBJECTIVES[head.loss]
+            own[name] = float(metric(y, values, **head.loss_options))
+        return own | {"rmse": float(root_mean_squared_error(y, values)), "r2": float(r2_score(y, values))}
     classes = model.classes_
     probability = model.predict_proba(X) if hasattr(model, "predict_proba") else None
     scores: dict[str, float] = {}
