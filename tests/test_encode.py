@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 import torch
 from category_encoders import HashingEncoder
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from windtunnel.encode import NONE, Batch, CategoryColumn, RowEncoder, Vocabulary, as_frame, bucket_of
 from windtunnel.errors import BadInput

@@ -7,14 +7,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from windtunnel.errors import NotFitted, UnsupportedEstimator
 from windtunnel.modules.links import LINKS
 from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.translators.lightgbm import booster as read_booster
-from windtunnel.translators.lightgbm import classifier, native_categories, regressor, tree_ensemble
+from windtunnel.translators.lightgbm import (
+    booster as read_booster,
+    classifier,
+    native_categories,
+    regressor,
+    tree_ensemble,
+)
 
 # One float32 step; near zero the float64 sums differ by the order of the trees.
 TOLERANCE = {"rtol": 1.2e-7, "atol": 1e-12}

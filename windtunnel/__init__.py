@@ -12,37 +12,26 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from windtunnel._translate import compile as compile
-    from windtunnel._translate import translate as translate
+    from windtunnel._translate import compile as compile, translate as translate
     from windtunnel.encode import Batch as Batch
     from windtunnel.errors import (
         BadFile as BadFile,
-    )
-    from windtunnel.errors import (
         BadInput as BadInput,
-    )
-    from windtunnel.errors import (
         NotFitted as NotFitted,
-    )
-    from windtunnel.errors import (
         UnfaithfulOption as UnfaithfulOption,
-    )
-    from windtunnel.errors import (
         UnsupportedEstimator as UnsupportedEstimator,
-    )
-    from windtunnel.errors import (
         WindTunnelError as WindTunnelError,
     )
-    from windtunnel.estimators import RareCategories as RareCategories
-    from windtunnel.estimators import TwoHotEncoder as TwoHotEncoder
+    from windtunnel.estimators import RareCategories as RareCategories, TwoHotEncoder as TwoHotEncoder
     from windtunnel.export.artefact import load as load
     from windtunnel.trainers.data import loader as loader
-    from windtunnel.trainers.estimator import WindTunnelClassifier as WindTunnelClassifier
-    from windtunnel.trainers.estimator import WindTunnelRegressor as WindTunnelRegressor
+    from windtunnel.trainers.estimator import (
+        WindTunnelClassifier as WindTunnelClassifier,
+        WindTunnelRegressor as WindTunnelRegressor,
+    )
     from windtunnel.trainers.recipe import Recipe as Recipe
     from windtunnel.translation import Translation as Translation
-    from windtunnel.translators import supported as supported
-    from windtunnel.translators import translates as translates
+    from windtunnel.translators import supported as supported, translates as translates
 
 _PLACES = {
     "BadFile": "errors",

@@ -86,17 +86,18 @@ def translate(
         _soften_step(net, position, name, start, temperature, batch)
     if start == "cold":
         _redraw_tables(net.program)
-    if calibrate is not None:
-        net.faithful = measure(net, pipeline, calibrate)
+    if batch is not None:
+        net.faithful = measure(net, batch, pipeline, net.encoder.as_fitted(calibrate))
         if start == "warm" and temperature == "auto" and net.faithful["r2"] < WANTED:
             warnings.warn(
                 f"the translation keeps R2 {net.faithful['r2']:.4f} of the source's answers on the "
-                f"{len(as_frame(calibrate)):,} calibration rows; wanted is {WANTED}. Give more calibration rows, or "
+                f"{len(batch.ids):,} calibration rows; wanted is {WANTED}. Give more calibration rows, or "
                 "take windtunnel.compile for exact answers without training.",
                 UserWarning,
                 stacklevel=2,
             )
-    return _restarted(net)
+    net.mark_start()
+    return net.eval()  # with the modules that were put in
 
 
 def compile(pipeline: Any, *, calibrate: Rows | None = None) -> Translation:
@@ -114,11 +115,6 @@ def _translation(assembly: Assembly) -> Translation:
     return Translation(
         assembly.program, assembly.encoder, assembly.head, assembly.origins, assembly.hosts, assembly.untranslated
     )
-
-
-def _restarted(net: Translation) -> Translation:
-    """The same translation, with its present weights as those that the report's drift is measured from."""
-    return Translation(net.program, net.encoder, net.head, net.origins, net.hosts, net.untranslated, net.faithful)
 
 
 def _check(level: Any, start: str, temperature: float | str, untranslated: str) -> None:

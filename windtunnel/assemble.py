@@ -300,7 +300,7 @@ class Assembly:
             return int(dense_frame(evaluate(step, self.encoder.as_fitted(self.sample)[:8])).shape[1])
         try:
             return len(step.estimator.get_feature_names_out())
-        except Exception as error:
+        except Exception as error:  # it may be missing, want names, or raise whatever a custom transformer raises
             raise UnsupportedEstimator(
                 f"step {step.name!r} ({type(step.estimator).__name__}) stays on the host and does not tell how many "
                 "columns it gives (get_feature_names_out); give a few raw rows as calibrate=."

@@ -1,5 +1,8 @@
 """The errors that WindTunnel raises on purpose; each says what was given, what is accepted, and what to do."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 from sklearn.exceptions import NotFittedError
 
 
@@ -25,3 +28,10 @@ class BadInput(WindTunnelError, ValueError):
 
 class BadFile(WindTunnelError, ValueError):
     """An artefact that is damaged, truncated, oversized, hostile or from another schema."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What to do about a name that is not known: the nearest known one, or all of them."""
+    names = list(known)
+    close = get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]}?" if close else f"choose from {', '.join(names)}"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from windtunnel.encode import Rows
+    from windtunnel.encode import Batch
     from windtunnel.translation import Translation
 
 ANSWERS = ("predict_proba", "decision_function", "predict", "transform")
@@ -27,8 +27,8 @@ def variance_kept(ours: Tensor, theirs: Tensor) -> float:
     return 1.0 - error / total if total > 0 else float(error < 1e-8)
 
 
-def measure(net: Translation, source: Any, rows: Rows) -> dict[str, float]:
-    """R squared of a translation's answers against those of the source itself, on raw rows.
+def measure(net: Translation, batch: Batch, source: Any, rows: Any) -> dict[str, float]:
+    """R squared of a translation's answers on an encoded batch against those of the source itself on the same rows.
 
     Answers are probabilities where the source gives them, else decision values, predictions or transformed columns.
 
@@ -38,8 +38,7 @@ def measure(net: Translation, source: Any, rows: Rows) -> dict[str, float]:
         ``rows``, how many there were, and ``r2``.
     """
     method = next(name for name in ANSWERS if name in net.head.methods)
-    given = net.encoder.as_fitted(rows)
-    ours, theirs = _answers(getattr(net, method)(rows)), _answers(getattr(source, method)(given))
+    ours, theirs = _answers(getattr(net, method)(batch)), _answers(getattr(source, method)(rows))
     return {"rows": float(len(theirs)), "r2": variance_kept(ours, theirs)}
 
 

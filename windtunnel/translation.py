@@ -72,9 +72,13 @@ class Translation(nn.Module):
         self.encoder, self.head, self.origins = encoder, head, list(origins)
         self.hosts, self.untranslated = list(hosts), untranslated
         self.faithful = dict(faithful or {})
-        self.start = {name: value.detach().clone() for name, value in self.program.state_dict().items()}
         self.history: History | None = None
+        self.mark_start()
         self.eval()
+
+    def mark_start(self) -> None:
+        """Take the present weights as those that the report's drift is measured from."""
+        self.start = {name: value.detach().clone() for name, value in self.program.state_dict().items()}
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Raw scores ``[B, K]`` of encoded rows."""

@@ -9,14 +9,13 @@ one-against-rest model sum over the columns; regression losses over K > 1 output
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, nearest
 from windtunnel.head import Head
 
 Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -139,8 +138,7 @@ def pick(asked: str | Loss | None, head: Head) -> Loss:
         return _checked(asked)
     name = asked or head.loss
     if name not in LOSSES:
-        close = get_close_matches(name, LOSSES, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(sorted(LOSSES))}"
+        hint = nearest(name, sorted(LOSSES))
         raise BadInput(f"loss={name!r} is not known; {hint} A function (scores, target, weight) is taken too.")
     loss = LOSSES[name]
     if (loss in _VALUES) != (head.task == "regression") and name != "logistic":

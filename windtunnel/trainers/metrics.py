@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from difflib import get_close_matches
 
 import torch
 from torch import Tensor, nn
 from torchmetrics import MeanMetric, MeanSquaredError, Metric, R2Score
 from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy, MulticlassAUROC
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, nearest
 from windtunnel.head import Head
 
 GREATER_IS_BETTER = {"auroc": True, "log_loss": False, "accuracy": True, "r2": True, "rmse": False, "loss": False}
@@ -157,9 +156,7 @@ def _pick(name: str | None, head: Head) -> str:
     if name is None:
         return "loss" if head.task == "regression" and head.loss != "squared" else fits[0]
     if name not in GREATER_IS_BETTER:
-        close = get_close_matches(name, GREATER_IS_BETTER, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(GREATER_IS_BETTER)}"
-        raise BadInput(f"metric={name!r} is not known; {hint}")
+        raise BadInput(f"metric={name!r} is not known; {nearest(name, GREATER_IS_BETTER)}")
     if name not in fits:
         raise BadInput(
             f"metric={name!r} does not fit a {head.task} model with the link {head.link!r}; "

@@ -17,7 +17,7 @@ from windtunnel.modules.base import Module
 from windtunnel.trainers.data import Batches, Encoded, check_classes, hold_out, loader
 from windtunnel.trainers.losses import pick
 from windtunnel.trainers.metrics import Judge
-from windtunnel.trainers.recipe import Recipe
+from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
@@ -186,8 +186,9 @@ def _batches(net: Translation, data: Any, recipe: Recipe, *, training: bool) -> 
     elif isinstance(data, tuple):
         if len(data) not in (2, 3) or data[1] is None:
             raise BadInput(f"{role} is a tuple of {len(data)}; give (X, y) or (X, y, weight), or a loader")
-        size = recipe.rows_per_step(_count(data[1]) if training else 0)
-        ready = loader(net, *data, batch_size=size, seed=recipe.seed, training=training)
+        ready = loader(net, *data, batch_size=recipe.batch_size or LARGEST_BATCH, seed=recipe.seed, training=training)
+        if training:
+            ready.batch_size = recipe.rows_per_step(ready.size)
     elif isinstance(data, Encoded):
         ready = data
     elif isinstance(data, Iterable) and not isinstance(data, (str, dict)) and not hasattr(data, "columns"):
@@ -200,11 +201,3 @@ def _batches(net: Translation, data: Any, recipe: Recipe, *, training: bool) -> 
             "take a smaller batch_size or drop_last=False"
         )
     return ready
-
-
-def _count(target: Any) -> int:
-    """How many targets there are, before anything is known of them."""
-    try:
-        return len(target)
-    except TypeError:  # one value
-        return 1

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
-from difflib import get_close_matches
 from typing import Any
 
 from torch import Tensor
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, nearest
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine")
+LARGEST_BATCH = 4096
+"""The paper's batch size, which small data cuts."""
 
 _NAMED: dict[str, dict[str, Any]] = {
     "default": {},
@@ -112,7 +113,7 @@ class Recipe:
     def named(cls, name: str) -> Recipe:
         """Give the recipe of that name: "default", or "paper" for the numbers of the paper."""
         if name not in _NAMED:
-            raise BadInput(f"recipe={name!r} is not known; {_nearest(name, list(_NAMED))}")
+            raise BadInput(f"recipe={name!r} is not known; {nearest(name, list(_NAMED))}")
         return cls(**_NAMED[name])
 
     @classmethod
@@ -129,14 +130,14 @@ class Recipe:
         known = [field.name for field in fields(cls)]
         if unknown := [name for name in overrides if name not in known]:
             raise BadInput(
-                "; ".join(f"{name}={overrides[name]!r} is not an option: {_nearest(name, known)}" for name in unknown)
+                "; ".join(f"{name}={overrides[name]!r} is not an option: {nearest(name, known)}" for name in unknown)
             )
         base = recipe if isinstance(recipe, Recipe) else cls.named(recipe or "default")
         return replace(base, **overrides)
 
     def rows_per_step(self, rows: int) -> int:
-        """The batch size over so many training rows; 0 where nothing is trained."""
-        return self.batch_size or (min(4096, max(1, rows // 20)) if rows else 4096)
+        """The batch size over so many training rows."""
+        return self.batch_size or min(LARGEST_BATCH, max(1, rows // 20))
 
     def facts(self) -> dict[str, Any]:
         """Give the options as JSON values; a loss that is a function goes by its name."""
@@ -144,11 +145,6 @@ class Recipe:
         if callable(self.loss):
             facts["loss"] = getattr(self.loss, "__name__", type(self.loss).__name__)
         return facts
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    close = get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]}?" if close else f"choose from {', '.join(known)}"
 
 
 def _whole(value: Any, least: int) -> bool:

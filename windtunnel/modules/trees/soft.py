@@ -2,7 +2,7 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -163,16 +163,12 @@ class SoftTrees(Module):
         if self.any_category:
             at = self.category_node
             column = x[:, flat[at]]
-            known = torch.isnan(column) | (column < 0) | (column >= self.category_table.shape[1] - 1)
+            strange = torch.isnan(column) | (column < 0) | (column >= self.category_table.shape[1] - 1)
             # The last column of the table is for everything that is no known category.
             last = torch.full_like(column, self.category_table.shape[1] - 1)
-            code = torch.where(known, last, column).long()
+            code = torch.where(strange, last, column).long()
             entry = self.category_table.gather(1, code.t()).t() * self.slope.flatten()[at]
             value = value.clone().index_copy(1, at, torch.tanh(entry))
             given = given.index_fill(1, at, True)
         shape = (x.shape[0], trees, nodes)
         return given.view(shape).transpose(0, 1), value.reshape(shape).transpose(0, 1)
-
-    def facts(self) -> dict[str, Any]:
-        """Level and dropout; the rest is tensors."""
-        return {"level": self.level, "dropout": self.dropout}
