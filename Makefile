@@ -12,7 +12,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[track,dev]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[boost,onnx,track,dev]"
 	touch $(STAMP)
 
 demo: setup

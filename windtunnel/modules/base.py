@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
+import torch
 from torch import Tensor, nn
 
 MODULES: dict[str, type[Module]] = {}
@@ -24,6 +25,8 @@ class Module(nn.Module):
     FACTS: ClassVar[tuple[str, ...]] = ()
     KINDS: ClassVar[Mapping[str, str]] = {}
     """Parameters that a recipe gives a rate of their own: name -> "table", "leaf" or "tree"."""
+    PARTIAL: ClassVar[bool] = False
+    """True where finite rows may give infinite or missing values (logarithms, divisions)."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -39,3 +42,17 @@ class Module(nn.Module):
     def rebuild(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Self:
         """Rebuild the module that ``facts()`` and ``state_dict()`` were taken from."""
         return cls(**tensors, **facts)
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Compute in ``dtype`` (float32 or float64) from now on; readers build modules in float64."""
+        self.to(dtype)
+
+    def soft(self, sample: Tensor | None) -> Module:
+        """The differentiable form, which ``translate`` trains; the module itself where ``forward`` is one.
+
+        Parameters
+        ----------
+        sample : Tensor or None
+            ``[rows, width in]``, what reaches this module for the calibration rows; None where there are none.
+        """
+        return self

@@ -13,12 +13,13 @@ from windtunnel.modules.base import Module
 
 @dataclass(frozen=True)
 class Predictor:
-    """What a reader returns for a classifier or regressor: raw scores, and what turns them into predictions.
+    """What a reader returns for a classifier, regressor, clusterer or detector: raw scores, and what is made of them.
 
     Parameters
     ----------
     scores : Module
-        ``[B, width] -> [B, K]`` raw scores: log-odds for probability models, margins for SVMs, values otherwise.
+        ``[B, width] -> [B, K]`` raw scores, which fine-tuning works on: log-odds for probability models, margins for
+        SVMs, log-densities for mixtures, values otherwise.
     link : str
         From raw scores to what ``predict_proba`` or ``predict`` gives; a name in ``windtunnel.modules.links.LINKS``.
     loss : str
@@ -32,6 +33,19 @@ class Predictor:
     codes : dict
         Input columns that are read as categories, not numbers, with the categories in the order of their codes
         (LightGBM over pandas' category dtype); unknown and missing ones become NaN.
+    classes : array, or sequence of arrays, or None
+        The labels in the order of the scores; None takes the estimator's ``classes_``, where it has them, so that
+        only estimators without (outlier detectors: -1 and 1; clusterers: 0..k-1) say it. Several arrays are several
+        targets, whose scores stand side by side: ``predict`` gives ``[B, targets]``, ``predict_proba`` a list.
+    answers : dict
+        Methods that are not what link and scores give anyway: name -> a Module that reads the raw scores ``[B, K]``.
+        It returns what the source's method returns, in the same shape, as floating-point numbers; for ``predict`` of
+        an estimator with classes the position of the label, int64 ``[B]`` or ``[B, targets]``.
+    others : dict
+        The same for methods that raw scores cannot give (``transform`` and ``apply`` of a predictor): Modules that
+        read the same ``[B, width]`` columns as ``scores``.
+    dtypes : dict
+        The NumPy dtype of what a method returns, where it is not float64 (labels have the dtype of ``classes``).
     """
 
     scores: Module
@@ -42,6 +56,70 @@ class Predictor:
     flat: bool = True
     decision_scale: float = 1.0
     codes: Mapping[int, Sequence[Any]] = field(default_factory=dict)
+    classes: Any = None
+    answers: Mapping[str, Module] = field(default_factory=dict)
+    others: Mapping[str, Module] = field(default_factory=dict)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One fitted estimator inside another, and which of its answers the other reads.
+
+    Parameters
+    ----------
+    name : str
+        Its name inside the composite, such as ``"estimators_.3"``.
+    estimator : fitted estimator or Pipeline
+    method : str
+        "predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples", "transform", or "scores"
+        for the raw scores. ``predict`` of a classifier gives its labels, which have to be numbers; "position" gives
+        the position of the label among its classes instead.
+    columns : sequence of int, optional
+        Which of the composite's input columns it reads; None for all.
+    take : sequence of int, optional
+        Which columns of its answer are read; None for all.
+    """
+
+    name: str
+    estimator: Any
+    method: str = "scores"
+    columns: Sequence[int] | None = None
+    take: Sequence[int] | None = None
+
+
+@dataclass(frozen=True)
+class Composite:
+    """What a reader returns for an estimator made of others (stacking, voting, calibration, chains, wrappers).
+
+    Every part is translated by the reader of its own class, so composites nest at will.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+    then : Predictor, Module or fitted estimator
+        What reads the answers of the parts, side by side in order: a Predictor or Module over these columns, or one
+        more fitted estimator (the final one of a stack), whose classes the composite's own replace.
+    passthrough : bool
+        Whether the composite's own input columns follow the answers of the parts.
+    """
+
+    parts: Sequence[Part]
+    then: Any
+    passthrough: bool = False
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a reader returns for a step that keeps some of its columns, numbers or categories, as they are.
+
+    Parameters
+    ----------
+    columns : sequence of int
+        Positions of the input columns that are kept, in the order of the output.
+    """
+
+    columns: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -89,7 +167,7 @@ class Recoding:
     number: Module | None = None
 
 
-Reading = Module | Predictor | Encoding | Recoding
+Reading = Module | Predictor | Encoding | Recoding | Composite | Selection
 
 
 @dataclass(frozen=True)
@@ -153,7 +231,8 @@ def translates(
     """Register the decorated function as the reader of fitted instances of exactly these classes.
 
     The function takes one fitted estimator, leaves it untouched, and returns a ``Module`` (numbers to numbers), a
-    ``Predictor``, an ``Encoding`` or a ``Recoding``. It raises ``UnsupportedEstimator`` for a fitted state that it
+    ``Predictor``, an ``Encoding``, a ``Recoding``, a ``Composite`` or a ``Selection``. Tensors are float64: whoever asks
+    for float32 casts them (``Module.cast``). It raises ``UnsupportedEstimator`` for a fitted state that it
     cannot give exactly.
 
     Parameters
