@@ -11,7 +11,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
-from cases import CASES, NUMBERS, columns, logistic, ordinal, quick, table, targets
+from case import NUMBERS, columns, logistic, ordinal, quick, table, targets
+from cases import CASES
 from lightgbm import LGBMRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression

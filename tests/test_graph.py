@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from cases import MIXED, NUMBERS, TEXTS, booster, columns, logistic, one_hot, quick, table, targets
+from case import MIXED, NUMBERS, TEXTS, booster, columns, logistic, one_hot, quick, table, targets
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, StandardScaler

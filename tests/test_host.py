@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from cases import NUMBERS, columns, logistic, one_hot, quick, table, targets
+from case import NUMBERS, columns, logistic, one_hot, quick, table, targets
 from lightgbm import LGBMRegressor
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin

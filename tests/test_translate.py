@@ -16,7 +16,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
-from cases import CASES, NUMBERS, Case, estimators, parametrized, quick, table, targets
+from case import NUMBERS, Case, quick, table, targets
+from cases import CASES, estimators, parametrized
 from lightgbm import Booster, LGBMClassifier, LGBMRegressor
 from scipy import sparse
 from sklearn.impute import SimpleImputer

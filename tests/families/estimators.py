@@ -1,0 +1,51 @@
+"""The estimators that WindTunnel brings along."""
+
+from __future__ import annotations
+
+import category_encoders as ce
+from case import (
+    AWKWARD,
+    CATEGORIES,
+    MIXED,
+    NUMBERS,
+    TEXTS,
+    Case,
+    columns,
+    logistic,
+    one_hot,
+    quick,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    StandardScaler,
+)
+
+from windtunnel import RareCategories, TwoHotEncoder
+
+CASES = [
+    Case(
+        "rare, two-hot, trees", lambda: make_pipeline(RareCategories(min_count=20), TwoHotEncoder(), quick()), **AWKWARD
+    ),
+    Case(
+        "rare, two-hot in columns",
+        lambda: make_pipeline(
+            columns(
+                (make_pipeline(RareCategories(min_frequency_quantile=0.1), TwoHotEncoder()), list(CATEGORIES)),
+                (StandardScaler(), ["income"]),
+            ),
+            logistic(C=0.1),
+        ),
+        (*NUMBERS, *CATEGORIES),
+        **AWKWARD,
+    ),
+    Case("rare, one-hot", lambda: make_pipeline(RareCategories(min_count=20), one_hot(), logistic()), TEXTS, **AWKWARD),
+    Case(
+        "rare, hashing",
+        lambda: make_pipeline(
+            RareCategories(min_count=20), ce.HashingEncoder(n_components=5, max_process=1), logistic()
+        ),
+        TEXTS,
+        **AWKWARD,
+    ),
+    Case("two-hot alone", TwoHotEncoder, (*MIXED, "plan"), **AWKWARD),
+]
