@@ -1,10 +1,11 @@
-# make setup | demo | test | check | supported: everything goes through .venv, made from pyproject.toml and constraints.txt.
+# make setup | demo | test | check | supported | coverage: everything goes through .venv,
+# made from pyproject.toml and constraints.txt.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 BIN := .venv/bin
 export OMP_WAIT_POLICY := passive
 STAMP := .venv/.ready
 
-.PHONY: setup demo test check lint types supported clean
+.PHONY: setup demo test check lint types supported coverage clean
 
 setup: $(STAMP)
 
@@ -32,6 +33,9 @@ check: lint types test
 
 supported: setup
 	$(BIN)/python -m docs.supported
+
+coverage: setup
+	$(BIN)/python -m docs.coverage
 
 clean:
 	rm -rf .venv demo-output

@@ -14,9 +14,12 @@ import torch
 from numpy.typing import NDArray
 
 from windtunnel.assemble import Assembly
+from windtunnel.compiler.backends import BACKENDS, engine
+from windtunnel.compiler.strategies import STRATEGIES, choose
 from windtunnel.encode import Batch, Rows, as_frame
 from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.faithful import measure, variance_kept
+from windtunnel.modules.base import Module
 from windtunnel.modules.program import Program, ProgramStep, Take
 from windtunnel.modules.tables import CategoryTable
 from windtunnel.modules.trees import HardTrees, SoftTrees, TreeEnsemble
@@ -82,6 +85,9 @@ def translate(
     net = _translation(assembly)
     batch = net.encode(calibrate, training=False) if calibrate is not None else None
     levels = _levels(assembly, level)
+    for position, step in enumerate(net.program.steps):
+        if position not in levels and type(step.module).soft is not Module.soft:
+            step.module = _softened(net.program, position, batch)
     for position, name in levels.items():
         _soften_step(net, position, name, start, temperature, batch)
     if start == "cold":
@@ -100,15 +106,78 @@ def translate(
     return net.eval()  # with the modules that were put in
 
 
-def compile(pipeline: Any, *, calibrate: Rows | None = None) -> Translation:
-    """Exact inference for a fitted pipeline: hard trees, nothing to train.
+def compile(
+    pipeline: Any,
+    *,
+    backend: str = "torch",
+    strategy: str = "auto",
+    device: str | torch.device = "cpu",
+    batch_size: int | None = None,
+    dtype: torch.dtype | str | None = None,
+    calibrate: Rows | None = None,
+) -> Translation:
+    """Exact inference for a fitted pipeline: the source's own answers, nothing to train.
 
-    Takes and raises what ``translate`` does; the answer gives the source's own predictions. ``calibrate``, a few raw
-    rows, is needed only where a step that stays on the host does not tell how many columns it gives.
+    Parameters
+    ----------
+    pipeline : fitted scikit-learn estimator or Pipeline, or model of LightGBM, XGBoost or CatBoost
+        Left as it is.
+    backend : "torch", "torchscript" or "onnx"
+        What runs the program: eager torch, its scripted form, or ONNX Runtime.
+    strategy : "auto", "gemm", "tree_traversal" or "perfect_tree_traversal"
+        How trees are run; see ``windtunnel.compiler.strategies``.
+    device : str or torch.device
+        Where the program runs.
+    batch_size : int, optional
+        How many rows go through the program at once.
+    dtype : torch.float64, torch.float32 or their names, optional
+        What is computed in. By default float64, as the sources do: rows decide in trees and equal thresholds as they
+        do there. In float32, which is faster, scores are within 1e-5, and rows that are float32 numbers decide alike.
+    calibrate : rows, optional
+        A few raw rows; needed only where a step that stays on the host does not tell how many columns it gives.
+
+    Returns
+    -------
+    Translation
+        With the methods that the source has, of the same shapes and label types.
+
+    Raises
+    ------
+    UnsupportedEstimator
+        The final step has no translation.
+    NotFitted
+        A step is not fitted.
+    UnfaithfulOption
+        An argument is none of the accepted values, or the backend cannot run a step.
     """
+    precision = _check_compile(backend, strategy, batch_size, dtype)
     _check_rows(calibrate)
-    net = _translation(Assembly(pipeline, sample=calibrate))
-    return net.requires_grad_(False)
+    net = _translation(Assembly(pipeline, sample=calibrate, dtype=precision, exact=True)).requires_grad_(False)
+    choose(net.program, strategy)
+    net.to(device)
+    if batch_size is not None:
+        net.batch_size = batch_size
+    net.engine = engine(net, backend)
+    return net
+
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+
+
+def _check_compile(backend: str, strategy: str, batch_size: int | None, dtype: Any) -> torch.dtype:
+    wrong = []
+    if backend not in BACKENDS:
+        wrong.append(f"backend={backend!r}; accepted are {', '.join(map(repr, BACKENDS))}")
+    if strategy not in STRATEGIES:
+        wrong.append(f"strategy={strategy!r}; accepted are {', '.join(map(repr, STRATEGIES))}")
+    if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
+        wrong.append(f"batch_size={batch_size!r}; accepted are whole numbers from 1 up and None")
+    name = "float64" if dtype is None else str(np.dtype(dtype) if isinstance(dtype, type) else dtype)
+    if (name := name.removeprefix("torch.")) not in DTYPES:
+        wrong.append(f"dtype={dtype!r}; accepted are torch.float64, torch.float32 and None")
+    if wrong:
+        raise UnfaithfulOption("compile got " + "; ".join(wrong) + ".")
+    return DTYPES[name]
 
 
 def _translation(assembly: Assembly) -> Translation:
@@ -185,6 +254,14 @@ def _soften_step(
         with torch.no_grad():
             trees.base.sub_(_error(trees, inputs, exact).mean(dim=0))
     step.module = trees
+
+
+def _softened(program: Program, position: int, batch: Batch | None) -> Module:
+    """The differentiable form of a step without trees."""
+    with torch.no_grad():
+        sample = None if batch is None else program.inputs_of(position, *batch)
+    module: Module = program.steps[position].module  # type: ignore[assignment]
+    return module.soft(sample)
 
 
 def _error(trees: SoftTrees, inputs: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:

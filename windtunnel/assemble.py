@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
@@ -16,16 +16,18 @@ from torch import Tensor
 from windtunnel.encode import NONE, CategoryColumn, RowEncoder, Rows, Vocabulary
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.filled import Filled, follow, rows_of, settle
-from windtunnel.graph import Columns, Expression, Joined, Raw, Step, Weighted, raw_columns, walk
+from windtunnel.graph import Answer, Columns, Expression, Joined, Raw, Step, Weighted, raw_columns, walk
 from windtunnel.head import METHODS, Head
 from windtunnel.host import HostStep, dense_frame, evaluate
 from windtunnel.modules.affine import Affine
+from windtunnel.modules.answers import AsColumns, Linked, PickValue, Positions
 from windtunnel.modules.base import Module
 from windtunnel.modules.program import IDS, NUMBERS, Program, ProgramStep, Take
 from windtunnel.modules.tables import CategoryTable, Identity, SumGroups
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.refusals import refusals
 from windtunnel.translators.probe import UNKNOWN, probe
-from windtunnel.translators.registry import Encoding, Predictor, Recoding, read
+from windtunnel.translators.registry import Composite, Encoding, Part, Predictor, Recoding, Selection, entry, read
 from windtunnel.translators.shown import is_missing
 
 Place = tuple[int, int]
@@ -71,28 +73,72 @@ class Origin:
     estimator: str
 
 
+@dataclass(frozen=True)
+class Scored:
+    """A predictor whose raw scores are an answer of the program.
+
+    Attributes
+    ----------
+    slot : int
+        Where the scores stand.
+    columns : int
+        How many there are.
+    given : list of Place
+        The columns that the scores are made of.
+    predictor : Predictor
+    classes : array, list of arrays or None
+    step : Step
+    """
+
+    slot: int
+    columns: int
+    given: list[Place]
+    predictor: Predictor
+    classes: Any
+    step: Step
+
+
 @dataclass
 class Assembly:
-    """The parts of a translation, filled step by step."""
+    """The parts of a translation, filled step by step.
+
+    Parameters
+    ----------
+    pipeline : fitted pipeline or estimator
+    untranslated : str
+        "cache", "stream" or "error"; see ``translate``.
+    sample : rows, optional
+        Raw rows, for steps on the host and encoders without a vocabulary.
+    dtype : torch.dtype
+        What the modules compute in.
+    exact : bool
+        True for ``compile``, where steps that end the gradient are translated as well.
+    """
 
     pipeline: Any
     untranslated: str = "cache"
     sample: Rows | None = None
+    dtype: torch.dtype = torch.float32
+    exact: bool = False
     steps: list[ProgramStep] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     hosts: list[HostStep] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         graph = walk(self.pipeline)
-        self.encoder = RowEncoder(*raw_columns(self.pipeline))
+        self.encoder = RowEncoder(*raw_columns(self.pipeline), dtype=str(self.dtype).removeprefix("torch."))
         self._wires: dict[Expression, list[Wire]] = {}
-        reading = self._read(graph) if isinstance(graph, Step) and hasattr(graph.estimator, "predict") else None
-        if isinstance(graph, Step) and isinstance(reading, Predictor):
-            self.head = self._predictor(graph, reading)
-        else:
+        self._readings: dict[Step, Any] = {}
+        self._scores: dict[Step, Scored] = {}
+        answers: dict[str, ProgramStep] = {}
+        scored = self._final(graph)
+        if scored is None:
             self._add("columns", "", Identity(), self._places("the end of the pipeline", self.wires(graph)))
             self.head = Head("transform")
-        self.program = Program(self.steps)
+        else:
+            answers = self._answers(scored)
+            self.head = self._head(scored, answers)
+        self.program = Program(self.steps, answers)
 
     def wires(self, expression: Expression) -> list[Wire]:
         """The columns that an expression gives; each expression is worked out once."""
@@ -111,9 +157,12 @@ class Assembly:
                 return [wire for part in parts for wire in self.wires(part)]
             case Weighted(name=name, given=given, weight=weight):
                 wires = self.wires(given)
-                zero = torch.zeros(len(wires))
+                zero = torch.zeros(len(wires), dtype=self.dtype)
                 affine = Affine(scale=zero + weight, shift=zero, center=zero, unit=zero + 1)
                 return self._module(name, "", affine, wires, lambda rows: rows * weight)
+            case Answer(given=given, method=method, take=take):
+                wires = self._answer(given, method)
+                return wires if take is None else [wires[position] for position in take]
             case Step():
                 return self._step(expression)
 
@@ -129,18 +178,38 @@ class Assembly:
                     return self._encoding(step, reading, wires)
                 case Recoding():
                     return self._recoding(step, reading, wires)
+                case Selection(columns=columns):
+                    return [wires[column] for column in columns]
+                case Composite(then=Module() as module):
+                    wires = self.wires(self._parts(step, reading))
+                    return self._module(step.name, type(step.estimator).__name__, module, wires)
+                case Composite() if not isinstance(reading.then, Predictor) and not hasattr(reading.then, "predict"):
+                    return self.wires(self._then(step, reading))
+                case Predictor() | Composite():
+                    return self._answer(step, "transform")
                 case Module():
                     estimator = type(step.estimator).__name__
-                    return self._module(step.name, estimator, reading, wires, rows_of(step.estimator))
-            raise UnsupportedEstimator(f"step {step.name!r}: a predictor in the middle of a pipeline.")
+                    return self._module(step.name, estimator, reading, wires, rows_of(step.estimator), step.estimator)
         except UnsupportedEstimator as error:
             return self._host(step, error)
 
     def _read(self, step: Step) -> Any:
-        try:
-            return read(step.estimator)
-        except UnsupportedEstimator as error:
-            raise UnsupportedEstimator(f"step {step.name!r}: {error}") from error
+        """What the reader makes of a step, its modules cast to the type that is computed in; read once."""
+        if step not in self._readings:
+            try:
+                reading = read(step.estimator)
+                data = isinstance(reading, Encoding | Recoding | Selection)
+                if not (self.exact or data or entry(step.estimator).differentiable):
+                    raise UnsupportedEstimator(
+                        f"{type(step.estimator).__name__} has no differentiable form; windtunnel.compile gives its exact "
+                        "answers"
+                    )
+                for module in _modules(reading):
+                    module.cast(self.dtype)
+            except UnsupportedEstimator as error:
+                raise UnsupportedEstimator(f"step {step.name!r}: {error}") from error
+            self._readings[step] = reading
+        return self._readings[step]
 
     # Numbers
 
@@ -158,17 +227,22 @@ class Assembly:
         module: Module,
         wires: Sequence[Wire],
         transform: Callable[[NDArray[np.float64]], Any] | None = None,
+        asked: Any = None,
     ) -> list[Wire]:
+        """The columns of a module over numbers; ``asked`` is the estimator that tells which numbers it refuses."""
         _check_numbers(name, wires)
         with torch.no_grad():
-            width = module(torch.zeros(2, len(wires))).shape[1]
-        place = _once(lambda: self._add(name, estimator, module, self._places(name, wires)))
+            width = module(torch.zeros(2, len(wires), dtype=self.dtype)).shape[1]
+        refuses = refusals(asked, len(wires)) if asked is not None else ()
+        place = _once(lambda: self._add(name, estimator, module, self._places(name, wires), refuses))
         filled = follow(transform, module, [wire.filled for wire in wires]) if transform else [Filled()] * width
         return [Wire(number=partial(place, column), filled=one) for column, one in enumerate(filled)]
 
-    def _add(self, name: str, estimator: str, module: Module, places: Sequence[Place]) -> int:
+    def _add(
+        self, name: str, estimator: str, module: Module, places: Sequence[Place], refuses: Sequence[str] = ()
+    ) -> int:
         """Add a program step; steps whose answer nothing asks for are never added."""
-        self.steps.append(ProgramStep(module, self._takes(places), name))
+        self.steps.append(ProgramStep(module, self._takes(places), name, refuses))
         self.origins.append(Origin(name, estimator))
         return len(self.steps) + 1
 
@@ -188,12 +262,13 @@ class Assembly:
         name, estimator, number = step.name, type(step.estimator).__name__, recoding.number
         if number is not None:
             with torch.no_grad():
-                columnwise = number(torch.zeros(2, len(wires))).shape[1] == len(wires)
+                columnwise = number(torch.zeros(2, len(wires), dtype=self.dtype)).shape[1] == len(wires)
             if not columnwise or all(wire.raw is None for wire in wires):
-                return self._module(name, estimator, number, wires, rows_of(step.estimator))
+                return self._module(name, estimator, number, wires, rows_of(step.estimator), step.estimator)
         elif any(wire.raw is None for wire, known in zip(wires, recoding.categories, strict=True) if known is not None):
             raise UnsupportedEstimator(f"step {name!r} groups categories that earlier steps computed as numbers.")
-        place = _once(lambda: self._add(name, estimator, number, self._places(name, wires)))  # type: ignore[arg-type]
+        refuses = refusals(step.estimator, len(wires)) if number is not None else ()
+        place = _once(lambda: self._add(name, estimator, number, self._places(name, wires), refuses))  # type: ignore[arg-type]
         filled = [wire.filled for wire in wires]
         if number is not None:
             filled = follow(rows_of(step.estimator), number, filled)
@@ -230,7 +305,7 @@ class Assembly:
                     vocabulary = replace(vocabulary, values=vocabulary.values[:-1])
                 # Where unknown categories are recoded, the rows of the buckets are out of reach.
                 table: Tensor = probed.tables[column][: len(vocabulary)]  # type: ignore[index]
-                module = CategoryTable(table, encoding.trainable)
+                module = CategoryTable(table.to(self.dtype), encoding.trainable)
                 encoded = self._table(step, module, wire, vocabulary, wire.refuses.union(refused))
                 if probed.additive:
                     summed += encoded
@@ -306,36 +381,180 @@ class Assembly:
                 "columns it gives (get_feature_names_out); give a few raw rows as calibrate=."
             ) from error
 
-    # The end
+    # Predictors
 
-    def _predictor(self, step: Step, predictor: Predictor) -> Head:
-        fitted, wires = step.estimator, list(self.wires(step.given))
-        for column, categories in predictor.codes.items():
+    def _final(self, expression: Expression) -> Scored | None:
+        """The predictor that a pipeline ends in; None where it ends in a transformer."""
+        if not isinstance(expression, Step):
+            return None
+        if not hasattr(expression.estimator, "predict"):
+            # A step without methods of its own is refused here, not kept on the host.
+            reading = self._read(expression) if not hasattr(expression.estimator, "transform") else None
+            return self._scored(expression) if isinstance(reading, Predictor | Composite) else None
+        reading = self._read(expression)
+        if isinstance(reading, Predictor) or (isinstance(reading, Composite) and not isinstance(reading.then, Module)):
+            return self._scored(expression)
+        return None
+
+    def _scored(self, step: Step) -> Scored:
+        """The raw scores of a predictor, worked out once."""
+        if step not in self._scores:
+            self._scores[step] = self._score(step)
+        return self._scores[step]
+
+    def _score(self, step: Step) -> Scored:
+        reading, given = self._read(step), step.given
+        if isinstance(reading, Composite):
+            if not isinstance(reading.then, Predictor | Module):
+                inner = self._then(step, reading)
+                if not isinstance(inner, Step):
+                    raise UnsupportedEstimator(
+                        f"step {step.name!r} ends in {type(reading.then).__name__}, no predictor."
+                    )
+                scored = self._scored(inner)
+                return replace(scored, classes=_classes(step.estimator, None, scored.classes), step=step)
+            given, reading = self._parts(step, reading), reading.then
+        if not isinstance(reading, Predictor):
+            raise UnsupportedEstimator(f"step {step.name!r} ({type(step.estimator).__name__}) is no predictor.")
+        wires = list(self.wires(given))
+        for column, categories in reading.codes.items():
             wires[column] = self._codes(step, wires[column], categories)
-        scores = predictor.scores
+        scores = reading.scores
         if isinstance(scores, HardTrees):
             scores = settle(scores, [wire.filled for wire in wires])
-        self._add(step.name, type(fitted).__name__, scores, self._places(step.name, wires))
-        classes = getattr(fitted, "classes_", None)
-        task = "regression" if classes is None else "binary" if len(classes) <= 2 else "multiclass"
+        places = self._places(step.name, wires)
+        refuses = refusals(step.estimator, len(wires)) if given is step.given and not reading.codes else ()
+        slot = self._add(step.name, type(step.estimator).__name__, scores, places, refuses)
+        with torch.no_grad():
+            columns = scores(torch.zeros(2, len(wires), dtype=self.dtype)).shape[1]
+        return Scored(slot, columns, places, reading, _classes(step.estimator, reading.classes, None), step)
+
+    def _then(self, step: Step, composite: Composite) -> Expression:
+        """The estimator that reads the answers of the parts."""
+        return walk(composite.then, self._parts(step, composite), f"{step.name}.{type(composite.then).__name__}")
+
+    def _parts(self, step: Step, composite: Composite) -> Expression:
+        """What the parts of a composite answer, side by side."""
+        if not composite.parts:
+            return step.given
+        parts = tuple(self._part(step, part) for part in composite.parts)
+        return Joined((*parts, step.given) if composite.passthrough else parts, None, step.given)
+
+    def _part(self, step: Step, part: Part) -> Expression:
+        given = step.given if part.columns is None else Columns(step.given, tuple(map(int, part.columns)))
+        inner = walk(part.estimator, given, f"{step.name}.{part.name}")
+        return Answer(inner, part.method, None if part.take is None else tuple(map(int, part.take)))
+
+    def _answer(self, expression: Expression, method: str) -> list[Wire]:
+        """What a method of an inner estimator gives, as columns."""
+        if method == "transform" and not (isinstance(expression, Step) and self._predicts(expression)):
+            return self.wires(expression)
+        if not isinstance(expression, Step):
+            raise UnsupportedEstimator(f"a part that gives {method} has to end in a predictor.")
+        scored = self._scored(expression)
+        places = [(scored.slot, column) for column in range(scored.columns)]
+        for module, reads_given in _answer_modules(scored, method):
+            module.cast(self.dtype)
+            places = scored.given if reads_given else places
+            slot = self._add(scored.step.name, type(scored.step.estimator).__name__, module, places)
+            with torch.no_grad():
+                columns = module(torch.zeros(2, len(places), dtype=self.dtype)).reshape(2, -1).shape[1]
+            places = [(slot, column) for column in range(columns)]
+        return [Wire(number=partial(_itself, place)) for place in places]
+
+    def _predicts(self, step: Step) -> bool:
+        return isinstance(self._read(step), Predictor | Composite)
+
+    def _answers(self, scored: Scored) -> dict[str, ProgramStep]:
+        """A step for each method of the source that link and scores do not give."""
+        name, scores = scored.step.name, [(scored.slot, column) for column in range(scored.columns)]
+        modules = [(method, module, scores) for method, module in scored.predictor.answers.items()]
+        modules += [(method, module, scored.given) for method, module in scored.predictor.others.items()]
+        return {
+            method: ProgramStep(module, self._takes(places), name)
+            for method, module, places in modules
+            if hasattr(self.pipeline, method)
+        }
+
+    def _head(self, scored: Scored, answers: Mapping[str, ProgramStep]) -> Head:
+        predictor, classes = scored.predictor, scored.classes
+        several = isinstance(classes, list)
+        task = "regression" if classes is None else "binary" if not several and len(classes) <= 2 else "multiclass"
+        plain = ("predict", "decision_function", "predict_proba", "predict_log_proba")
         return Head(
             task=task,
             link=predictor.link,
             loss=predictor.loss,
             link_options=predictor.link_options,
             loss_options=predictor.loss_options,
-            classes=None if classes is None else np.asarray(classes),
-            methods=tuple(method for method in METHODS if hasattr(self.pipeline, method)),
+            classes=classes,
+            methods=tuple(
+                method
+                for method in METHODS
+                if hasattr(self.pipeline, method) and (method in plain or method in answers)
+            ),
             flat=predictor.flat,
             decision_scale=predictor.decision_scale,
+            dtypes=dict(predictor.dtypes),
         )
 
     def _codes(self, step: Step, wire: Wire, categories: Sequence[Any]) -> Wire:
         """Categories as the codes that a tree compares; unknown and missing ones are NaN."""
         vocabulary, shown = self._look_up(step, wire, categories, 0)
         code = {category: index for index, category in enumerate(categories)}
-        rows = torch.tensor([code.get(value, math.nan) for value in shown]).unsqueeze(1)
+        rows = torch.tensor([code.get(value, math.nan) for value in shown], dtype=self.dtype).unsqueeze(1)
         return self._table(step, CategoryTable(rows, False), wire, vocabulary, wire.refuses)[0]
+
+
+def _itself(place: Place) -> Place:
+    return place
+
+
+def _modules(reading: Any) -> Iterator[Module]:
+    """Every module of a reading."""
+    match reading:
+        case Module():
+            yield reading
+        case Predictor():
+            yield from (reading.scores, *reading.answers.values(), *reading.others.values())
+        case Recoding(number=Module() as number):
+            yield number
+        case Composite(then=then):
+            yield from _modules(then)
+
+
+def _classes(estimator: Any, given: Any, otherwise: Any) -> Any:
+    """The labels of a predictor: an array, a list of arrays for several targets, or None."""
+    classes = getattr(estimator, "classes_", None) if given is None else given
+    if classes is None:
+        return otherwise
+    return [np.asarray(one) for one in classes] if isinstance(classes, list | tuple) else np.asarray(classes)
+
+
+def _answer_modules(scored: Scored, method: str) -> list[tuple[Module, bool]]:
+    """The modules that give a method's answer as columns, one after the other, and whether the first reads rows."""
+    predictor = scored.predictor
+    columns = AsColumns(torch.zeros((), dtype=torch.float64))
+    if method == "scores":
+        return []
+    if method in ("predict", "position") and scored.classes is not None:
+        position = predictor.answers.get("predict", Positions())
+        if method == "position":
+            return [(position, False), (columns, False)]
+        if isinstance(scored.classes, list) or scored.classes.dtype.kind not in "biuf":
+            raise UnsupportedEstimator(
+                f"step {scored.step.name!r} reads the labels of a classifier as numbers; they are {scored.classes!r}."
+            )
+        return [(position, False), (PickValue(torch.from_numpy(scored.classes.astype(np.float64))), False)]
+    if method in predictor.answers:
+        return [(predictor.answers[method], False), (columns, False)]
+    if method in predictor.others:
+        return [(predictor.others[method], True), (columns, False)]
+    if method == "decision_function":
+        return [(Linked("identity", predictor.decision_scale), False)]
+    if method in ("predict", "predict_proba"):
+        return [(Linked(predictor.link, **predictor.link_options), False)]
+    raise UnsupportedEstimator(f"step {scored.step.name!r} ({type(scored.step.estimator).__name__}) gives no {method}.")
 
 
 def _once(add: Callable[[], int]) -> Callable[[int], Place]:

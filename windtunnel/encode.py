@@ -1,4 +1,4 @@
-"""Raw rows to tensors: one float32 block of numbers and one int64 block of category ids. Vocabularies are data."""
+"""Raw rows to tensors: one floating-point block of numbers and one int64 block of category ids. Vocabularies are data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Rows = Any
 
 
 class Batch(NamedTuple):
-    """Encoded rows: ``numbers`` float32 [B, n] (NaN where missing) and ``ids`` int64 [B, m]."""
+    """Encoded rows: ``numbers`` float32 or float64 [B, n] (NaN where missing) and ``ids`` int64 [B, m]."""
 
     numbers: Tensor
     ids: Tensor
@@ -136,12 +136,15 @@ class RowEncoder:
         Column of each column of ``Batch.numbers``.
     categories : list of CategoryColumn
         The columns of ``Batch.ids``.
+    dtype : str
+        "float32" or "float64": the type of ``Batch.numbers``.
     """
 
     names: list[str] | None
     width: int
     numbers: list[int] = field(default_factory=list)
     categories: list[CategoryColumn] = field(default_factory=list)
+    dtype: str = "float32"
     _blurred: set[int] = field(default_factory=set, repr=False, compare=False)
 
     def number(self, column: int) -> int:
@@ -187,7 +190,7 @@ class RowEncoder:
             Whether categories that the source refuses get the row of the unknown (or missing) one, which is then no
             longer refused, as training moves it; or raise ``BadInput``.
         """
-        numbers = np.empty((len(frame), len(self.numbers)), dtype=np.float32)
+        numbers = np.empty((len(frame), len(self.numbers)), dtype=self.dtype)
         for position, column in enumerate(self.numbers):
             numbers[:, position] = self._as_number(frame, column)
         ids = np.empty((len(frame), len(self.categories)), dtype=np.int64)
@@ -195,7 +198,7 @@ class RowEncoder:
             ids[:, position] = self._as_ids(frame, category, training)
         return Batch(torch.from_numpy(numbers), torch.from_numpy(ids))
 
-    def _as_number(self, frame: pd.DataFrame, column: int) -> NDArray[np.float32]:
+    def _as_number(self, frame: pd.DataFrame, column: int) -> NDArray[Any]:
         try:
             values = _as_float64(frame[column])
         except (TypeError, ValueError) as error:
@@ -203,6 +206,8 @@ class RowEncoder:
                 f"column {self.name(column)} holds {_sample(frame[column], _NUMBERS)} of dtype {frame[column].dtype}; "
                 "the pipeline reads numbers there. Convert the column, or encode it in the pipeline before fitting."
             ) from error
+        if self.dtype == "float64":
+            return values
         self._warn_of_blur(column, values)
         with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
             return values.astype(np.float32)

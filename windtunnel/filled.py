@@ -42,8 +42,10 @@ def follow(transform: Callable[[Rows], Any], module: Module, given: Sequence[Fil
         Its translation.
     """
     by_column = isinstance(module, Affine | ClippedAffine) or (isinstance(module, Imputer) and module.missing.isnan())
+    tensors = (*module.parameters(), *module.buffers())
+    dtype = next((one.dtype for one in tensors if one.is_floating_point()), torch.float32)
     with torch.no_grad():
-        ours = module(torch.tensor([[one.ours for one in given]]))[0]
+        ours = module(torch.tensor([[one.ours for one in given]], dtype=dtype))[0]
     if not by_column:
         return [Filled()] * len(ours)
     with warnings.catch_warnings():

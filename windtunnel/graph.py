@@ -48,23 +48,35 @@ class Weighted:
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """Columns side by side; ``composite`` is the fitted estimator that makes all of them from ``given``."""
+    """Columns side by side; ``composite`` is the fitted estimator, if any, that makes all of them from ``given``."""
 
     parts: tuple[Expression, ...]
     composite: Any
     given: Expression
 
 
-Expression = Raw | Step | Columns | Weighted | Joined
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a method of a fitted estimator inside another one gives; ``take`` picks columns of it.
+
+    ``method`` is that of ``windtunnel.translators.registry.Part``.
+    """
+
+    given: Expression
+    method: str
+    take: tuple[int, ...] | None = None
 
 
-def walk(pipeline: Any) -> Expression:
-    """The DAG of a fitted pipeline, nested at will, or of a bare fitted estimator."""
+Expression = Raw | Step | Columns | Weighted | Joined | Answer
+
+
+def walk(pipeline: Any, given: Expression | None = None, name: str = "") -> Expression:
+    """The DAG of a fitted pipeline, nested at will, or of a bare fitted estimator, over what it is given."""
     if pipeline is None or isinstance(pipeline, str):
         raise UnsupportedEstimator(
             f"{pipeline!r} is not an estimator; give a fitted scikit-learn pipeline, a fitted estimator or a Booster."
         )
-    return _walk(pipeline, Raw(), "")
+    return _walk(pipeline, given or Raw(), name)
 
 
 def raw_columns(pipeline: Any) -> tuple[list[str] | None, int]:

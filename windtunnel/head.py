@@ -16,7 +16,15 @@ from torch import Tensor
 from windtunnel.errors import BadInput
 from windtunnel.modules.links import LINKS
 
-METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
+METHODS = (
+    "predict",
+    "predict_proba",
+    "predict_log_proba",
+    "decision_function",
+    "score_samples",
+    "transform",
+    "apply",
+)
 
 
 @dataclass(frozen=True)
@@ -29,14 +37,17 @@ class Head:
         "binary", "multiclass", "regression" or "transform".
     link, loss : str
         Names in ``LINKS`` and ``LOSSES``; their JSON options beside them.
-    classes : ndarray or None
-        Original labels, in the order of the scores.
+    classes : ndarray, list of ndarray or None
+        Original labels, in the order of the scores; a list where there are several targets, whose scores stand side
+        by side.
     methods : tuple of str
         Which of ``METHODS`` the source has.
     flat : bool
         Whether predictions of a regressor are ``[B]`` and not ``[B, K]``.
     decision_scale : float
         What ``decision_function`` gives over the raw score.
+    dtypes : dict
+        The NumPy dtype of what a method returns, where it is not float64.
     """
 
     task: str
@@ -44,30 +55,48 @@ class Head:
     loss: str = "squared"
     link_options: dict[str, float] = field(default_factory=dict)
     loss_options: dict[str, float] = field(default_factory=dict)
-    classes: NDArray[Any] | None = None
+    classes: NDArray[Any] | list[NDArray[Any]] | None = None
     methods: tuple[str, ...] = ("transform",)
     flat: bool = True
     decision_scale: float = 1.0
+    dtypes: dict[str, str] = field(default_factory=dict)
 
     def linked(self, scores: Tensor) -> Tensor:
         """Probabilities ``[B, classes]`` of a classifier, values of a regressor."""
         return LINKS[self.link](scores, **self.link_options)
 
-    def labels(self, scores: Tensor) -> NDArray[Any]:
-        """The predicted label of each row; of equal scores the first class wins, as in the sources."""
+    def positions(self, scores: Tensor) -> Tensor:
+        """The position of the predicted label, int64 ``[B]`` or ``[B, targets]``; of equal scores the first wins."""
+        if isinstance(self.classes, list):
+            parts = scores.split([len(one) for one in self.classes], dim=1)
+            return torch.stack([part.argmax(dim=1) for part in parts], dim=1)
+        if self.classes is not None and len(self.classes) == 1:
+            return torch.zeros(len(scores), dtype=torch.int64)
+        return (scores[:, 0] > 0).long() if scores.shape[1] == 1 else scores.argmax(dim=1)
+
+    def labels(self, positions: Tensor) -> NDArray[Any]:
+        """The labels at positions ``[B]``, or ``[B, targets]`` with a column per target."""
+        at = positions.cpu().numpy().astype(np.int64)
+        if isinstance(self.classes, list):
+            return np.stack([one[at[:, target]] for target, one in enumerate(self.classes)], axis=1)
         assert self.classes is not None
-        if len(self.classes) == 1:
-            return self.classes[np.zeros(len(scores), dtype=np.int64)]
-        best = (scores[:, 0] > 0).long() if scores.shape[1] == 1 else scores.argmax(dim=1)
-        labels: NDArray[Any] = self.classes[best.cpu().numpy()]
+        labels: NDArray[Any] = self.classes[at]
         return labels
 
     def predict(self, scores: Tensor) -> NDArray[Any]:
         """Labels of a classifier, values of a regressor or booster."""
         if self.classes is not None:
-            return self.labels(scores)
-        values = self.linked(scores).double().cpu().numpy()
+            return self.labels(self.positions(scores))
+        values = self.linked(scores.double()).cpu().numpy()
         return values[:, 0] if self.flat and values.shape[1] == 1 else values
+
+    def typed(self, method: str, values: Any) -> Any:
+        """Numbers in the type that the method returns; probabilities of several targets as a list."""
+        dtype = self.dtypes.get(method, "float64")
+        array = np.asarray(values).astype(dtype, copy=False)
+        if method in ("predict_proba", "predict_log_proba") and isinstance(self.classes, list):
+            return np.split(array, np.cumsum([len(one) for one in self.classes])[:-1], axis=1)
+        return array
 
     def decision(self, scores: Tensor) -> NDArray[np.float64]:
         """Raw scores as ``decision_function`` gives them: ``[B]`` for two classes, else ``[B, K]``."""
@@ -104,6 +133,10 @@ class Head:
         return torch.from_numpy(values)
 
     def _class_indices(self, target: NDArray[Any]) -> Tensor:
+        if isinstance(self.classes, list):
+            raise BadInput(
+                "several targets of classes cannot be fine-tuned together; translate one estimator for each."
+            )
         assert self.classes is not None
         if missing := int(pd.isna(target).sum()):
             raise BadInput(f"{missing} of {len(target)} targets are missing (NaN or None); drop these rows.")

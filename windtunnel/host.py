@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from windtunnel.errors import BadInput
-from windtunnel.graph import Columns, Expression, Joined, Raw, Step, Weighted
+from windtunnel.graph import Answer, Columns, Expression, Joined, Raw, Step, Weighted
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +55,15 @@ def evaluate(expression: Expression, rows: Any) -> Any:
             return rows
         case Step(estimator=estimator, given=given):
             return estimator.transform(evaluate(given, rows))
+        case Joined(composite=None, parts=parts):
+            return np.concatenate([dense_frame(evaluate(part, rows)).to_numpy() for part in parts], axis=1)
         case Joined(composite=composite, given=given):
             return composite.transform(evaluate(given, rows))
+        case Answer(given=Step() as step, method=method, take=take):
+            answer = dense_frame(getattr(step.estimator, method)(evaluate(step.given, rows))).to_numpy()
+            return answer if take is None else answer[:, list(take)]
+        case Answer():
+            raise BadInput("only a step has answers.")
         case Columns(given=given, positions=positions, flat=flat):
             answer = evaluate(given, rows)
             columns: Any = positions[0] if flat else list(positions)
@@ -70,6 +77,6 @@ def dense_frame(answer: Any) -> pd.DataFrame:
     if isinstance(answer, pd.DataFrame):
         return answer.reset_index(drop=True)
     if hasattr(answer, "toarray"):
-        return pd.DataFrame(answer.toarray().astype(np.float32))
+        return pd.DataFrame(answer.toarray())
     array = np.asarray(answer)
     return pd.DataFrame(array.reshape(len(array), -1), dtype=object if array.dtype == object else None)

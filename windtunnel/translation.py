@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -20,14 +21,22 @@ from windtunnel.encode import FIRST_ID, Batch, RowEncoder, Rows
 from windtunnel.errors import BadInput
 from windtunnel.head import Head
 from windtunnel.host import HostStep
-from windtunnel.modules.program import Program
+from windtunnel.modules.program import FLOAT32_MAX, Program
 
 if TYPE_CHECKING:
     from windtunnel.report import Report
     from windtunnel.trainers.history import History
 
 CHUNK = 8192
-"""Rows scored at once; bounds the memory of a prediction, whatever the number of rows."""
+"""Rows scored at once unless told otherwise; bounds the memory of a prediction, whatever the number of rows."""
+
+
+class Engine(Protocol):
+    """What runs a program in the place of eager torch."""
+
+    def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
+        """What ``Program.answer`` gives, on the CPU."""
+        ...
 
 
 def _source_has(method: str) -> Callable[[Translation], bool]:
@@ -73,6 +82,8 @@ class Translation(nn.Module):
         self.hosts, self.untranslated = list(hosts), untranslated
         self.faithful = dict(faithful or {})
         self.history: History | None = None
+        self.batch_size = CHUNK
+        self.engine: Engine | None = None
         self.mark_start()
         self.eval()
 
@@ -120,35 +131,54 @@ class Translation(nn.Module):
         Raises
         ------
         BadInput
-            No rows, or scores that are not finite because of missing or infinite numbers that the source refuses too.
+            No rows, or numbers that a step of the source refuses too: missing, infinite, or beyond float32.
         """
+        return self._answer("scores", rows)
+
+    def _answer(self, method: str, rows: Rows) -> Tensor:
         batch = self.encode(rows)
         if len(batch.ids) == 0:
             raise BadInput("got 0 rows; at least 1 is needed to predict.")
-        scores = self._scores(batch)
-        if self.head.task != "transform" and not torch.isfinite(scores).all():
-            raise BadInput(self._why_not_finite(batch, ~torch.isfinite(scores).all(dim=1)))
-        return scores
+        answer = self._run(method, batch)
+        self._check_refused(batch, answer)
+        return answer
+
+    def _check_refused(self, batch: Batch, answer: Tensor) -> None:
+        """Refuse rows that the source refuses, and scores that are missing."""
+        odd = ~torch.isfinite(batch.numbers).all() or (batch.ids < FIRST_ID).any() or bool(self._beyond_float32(batch))
+        if odd or self.program.partial:
+            refused = self._run("refused", batch).bool()
+            if refused.any():
+                raise BadInput(self._why_not_finite(batch, refused))
+        if self.head.task != "transform" and answer.is_floating_point() and torch.isnan(answer).any():
+            raise BadInput(self._why_not_finite(batch, torch.isnan(answer).reshape(len(answer), -1).any(dim=1)))
+
+    def _beyond_float32(self, batch: Batch) -> Tensor:
+        return (batch.numbers.abs() > FLOAT32_MAX).any()
 
     def _check_odd_rows(self, batch: Batch) -> None:
         """Refuse rows without a finite score; only rows with missing, infinite or unknown values can be such."""
         failed = ~torch.isfinite(batch.numbers).all(dim=1) | (batch.ids < FIRST_ID).any(dim=1)
         if failed.any():
-            scores = self._scores(Batch(batch.numbers[failed], batch.ids[failed]))
+            scores = self._run("scores", Batch(batch.numbers[failed], batch.ids[failed]))
             failed[failed.clone()] = ~torch.isfinite(scores).all(dim=1)
         if failed.any():
             raise BadInput(self._why_not_finite(batch, failed))
 
-    def _scores(self, batch: Batch) -> Tensor:
+    def _run(self, method: str, batch: Batch) -> Tensor:
+        """What the program gives for encoded rows: "scores", "refused", or a method that has a step of its own."""
+        if self.engine is not None and method != "refused":
+            return self.engine.answer(method, batch.numbers, batch.ids)
         tensors = (*self.program.parameters(), *self.program.buffers())
         device = tensors[0].device if tensors else torch.device("cpu")
+        run = self.program.refused if method == "refused" else partial(self.program.answer, method)
         was_training = self.training
         self.eval()
         try:
             with torch.inference_mode():
                 parts = [
-                    self(batch.numbers[start : start + CHUNK].to(device), batch.ids[start : start + CHUNK].to(device))
-                    for start in range(0, len(batch.ids), CHUNK)
+                    run(*(block[start : start + self.batch_size].to(device) for block in batch))
+                    for start in range(0, len(batch.ids), self.batch_size)
                 ]
         finally:
             self.train(was_training)
@@ -162,7 +192,10 @@ class Translation(nn.Module):
             for value, there in ((math.nan, torch.isnan), (math.inf, torch.isinf)):
                 row = torch.zeros_like(numbers[:1])
                 row[0, column] = value
-                if there(numbers[:, column]).any() and not torch.isfinite(self._scores(Batch(row, ids[:1]))).all():
+                one = Batch(row, ids[:1])
+                if there(numbers[:, column]).any() and (
+                    self._run("refused", one).bool().any() or not torch.isfinite(self._run("scores", one)).all()
+                ):
                     names.append(self.encoder.name(self.encoder.numbers[column]))
         where = ", ".join(dict.fromkeys(names)) or "what a step computes"
         return (
@@ -174,31 +207,61 @@ class Translation(nn.Module):
     @available_if(_source_has("predict"))
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Labels of a classifier (original labels), values of a regressor, what ``Booster.predict`` gives."""
-        return self.head.predict(self.scores(rows))
+        if "predict" not in self.program.answers:
+            predicted = self.head.predict(self.scores(rows))
+            return predicted if self.head.classes is not None else self.head.typed("predict", predicted)  # type: ignore[no-any-return]
+        answer = self._answer("predict", rows)
+        return self.head.labels(answer) if self.head.classes is not None else self.head.typed("predict", answer)  # type: ignore[no-any-return]
 
     @available_if(_source_has("predict_proba"))
-    def predict_proba(self, rows: Rows) -> NDArray[np.float64]:
-        """Probabilities float64 ``[B, classes]``."""
-        return self.head.linked(self.scores(rows).double()).numpy()
+    def predict_proba(self, rows: Rows) -> Any:
+        """Probabilities ``[B, classes]``; a list of such for several targets."""
+        return self._numbers("predict_proba", rows, lambda scores: self.head.linked(scores.double()))
 
     @available_if(_source_has("predict_log_proba"))
-    def predict_log_proba(self, rows: Rows) -> NDArray[np.float64]:
+    def predict_log_proba(self, rows: Rows) -> Any:
         """Natural logarithm of ``predict_proba``."""
+        if "predict_log_proba" in self.program.answers:
+            return self._numbers("predict_log_proba", rows)
         with np.errstate(divide="ignore"):  # a probability of 0
-            return np.log(self.predict_proba(rows))  # type: ignore[no-any-return]
+            probabilities = self.predict_proba(rows)
+            several = isinstance(probabilities, list)
+            return [np.log(one) for one in probabilities] if several else np.log(probabilities)
 
     @available_if(_source_has("decision_function"))
-    def decision_function(self, rows: Rows) -> NDArray[np.float64]:
+    def decision_function(self, rows: Rows) -> NDArray[Any]:
         """Raw scores: ``[B]`` for two classes, else ``[B, K]``."""
-        return self.head.decision(self.scores(rows))
+        return self._numbers("decision_function", rows, self.head.decision)  # type: ignore[no-any-return]
+
+    @available_if(_source_has("score_samples"))
+    def score_samples(self, rows: Rows) -> NDArray[Any]:
+        """The log-density or the normality of each row, ``[B]``."""
+        return self._numbers("score_samples", rows)  # type: ignore[no-any-return]
 
     @available_if(_source_has("transform"))
-    def transform(self, rows: Rows) -> NDArray[np.float64]:
-        """The columns of a pipeline that ends in a transformer, float64 ``[B, width]``."""
-        return self.scores(rows).double().numpy()
+    def transform(self, rows: Rows) -> NDArray[Any]:
+        """The columns of a pipeline that ends in a transformer, ``[B, width]``."""
+        return self._numbers("transform", rows)  # type: ignore[no-any-return]
+
+    def apply(self, rows: Any) -> Any:
+        """The leaf that each row ends in, per tree, as the source numbers them.
+
+        Of a function it is ``torch.nn.Module.apply``, which goes by the same name.
+        """
+        if callable(rows):
+            return super().apply(rows)
+        if "apply" not in self.head.methods:
+            raise AttributeError("the source has no apply: only trees and forests of scikit-learn tell their leaves.")
+        return self._numbers("apply", rows)
+
+    def _numbers(self, method: str, rows: Rows, otherwise: Callable[[Tensor], Any] = lambda scores: scores) -> Any:
+        """What a method gives, by a step of its own or from the scores."""
+        own = method in self.program.answers
+        answer = self._answer(method, rows) if own else otherwise(self.scores(rows))
+        return self.head.typed(method, answer)
 
     @property
-    def classes_(self) -> NDArray[Any]:
+    def classes_(self) -> Any:
         """Original labels in the order of the columns of ``predict_proba``; classifiers only."""
         if self.head.classes is None:
             raise AttributeError(f"a {self.head.task} pipeline has no classes_")

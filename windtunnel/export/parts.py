@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from windtunnel.encode import CategoryColumn, RowEncoder, Vocabulary
 from windtunnel.errors import BadFile, UnfaithfulOption
 from windtunnel.export.layout import CategoryData, EncoderData, GraphData, HeadData, Labels, VocabularyData
-from windtunnel.graph import Columns, Expression, Joined, Raw, Step, Weighted, raw_columns, walk
+from windtunnel.graph import Answer, Columns, Expression, Joined, Raw, Step, Weighted, raw_columns, walk
 from windtunnel.head import METHODS, Head
 from windtunnel.host import HostStep
 from windtunnel.modules.links import LINKS
@@ -167,5 +167,5 @@ def _steps_of(expression: Expression) -> Iterator[Step]:
         case Step(given=given):
             yield from _steps_of(given)
             yield expression
-        case Columns(given=given) | Weighted(given=given):
+        case Columns(given=given) | Weighted(given=given) | Answer(given=given):
             yield from _steps_of(given)

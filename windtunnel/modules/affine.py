@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 
 
@@ -16,6 +17,32 @@ def affine(x: Tensor, scale: Tensor, shift: Tensor, center: Tensor, unit: Tensor
     # The gradient of the scale is a sum over rows, to which 0 * NaN would add NaN.
     y = (torch.where(finite, x, center) - center) / unit * scale + shift
     return torch.where(finite, y, x / unit * scale.detach())
+
+
+def cast_affine(module: "Affine | ClippedAffine", dtype: torch.dtype) -> None:
+    """Round the coefficients of (x - center) / unit * scale + shift to ``dtype``.
+
+    What float32 cannot hold of the center (up to 0.03 at 1e6) goes into the shift, unless the center is a value seen
+    in the data (a median, a minimum): rows with that value are rounded as it is and have to give ``shift`` exactly,
+    as LightGBM puts thresholds right beside zero.
+
+    Raises
+    ------
+    UnsupportedEstimator
+        A coefficient is beyond the range of ``dtype``.
+    """
+    with torch.no_grad():
+        if not module.seen:
+            rest = (module.center - module.center.to(dtype).double()) / module.unit
+            module.shift.sub_(rest * module.scale)
+        module.to(dtype)
+        tensors = torch.stack([module.scale, module.shift, module.center, module.unit])
+        beyond = torch.isinf(tensors).any(dim=0) | (module.unit.abs() < torch.finfo(dtype).tiny)
+    if beyond.any():
+        raise UnsupportedEstimator(
+            f"the center or scale of columns {beyond.nonzero()[:, 0].tolist()} is beyond the range of {dtype}; bring "
+            "these columns to another unit and fit again, or take windtunnel.compile, which computes in float64"
+        )
 
 
 class Affine(Module):
@@ -28,7 +55,7 @@ class Affine(Module):
 
     Shape
     -----
-    float32 ``[B, width]`` -> float32 ``[B, width]``; NaN stays NaN.
+    ``[B, width]`` -> ``[B, width]``; NaN stays NaN.
 
     Parameters
     ----------
@@ -47,6 +74,8 @@ class Affine(Module):
 
     center: Tensor
     unit: Tensor
+    seen = False
+    """Whether the centers are values seen in the data; matters only until the module is cast."""
 
     def __init__(self, scale: Tensor, shift: Tensor, center: Tensor, unit: Tensor) -> None:
         super().__init__()
@@ -54,6 +83,10 @@ class Affine(Module):
         self.shift = nn.Parameter(shift.detach().clone())
         self.register_buffer("center", center.detach().clone())
         self.register_buffer("unit", unit.detach().clone())
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Compute in ``dtype``; see ``cast_affine``."""
+        cast_affine(self, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
@@ -67,7 +100,7 @@ class ClippedAffine(Module):
 
     Shape
     -----
-    float32 ``[B, width]`` -> float32 ``[B, width]``; NaN stays NaN.
+    ``[B, width]`` -> ``[B, width]``; NaN stays NaN.
 
     Parameters
     ----------
@@ -82,6 +115,8 @@ class ClippedAffine(Module):
     FACTS: ClassVar[tuple[str, ...]] = ("low", "high")
     center: Tensor
     unit: Tensor
+    seen = False
+    """Whether the centers are values seen in the data; matters only until the module is cast."""
 
     def __init__(self, scale: Tensor, shift: Tensor, center: Tensor, unit: Tensor, low: float, high: float) -> None:
         super().__init__()
@@ -91,6 +126,10 @@ class ClippedAffine(Module):
         self.register_buffer("unit", unit.detach().clone())
         self.low = float(low)
         self.high = float(high)
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Compute in ``dtype``; see ``cast_affine``."""
+        cast_affine(self, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""

@@ -15,7 +15,7 @@ class Imputer(Module):
 
     Shape
     -----
-    float32 ``[B, width]`` -> float32 ``[B, len(kept) + len(flagged)]``.
+    ``[B, width]`` -> ``[B, len(kept) + len(flagged)]``.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ class Linear(Module):
 
     Shape
     -----
-    float32 ``[B, width]`` -> float32 ``[B, K]``.
+    ``[B, width]`` -> ``[B, K]``.
 
     Parameters
     ----------

@@ -13,10 +13,16 @@ def identity(scores: Tensor) -> Tensor:
     return scores
 
 
+def probabilities(scores: Tensor) -> Tensor:
+    """The score itself, which is a probability per class already."""
+    return scores
+
+
 def sigmoid(scores: Tensor, scale: float = 1.0) -> Tensor:
     """One score s per row -> probabilities [1 - p, p] with p = 1 / (1 + exp(-scale s))."""
-    # 1 - p would lose the digits of a small probability.
-    return torch.cat([torch.sigmoid(-scores * scale), torch.sigmoid(scores * scale)], dim=1)
+    positive = torch.sigmoid(scores * scale)
+    # As the sources do; in float64, which methods compute links in, 1 - p keeps the digits that matter.
+    return torch.cat([1 - positive, positive], dim=1)
 
 
 def softmax(scores: Tensor) -> Tensor:
@@ -67,6 +73,7 @@ LINKS: dict[str, Callable[..., Tensor]] = {
     link.__name__: link
     for link in (
         identity,
+        probabilities,
         sigmoid,
         softmax,
         sigmoids,

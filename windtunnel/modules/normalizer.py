@@ -20,7 +20,7 @@ class Normalizer(Module):
 
     Shape
     -----
-    float32 ``[B, width]`` -> float32 ``[B, width]``.
+    ``[B, width]`` -> ``[B, width]``.
 
     Parameters
     ----------

@@ -2,13 +2,14 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
 
+FLOAT32_MAX = 3.4028234663852886e38
 NUMBERS, IDS = 0, 1
 """Slots of the two blocks of a batch; step i answers in slot 2 + i."""
 
@@ -29,19 +30,28 @@ class Take(nn.Module):
     def forward(self, values: list[Tensor]) -> Tensor:
         """Pick from the list of answers."""
         value = values[self.slot]
+        if value.dim() != 2:  # what predict gives: [B], or [B, ...]
+            value = value.reshape(value.shape[0], -1)
         if self.neighbours:
             return value[:, self.start : self.start + self.count]
         return value.index_select(1, self.columns)
 
 
 class ProgramStep(nn.Module):
-    """One module and where its input columns come from; several takes stand side by side."""
+    """One module and where its input columns come from; several takes stand side by side.
 
-    def __init__(self, module: Module, takes: Sequence[Take], name: str) -> None:
+    Attributes
+    ----------
+    refuses : tuple of str
+        What the source's step raises on in these columns: "nan", "inf", "huge" (finite numbers beyond float32).
+    """
+
+    def __init__(self, module: Module, takes: Sequence[Take], name: str, refuses: Sequence[str] = ()) -> None:
         super().__init__()
         self.module = module
         self.takes = nn.ModuleList(takes)
         self.name = name
+        self.refuses = tuple(refuses)
 
     def gather(self, values: list[Tensor]) -> Tensor:
         """The input of the module, ``[B, width in]``."""
@@ -56,17 +66,36 @@ class ProgramStep(nn.Module):
         """The answer of the module, ``[B, width out]``."""
         return self.module(self.gather(values))  # type: ignore[no-any-return]
 
+    @torch.jit.unused
+    def refused(self, values: list[Tensor]) -> Tensor:
+        """Whether the source's step would raise on a row, bool ``[B]``."""
+        given = self.gather(values)
+        if "nan" in self.refuses and "inf" in self.refuses:
+            refused = ~torch.isfinite(given)
+        else:
+            refused = torch.isnan(given) if "nan" in self.refuses else torch.isinf(given) & ("inf" in self.refuses)
+        if "huge" in self.refuses:
+            refused = refused | (given.abs() > FLOAT32_MAX) & torch.isfinite(given)
+        return refused.any(dim=1)
+
 
 class Program(nn.Module):
     """Steps in order; the answer of the last is the answer of the program.
 
     Shape
-        numbers float32 ``[B, n]``, ids int64 ``[B, m]`` -> float32 ``[B, K]``
+        numbers ``[B, n]``, ids int64 ``[B, m]`` -> ``[B, K]``, in the type of the numbers
+
+    Parameters
+    ----------
+    steps : sequence of ProgramStep
+    answers : mapping
+        Method of the source -> a step, outside the order, that gives what this method returns.
     """
 
-    def __init__(self, steps: Sequence[ProgramStep]) -> None:
+    def __init__(self, steps: Sequence[ProgramStep], answers: Mapping[str, ProgramStep] | None = None) -> None:
         super().__init__()
         self.steps = nn.ModuleList(steps)
+        self.answers = nn.ModuleDict(dict(answers or {}))
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Raw scores, or the columns of a transformer."""
@@ -75,6 +104,39 @@ class Program(nn.Module):
             values.append(step(values))
         return values[-1]
 
+    @torch.jit.unused
+    def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
+        """What a method of the source returns; ``"scores"`` is ``forward``."""
+        if method not in self.answers:
+            return self(numbers, ids)  # type: ignore[no-any-return]
+        values = [numbers, ids]
+        for step in self.steps:
+            values.append(step(values))
+        return self.answers[method](values)  # type: ignore[no-any-return]
+
+    @torch.jit.unused
+    def refused(self, numbers: Tensor, ids: Tensor) -> Tensor:
+        """Whether a step of the source would raise on a row, bool ``[B]``."""
+        values = [numbers, ids]
+        refused = torch.zeros(len(numbers), dtype=torch.bool, device=numbers.device)
+        last = max((index for index, step in enumerate(self.steps) if step.refuses), default=-1)
+        for step in self.steps[: last + 1]:
+            if step.refuses:
+                refused |= step.refused(values)
+            values.append(step(values))
+        return refused
+
+    @property
+    def partial(self) -> bool:
+        """Whether finite rows may meet a step that refuses what an earlier one made of them."""
+        partial = False
+        for step in self.steps:
+            if partial and step.refuses:
+                return True
+            partial = partial or step.module.PARTIAL
+        return False
+
+    @torch.jit.unused
     def inputs_of(self, position: int, numbers: Tensor, ids: Tensor) -> Tensor:
         """What reaches the module of step ``position``, ``[B, width in]``."""
         values = [numbers, ids]

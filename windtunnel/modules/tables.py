@@ -17,7 +17,7 @@ class CategoryTable(Module):
 
     Shape
     -----
-    int64 ``[B, 1]`` in 0..V-1 -> float32 ``[B, w]``.
+    int64 ``[B, 1]`` in 0..V-1 -> ``[B, w]``.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class SumGroups(Module):
 
     Shape
     -----
-    float32 ``[B, groups * w]`` -> float32 ``[B, w]``.
+    ``[B, groups * w]`` -> ``[B, w]``.
 
     Parameters
     ----------

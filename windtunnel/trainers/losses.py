@@ -35,6 +35,13 @@ def softmax(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     return _mean(functional.cross_entropy(scores, target, reduction="none"), weight)
 
 
+def probabilities(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """-log(p_y / sum_k p_k) of scores that are probabilities, each kept above 1e-6."""
+    shares = scores.clamp_min(1e-6)
+    rows = shares.sum(dim=1).log() - shares.gather(1, target.unsqueeze(1)).squeeze(1).log()
+    return _mean(rows, weight)
+
+
 def hinge(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """max(0, 1 - z s) with z = +1 for the class and -1 else."""
     return _mean((1 - _signs(scores, target) * scores).clamp_min(0).sum(dim=1), weight)
@@ -118,7 +125,7 @@ def tweedie(scores: Tensor, target: Tensor, weight: Tensor | None, power: float 
     return _mean(rows.mean(dim=1), weight)
 
 
-_CLASSES = (softmax, hinge, squared_hinge, modified_huber)
+_CLASSES = (softmax, probabilities, hinge, squared_hinge, modified_huber)
 _VALUES = (
     squared, absolute, huber, fair, mape, quantile, epsilon_insensitive, squared_epsilon_insensitive,
     poisson, gamma, tweedie,

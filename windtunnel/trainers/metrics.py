@@ -20,7 +20,7 @@ _FITS = {
     "multiclass": ("log_loss", "auroc", "accuracy", "loss"),
     "regression": ("rmse", "r2", "loss"),
 }
-_PROBABILITIES = ("sigmoid", "softmax", "sigmoids", "one_vs_rest", "modified_huber")
+_PROBABILITIES = ("probabilities", "sigmoid", "softmax", "sigmoids", "one_vs_rest", "modified_huber")
 
 
 class Judge(nn.Module):

@@ -8,6 +8,7 @@ from windtunnel.translators import (
     lightgbm,
     linear,
     scalers,
+    sklearn_trees,
 )
 from windtunnel.translators.registry import Encoding, Predictor, Recoding, read, supported, translates
 
@@ -23,6 +24,7 @@ __all__ = [
     "linear",
     "read",
     "scalers",
+    "sklearn_trees",
     "supported",
     "translates",
 ]

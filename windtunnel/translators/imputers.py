@@ -44,8 +44,10 @@ def simple_imputer(fitted: SimpleImputer) -> Recoding | Imputer:
             )
         return Recoding(_filling(fitted.missing_values, statistics), marked)
     module = Imputer(
-        fill=torch.tensor(statistics, dtype=torch.float64).float(),
-        missing=torch.tensor(math.nan if pd.isna(fitted.missing_values) else float(fitted.missing_values)),
+        fill=torch.tensor(statistics, dtype=torch.float64),
+        missing=torch.tensor(
+            math.nan if pd.isna(fitted.missing_values) else float(fitted.missing_values), dtype=torch.float64
+        ),
         kept=torch.tensor(kept, dtype=torch.int64),
         flagged=torch.tensor(flagged, dtype=torch.int64),
     )

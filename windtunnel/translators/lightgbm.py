@@ -11,7 +11,7 @@ from lightgbm import Booster, LGBMClassifier, LGBMRegressor
 from numpy.typing import NDArray
 
 from windtunnel.errors import NotFitted, UnsupportedEstimator
-from windtunnel.modules.trees.ensemble import TreeEnsemble
+from windtunnel.modules.trees.ensemble import MISSING_NONE, TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.translators.registry import Predictor, translates
 
@@ -249,9 +249,6 @@ def _ensemble(text: _Text) -> TreeEnsemble:
     decision = _numbers(trees, "decision_type", np.int64)
     threshold = _numbers(trees, "threshold", np.float64)
     categories = _categories(trees, leaves - 1, threshold, (decision & 1).astype(np.bool_))
-    leaf_value = _numbers(trees, "leaf_value", np.float64)
-    if "average_output" in text.header:
-        leaf_value = leaf_value / max(1, len(trees) // outputs)
     return TreeEnsemble(
         width=int(text.header["max_feature_idx"]) + 1,
         node_start=np.cumsum([0, *(leaves - 1)]),
@@ -259,14 +256,16 @@ def _ensemble(text: _Text) -> TreeEnsemble:
         feature=_numbers(trees, "split_feature", np.int64),
         threshold=np.where(decision & 1, 0.0, _off_zero(threshold)),
         default_left=(decision & 2) > 0,
-        missing=(decision >> 2 & 3).astype(np.int8),
+        # A missing category goes right, whatever the node says of missing numbers.
+        missing=np.where(decision & 1, MISSING_NONE, decision >> 2 & 3).astype(np.int8),
         left=_numbers(trees, "left_child", np.int64),
         right=_numbers(trees, "right_child", np.int64),
-        leaf_value=leaf_value,
+        leaf_value=_numbers(trees, "leaf_value", np.float64),
         output=np.arange(len(trees)) % outputs,
         base=np.zeros(outputs),
         categories=categories,
         feature_range=_feature_range(text.header["feature_infos"].split(" ")),
+        divisor=float(max(1, len(trees) // outputs)) if "average_output" in text.header else 1.0,
     )
 
 

@@ -90,4 +90,4 @@ def _linear(fitted: Any) -> Linear:
     coef = fitted.coef_.toarray() if hasattr(fitted.coef_, "toarray") else fitted.coef_
     weight = np.atleast_2d(np.asarray(coef, dtype=np.float64))
     bias = np.broadcast_to(np.asarray(fitted.intercept_, dtype=np.float64), weight.shape[:1])
-    return Linear(torch.from_numpy(weight.astype(np.float32, order="C")), torch.from_numpy(bias.astype(np.float32)))
+    return Linear(torch.from_numpy(np.ascontiguousarray(weight)), torch.from_numpy(bias.copy()))

@@ -45,7 +45,7 @@ class Probed:
 
     Attributes
     ----------
-    tables : list of (float32 Tensor [V_j, w_j] or None)
+    tables : list of (float64 Tensor [V_j, w_j] or None)
         Row i is what value i of input column j becomes; None for a number passed through.
     positions : list of list of int
         The output columns that input column j owns, w_j of them; for a number, the one that it passes through to.
@@ -116,10 +116,10 @@ def probe(fitted: Any, encoding: Encoding, columns: Sequence[Sequence[Any] | Non
 
 @dataclass(frozen=True)
 class _Move:
-    """The output columns [w] that an input column moves, sorted, and what they are for each value, float32 [V, w]."""
+    """The output columns [w] that an input column moves, sorted, and what they are for each value, float64 [V, w]."""
 
     columns: NDArray[np.int64]
-    rows: NDArray[np.float32]
+    rows: NDArray[np.float64]
 
 
 class _Source:
@@ -157,7 +157,7 @@ class _Source:
         size = max(64, CELLS // max(1, self.width))
         parts = [self._moved(column, values[start : start + size]) for start in range(0, len(values), size)]
         columns = np.unique(np.concatenate([np.zeros(0, np.int64), *(part.columns for part in parts)]))
-        rows = np.tile(self.origin[columns].astype(np.float32), (len(values), 1))
+        rows = np.tile(self.origin[columns], (len(values), 1))
         for start, part in zip(range(0, len(values), size), parts, strict=True):
             rows[start : start + len(part.rows), np.searchsorted(columns, part.columns)] = part.rows
         return _Move(columns, rows)
@@ -174,7 +174,7 @@ class _Source:
             candidates = np.arange(self.width)
         origin = self.origin[candidates]
         moved = ~((output == origin) | (np.isnan(output) & np.isnan(origin))).all(axis=0)
-        return _Move(candidates[moved], output[:, moved].astype(np.float32))
+        return _Move(candidates[moved], output[:, moved])
 
 
 def _dense(output: Any) -> Array:
@@ -213,9 +213,9 @@ def _shared(source: _Source, shown: list[Shown], moves: list[_Move]) -> list[_Mo
         change[:, move.columns] = move.rows - source.origin[move.columns]
         least = change[column.accepted].min(axis=0)
         rest += least
-        answer.append(_Move(np.setdiff1d(np.arange(source.width), passed), (change - least).astype(np.float32)))
+        answer.append(_Move(np.setdiff1d(np.arange(source.width), passed), (change - least)))
     first = next(j for j, column in enumerate(shown) if not column.number)
-    answer[first] = _Move(answer[first].columns, (answer[first].rows + rest).astype(np.float32))
+    answer[first] = _Move(answer[first].columns, (answer[first].rows + rest))
     return answer
 
 
@@ -229,7 +229,7 @@ def _adopted(source: _Source, shown: list[Shown], moves: list[_Move], orphans: N
         )
     heir = next((j for j in categorical if not len(moves[j].columns)), categorical[0])
     own = moves[heir]
-    constants = np.tile(source.origin[orphans].astype(np.float32), (len(own.rows), 1))
+    constants = np.tile(source.origin[orphans], (len(own.rows), 1))
     columns = np.concatenate([own.columns, orphans])
     order = np.argsort(columns)
     rows = np.concatenate([own.rows, constants], axis=1)[:, order]
@@ -239,7 +239,7 @@ def _adopted(source: _Source, shown: list[Shown], moves: list[_Move], orphans: N
 def _verify(source: _Source, shown: list[Shown], probed: Probed) -> None:
     """Hold the tables against the encoder on random combinations of values."""
     random = np.random.default_rng(0)
-    composed = np.zeros((COMBINATIONS, probed.width), dtype=np.float32)
+    composed = np.zeros((COMBINATIONS, probed.width))
     given = []
     for column, table, positions in zip(shown, probed.tables, probed.positions, strict=True):
         if table is None:
@@ -256,8 +256,8 @@ def _verify(source: _Source, shown: list[Shown], probed: Probed) -> None:
             composed[:, positions] = rows
     if not given:
         return
-    expected = _dense(source.transform(given)).astype(np.float32)
-    if not np.allclose(composed, expected, rtol=1e-6, atol=1e-6 if probed.additive else 0, equal_nan=True):
+    expected = _dense(source.transform(given))
+    if not np.allclose(composed, expected, rtol=1e-12, atol=1e-12 if probed.additive else 0, equal_nan=True):
         raise UnsupportedEstimator(
             f"{type(source.fitted).__name__} is not a table per column: what it makes of a column depends on the "
             "values of others. Encoders that treat each column by itself, or add columns up, can be translated"

@@ -231,9 +231,9 @@ def translates(
     """Register the decorated function as the reader of fitted instances of exactly these classes.
 
     The function takes one fitted estimator, leaves it untouched, and returns a ``Module`` (numbers to numbers), a
-    ``Predictor``, an ``Encoding``, a ``Recoding``, a ``Composite`` or a ``Selection``. Tensors are float64: whoever asks
-    for float32 casts them (``Module.cast``). It raises ``UnsupportedEstimator`` for a fitted state that it
-    cannot give exactly.
+    ``Predictor``, an ``Encoding``, a ``Recoding``, a ``Composite`` or a ``Selection``. Its tensors are float64; the
+    assembly casts them (``Module.cast``). It raises ``UnsupportedEstimator`` for a fitted state that it cannot give
+    exactly.
 
     Parameters
     ----------
@@ -255,10 +255,15 @@ def translates(
 
 def read(fitted: Any) -> Reading:
     """What the registered reader makes of a fitted estimator; ``UnsupportedEstimator`` if there is none."""
-    entry = _TABLE.get(type(fitted))
-    if entry is None:
+    found = _TABLE.get(type(fitted))
+    if found is None:
         raise UnsupportedEstimator(_unsupported(type(fitted)))
-    return entry.read(fitted)
+    return found.read(fitted)
+
+
+def entry(fitted: Any) -> Entry:
+    """The row of the table for a fitted estimator that has a reader."""
+    return _TABLE[type(fitted)]
 
 
 def supported() -> Supported:

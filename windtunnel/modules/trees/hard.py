@@ -2,6 +2,7 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -11,26 +12,33 @@ from torch import Tensor
 
 from windtunnel.errors import BadFile
 from windtunnel.modules.base import Module
-from windtunnel.modules.trees.ensemble import MISSING_NONE, MISSING_ZERO, TreeEnsemble
+from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO, TreeEnsemble
 
 
 class HardTrees(Module):
     """Sum over trees of the value of the leaf that a row falls into, plus the base, as the source computes it.
 
-    Thresholds are rounded to the largest float32 that is not above them, so that float32 rows decide as in float64;
-    leaf values are summed in float64. Nothing trains: every tensor is a buffer, named and typed as in ``TreeEnsemble``.
+    Rows of either precision decide as the source does: float64 rows meet the thresholds themselves, float32 rows the
+    largest float32 that is not above them; where the source itself rounds rows to float32, so does this module. Leaf
+    values are summed in float64, tree by tree in the order of the source, so that ties of scores stay ties. Nothing
+    trains: every tensor is a buffer, named and typed as in ``TreeEnsemble``, and keeps its type whatever the module is
+    cast to.
 
     The nodes are laid out in pairs: the children of node n sit next to each other, at T + 2n and T + 2n + 1, after the
     T roots. A step of the walk is then ``follow[at] + (value > split[at])``, and a leaf follows to itself.
 
     Shape
     -----
-    forward : float32 [B, width] -> float32 [B, K], for any B from 0 up
+    forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
 
     Parameters
     ----------
     width : int
         Number of input features.
+    divisor : float
+        What the sums are divided by.
+    reads : str
+        "float64" or "float32", see ``TreeEnsemble``.
     node_start, leaf_start, feature, threshold, default_left, missing, left, right, leaf_value, output, base : Tensor
         As in ``TreeEnsemble``.
     category_node : Tensor
@@ -49,11 +57,11 @@ class HardTrees(Module):
             [2.]])
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("width",)
+    FACTS: ClassVar[tuple[str, ...]] = ("width", "divisor", "reads")
     # What a node reads of its feature, so that the walk has no special cases: a node goes right where what it reads is
     # above its threshold. A missing value reads as -inf or as +inf; or the node reads 1 for missing and 0 otherwise,
     # which serves a threshold of +inf, where +inf goes left and a missing value right. With ZERO added, values near
-    # zero are missing too. CODE is the category number.
+    # zero are missing too. CODE is the category number, -1 for a missing one.
     LOW: Final = 0
     HIGH: Final = 1
     FLAG: Final = 2
@@ -81,6 +89,7 @@ class HardTrees(Module):
     feature_range: Tensor
     column: Tensor
     split: Tensor
+    split32: Tensor
     follow: Tensor
     value: Tensor
     root: Tensor
@@ -88,8 +97,11 @@ class HardTrees(Module):
     set_last: Tensor
     outside: Tensor
     width: int
+    divisor: float
+    reads: str
     depth: int
     outputs: int
+    vector: bool
     readings: list[int]
     has_sets: bool
 
@@ -111,9 +123,11 @@ class HardTrees(Module):
         category_start: Tensor,
         category: Tensor,
         feature_range: Tensor,
+        divisor: float = 1.0,
+        reads: str = "float64",
     ) -> None:
         super().__init__()
-        self.width = width
+        self.width, self.divisor, self.reads = width, divisor, reads
         self.register_buffer("node_start", node_start)
         self.register_buffer("leaf_start", leaf_start)
         self.register_buffer("feature", feature)
@@ -131,7 +145,7 @@ class HardTrees(Module):
         self.register_buffer("feature_range", feature_range)
         ensemble = self.ensemble()
         _check(ensemble)
-        self.outputs = ensemble.outputs
+        self.outputs, self.vector = ensemble.outputs, ensemble.vector
         self.has_sets = len(ensemble.categories) > 0
         self.depth, self.readings, walk = _walk(ensemble)
         for name, array in walk.items():
@@ -151,7 +165,7 @@ class HardTrees(Module):
         }
         facts |= {name: getattr(ensemble, name) for name in _HELD}
         tensors = {name: torch.from_numpy(np.array(value, _HELD.get(name))) for name, value in facts.items()}
-        return cls(width=ensemble.width, **tensors)
+        return cls(width=ensemble.width, divisor=ensemble.divisor, reads=ensemble.reads, **tensors)
 
     def ensemble(self) -> TreeEnsemble:
         """Give back the ensemble that this module was made of, bit for bit."""
@@ -162,12 +176,27 @@ class HardTrees(Module):
             width=self.width,
             categories={n: category[start[c] : start[c + 1]] for c, n in enumerate(self.category_node.tolist())},
             feature_range=_array(self.feature_range) if len(self.feature_range) else None,
+            divisor=self.divisor,
+            reads=self.reads,
             **held,
         )
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move to a device; thresholds and sums keep their precision, as ``forward`` takes rows of either."""
+        held = dict(self.named_buffers())
+        super()._apply(fn, recurse)
+        for name, buffer in held.items():
+            moved = getattr(self, name)
+            if moved.dtype != buffer.dtype:
+                setattr(self, name, buffer.to(moved.device))
+        return self
+
     def forward(self, x: Tensor) -> Tensor:
         """Raw scores of the rows, in slices that stay in the processor's cache."""
-        x = x.to(torch.float32)
+        return self.over_slices(x)
+
+    def over_slices(self, x: Tensor) -> Tensor:
+        """Raw scores; a method of its own, as a class that derives from this one cannot call ``super`` in a script."""
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if torch.compiler.is_compiling():
                 # A graph with a free batch size cannot hold a loop over rows; its compiler does the blocking.
@@ -176,26 +205,41 @@ class HardTrees(Module):
         rows = max(1, at_once // max(1, self.root.shape[0]))
         if x.shape[0] <= rows:
             return self._scores(x)
-        scores = torch.empty((x.shape[0], self.outputs), dtype=torch.float32, device=x.device)
+        scores = torch.empty((x.shape[0], self.outputs), dtype=x.dtype, device=x.device)
         for start in range(0, x.shape[0], rows):
             scores[start : start + rows] = self._scores(x[start : start + rows])
         return scores
 
     def _scores(self, x: Tensor) -> Tensor:
-        readings = self._readings(x)  # [b, readings * width]
-        at = self.root.repeat(x.shape[0])  # [b * trees]
+        at = self._leaves(x)  # [b * trees]
+        trees = self.root.shape[0] if self.vector else self.root.shape[0] // self.outputs
+        if trees == 0:
+            return (self.base / self.divisor).to(x.dtype).repeat(x.shape[0], 1)
+        values = self.value.index_select(0, at)
+        if self.vector:
+            values = values.view(x.shape[0], trees, self.outputs).transpose(1, 2)
+        else:
+            values = values.view(x.shape[0], self.outputs, trees)
+        # One after the other, from the base on, as the sources add: the order decides how a sum is rounded.
+        values = torch.cat([self.base.unsqueeze(1).repeat(x.shape[0], 1, 1), values], dim=2)
+        return (values.cumsum(2)[:, :, -1] / self.divisor).to(x.dtype)
+
+    def _leaves(self, x: Tensor) -> Tensor:
+        """The position of the leaf that each row falls into in each tree, ``[b * trees]``."""
+        wide = x.dtype == torch.float64 and self.reads == "float64"
+        split = self.split if wide else self.split32
+        readings = self._readings(x if wide else x.to(torch.float32))  # [b, readings * width]
+        at = self.root.repeat(x.shape[0])
         for _ in range(self.depth):
             column = self.column.index_select(0, at).view(x.shape[0], self.root.shape[0])
             value = readings.gather(1, column).view(-1)
-            goes_right = value > self.split.index_select(0, at)
+            goes_right = value > split.index_select(0, at)
             if self.has_sets:
-                code = value.clamp(0.0, self.NO_CODE).to(torch.int64)
+                code = value.clamp(-1.0, self.NO_CODE).to(torch.int64) + 1
                 place = torch.minimum(code, self.set_last.index_select(0, at)) + self.set_start.index_select(0, at)
                 goes_right = goes_right | self.outside.index_select(0, place)
             at = self.follow.index_select(0, at) + goes_right.to(torch.int64)
-        values = self.value.index_select(0, at)
-        values = values.view(x.shape[0], self.outputs, self.root.shape[0] // self.outputs)
-        return (values.sum(dim=2) + self.base).to(torch.float32)
+        return at
 
     def _readings(self, x: Tensor) -> Tensor:
         """``[b, width]`` -> ``[b, readings * width]``: x once for each way in which some node reads its feature."""
@@ -204,7 +248,8 @@ class HardTrees(Module):
             if reading == self.CODE:
                 whole = torch.trunc(x)
                 known = (whole >= 0) & (whole < self.NO_CODE)
-                parts.append(torch.where(known, whole, torch.full_like(x, self.NO_CODE)))
+                code = torch.where(known, whole, torch.full_like(x, self.NO_CODE))
+                parts.append(torch.where(torch.isnan(x), torch.full_like(x, -1.0), code))
             else:
                 missing = torch.isnan(x)
                 if reading >= self.ZERO:
@@ -214,7 +259,7 @@ class HardTrees(Module):
                 elif reading % self.ZERO == self.HIGH:
                     parts.append(torch.where(missing, torch.full_like(x, float("inf")), x))
                 else:
-                    parts.append(missing.to(torch.float32))
+                    parts.append(missing.to(x.dtype))
         return torch.cat(parts, dim=1) if len(parts) > 0 else x
 
 
@@ -259,6 +304,10 @@ def _check(ensemble: TreeEnsemble) -> None:
         wrong.append("a set of categories belongs to no node")
     if np.isnan(ensemble.threshold).any() or any((members < 0).any() for members in ensemble.categories.values()):
         wrong.append("a threshold is NaN or a category negative")
+    if ensemble.vector and ensemble.leaf_value.shape[1] != ensemble.outputs:
+        wrong.append(f"leaves hold {ensemble.leaf_value.shape[1]} values for {ensemble.outputs} scores")
+    if not ensemble.divisor > 0 or ensemble.reads not in ("float32", "float64"):
+        wrong.append(f"divisor={ensemble.divisor} or reads={ensemble.reads!r} is none of the accepted values")
     if wrong:
         raise BadFile(f"these tensors are not a tree ensemble: {'; '.join(wrong)}")
 
@@ -280,21 +329,27 @@ def _walk(ensemble: TreeEnsemble) -> tuple[int, list[int], dict[str, NDArray[Any
     reading = _reading(ensemble)
     readings, place = np.unique(reading, return_inverse=True)
     column = place * ensemble.width + ensemble.feature
-    split = _largest_float32_not_above(ensemble.threshold)
+    split = ensemble.threshold.copy()
     split[reading % HardTrees.ZERO == HardTrees.FLAG] = 0.5
     split[list(ensemble.categories)] = np.inf
+    split = _spread(split, is_node, node, np.full(len(items), np.inf))
     set_start, set_last, outside = _sets(ensemble)
     walk = {
         "column": _spread(column, is_node, node, np.zeros(len(items), np.int64)),
-        "split": _spread(split, is_node, node, np.full(len(items), np.inf, np.float32)),
+        "split": split,
+        "split32": _largest_float32_not_above(split),
         "follow": _spread(ensemble.trees + 2 * np.arange(nodes), is_node, node, places),
-        "value": np.append(ensemble.leaf_value, 0.0)[np.where(is_node, -1, items - nodes)],
+        "value": _with_zero(ensemble.leaf_value)[np.where(is_node, -1, items - nodes)],
         "root": _roots(ensemble, padding=len(items) - 1),
         "set_start": _spread(set_start, is_node, node, np.zeros(len(items), np.int64)),
         "set_last": _spread(set_last, is_node, node, np.zeros(len(items), np.int64)),
         "outside": outside,
     }
     return _depth(walk["follow"], is_node, ensemble.trees), readings.tolist(), walk
+
+
+def _with_zero(leaf_value: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.concatenate([leaf_value, np.zeros((1, *leaf_value.shape[1:]))])
 
 
 def _items(ensemble: TreeEnsemble) -> NDArray[np.int64]:
@@ -338,16 +393,19 @@ def _largest_float32_not_above(values: NDArray[np.float64]) -> NDArray[np.float3
 
 
 def _sets(ensemble: TreeEnsemble) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """For each node where its set starts and the last place in it; at place c: whether category c goes right.
+    """For each node where its set starts and the last place in it; at place 1 + c: whether category c goes right.
 
-    The last place stands for every category beyond the set. A numeric node has the one place 0, which says no.
+    Place 0 is for a missing value, the last one for every category beyond the set. A numeric node has the one place 0,
+    which says no.
     """
     start, last = np.zeros((2, len(ensemble.feature)), np.int64)
+    missing_right = ~((ensemble.missing == MISSING_NAN) & ensemble.default_left)
     tables = [np.zeros(1, np.bool_)]
     end = 1
     for node, members in ensemble.categories.items():
-        table = np.ones(members.max(initial=-1) + 2, np.bool_)
-        table[members] = False
+        table = np.ones(members.max(initial=-1) + 3, np.bool_)
+        table[members + 1] = False
+        table[0] = missing_right[node]
         start[node], last[node] = end, len(table) - 1
         tables.append(table)
         end += len(table)
@@ -355,7 +413,12 @@ def _sets(ensemble: TreeEnsemble) -> tuple[NDArray[np.int64], NDArray[np.int64],
 
 
 def _roots(ensemble: TreeEnsemble, padding: int) -> NDArray[np.int64]:
-    """Roots by the score that they add to, as many for each: ``[K * most trees of one score]``."""
+    """Roots by the score that they add to, as many for each: ``[K * most trees of one score]``.
+
+    Where every tree adds to every score: the roots as they are, ``[T]``.
+    """
+    if ensemble.vector:
+        return np.arange(ensemble.trees)
     counts = np.bincount(ensemble.output, minlength=ensemble.outputs)
     most = int(counts.max(initial=0))
     roots = np.full((ensemble.outputs, most), padding, np.int64)

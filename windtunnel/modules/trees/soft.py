@@ -97,18 +97,18 @@ class SoftTrees(Module):
             ("missing", missing),  # int8 [T, n], see TreeEnsemble
             ("direction", direction),  # [T, n], -1 where a missing value goes left, else +1
             ("leaf_slope", leaf_slope),  # [T, l]
-            ("output", output),  # int64 [T]
+            ("output", output),  # int64 [T], not read where leaf_value is [T, l, K]
             ("node_mask", node_mask),  # [T, n], 1 for a node, 0 for padding
             ("leaf_mask", leaf_mask),  # [T, l]
             ("category_node", category_node),  # int64 [c], positions in T * n
         ):
             self.register_buffer(name, fact)
         self.threshold = nn.Parameter(threshold, requires_grad=depth >= 2)  # [T, n], in the unit of z
-        self.category_table = nn.Parameter(category_table, requires_grad=depth >= 2)  # [c, V]
+        self.category_table = nn.Parameter(category_table, requires_grad=depth >= 2)  # [c, V + 2]
         self.node_weight = nn.Parameter(node_weight, requires_grad=depth >= 3)  # [T, width, n]; empty up to L2
         self.path = nn.Parameter(path, requires_grad=depth >= 4)  # [T, n, l], -1 / 0 / +1 at the start
         self.path_bias = nn.Parameter(path_bias, requires_grad=depth >= 4)  # [T, l], 1 - C at the start
-        self.leaf_value = nn.Parameter(leaf_value, requires_grad=depth >= 1)  # [T, l]
+        self.leaf_value = nn.Parameter(leaf_value, requires_grad=depth >= 1)  # [T, l] or [T, l, K]
         self.base = nn.Parameter(base, requires_grad=depth >= 1)  # [K]
         self.any_zero_missing = bool((missing == MISSING_ZERO).any())
         self.any_missing = bool((missing != MISSING_NONE).any())
@@ -141,6 +141,8 @@ class SoftTrees(Module):
 
     def masked_values(self) -> Tensor:
         """Half of each real leaf's value in the column of its tree's score, ``[T, l, K]``."""
+        if self.leaf_value.dim() == 3:
+            return self.leaf_value * (self.leaf_mask * 0.5).unsqueeze(2)
         column = torch.nn.functional.one_hot(self.output, self.base.shape[0]).to(self.leaf_value.dtype)
         return (self.leaf_value * self.leaf_mask * 0.5).unsqueeze(2) * column.unsqueeze(1)
 
@@ -163,10 +165,10 @@ class SoftTrees(Module):
         if self.any_category:
             at = self.category_node
             column = x[:, flat[at]]
-            strange = torch.isnan(column) | (column < 0) | (column >= self.category_table.shape[1] - 1)
-            # The last column of the table is for everything that is no known category.
-            last = torch.full_like(column, self.category_table.shape[1] - 1)
-            code = torch.where(strange, last, column).long()
+            known = self.category_table.shape[1] - 2
+            # The last two columns of the table are for what is no known category, and for missing values.
+            code = torch.where((column < 0) | (column >= known), torch.full_like(column, known), column)
+            code = torch.where(torch.isnan(column), torch.full_like(column, known + 1), code).long()
             entry = self.category_table.gather(1, code.t()).t() * self.slope.flatten()[at]
             value = value.clone().index_copy(1, at, torch.tanh(entry))
             given = given.index_fill(1, at, True)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.modules.trees.ensemble import TreeEnsemble
+from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
 from windtunnel.modules.trees.soft import LEVELS, SoftTrees
 
 LEAF_TEMPERATURE = 0.3
@@ -270,8 +270,12 @@ def _pack(
     # One of (1 + leaf) / 2 is 1 and the others are 0, but for a little: whatever all leaves of a tree share, such as
     # the first guess that boosting starts from, would leak with them, and goes to the base.
     shared = _leaf_means(ensemble)
-    base = ensemble.base + np.bincount(ensemble.output, weights=shared, minlength=ensemble.outputs)
-    leaf_value = np.where(leaf_real, _spread_out(ensemble.leaf_value, leaf, 0.0) - shared[:, None], 0.0)
+    if ensemble.vector:
+        base = ensemble.base + shared.sum(axis=0)
+        leaf_value = np.where(leaf_real[:, :, None], ensemble.leaf_value[np.maximum(leaf, 0)] - shared[:, None], 0.0)
+    else:
+        base = ensemble.base + np.bincount(ensemble.output, weights=shared, minlength=ensemble.outputs)
+        leaf_value = np.where(leaf_real, _spread_out(ensemble.leaf_value, leaf, 0.0) - shared[:, None], 0.0)
     return SoftTrees(
         center=_float(units.center),
         scale=_float(units.scale),
@@ -285,8 +289,8 @@ def _pack(
         path=torch.from_numpy(padded.path),
         path_bias=_float(np.where(leaf_real, 1 - length, 0)),
         leaf_slope=torch.full(leaf.shape, 1.0 / leaf_temperature),
-        leaf_value=_float(leaf_value),
-        base=_float(base),
+        leaf_value=_float(leaf_value / ensemble.divisor),
+        base=_float(base / ensemble.divisor),
         output=torch.from_numpy(ensemble.output.copy()),
         node_mask=_float(real),
         leaf_mask=_float(leaf_real),
@@ -297,8 +301,10 @@ def _pack(
 
 
 def _leaf_means(ensemble: TreeEnsemble) -> Floats:
-    """Mean over the leaves of each tree, ``[T]``."""
-    return np.add.reduceat(ensemble.leaf_value, ensemble.leaf_start[:-1]) / np.diff(ensemble.leaf_start)
+    """Mean over the leaves of each tree, ``[T]``, or ``[T, K]`` where a leaf holds a value for each score."""
+    sums = np.add.reduceat(ensemble.leaf_value, ensemble.leaf_start[:-1])
+    counts: NDArray[np.int64] = np.diff(ensemble.leaf_start)
+    return sums / (counts[:, None] if ensemble.vector else counts)  # type: ignore[no-any-return]
 
 
 def _spread_out(values: NDArray[Any], table: NDArray[np.int64], padding: object) -> NDArray[Any]:
@@ -326,14 +332,16 @@ def _category_table(
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.bool_]], Tensor]:
     """Positions of categorical nodes in T * n (as numbers and as a mask), and -1 (left) or +1 per category and node.
 
-    The last column is for values that are no known category: they go right.
+    The last but one column is for values that are no known category: they go right. The last is for missing ones.
     """
     categorical = np.isin(padded.node, list(ensemble.categories)) & (padded.node >= 0)
     positions = np.flatnonzero(categorical)
-    size = 1 + max((int(known.max(initial=-1)) + 1 for known in ensemble.categories.values()), default=0)
+    size = 2 + max((int(known.max(initial=-1)) + 1 for known in ensemble.categories.values()), default=0)
     table = torch.ones(len(positions), size)
+    missing_left = (ensemble.missing == MISSING_NAN) & ensemble.default_left
     for row, node in enumerate(padded.node.flatten()[positions]):
         table[row, torch.from_numpy(ensemble.categories[int(node)].copy())] = -1.0
+        table[row, -1] = -1.0 if missing_left[node] else 1.0
     return (positions, categorical), table
 
 

@@ -1,0 +1,1 @@
+"""Exact inference: how trees are run, and by what."""

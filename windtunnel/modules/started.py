@@ -1,0 +1,88 @@
+"""Scores that start from what another estimator answers."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.base import Module
+
+LINKS = ("identity", "logit", "half_logit", "log_share")
+
+
+class StartedScores(Module):
+    """Raw scores of boosted trees, added to the answer of the estimator that boosting started from.
+
+    s_k = g(p_k) + trees_k, where g is the identity of a value; log(p / (1 - p)) of a probability, or half of it; or
+    log(p_k) less its mean over the classes. Probabilities are kept 2.2e-16 off 0 and 1.
+
+    Shape
+    -----
+    ``[B, K + K]``, answers then scores of the trees, or scores and more columns, -> ``[B, K]``.
+
+    Parameters
+    ----------
+    outputs : int
+        K.
+    link : str
+        "identity", "logit", "half_logit" or "log_share".
+
+    Examples
+    --------
+    >>> StartedScores(1, "identity")(torch.tensor([[2.0, 0.5]]))
+    tensor([[2.5000]])
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("outputs", "link")
+    outputs: int
+    link: str
+
+    def __init__(self, outputs: int, link: str) -> None:
+        super().__init__()
+        if link not in LINKS:
+            raise ValueError(f"link={link!r}; accepted are {', '.join(LINKS)}")
+        self.outputs, self.link = outputs, link
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, K + K] -> [B, K]."""
+        start, trees = x[:, : self.outputs], x[:, self.outputs : 2 * self.outputs]
+        if self.link != "identity":
+            start = start.clamp(2.220446049250313e-16, 1 - 2.220446049250313e-16)
+            if self.link == "log_share":
+                start = start.log()
+                start = start - start.mean(dim=1, keepdim=True)
+            else:
+                start = torch.logit(start)
+                if self.link == "half_logit":
+                    start = start * 0.5
+        return start + trees
+
+
+class LastColumns(Module):
+    """The columns from one on, in the shape of an answer.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, *shape]``.
+
+    Parameters
+    ----------
+    first : int
+        The first column that is kept.
+    shape : list of int
+        What stands behind the rows.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("first", "shape")
+    first: int
+    shape: list[int]
+
+    def __init__(self, first: int, shape: list[int]) -> None:
+        super().__init__()
+        self.first, self.shape = first, list(shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, *shape]."""
+        return x[:, self.first :].reshape([x.shape[0]] + self.shape)

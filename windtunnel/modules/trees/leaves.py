@@ -1,0 +1,139 @@
+"""Which leaf a row falls into, in every tree: by its number, or one-hot."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windtunnel.modules.trees.ensemble import TreeEnsemble
+from windtunnel.modules.trees.hard import HardTrees
+
+
+def with_numbers(ensemble: TreeEnsemble, numbers: NDArray[np.int64]) -> TreeEnsemble:
+    """The same trees, each with a score of its own: the number of the leaf, ``numbers`` being ``[L]``."""
+    trees = ensemble.trees
+    return replace(
+        ensemble,
+        leaf_value=np.asarray(numbers, np.float64),
+        output=np.arange(trees),
+        base=np.zeros(trees),
+        divisor=1.0,
+    )
+
+
+class TreeLeaves(HardTrees):
+    """The number of the leaf that a row falls into, as ``apply`` of the source gives it.
+
+    Shape
+    -----
+    float32 or float64 ``[B, width]`` -> the same ``[B, *shape]``, whole numbers.
+
+    Parameters
+    ----------
+    shape : list of int
+        What stands behind the rows: ``[]`` for a single tree, ``[T]``, or ``[T, 1]``, for several.
+    **tensors
+        As ``HardTrees``, of an ensemble that ``with_numbers`` made.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = (*HardTrees.FACTS, "shape")
+    shape: list[int]
+
+    def __init__(
+        self,
+        width: int,
+        node_start: Tensor,
+        leaf_start: Tensor,
+        feature: Tensor,
+        threshold: Tensor,
+        default_left: Tensor,
+        missing: Tensor,
+        left: Tensor,
+        right: Tensor,
+        leaf_value: Tensor,
+        output: Tensor,
+        base: Tensor,
+        category_node: Tensor,
+        category_start: Tensor,
+        category: Tensor,
+        feature_range: Tensor,
+        divisor: float = 1.0,
+        reads: str = "float64",
+        shape: list[int] = [],  # noqa: B006  # rebuilt from JSON, never changed
+    ) -> None:
+        super().__init__(width, node_start, leaf_start, feature, threshold, default_left, missing, left, right,
+                         leaf_value, output, base, category_node, category_start, category, feature_range,
+                         divisor, reads)  # fmt: skip
+        self.shape = list(shape)
+
+    @classmethod
+    def numbered(cls, ensemble: TreeEnsemble, numbers: NDArray[np.int64], shape: list[int]) -> "TreeLeaves":
+        """Build it of an ensemble, the numbers of its leaves, and the shape of an answer."""
+        hard = HardTrees.of(with_numbers(ensemble, numbers))
+        return cls(**hard.state_dict(), **hard.facts(), shape=shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, *shape]."""
+        return self.over_slices(x).reshape([x.shape[0]] + self.shape)
+
+
+class LeafOneHot(HardTrees):
+    """One column per leaf of every tree, 1 where the row falls into the leaf and 0 elsewhere.
+
+    Shape
+    -----
+    float32 or float64 ``[B, width]`` -> the same ``[B, columns]``.
+
+    Parameters
+    ----------
+    columns : int
+    **tensors
+        As ``HardTrees``, of an ensemble that ``with_numbers`` made, with the column of each leaf as its number.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = (*HardTrees.FACTS, "columns")
+    columns: int
+
+    def __init__(
+        self,
+        width: int,
+        node_start: Tensor,
+        leaf_start: Tensor,
+        feature: Tensor,
+        threshold: Tensor,
+        default_left: Tensor,
+        missing: Tensor,
+        left: Tensor,
+        right: Tensor,
+        leaf_value: Tensor,
+        output: Tensor,
+        base: Tensor,
+        category_node: Tensor,
+        category_start: Tensor,
+        category: Tensor,
+        feature_range: Tensor,
+        divisor: float = 1.0,
+        reads: str = "float64",
+        columns: int = 0,
+    ) -> None:
+        super().__init__(width, node_start, leaf_start, feature, threshold, default_left, missing, left, right,
+                         leaf_value, output, base, category_node, category_start, category, feature_range,
+                         divisor, reads)  # fmt: skip
+        self.columns = columns
+
+    @classmethod
+    def numbered(cls, ensemble: TreeEnsemble, columns: NDArray[np.int64]) -> "LeafOneHot":
+        """Build it of an ensemble and the column of each of its leaves."""
+        hard = HardTrees.of(with_numbers(ensemble, columns))
+        return cls(**hard.state_dict(), **hard.facts(), columns=int(columns.max(initial=-1)) + 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, columns]."""
+        leaf = self.over_slices(x).to(torch.int64)
+        empty = torch.zeros((x.shape[0], self.columns), dtype=x.dtype, device=x.device)
+        return empty.scatter(1, leaf, 1.0)

@@ -1,0 +1,67 @@
+"""Why some estimator classes have no translation; docs/coverage.md and its tests read it."""
+
+from __future__ import annotations
+
+import sys
+
+_NO_NEW_ROWS = "its answer is about the rows that it was fitted on; it has no predict or transform for others"
+_COVARIANCE = "it estimates a matrix and has no predict or transform for rows"
+_SPARK = "it lives in Spark's JVM and reads Spark's rows, not a table in memory"
+_DASK = "it is fitted on a Dask cluster; its to_local() gives the estimator that is translated"
+_BASE = "it is the base class of its library's estimators; fit one of these"
+
+REASONS: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "sklearn.cluster.AgglomerativeClustering",
+            "sklearn.cluster.DBSCAN",
+            "sklearn.cluster.HDBSCAN",
+            "sklearn.cluster.OPTICS",
+            "sklearn.cluster.SpectralBiclustering",
+            "sklearn.cluster.SpectralClustering",
+            "sklearn.cluster.SpectralCoclustering",
+            "sklearn.manifold.ClassicalMDS",
+            "sklearn.manifold.MDS",
+            "sklearn.manifold.SpectralEmbedding",
+            "sklearn.manifold.TSNE",
+        ),
+        _NO_NEW_ROWS,
+    ),
+    **dict.fromkeys(
+        (
+            "sklearn.covariance.EmpiricalCovariance",
+            "sklearn.covariance.GraphicalLasso",
+            "sklearn.covariance.GraphicalLassoCV",
+            "sklearn.covariance.LedoitWolf",
+            "sklearn.covariance.MinCovDet",
+            "sklearn.covariance.OAS",
+            "sklearn.covariance.ShrunkCovariance",
+        ),
+        _COVARIANCE,
+    ),
+    "sklearn.feature_extraction.image.PatchExtractor": "it gives several rows, the patches of an image, for each row",
+    "sklearn.neighbors.NearestNeighbors": (
+        "it lists neighbours (kneighbors) and has no predict or transform; the estimators that answer from them have"
+    ),
+    "lightgbm.LGBMModel": _BASE,
+    "lightgbm.DaskLGBMClassifier": _DASK,
+    "lightgbm.DaskLGBMRanker": _DASK,
+    "lightgbm.DaskLGBMRegressor": _DASK,
+    "xgboost.XGBModel": _BASE,
+    "prophet.Prophet": "it forecasts one series from its dates, by simulating its trend, and is no step over columns",
+    "pyspark.ml.classification.LogisticRegressionModel": _SPARK,
+    "pyspark.ml.feature.Bucketizer": _SPARK,
+    "pyspark.ml.feature.VectorAssembler": _SPARK,
+    "pyspark.ml.pipeline.PipelineModel": _SPARK,
+}
+"""Public name of a class -> what stands behind "no translation, as"; only classes without a reader are in it."""
+
+
+def public_name(cls: type) -> str:
+    """The name that a class is imported by, such as ``"sklearn.linear_model.Ridge"``: the shortest one there is."""
+    parts = cls.__module__.split(".")
+    for depth in range(1, len(parts)):
+        module = ".".join(parts[:depth])
+        if getattr(sys.modules.get(module), cls.__name__, None) is cls:
+            return f"{module}.{cls.__name__}"
+    return f"{cls.__module__}.{cls.__name__}"
