@@ -86,7 +86,7 @@ def translate(
     batch = net.encode(calibrate, training=False) if calibrate is not None else None
     levels = _levels(assembly, level)
     for position, step in enumerate(net.program.steps):
-        if position not in levels and type(step.module).soft is not Module.soft:
+        if position not in levels and isinstance(step.module, Module):
             step.module = _softened(net.program, position, batch)
     for position, name in levels.items():
         _soften_step(net, position, name, start, temperature, batch)
@@ -258,10 +258,11 @@ def _soften_step(
 
 def _softened(program: Program, position: int, batch: Batch | None) -> Module:
     """The differentiable form of a step without trees."""
-    with torch.no_grad():
-        sample = None if batch is None else program.inputs_of(position, *batch)
     module: Module = program.steps[position].module  # type: ignore[assignment]
-    return module.soft(sample)
+    if type(module).soft is Module.soft:
+        return module
+    with torch.no_grad():
+        return module.soft(None if batch is None else program.inputs_of(position, *batch))
 
 
 def _error(trees: SoftTrees, inputs: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:

@@ -65,10 +65,16 @@ class Head:
         """Probabilities ``[B, classes]`` of a classifier, values of a regressor."""
         return LINKS[self.link](scores, **self.link_options)
 
+    @property
+    def labels_in_order(self) -> list[Any]:
+        """The labels as Python values, those of several targets one after the other; empty where there are none."""
+        classes = [] if self.classes is None else self.classes if isinstance(self.classes, list) else [self.classes]
+        return [label for one in classes for label in one.tolist()]
+
     def positions(self, scores: Tensor) -> Tensor:
         """The position of the predicted label, int64 ``[B]`` or ``[B, targets]``; of equal scores the first wins."""
         if isinstance(self.classes, list):
-            parts = scores.split([len(one) for one in self.classes], dim=1)
+            parts = torch.split(scores, [len(one) for one in self.classes], dim=1)
             return torch.stack([part.argmax(dim=1) for part in parts], dim=1)
         if self.classes is not None and len(self.classes) == 1:
             return torch.zeros(len(scores), dtype=torch.int64)

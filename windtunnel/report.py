@@ -173,7 +173,7 @@ def _drift(pairs: list[tuple[Tensor, Tensor]]) -> float:
 def _facts(net: Translation) -> list[tuple[str, str]]:
     task = net.head.task
     if net.head.classes is not None:
-        labels = [str(label) for label in net.head.classes.tolist()]
+        labels = [*map(str, net.head.labels_in_order)]
         task += f", {len(labels)} classes: {', '.join(labels[:8])}{', ...' if len(labels) > 8 else ''}"
     facts = [("task", task), ("faithful", _faithful(net))]
     for host in net.hosts:

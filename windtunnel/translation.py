@@ -209,9 +209,9 @@ class Translation(nn.Module):
         """Labels of a classifier (original labels), values of a regressor, what ``Booster.predict`` gives."""
         if "predict" not in self.program.answers:
             predicted = self.head.predict(self.scores(rows))
-            return predicted if self.head.classes is not None else self.head.typed("predict", predicted)  # type: ignore[no-any-return]
+            return predicted if self.head.classes is not None else self.head.typed("predict", predicted)
         answer = self._answer("predict", rows)
-        return self.head.labels(answer) if self.head.classes is not None else self.head.typed("predict", answer)  # type: ignore[no-any-return]
+        return self.head.labels(answer) if self.head.classes is not None else self.head.typed("predict", answer)
 
     @available_if(_source_has("predict_proba"))
     def predict_proba(self, rows: Rows) -> Any:

@@ -21,7 +21,7 @@ from windtunnel.errors import BadFile, UnfaithfulOption
 from windtunnel.export import container
 from windtunnel.export.layout import GraphData, HistoryData, HostData, OriginData, StepData, TakeData, VocabulariesData
 from windtunnel.export.parts import check_hosts, encoder_data, find_hosts, head_data, read_encoder, read_head
-from windtunnel.head import Head
+from windtunnel.head import METHODS, Head
 from windtunnel.modules.base import MODULES, Module
 from windtunnel.modules.program import Program, ProgramStep, Take
 from windtunnel.translation import Translation
@@ -45,6 +45,7 @@ def save(net: Translation, path: str | PathLike[str]) -> None:
     """
     graph = GraphData(
         steps=[_step_data(step, origin) for step, origin in zip(net.program.steps, net.origins, strict=True)],
+        answers={method: _step_data(step, Origin("", "")) for method, step in net.program.answers.items()},
         trainable=[name for name, parameter in net.program.named_parameters() if parameter.requires_grad],
         head=head_data(net.head),
         encoder=encoder_data(net.encoder),
@@ -102,7 +103,11 @@ def _rebuilt(members: Mapping[str, bytes], host: Any) -> Translation:
     content = container.from_json(VOCABULARIES, members[VOCABULARIES])
     vocabularies = container.checked(VocabulariesData, content, VOCABULARIES).vocabularies
     weights = _tensors(members, WEIGHTS)
-    program = Program([_step(position, data, weights) for position, data in enumerate(graph.steps)])
+    last = len(graph.steps)
+    program = Program(
+        [_step(f"steps.{position}.", position, data, weights) for position, data in enumerate(graph.steps)],
+        {method: _step(f"answers.{method}.", last, data, weights) for method, data in graph.answers.items()},
+    )
     _check_weights(program, weights)
     _restore_flags(program, graph.trainable)
     encoder = read_encoder(graph.encoder, vocabularies)
@@ -141,20 +146,21 @@ def _step_data(step: Any, origin: Origin) -> StepData:
         module=name,
         facts=module.facts(),
         takes=[TakeData(slot=take.slot, columns=take.columns.tolist()) for take in step.takes],
+        refuses=list(step.refuses),
     )
 
 
-def _step(position: int, data: StepData, weights: Mapping[str, Tensor]) -> ProgramStep:
+def _step(place: str, position: int, data: StepData, weights: Mapping[str, Tensor]) -> ProgramStep:
     where = f"step {data.name!r}"
     if not data.takes:
         raise BadFile(f"{where} takes nothing.")
     for take in data.takes:
         if take.slot > position + 1:
             raise BadFile(f"{where} takes from slot {take.slot}, which is not before it.")
-    prefix = f"steps.{position}.module."
+    prefix = f"{place}module."
     tensors = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
     module = _module(_class(data.module), data, tensors, where)
-    return ProgramStep(module, [Take(take.slot, take.columns) for take in data.takes], data.name)
+    return ProgramStep(module, [Take(take.slot, take.columns) for take in data.takes], data.name, data.refuses)
 
 
 def _class(name: str) -> type[Module]:
@@ -213,24 +219,39 @@ def _restore_flags(program: Program, trainable: list[str]) -> None:
 def _try_out(program: Program, encoder: RowEncoder, head: Head, graph: GraphData) -> None:
     """Run two made-up rows, with the least and the greatest ids: everything that does not fit together shows here."""
     greatest = torch.tensor([len(category.vocabulary) - 1 for category in encoder.categories], dtype=torch.int64)
-    answers = [torch.zeros(2, len(encoder.numbers)), torch.stack([torch.zeros_like(greatest), greatest])]
+    numbers = torch.zeros(2, len(encoder.numbers), dtype=getattr(torch, encoder.dtype))
+    answers = [numbers, torch.stack([torch.zeros_like(greatest), greatest])]
     for step, data in zip(program.steps, graph.steps, strict=True):
-        for take in data.takes:
-            width = answers[take.slot].shape[1]
-            if take.columns and max(take.columns) >= width:
-                raise BadFile(f"step {data.name!r} takes column {max(take.columns)} of {width}.")
-        try:
-            with torch.inference_mode():
-                answer = step(answers)
-        except Exception as error:  # torch has many ways to say that shapes or indices do not fit
-            raise BadFile(f"the tensors of step {data.name!r} do not fit together ({error}).") from error
-        if answer.dim() != 2 or answer.shape[0] != 2:
-            raise BadFile(f"step {data.name!r} answers two rows with shape {list(answer.shape)}.")
-        answers.append(answer)
-    _try_head(head, answers[-1])
+        answers.append(_try_step(step, data, answers))
+    for method, data in graph.answers.items():
+        if method not in METHODS:
+            raise BadFile(f"unknown method {method!r}; known are {', '.join(METHODS)}.")
+        _try_step(program.answers[method], data, answers)
+    if "predict" not in graph.answers:
+        _try_head(head, answers[-1])
+
+
+def _try_step(step: Any, data: StepData, answers: list[Tensor]) -> Tensor:
+    for take in data.takes:
+        width = answers[take.slot].reshape(2, -1).shape[1]
+        if take.columns and max(take.columns) >= width:
+            raise BadFile(f"step {data.name!r} takes column {max(take.columns)} of {width}.")
+    try:
+        with torch.inference_mode():
+            answer: Tensor = step(answers)
+    except Exception as error:  # torch has many ways to say that shapes or indices do not fit
+        raise BadFile(f"the tensors of step {data.name!r} do not fit together ({error}).") from error
+    if answer.dim() < 1 or answer.shape[0] != 2:
+        raise BadFile(f"step {data.name!r} answers two rows with shape {list(answer.shape)}.")
+    return answer
 
 
 def _try_head(head: Head, scores: Tensor) -> None:
+    if isinstance(head.classes, list):
+        classes, targets = sum(map(len, head.classes)), len(head.classes)
+        if scores.shape[1] != classes:
+            raise BadFile(f"{scores.shape[1]} scores for {classes} classes of {targets} targets.")
+        return
     classes = 0 if head.classes is None else len(head.classes)
     if classes > 1 and scores.shape[1] not in ({1, 2} if classes == 2 else {classes}):
         raise BadFile(f"{scores.shape[1]} scores for {classes} classes.")

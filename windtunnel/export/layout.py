@@ -29,13 +29,17 @@ class OriginData(Strict):
 
 
 class StepData(Strict):
-    """One step of the program; its tensors are in the weights under ``steps.<position>.module.``."""
+    """One step of the program; its tensors are in the weights under ``steps.<position>.module.``.
+
+    A step that answers a method has its tensors under ``answers.<method>.module.``.
+    """
 
     name: str
     origin: OriginData
     module: str
     facts: dict[str, Any]
     takes: list[TakeData]
+    refuses: list[Literal["nan", "inf", "huge"]]
 
 
 class Labels(Strict):
@@ -53,10 +57,11 @@ class HeadData(Strict):
     loss: str
     link_options: dict[str, float]
     loss_options: dict[str, float]
-    classes: Labels | None
+    classes: Labels | list[Labels] | None
     methods: list[str]
     flat: bool
     decision_scale: float
+    dtypes: dict[str, Annotated[str, Field(pattern=r"^(float|int|uint)[0-9]{1,2}$|^bool$")]]
 
 
 class CategoryData(Strict):
@@ -74,6 +79,7 @@ class EncoderData(Strict):
     width: Count
     numbers: Columns
     categories: list[CategoryData]
+    dtype: Literal["float32", "float64"]
 
 
 class HostData(Strict):
@@ -118,6 +124,7 @@ class GraphData(Strict):
     """``graph.json``."""
 
     steps: Annotated[list[StepData], Field(min_length=1)]
+    answers: dict[str, StepData]
     trainable: list[str]
     head: HeadData
     encoder: EncoderData

@@ -30,10 +30,11 @@ def head_data(head: Head) -> HeadData:
         loss=head.loss,
         link_options={name: float(value) for name, value in head.link_options.items()},
         loss_options={name: float(value) for name, value in head.loss_options.items()},
-        classes=None if head.classes is None else _labels_data(head.classes),
+        classes=_classes_data(head.classes),
         methods=list(head.methods),
         flat=head.flat,
         decision_scale=head.decision_scale,
+        dtypes=dict(head.dtypes),
     )
 
 
@@ -47,10 +48,21 @@ def read_head(data: HeadData) -> Head:
         raise BadFile(f"unknown methods {unknown}; known are {', '.join(METHODS)}.")
     if (data.task in ("binary", "multiclass")) != (data.classes is not None):
         raise BadFile(f"task {data.task!r} {'without' if data.classes is None else 'with'} labels.")
-    plain = ("task", "link", "loss", "link_options", "loss_options", "flat", "decision_scale")
+    plain = ("task", "link", "loss", "link_options", "loss_options", "flat", "decision_scale", "dtypes")
     fields = {name: getattr(data, name) for name in plain}
-    classes = None if data.classes is None else _labels(data.classes)
-    return Head(**fields, classes=classes, methods=tuple(data.methods))
+    return Head(**fields, classes=_classes(data.classes), methods=tuple(data.methods))
+
+
+def _classes(data: Labels | list[Labels] | None) -> NDArray[Any] | list[NDArray[Any]] | None:
+    if data is None:
+        return None
+    return [_labels(one) for one in data] if isinstance(data, list) else _labels(data)
+
+
+def _classes_data(classes: Any) -> Labels | list[Labels] | None:
+    if classes is None:
+        return None
+    return [*map(_labels_data, classes)] if isinstance(classes, list) else _labels_data(classes)
 
 
 def _labels_data(labels: NDArray[Any]) -> Labels:
@@ -95,6 +107,7 @@ def encoder_data(encoder: RowEncoder) -> EncoderData:
             )
             for category in encoder.categories
         ],
+        dtype=encoder.dtype,  # type: ignore[arg-type]  # one of the two
     )
 
 
@@ -113,7 +126,7 @@ def read_encoder(data: EncoderData, vocabularies: list[VocabularyData]) -> RowEn
         )
         for one, known in zip(data.categories, vocabularies, strict=True)
     ]
-    return RowEncoder(data.names, data.width, list(data.numbers), categories)
+    return RowEncoder(data.names, data.width, list(data.numbers), categories, data.dtype)
 
 
 def check_hosts(graph: GraphData) -> None:

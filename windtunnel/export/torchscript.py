@@ -17,7 +17,8 @@ from windtunnel.encode import CategoryColumn, RowEncoder
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.container import write_whole
 from windtunnel.export.md5 import bucket_of_bytes
-from windtunnel.modules.links import LINKS
+from windtunnel.modules.answers import Linked, Positions
+from windtunnel.modules.program import Program, ProgramStep
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
@@ -154,21 +155,6 @@ class NumberLookup(nn.Module):
         return found
 
 
-class Link(nn.Module):
-    """A function of ``LINKS``; those that take a scale multiply the scores by it first."""
-
-    def __init__(self, name: str, options: dict[str, float]) -> None:
-        super().__init__()
-        if unknown := sorted(set(options) - {"scale"}):
-            raise UnfaithfulOption(f"the link {name!r} has the options {unknown}; TorchScript files hold 'scale' only.")
-        self.function = LINKS[name]
-        self.scale = float(options.get("scale", 1.0))
-
-    def forward(self, scores: Tensor) -> Tensor:
-        """``[B, K]`` -> ``[B, classes]`` or ``[B, K]``."""
-        return self.function(scores * self.scale)
-
-
 class Scorer(nn.Module):
     """Raw columns to raw scores: lookups, then the program."""
 
@@ -179,6 +165,7 @@ class Scorer(nn.Module):
         self.width = len(encoder.categories)
         self.numbers_read = _list(int, [number_columns.index(column) for column in encoder.numbers])
         self.finite = finite
+        self.in_float64 = encoder.dtype == "float64"
         texts, numbers = [], []
         for slot, category in enumerate(encoder.categories):
             name = encoder.name(category.column)
@@ -201,7 +188,7 @@ class Scorer(nn.Module):
         for category in self.categories:
             ids[:, category.slot] = category(numbers[:, category.place].to(torch.float64))  # type: ignore[index]
         read = torch.tensor(self.numbers_read, dtype=torch.int64, device=numbers.device)
-        floats = numbers.index_select(1, read).to(torch.float32)
+        floats = numbers.index_select(1, read).to(torch.float64 if self.in_float64 else torch.float32)
         scores = torch.cat(
             [self.program(floats[i : i + 8192], ids[i : i + 8192]) for i in range(0, max(rows, 1), 8192)]
         )
@@ -242,37 +229,62 @@ class Scorer(nn.Module):
         return self.labels  # type: ignore[no-any-return]
 
 
+class InDouble(nn.Module):
+    """A link computed in float64, as the methods of a translation do."""
+
+    def __init__(self, link: Linked) -> None:
+        super().__init__()
+        self.link = link
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """``[B, K]`` -> float64 ``[B, classes]`` or ``[B, K]``."""
+        return self.link(scores.to(torch.float64))  # type: ignore[no-any-return]
+
+
+class TargetPositions(nn.Module):
+    """The position of the label of each of several targets, whose scores stand side by side."""
+
+    def __init__(self, counts: list[int]) -> None:
+        super().__init__()
+        self.counts = _list(int, counts)
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """``[B, K]`` -> int64 ``[B, targets]``; ``[B]`` of one target."""
+        parts = torch.split(scores, self.counts, dim=1)
+        positions = torch.stack([part.argmax(dim=1) for part in parts], dim=1)
+        return positions[:, 0] if len(self.counts) == 1 else positions
+
+
 class Classifier(Scorer):
     """Adds the position of the label."""
+
+    def __init__(self, position: nn.Module, *args: Any) -> None:
+        super().__init__(*args)
+        self.position = position
 
     @torch.jit.export
     def predict(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
         """Position in ``classes()``, int64 ``[B]``; of equal scores the first wins."""
-        scores = self.forward(numbers, strings)
-        if len(self.labels) == 1:
-            return torch.zeros([scores.shape[0]], dtype=torch.int64, device=scores.device)
-        if scores.shape[1] == 1:
-            return (scores[:, 0] > 0).to(torch.int64)
-        return scores.argmax(dim=1)
+        return self.position(self.forward(numbers, strings))  # type: ignore[no-any-return]
 
 
 class ProbabilityClassifier(Classifier):
     """Adds probabilities."""
 
-    def __init__(self, link: Link, *args: Any) -> None:
+    def __init__(self, link: nn.Module, *args: Any) -> None:
         super().__init__(*args)
         self.link = link
 
     @torch.jit.export
     def predict_proba(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
         """Probabilities float64 ``[B, classes]``."""
-        return self.link(self.forward(numbers, strings).to(torch.float64))  # type: ignore[no-any-return]
+        return self.link(self.forward(numbers, strings)).to(torch.float64)  # type: ignore[no-any-return]
 
 
 class Regressor(Scorer):
     """Adds values."""
 
-    def __init__(self, link: Link, flat: bool, *args: Any) -> None:
+    def __init__(self, link: nn.Module, flat: bool, *args: Any) -> None:
         super().__init__(*args)
         self.link, self.flat = link, flat
 
@@ -286,14 +298,32 @@ class Regressor(Scorer):
 def _scorer(net: "Translation") -> Scorer:
     program = copy.deepcopy(net.program).cpu().eval().requires_grad_(False)
     head = net.head
-    labels = [] if head.classes is None else [str(label) for label in head.classes.tolist()]
+    labels = [*map(str, head.labels_in_order)]
     common = (program, net.encoder, head.task != "transform", labels)
     if head.task == "transform":
         return Scorer(*common).eval()
-    link = Link(head.link, head.link_options)
+    link = InDouble(Linked(head.link, **head.link_options))
+    predict, proba = (_answer(program, method) for method in ("predict", "predict_proba"))
     if head.classes is None:
-        return Regressor(link, head.flat, *common).eval()
-    return (ProbabilityClassifier(link, *common) if "predict_proba" in head.methods else Classifier(*common)).eval()
+        return Regressor(predict or link, head.flat and predict is None, *common).eval()
+    if predict is None and isinstance(head.classes, list):
+        predict = TargetPositions([len(one) for one in head.classes])
+    predict = predict or (Positions() if len(labels) > 1 else TargetPositions([1]))
+    if "predict_proba" in head.methods:
+        return ProbabilityClassifier(proba or link, predict, *common).eval()
+    return Classifier(predict, *common).eval()
+
+
+def _answer(program: Program, method: str) -> nn.Module | None:
+    """The module of a method that reads the raw scores; those that read rows are not in the file."""
+    if method not in program.answers:
+        return None
+    step: ProgramStep = program.answers[method]  # type: ignore[assignment]
+    if any(take.slot != len(program.steps) + 1 for take in step.takes):
+        raise UnfaithfulOption(
+            f"{method} of step {step.name!r} is no function of its scores, which is all a file holds."
+        )
+    return step.module
 
 
 def _raw_columns(encoder: RowEncoder) -> tuple[list[int], list[int]]:

@@ -48,7 +48,7 @@ class ProgramStep(nn.Module):
 
     def __init__(self, module: Module, takes: Sequence[Take], name: str, refuses: Sequence[str] = ()) -> None:
         super().__init__()
-        self.module = module
+        self.module: Module = module
         self.takes = nn.ModuleList(takes)
         self.name = name
         self.refuses = tuple(refuses)
@@ -121,6 +121,7 @@ class Program(nn.Module):
         refused = torch.zeros(len(numbers), dtype=torch.bool, device=numbers.device)
         last = max((index for index, step in enumerate(self.steps) if step.refuses), default=-1)
         for step in self.steps[: last + 1]:
+            assert isinstance(step, ProgramStep)
             if step.refuses:
                 refused |= step.refused(values)
             values.append(step(values))
@@ -131,9 +132,10 @@ class Program(nn.Module):
         """Whether finite rows may meet a step that refuses what an earlier one made of them."""
         partial = False
         for step in self.steps:
+            assert isinstance(step, ProgramStep)
             if partial and step.refuses:
                 return True
-            partial = partial or step.module.PARTIAL
+            partial |= step.module.PARTIAL
         return False
 
     @torch.jit.unused

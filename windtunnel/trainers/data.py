@@ -381,7 +381,7 @@ class _Classes:
     """Whether more than one class was seen; looks no further once two were."""
 
     def __init__(self, net: Translation) -> None:
-        self._labels = None if net.head.classes is None else net.head.classes.tolist()
+        self._labels = net.head.labels_in_order or None
         self._only: int | None = None
         self._enough = self._labels is None
 

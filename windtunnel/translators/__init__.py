@@ -4,11 +4,14 @@ from windtunnel.translators import (
     category_encoders,
     encoders,
     estimators,
+    hist_gradient_boosting,
     imputers,
+    isolation_forest,
     lightgbm,
     linear,
     scalers,
     sklearn_trees,
+    tree_committees,
 )
 from windtunnel.translators.registry import Encoding, Predictor, Recoding, read, supported, translates
 
@@ -19,7 +22,9 @@ __all__ = [
     "category_encoders",
     "encoders",
     "estimators",
+    "hist_gradient_boosting",
     "imputers",
+    "isolation_forest",
     "lightgbm",
     "linear",
     "read",
@@ -27,4 +32,5 @@ __all__ = [
     "sklearn_trees",
     "supported",
     "translates",
+    "tree_committees",
 ]

@@ -1,0 +1,120 @@
+"""What several estimators answer, taken together: sums, votes, the weighted median."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.base import Module
+
+
+class MeanOfParts(Module):
+    """The mean over members, each with the columns that it answers.
+
+    y_k = 1 / divisor * sum over members e of x[place[e, k]]
+
+    The sum runs in the order of the members, as in the source, so that ties stay ties.
+
+    Shape
+    -----
+    ``[B, columns]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    place : Tensor
+        int64 ``[E, K]``; -1 where member e says nothing of k.
+    divisor : float
+    flat : bool
+        Whether one score per row is given as ``[B]``.
+
+    Examples
+    --------
+    >>> MeanOfParts(torch.tensor([[0, 1], [2, -1]]), 2.0)(torch.tensor([[1.0, 2.0, 3.0]]))
+    tensor([[2., 1.]])
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("divisor", "flat")
+    place: Tensor
+    divisor: float
+    flat: bool
+
+    def __init__(self, place: Tensor, divisor: float, flat: bool = False) -> None:
+        super().__init__()
+        self.divisor, self.flat = divisor, flat
+        self.register_buffer("place", place.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, columns] -> [B, K], or [B]."""
+        known = torch.cat([x, torch.zeros_like(x[:, :1])], dim=1)
+        # -1 is the column of zeros at the end.
+        place = torch.where(self.place < 0, torch.full_like(self.place, x.shape[1]), self.place)
+        members = known.index_select(1, place.flatten()).view(x.shape[0], place.shape[0], place.shape[1])
+        mean = members.cumsum(1)[:, -1] / self.divisor
+        return mean[:, 0] if self.flat else mean
+
+
+class Votes(Module):
+    """The sum of what the members' labels are worth.
+
+    y_k = 1 / divisor * sum over members e of worth[e, position_e, k]
+
+    Shape
+    -----
+    ``[B, E]``, the position of the label that each member gives, -> ``[B, K]``. No gradient flows.
+
+    Parameters
+    ----------
+    worth : Tensor
+        ``[E, labels, K]``.
+    divisor : float
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("divisor",)
+    worth: Tensor
+    divisor: float
+
+    def __init__(self, worth: Tensor, divisor: float) -> None:
+        super().__init__()
+        self.divisor = divisor
+        self.register_buffer("worth", worth.detach().clone())
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """[B, E] -> [B, K]."""
+        members, labels = self.worth.shape[0], self.worth.shape[1]
+        row = positions.to(torch.int64) + labels * torch.arange(members, device=positions.device)
+        votes = self.worth.view(members * labels, -1).index_select(0, row.flatten())
+        return votes.view(positions.shape[0], members, -1).cumsum(1)[:, -1] / self.divisor
+
+
+class WeightedMedian(Module):
+    """The least value that, with the smaller ones, has half of the members' weight.
+
+    Shape
+    -----
+    ``[B, E]`` -> ``[B, 1]``.
+
+    Parameters
+    ----------
+    weight : Tensor
+        ``[E]``.
+
+    Examples
+    --------
+    >>> WeightedMedian(torch.tensor([1.0, 1.0, 3.0]))(torch.tensor([[1.0, 2.0, 3.0]]))
+    tensor([[3.]])
+    """
+
+    weight: Tensor
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, E] -> [B, 1]."""
+        values, order = torch.sort(x, dim=1, stable=True)
+        below = self.weight[order].cumsum(1)
+        first = (below >= 0.5 * below[:, -1:]).to(torch.int64).argmax(dim=1, keepdim=True)
+        return values.gather(1, first)

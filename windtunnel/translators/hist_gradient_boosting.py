@@ -1,0 +1,119 @@
+"""scikit-learn's histogram gradient boosting, missing values and native categories included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import ensemble
+
+from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
+from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.translators.registry import Predictor, translates
+
+TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
+# Loss: link, loss that is fine-tuned.
+LOSSES = {
+    "squared_error": ("identity", "squared"),
+    "absolute_error": ("identity", "absolute"),
+    "quantile": ("identity", "quantile"),
+    "poisson": ("exp", "poisson"),
+    "gamma": ("exp", "gamma"),
+}
+
+
+@translates(
+    ensemble.HistGradientBoostingClassifier,
+    trainable=TRAINABLE,
+    notes="missing values, native categories of any type",
+)
+def classifier(fitted: ensemble.HistGradientBoostingClassifier) -> Predictor:
+    """Log-odds: ``_baseline_prediction`` and the leaves of ``_predictors``, one score per class beyond two."""
+    several = fitted.n_trees_per_iteration_ > 1
+    name = "softmax" if several else "logistic"
+    return Predictor(_scores(fitted), link="softmax" if several else "sigmoid", loss=name, codes=_codes(fitted))
+
+
+@translates(
+    ensemble.HistGradientBoostingRegressor,
+    trainable=TRAINABLE,
+    notes="every loss, missing values, native categories of any type",
+)
+def regressor(fitted: ensemble.HistGradientBoostingRegressor) -> Predictor:
+    """``_baseline_prediction`` and the leaves of ``_predictors``, in the logarithm for poisson and gamma."""
+    link, loss = LOSSES[fitted.loss]
+    options = {"alpha": float(fitted.quantile)} if fitted.loss == "quantile" else {}
+    return Predictor(_scores(fitted), link=link, loss=loss, loss_options=options, codes=_codes(fitted))
+
+
+def _codes(fitted: Any) -> dict[int, list[Any]]:
+    """The categories of each native category column, in the order of the codes that the trees read."""
+    if fitted.is_categorical_ is None:
+        return {}
+    encoder = fitted._preprocessor.named_transformers_["encoder"]
+    columns = np.flatnonzero(fitted.is_categorical_).tolist()
+    # A missing value among the categories has no code: the trees read it as missing.
+    known = [[one for one in categories.tolist() if not _missing(one)] for categories in encoder.categories_]
+    return dict(zip(columns, known, strict=True))
+
+
+def _missing(category: Any) -> bool:
+    return category is None or category != category
+
+
+def _scores(fitted: Any) -> HardTrees:
+    width = int(fitted.n_features_in_)
+    columns = np.arange(width)
+    if fitted.is_categorical_ is not None:
+        # The preprocessor puts the categories first.
+        columns = np.argsort(~fitted.is_categorical_, kind="stable")
+    predictors = [one for stage in fitted._predictors for one in stage]
+    parts = [_tree(predictor, columns) for predictor in predictors]
+    counts = np.array([len(part["feature"]) for part in parts], np.int64)
+    node_start = np.cumsum([0, *counts])
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "categories"}
+    categories = {
+        int(first) + node: members
+        for first, part in zip(node_start, parts, strict=False)
+        for node, members in part["categories"].items()
+    }
+    outputs = int(fitted.n_trees_per_iteration_)
+    return HardTrees.of(
+        TreeEnsemble(
+            width=width,
+            node_start=node_start,
+            leaf_start=np.cumsum([0, *(counts + 1)]),
+            missing=np.full(counts.sum(), MISSING_NAN, np.int8),
+            output=np.arange(len(parts)) % outputs,
+            base=np.asarray(fitted._baseline_prediction, np.float64).reshape(-1),
+            categories=categories,
+            **joined,
+        )
+    )
+
+
+def _tree(predictor: Any, columns: NDArray[np.int64]) -> dict[str, Any]:
+    """One ``TreePredictor``: its record array ``nodes`` and the bit sets of categories that go left."""
+    nodes = predictor.nodes
+    is_leaf = nodes["is_leaf"].astype(np.bool_)
+    number = np.where(is_leaf, -np.cumsum(is_leaf), np.cumsum(~is_leaf) - 1)
+    split = nodes[~is_leaf]
+    is_set = split["is_categorical"].astype(np.bool_)
+    sets = {
+        node: np.flatnonzero(np.unpackbits(_octets(predictor, split["bitset_idx"][node]), bitorder="little"))
+        for node in np.flatnonzero(is_set).tolist()
+    }
+    return {
+        "feature": columns[split["feature_idx"].astype(np.int64)],
+        "threshold": np.where(is_set, 0.0, split["num_threshold"]).astype(np.float64),
+        "default_left": split["missing_go_to_left"].astype(np.bool_),
+        "left": number[split["left"].astype(np.int64)].astype(np.int64),
+        "right": number[split["right"].astype(np.int64)].astype(np.int64),
+        "leaf_value": nodes["value"][is_leaf].astype(np.float64),
+        "categories": sets,
+    }
+
+
+def _octets(predictor: Any, index: int) -> NDArray[np.uint8]:
+    return np.asarray(predictor.raw_left_cat_bitsets[index], "<u4").view(np.uint8)
