@@ -28,7 +28,7 @@ CLASSES = np.array(["a", "b", "c"])[LATENT.argmax(axis=1)]
 
 def scores(predictor: Predictor) -> torch.Tensor:
     with torch.no_grad():
-        return predictor.scores(torch.from_numpy(X).float())
+        return predictor.scores(torch.from_numpy(X).double())
 
 
 REGRESSORS: dict[str, tuple[Any, np.ndarray]] = {

@@ -79,7 +79,7 @@ def check(fitted: Any, data: pd.DataFrame) -> Probed:
     shown = values_of(encoding)
     probed = probe(fitted, encoding, shown)
     np.testing.assert_allclose(
-        composed(probed, shown, data, encoding.buckets), dense(fitted.transform(data)), rtol=1e-6
+        composed(probed, shown, data, encoding.buckets), dense(fitted.transform(data)), rtol=1e-12
     )
     covered = {position for positions in probed.positions for position in positions}
     assert covered == set(range(probed.width))
@@ -155,7 +155,7 @@ def test_encoders_fitted_on_arrays(values: np.ndarray, unknown: str) -> None:
         shown = values_of(encoding)
         probed = probe(fitted, encoding, shown)
         got = composed(probed, shown, pd.DataFrame(values))
-        np.testing.assert_allclose(got, dense(fitted.transform(values)), rtol=1e-6)
+        np.testing.assert_allclose(got, dense(fitted.transform(values)), rtol=1e-12)
 
 
 COLUMNS = ["city", "code", "year"]
@@ -237,8 +237,8 @@ def test_hashed_columns_share_tables_of_one_hots() -> None:
     assert probed.additive
     city, code = probed.tables
     assert city is not None and code is not None
-    torch.testing.assert_close(city[2:], torch.eye(6))
-    torch.testing.assert_close(code[3:], torch.eye(6))
+    torch.testing.assert_close(city[2:], torch.eye(6, dtype=torch.float64))
+    torch.testing.assert_close(code[3:], torch.eye(6, dtype=torch.float64))
     torch.testing.assert_close(code[2], torch.eye(6)[bucket_of("known", 6)])
     # pandas keeps a missing str as NaN, which the encoder hashes as text; a missing object is None, which it skips.
     torch.testing.assert_close(city[1], torch.eye(6)[bucket_of("nan", 6)])

@@ -4,13 +4,13 @@ import importlib
 import re
 from pathlib import Path
 
-import cases
 import numpy as np
 import pytest
 
 import windtunnel
 from windtunnel.cli import app
 from windtunnel.modules.base import MODULES
+from windtunnel.testing import check_translator
 from windtunnel.translators import registry
 from windtunnel.translators.registry import supported
 
@@ -33,25 +33,25 @@ def blocks() -> list[tuple[str, str]]:
 
 def test_the_worked_example_of_an_operator_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fences = FENCE.finditer((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
-    module, reader, case = (fence.group(2) for fence in fences if fence.group(1) == "python")
-    # In a file, as its source is read by torch.jit.script.
-    (tmp_path / "fourier.py").write_text(module, encoding="utf-8")
+    estimator, module, reader, check, row = (fence.group(2) for fence in fences if fence.group(1) == "python")
+    # In a file, as its source is read by torch.jit.script and as fitted estimators are hashed by the names of classes.
+    (tmp_path / "squeeze_example.py").write_text("\n".join([estimator, module, reader]), encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(registry, "_TABLE", dict(registry._TABLE))
-    namespace = dict(vars(cases))
     try:
-        namespace |= vars(importlib.import_module("fourier"))
-        exec(compile(reader, "CONTRIBUTING.md", "exec"), namespace)
-        row = eval(compile(case.strip(), "CONTRIBUTING.md", "eval"), namespace)
-        fitted, rows = row.make().fit(*row.train()), row.rows()
+        namespace = dict(vars(importlib.import_module("squeeze_example")))
+        for code in (check, row):
+            exec(compile(code, "CONTRIBUTING.md", "exec"), namespace)
+        (case,) = namespace["CASES"]
+        fitted, rows = case.fitted(), case.rows()
+        check_translator(fitted, rows)
         net = windtunnel.translate(fitted)
-        np.testing.assert_allclose(net.predict_proba(rows), fitted.predict_proba(rows), rtol=row.tolerance)
         net.save(tmp_path / "model.windtunnel")
         again = windtunnel.load(tmp_path / "model.windtunnel")
         np.testing.assert_array_equal(again.predict_proba(rows), net.predict_proba(rows))
         net.export(tmp_path / "model.ts")
     finally:
-        MODULES.pop("Fourier", None)
+        MODULES.pop("Squeezed", None)
 
 
 def test_the_first_code_comes_early() -> None:

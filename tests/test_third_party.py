@@ -190,7 +190,7 @@ WRONG: dict[str, tuple[Callable[[Squash], Module], str]] = {
     "writes into the estimator": (that_writes, "the fitted estimator is not what it was"),
     "no gradient": (squash_as(Blocked), "no gradient comes out"),
     "a parameter without gradient": (squash_as(Unreached), "no gradient reaches the parameter .*scale"),
-    "a gradient without end": (squash_as(Endless), "the gradient that reaches the columns a, b, c"),
+    "a gradient without end": (squash_as(Endless), "the gradient that reaches the columns 'a', 'b', 'c'"),
     "far from the source before training": (squash_as(Blurred), "translate keeps R squared"),
 }
 

@@ -190,6 +190,7 @@ class Assembly:
                 case Module():
                     estimator = type(step.estimator).__name__
                     return self._module(step.name, estimator, reading, wires, rows_of(step.estimator), step.estimator)
+            raise UnsupportedEstimator(f"step {step.name!r}: its reader gave {type(reading).__name__}, no translation.")
         except UnsupportedEstimator as error:
             return self._host(step, error)
 

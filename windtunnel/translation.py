@@ -146,7 +146,7 @@ class Translation(nn.Module):
     def _check_refused(self, batch: Batch, answer: Tensor) -> None:
         """Refuse rows that the source refuses, and scores that are missing."""
         odd = ~torch.isfinite(batch.numbers).all() or (batch.ids < FIRST_ID).any() or bool(self._beyond_float32(batch))
-        if odd or self.program.partial:
+        if odd or self.program.partial():
             refused = self._run("refused", batch).bool()
             if refused.any():
                 raise BadInput(self._why_not_finite(batch, refused))

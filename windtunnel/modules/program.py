@@ -127,7 +127,7 @@ class Program(nn.Module):
             values.append(step(values))
         return refused
 
-    @property
+    @torch.jit.unused
     def partial(self) -> bool:
         """Whether finite rows may meet a step that refuses what an earlier one made of them."""
         partial = False
