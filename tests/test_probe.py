@@ -239,9 +239,9 @@ def test_hashed_columns_share_tables_of_one_hots() -> None:
     assert city is not None and code is not None
     torch.testing.assert_close(city[2:], torch.eye(6, dtype=torch.float64))
     torch.testing.assert_close(code[3:], torch.eye(6, dtype=torch.float64))
-    torch.testing.assert_close(code[2], torch.eye(6)[bucket_of("known", 6)])
+    torch.testing.assert_close(code[2], torch.eye(6, dtype=torch.float64)[bucket_of("known", 6)])
     # pandas keeps a missing str as NaN, which the encoder hashes as text; a missing object is None, which it skips.
-    torch.testing.assert_close(city[1], torch.eye(6)[bucket_of("nan", 6)])
+    torch.testing.assert_close(city[1], torch.eye(6, dtype=torch.float64)[bucket_of("nan", 6)])
     assert not code[1].any()
 
 

@@ -43,23 +43,25 @@ def awkward_numbers(seed: int = 0, rows: int = 200) -> np.ndarray:
     return x.astype(np.float32).astype(np.float64)
 
 
-def run(module: Module, x: np.ndarray) -> np.ndarray:
+def run(module: Module, x: np.ndarray, dtype: torch.dtype = torch.float64) -> np.ndarray:
+    module.cast(dtype)
     with torch.no_grad():
-        return module(torch.from_numpy(x).float()).numpy()
+        return module(torch.from_numpy(x).to(dtype)).numpy()
 
 
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float64, 1e-12), (torch.float32, 1e-5)], ids=str)
 @pytest.mark.parametrize("name", SCALERS)
-def test_scaler_gives_what_its_source_gives(name: str) -> None:
+def test_scaler_gives_what_its_source_gives(name: str, dtype: torch.dtype, near: float) -> None:
     fitted = SCALERS[name].fit(awkward_numbers())
     unseen = awkward_numbers(seed=1) * [3, 1, 1, 3, 3, 3]
     for x in (unseen, unseen[:1], unseen[:0]):
         expected = fitted.transform(x) if len(x) else np.zeros((0, 6))
-        spread = 1e-6 * np.nanstd(expected, axis=0) if len(x) > 1 else 1e-6
+        spread = near / 10 * np.nanstd(expected, axis=0) if len(x) > 1 else near / 10
+        answer = run(read(fitted), x, dtype)
         np.testing.assert_array_less(
-            np.nan_to_num(np.abs(run(read(fitted), x) - expected)),
-            np.nan_to_num(1e-5 * np.abs(expected) + spread) + 1e-30,
+            np.nan_to_num(np.abs(answer - expected)), np.nan_to_num(near * np.abs(expected) + spread) + 1e-30
         )
-        np.testing.assert_array_equal(np.isnan(run(read(fitted), x)), np.isnan(expected))
+        np.testing.assert_array_equal(np.isnan(answer), np.isnan(expected))
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "max"])

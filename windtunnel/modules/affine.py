@@ -2,7 +2,7 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-from typing import ClassVar
+from typing import ClassVar, Optional
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +22,9 @@ def affine(x: Tensor, scale: Tensor, shift: Tensor, center: Tensor, unit: Tensor
 def cast_affine(module: "Affine | ClippedAffine", dtype: torch.dtype) -> None:
     """Round the coefficients of (x - center) / unit * scale + shift to ``dtype``.
 
-    What float32 cannot hold of the center (up to 0.03 at 1e6) goes into the shift, unless the center is a value seen
-    in the data (a median, a minimum): rows with that value are rounded as it is and have to give ``shift`` exactly,
-    as LightGBM puts thresholds right beside zero.
+    What float32 cannot hold of the center (up to 0.03 at 1e6) goes into the shift, unless ``in_float32`` says what to
+    take instead, as where the center is a value seen in the data (a median, a minimum): rows with that value are
+    rounded as it is and have to give ``shift`` exactly, as LightGBM puts thresholds right beside zero.
 
     Raises
     ------
@@ -32,7 +32,10 @@ def cast_affine(module: "Affine | ClippedAffine", dtype: torch.dtype) -> None:
         A coefficient is beyond the range of ``dtype``.
     """
     with torch.no_grad():
-        if not module.seen:
+        if dtype == torch.float32 and module.in_float32 is not None:
+            for name, value in module.in_float32.items():
+                getattr(module, name).copy_(value)
+        else:
             rest = (module.center - module.center.to(dtype).double()) / module.unit
             module.shift.sub_(rest * module.scale)
         module.to(dtype)
@@ -74,8 +77,8 @@ class Affine(Module):
 
     center: Tensor
     unit: Tensor
-    seen = False
-    """Whether the centers are values seen in the data; matters only until the module is cast."""
+    in_float32: Optional[dict[str, Tensor]] = None  # noqa: UP045  TorchScript
+    """Other coefficients of the same map, which float32 loses less of; matters only until the module is cast."""
 
     def __init__(self, scale: Tensor, shift: Tensor, center: Tensor, unit: Tensor) -> None:
         super().__init__()
@@ -115,8 +118,8 @@ class ClippedAffine(Module):
     FACTS: ClassVar[tuple[str, ...]] = ("low", "high")
     center: Tensor
     unit: Tensor
-    seen = False
-    """Whether the centers are values seen in the data; matters only until the module is cast."""
+    in_float32: Optional[dict[str, Tensor]] = None  # noqa: UP045  TorchScript
+    """Other coefficients of the same map, which float32 loses less of; matters only until the module is cast."""
 
     def __init__(self, scale: Tensor, shift: Tensor, center: Tensor, unit: Tensor, low: float, high: float) -> None:
         super().__init__()

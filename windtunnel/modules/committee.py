@@ -62,7 +62,8 @@ class Votes(Module):
 
     Shape
     -----
-    ``[B, E]``, the position of the label that each member gives, -> ``[B, K]``. No gradient flows.
+    ``[B, E]``, the position of the label that each member gives (more columns are not read), -> ``[B, K]``. No
+    gradient flows.
 
     Parameters
     ----------
@@ -83,7 +84,7 @@ class Votes(Module):
     def forward(self, positions: Tensor) -> Tensor:
         """[B, E] -> [B, K]."""
         members, labels = self.worth.shape[0], self.worth.shape[1]
-        row = positions.to(torch.int64) + labels * torch.arange(members, device=positions.device)
+        row = positions[:, :members].to(torch.int64) + labels * torch.arange(members, device=positions.device)
         votes = self.worth.view(members * labels, -1).index_select(0, row.flatten())
         return votes.view(positions.shape[0], members, -1).cumsum(1)[:, -1] / self.divisor
 

@@ -23,19 +23,27 @@ def standard_scaler(fitted: preprocessing.StandardScaler) -> Affine:
 
 
 @translates(preprocessing.RobustScaler, trainable="scale, shift")
-def robust_scaler(fitted: preprocessing.RobustScaler) -> Affine | ClippedAffine:
+def robust_scaler(fitted: preprocessing.RobustScaler) -> Affine:
     """(x - center_) / scale_; 0 and 1 where with_centering or with_scaling is off."""
     center = fitted.center_ if fitted.with_centering else 0.0
     scale = fitted.scale_ if fitted.with_scaling else 1.0
-    return _seen(Affine(**_coefficients(fitted, center=center, divisor=scale)))
+    coefficients = _coefficients(fitted, center=center, divisor=scale)
+    module = Affine(**coefficients)
+    # Medians are values seen in the data.
+    module.in_float32 = coefficients
+    return module
 
 
 @translates(preprocessing.MinMaxScaler, trainable="scale, shift")
 def min_max_scaler(fitted: preprocessing.MinMaxScaler) -> Affine | ClippedAffine:
-    """(x - data_min_) * scale_ + feature_range[0], clipped to feature_range if clip."""
+    """X scale_ + min_, clipped to feature_range if clip; in float32 (x - data_min_) scale_ + feature_range[0]."""
     low, high = fitted.feature_range
-    numbers = _coefficients(fitted, center=fitted.data_min_, divisor=1 / fitted.scale_, start=low)
-    return _seen(ClippedAffine(**numbers, low=low, high=high) if fitted.clip else Affine(**numbers))
+    numbers = _coefficients(fitted, center=0.0, divisor=1.0, start=fitted.min_)
+    numbers["scale"] = torch.from_numpy(fitted.scale_.astype(np.float64))
+    module = ClippedAffine(**numbers, low=low, high=high) if fitted.clip else Affine(**numbers)
+    # Minima are values seen in the data, and a large one would leave few digits of x scale_ + min_.
+    module.in_float32 = _coefficients(fitted, center=fitted.data_min_, divisor=1 / fitted.scale_, start=low)
+    return module
 
 
 @translates(preprocessing.MaxAbsScaler, trainable="scale, shift")
@@ -51,13 +59,9 @@ def normalizer(fitted: preprocessing.Normalizer) -> Normalizer:
     return Normalizer(fitted.norm)
 
 
-def _seen(module: Affine | ClippedAffine) -> Affine | ClippedAffine:
-    """Mark centers that are values seen in the data (medians, minima)."""
-    module.seen = True
-    return module
-
-
-def _coefficients(fitted: Any, center: ArrayLike, divisor: ArrayLike, start: float = 0.0) -> dict[str, torch.Tensor]:
+def _coefficients(
+    fitted: Any, center: ArrayLike, divisor: ArrayLike, start: ArrayLike = 0.0
+) -> dict[str, torch.Tensor]:
     """Coefficients of (x - center) / divisor + start."""
     width = fitted.n_features_in_
     values = {"scale": 1.0, "shift": start, "center": center, "unit": divisor}

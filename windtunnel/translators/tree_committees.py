@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn import ensemble, tree
 
+from windtunnel.modules.base import Module
 from windtunnel.modules.committee import MeanOfParts, Votes, WeightedMedian
 from windtunnel.modules.started import LastColumns
 from windtunnel.modules.trees.hard import HardTrees
@@ -74,21 +75,18 @@ def bagging_classifier(fitted: ensemble.BaggingClassifier) -> Predictor | Compos
         # Members are fitted on the positions of the labels, of which a sample may miss some.
         values = [_placed(leaf_values(one), one.classes_, classes) for one in members]
         return Predictor(_mean_of_trees(fitted, values), **options)
-    if not all(hasattr(one, "predict_proba") for one in members):
-        return Composite(_parts(fitted, "position"), Predictor(_hard_votes(fitted), **options))
-    parts = _parts(fitted, "predict_proba")
-    widths = [len(one.classes_) for one in members]
-    places = _places(widths, [one.classes_ for one in members], classes)
-    if not hasattr(fitted, "decision_function"):
-        return Composite(parts, Predictor(MeanOfParts(places, float(len(members))), **options))
-    scores = 1 if classes == 2 else classes
-    decisions = sum(widths) + torch.arange(len(members) * scores).reshape(-1, scores)
-    then = Predictor(
-        MeanOfParts(places, float(len(members))),
-        others={"decision_function": MeanOfParts(decisions, float(len(members)), flat=scores == 1)},
-        **options,
-    )
-    return Composite([*parts, *_parts(fitted, "decision_function")], then)
+    if all(hasattr(one, "predict_proba") for one in members):
+        widths = [len(one.classes_) for one in members]
+        parts = _parts(fitted, "predict_proba")
+        scores: Module = MeanOfParts(_places(widths, [one.classes_ for one in members], classes), float(len(members)))
+    else:
+        widths, parts, scores = [1] * len(members), _parts(fitted, "position"), _hard_votes(fitted)
+    if hasattr(fitted, "decision_function"):
+        columns = 1 if classes == 2 else classes
+        places = sum(widths) + torch.arange(len(members) * columns).reshape(-1, columns)
+        decision = MeanOfParts(places, float(len(members)), flat=columns == 1)
+        parts, options["others"] = [*parts, *_parts(fitted, "decision_function")], {"decision_function": decision}
+    return Composite(parts, Predictor(scores, **options))
 
 
 @translates(ensemble.BaggingRegressor, trainable=TRAINABLE, notes="any base estimator, one or several targets")
@@ -147,6 +145,8 @@ def _parts(fitted: Any, method: str) -> list[Part]:
     features = getattr(fitted, "estimators_features_", [None] * len(fitted.estimators_))
     every = np.arange(int(fitted.n_features_in_))
     return [
-        Part(f"estimators_.{index}", one, method, None if columns is None or np.array_equal(columns, every) else columns)
+        Part(
+            f"estimators_.{index}", one, method, None if columns is None or np.array_equal(columns, every) else columns
+        )
         for index, (one, columns) in enumerate(zip(fitted.estimators_, features, strict=True))
     ]

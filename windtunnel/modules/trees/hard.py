@@ -15,8 +15,8 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO, TreeEnsemble
 
 
-class HardTrees(Module):
-    """Sum over trees of the value of the leaf that a row falls into, plus the base, as the source computes it.
+class TreeWalk(Module):
+    """The walk of every row down every tree, which ``HardTrees`` and the modules over leaf numbers share.
 
     Rows of either precision decide as the source does: float64 rows meet the thresholds themselves, float32 rows the
     largest float32 that is not above them; where the source itself rounds rows to float32, so does this module. Leaf
@@ -26,10 +26,6 @@ class HardTrees(Module):
 
     The nodes are laid out in pairs: the children of node n sit next to each other, at T + 2n and T + 2n + 1, after the
     T roots. A step of the walk is then ``follow[at] + (value > split[at])``, and a leaf follows to itself.
-
-    Shape
-    -----
-    forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
 
     Parameters
     ----------
@@ -47,14 +43,6 @@ class HardTrees(Module):
         int64 [C + 1] and int64, set c is ``category[category_start[c]:category_start[c + 1]]``.
     feature_range : Tensor
         float64 [width, 2], or [0, 2] where the model stores none.
-
-    Examples
-    --------
-    >>> stump = TreeEnsemble(1, *map(np.array, ([0, 1], [0, 2], [0], [0.5], [True], np.zeros(1, np.int8))),
-    ...     *map(np.array, ([-1], [-2], [1.0, 2.0], [0], [0.0])))
-    >>> HardTrees.of(stump)(torch.tensor([[0.5], [0.6]]))
-    tensor([[1.],
-            [2.]])
     """
 
     FACTS: ClassVar[tuple[str, ...]] = ("width", "divisor", "reads")
@@ -191,12 +179,8 @@ class HardTrees(Module):
                 setattr(self, name, buffer.to(moved.device))
         return self
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Raw scores of the rows, in slices that stay in the processor's cache."""
-        return self.over_slices(x)
-
     def over_slices(self, x: Tensor) -> Tensor:
-        """Raw scores; a method of its own, as a class that derives from this one cannot call ``super`` in a script."""
+        """Raw scores of the rows, in slices that stay in the processor's cache."""
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if torch.compiler.is_compiling():
                 # A graph with a free batch size cannot hold a loop over rows; its compiler does the blocking.
@@ -261,6 +245,32 @@ class HardTrees(Module):
                 else:
                     parts.append(missing.to(x.dtype))
         return torch.cat(parts, dim=1) if len(parts) > 0 else x
+
+
+class HardTrees(TreeWalk):
+    """Sum over trees of the value of the leaf that a row falls into, plus the base, as the source computes it.
+
+    Shape
+    -----
+    forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
+
+    Parameters
+    ----------
+    **tensors and facts
+        As ``TreeWalk``.
+
+    Examples
+    --------
+    >>> stump = TreeEnsemble(1, *map(np.array, ([0, 1], [0, 2], [0], [0.5], [True], np.zeros(1, np.int8))),
+    ...     *map(np.array, ([-1], [-2], [1.0, 2.0], [0], [0.0])))
+    >>> HardTrees.of(stump)(torch.tensor([[0.5], [0.6]]))
+    tensor([[1.],
+            [2.]])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Raw scores of the rows."""
+        return self.over_slices(x)
 
 
 _HELD: dict[str, Any] = {
@@ -330,7 +340,7 @@ def _walk(ensemble: TreeEnsemble) -> tuple[int, list[int], dict[str, NDArray[Any
     readings, place = np.unique(reading, return_inverse=True)
     column = place * ensemble.width + ensemble.feature
     split = ensemble.threshold.copy()
-    split[reading % HardTrees.ZERO == HardTrees.FLAG] = 0.5
+    split[reading % TreeWalk.ZERO == TreeWalk.FLAG] = 0.5
     split[list(ensemble.categories)] = np.inf
     split = _spread(split, is_node, node, np.full(len(items), np.inf))
     set_start, set_last, outside = _sets(ensemble)
@@ -379,10 +389,10 @@ def _reading(ensemble: TreeEnsemble) -> NDArray[np.int64]:
     """Choose what each node reads of its feature."""
     zero_goes_left = ensemble.threshold >= 0
     missing_left = np.where(ensemble.missing == MISSING_NONE, zero_goes_left, ensemble.default_left)
-    reading = np.where(missing_left, HardTrees.LOW, HardTrees.HIGH)
-    reading[~missing_left & np.isposinf(ensemble.threshold)] = HardTrees.FLAG
-    reading[ensemble.missing == MISSING_ZERO] += HardTrees.ZERO
-    reading[list(ensemble.categories)] = HardTrees.CODE
+    reading = np.where(missing_left, TreeWalk.LOW, TreeWalk.HIGH)
+    reading[~missing_left & np.isposinf(ensemble.threshold)] = TreeWalk.FLAG
+    reading[ensemble.missing == MISSING_ZERO] += TreeWalk.ZERO
+    reading[list(ensemble.categories)] = TreeWalk.CODE
     return reading
 
 

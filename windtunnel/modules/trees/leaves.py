@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.modules.trees.ensemble import TreeEnsemble
-from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.hard import TreeWalk
 
 
 def with_numbers(ensemble: TreeEnsemble, numbers: NDArray[np.int64]) -> TreeEnsemble:
@@ -26,7 +26,7 @@ def with_numbers(ensemble: TreeEnsemble, numbers: NDArray[np.int64]) -> TreeEnse
     )
 
 
-class TreeLeaves(HardTrees):
+class TreeLeaves(TreeWalk):
     """The number of the leaf that a row falls into, as ``apply`` of the source gives it.
 
     Shape
@@ -38,11 +38,12 @@ class TreeLeaves(HardTrees):
     shape : list of int
         What stands behind the rows: ``[]`` for a single tree, ``[T]``, or ``[T, 1]``, for several.
     **tensors
-        As ``HardTrees``, of an ensemble that ``with_numbers`` made.
+        As ``TreeWalk``, of an ensemble that ``with_numbers`` made.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = (*HardTrees.FACTS, "shape")
+    FACTS: ClassVar[tuple[str, ...]] = (*TreeWalk.FACTS, "shape")
     shape: list[int]
+    readings: list[int]
 
     def __init__(
         self,
@@ -74,15 +75,15 @@ class TreeLeaves(HardTrees):
     @classmethod
     def numbered(cls, ensemble: TreeEnsemble, numbers: NDArray[np.int64], shape: list[int]) -> "TreeLeaves":
         """Build it of an ensemble, the numbers of its leaves, and the shape of an answer."""
-        hard = HardTrees.of(with_numbers(ensemble, numbers))
-        return cls(**hard.state_dict(), **hard.facts(), shape=shape)
+        walk = TreeWalk.of(with_numbers(ensemble, numbers))
+        return cls(**walk.state_dict(), **walk.facts(), shape=shape)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, *shape]."""
         return self.over_slices(x).reshape([x.shape[0]] + self.shape)
 
 
-class LeafOneHot(HardTrees):
+class LeafOneHot(TreeWalk):
     """One column per leaf of every tree, 1 where the row falls into the leaf and 0 elsewhere.
 
     Shape
@@ -93,11 +94,12 @@ class LeafOneHot(HardTrees):
     ----------
     columns : int
     **tensors
-        As ``HardTrees``, of an ensemble that ``with_numbers`` made, with the column of each leaf as its number.
+        As ``TreeWalk``, of an ensemble that ``with_numbers`` made, with the column of each leaf as its number.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = (*HardTrees.FACTS, "columns")
+    FACTS: ClassVar[tuple[str, ...]] = (*TreeWalk.FACTS, "columns")
     columns: int
+    readings: list[int]
 
     def __init__(
         self,
@@ -129,8 +131,8 @@ class LeafOneHot(HardTrees):
     @classmethod
     def numbered(cls, ensemble: TreeEnsemble, columns: NDArray[np.int64]) -> "LeafOneHot":
         """Build it of an ensemble and the column of each of its leaves."""
-        hard = HardTrees.of(with_numbers(ensemble, columns))
-        return cls(**hard.state_dict(), **hard.facts(), columns=int(columns.max(initial=-1)) + 1)
+        walk = TreeWalk.of(with_numbers(ensemble, columns))
+        return cls(**walk.state_dict(), **walk.facts(), columns=int(columns.max(initial=-1)) + 1)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, columns]."""

@@ -1,0 +1,40 @@
+"""Kernel matrices centred in the space of their features."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+
+
+class KernelCenter(Module):
+    """Subtract the mean of the features from a kernel between rows and the fitted rows.
+
+    y_j = k_j - rows_j - mean(k) + total
+
+    Shape
+    -----
+    ``[B, n]`` -> ``[B, n]``.
+
+    Parameters
+    ----------
+    rows : Tensor
+        ``[n]``, the mean kernel of each fitted row with all of them; learned.
+    total : Tensor
+        ``[]``, the mean of all; learned.
+
+    Examples
+    --------
+    >>> import torch
+    >>> KernelCenter(torch.tensor([1.0, 2.0]), torch.tensor(1.5))(torch.tensor([[3.0, 5.0]])).tolist()
+    [[-0.5, 0.5]]
+    """
+
+    def __init__(self, rows: Tensor, total: Tensor) -> None:
+        super().__init__()
+        self.rows = nn.Parameter(rows.detach().clone())
+        self.total = nn.Parameter(total.detach().clone())
+
+    def forward(self, kernel: Tensor) -> Tensor:
+        """[B, n] -> [B, n]."""
+        return kernel - self.rows - kernel.mean(dim=1, keepdim=True) + self.total
