@@ -1,11 +1,11 @@
-# make setup | demo | test | check | supported | coverage: everything goes through .venv,
+# make setup | demo | test | fuzz | check | supported | coverage: everything goes through .venv,
 # made from pyproject.toml and constraints.txt.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 BIN := .venv/bin
 export OMP_WAIT_POLICY := passive
 STAMP := .venv/.ready
 
-.PHONY: setup demo test check lint types supported coverage clean
+.PHONY: setup demo test fuzz check lint types supported coverage clean
 
 setup: $(STAMP)
 
@@ -21,6 +21,11 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+# As many random pipelines as EXAMPLES says, new ones each time; the tests run 300, always the same.
+EXAMPLES ?= 5000
+fuzz: setup
+	WINDTUNNEL_FUZZ=$(EXAMPLES) $(BIN)/python -m pytest tests/test_fuzz.py
 
 lint: setup
 	$(BIN)/ruff check

@@ -17,7 +17,7 @@ from sklearn.linear_model import (
 from sklearn.svm import LinearSVC, LinearSVR
 
 from windtunnel.modules.links import LINKS
-from windtunnel.translators.linear import MARGIN_LOSSES
+from windtunnel.translators.linear_classifiers import MARGIN_LOSSES
 from windtunnel.translators.registry import Predictor, read
 
 X = np.random.default_rng(0).normal(size=(150, 5)).astype(np.float32).astype(np.float64)

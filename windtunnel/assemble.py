@@ -51,7 +51,7 @@ class Wire:
     chain : tuple of callables
         What earlier steps make of a list of values, in order: unknown, missing, and the vocabulary.
     refuses : frozenset of int
-        0 where an encoder on the way refuses unknown categories, 1 where missing ones.
+        0 where an encoder on the way refuses unknown categories, 1 where missing ones, 2 where infinite numbers.
     filled : Filled
         What a missing number has become.
     """
@@ -179,7 +179,7 @@ class Assembly:
                 case Recoding():
                     return self._recoding(step, reading, wires)
                 case Selection(columns=columns):
-                    return [wires[column] for column in columns]
+                    return self._selection(step, columns, wires)
                 case Composite(then=Module() as module):
                     wires = self.wires(self._parts(step, reading))
                     return self._module(step.name, type(step.estimator).__name__, module, wires)
@@ -257,6 +257,15 @@ class Assembly:
                 takes.append((slot, [column]))
         return [Take(slot, columns) for slot, columns in takes]
 
+    def _selection(self, step: Step, columns: Sequence[int], wires: list[Wire]) -> list[Wire]:
+        """The kept columns; what the source refuses is refused in the others as well."""
+        refuses = refusals(step.estimator, len(wires))
+        if refuses and all(wire.number is not None for wire in wires):
+            name, estimator = step.name, type(step.estimator).__name__
+            place = _once(lambda: self._add(name, estimator, Identity(), self._places(name, wires), refuses))
+            wires = [replace(wire, number=partial(place, column)) for column, wire in enumerate(wires)]
+        return [wires[column] for column in columns]
+
     # Categories
 
     def _recoding(self, step: Step, recoding: Recoding, wires: Sequence[Wire]) -> list[Wire]:
@@ -283,6 +292,7 @@ class Assembly:
                     known=(*wire.known, *_present(known or ())),
                     chain=(*wire.chain, partial(recoding.recode, column)),
                     filled=filled[column],
+                    refuses=wire.refuses.union(_finite(step)),
                 )
             )
         return answer
@@ -307,7 +317,7 @@ class Assembly:
                 # Where unknown categories are recoded, the rows of the buckets are out of reach.
                 table: Tensor = probed.tables[column][: len(vocabulary)]  # type: ignore[index]
                 module = CategoryTable(table.to(self.dtype), encoding.trainable)
-                encoded = self._table(step, module, wire, vocabulary, wire.refuses.union(refused))
+                encoded = self._table(step, module, wire, vocabulary, wire.refuses.union(refused, _finite(step)))
                 if probed.additive:
                     summed += encoded
                     continue
@@ -324,7 +334,7 @@ class Assembly:
     ) -> list[Wire]:
         """The columns of a table over a raw column; a single one can be encoded again."""
         assert wire.raw is not None
-        column = CategoryColumn(wire.raw, vocabulary, refuses_unknown=0 in refuses, refuses_missing=1 in refuses)
+        column = CategoryColumn(wire.raw, vocabulary, *(kind in refuses for kind in (0, 1, 2)))
         place = _once(
             lambda: self._add(step.name, type(step.estimator).__name__, table, [(IDS, self.encoder.category(column))])
         )
@@ -556,6 +566,11 @@ def _answer_modules(scored: Scored, method: str) -> list[tuple[Module, bool]]:
     if method in ("predict", "predict_proba"):
         return [(Linked(predictor.link, **predictor.link_options), False)]
     raise UnsupportedEstimator(f"step {scored.step.name!r} ({type(scored.step.estimator).__name__}) gives no {method}.")
+
+
+def _finite(step: Step) -> set[int]:
+    """scikit-learn takes no infinite numbers for categories; other libraries do."""
+    return {2} if type(step.estimator).__module__.startswith("sklearn.") else set()
 
 
 def _once(add: Callable[[], int]) -> Callable[[int], Place]:

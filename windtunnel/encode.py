@@ -114,12 +114,13 @@ def bucket_of(text: str, buckets: int) -> int:
 
 @dataclass
 class CategoryColumn:
-    """One column of ``ids``: where it is read from, its vocabulary, and whether the source refuses unknown values."""
+    """One column of ``ids``: where it is read from, its vocabulary, and which values the source refuses."""
 
     column: int
     vocabulary: Vocabulary
     refuses_unknown: bool = False
     refuses_missing: bool = False
+    refuses_infinite: bool = False
 
 
 @dataclass
@@ -239,6 +240,11 @@ class RowEncoder:
                 "Convert the column to what the pipeline saw."
             )
         ids = vocabulary.ids(values)
+        if category.refuses_infinite and values.dtype.kind == "f" and np.isinf(values.to_numpy()).any():
+            raise BadInput(
+                f"column {self.name(category.column)} holds infinite values, which its encoder refuses; "
+                "drop these rows, or replace the values."
+            )
         unknown = (ids == UNKNOWN_ID) & category.refuses_unknown
         missing = (ids == MISSING_ID) & category.refuses_missing
         if training:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -38,10 +39,19 @@ def measure(net: Translation, batch: Batch, source: Any, rows: Any) -> dict[str,
         ``rows``, how many there were, and ``r2``.
     """
     method = next(name for name in ANSWERS if name in net.head.methods)
-    ours, theirs = _answers(getattr(net, method)(batch)), _answers(getattr(source, method)(rows))
-    return {"rows": float(len(theirs)), "r2": variance_kept(ours, theirs)}
+    ours, theirs = _array(getattr(net, method)(batch)), _array(getattr(source, method)(rows))
+    if theirs.dtype.kind not in "biuf":  # labels as their positions among all that there are
+        known = np.unique(np.concatenate([ours, theirs]))
+        ours, theirs = np.searchsorted(known, ours), np.searchsorted(known, theirs)
+    return {"rows": float(len(theirs)), "r2": variance_kept(_columns(ours), _columns(theirs))}
 
 
-def _answers(given: Any) -> Tensor:
-    array = np.asarray(given.toarray() if hasattr(given, "toarray") else given, dtype=np.float64)
-    return torch.from_numpy(array.reshape(len(array), -1).copy())
+def _array(given: Any) -> NDArray[Any]:
+    """An answer with one row per row; those for several targets side by side."""
+    if isinstance(given, list):
+        return np.concatenate(given, axis=1)
+    return np.asarray(given.toarray() if hasattr(given, "toarray") else given)
+
+
+def _columns(array: NDArray[Any]) -> Tensor:
+    return torch.from_numpy(array.reshape(len(array), -1).astype(np.float64))

@@ -97,12 +97,14 @@ class Head:
         return values[:, 0] if self.flat and values.shape[1] == 1 else values
 
     def typed(self, method: str, values: Any) -> Any:
-        """Numbers in the type that the method returns; probabilities of several targets as a list."""
+        """Numbers in the type that the method returns; probabilities of every class of several targets as a list."""
         dtype = self.dtypes.get(method, "float64")
         array = np.asarray(values).astype(dtype, copy=False)
-        if method in ("predict_proba", "predict_log_proba") and isinstance(self.classes, list):
-            return np.split(array, np.cumsum([len(one) for one in self.classes])[:-1], axis=1)
-        return array
+        if method not in ("predict_proba", "predict_log_proba") or not isinstance(self.classes, list):
+            return array
+        widths = [len(one) for one in self.classes]
+        # Chains and multi-label classifiers give one column per target instead, in one array.
+        return np.split(array, np.cumsum(widths)[:-1], axis=1) if array.shape[1] == sum(widths) else array
 
     def decision(self, scores: Tensor) -> NDArray[np.float64]:
         """Raw scores as ``decision_function`` gives them: ``[B]`` for two classes, else ``[B, K]``."""

@@ -70,6 +70,7 @@ class CategoryData(Strict):
     column: Count
     refuses_unknown: bool
     refuses_missing: bool
+    refuses_infinite: bool
 
 
 class EncoderData(Strict):

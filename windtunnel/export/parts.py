@@ -104,6 +104,7 @@ def encoder_data(encoder: RowEncoder) -> EncoderData:
                 column=category.column,
                 refuses_unknown=bool(category.refuses_unknown),
                 refuses_missing=bool(category.refuses_missing),
+                refuses_infinite=category.refuses_infinite,
             )
             for category in encoder.categories
         ],
@@ -122,7 +123,7 @@ def read_encoder(data: EncoderData, vocabularies: list[VocabularyData]) -> RowEn
             raise BadFile("a vocabulary with a category given twice, or NaN.")
     categories = [
         CategoryColumn(
-            one.column, Vocabulary(tuple(known.values), known.buckets), one.refuses_unknown, one.refuses_missing
+            one.column, Vocabulary(tuple(known.values), known.buckets), one.refuses_unknown, one.refuses_missing, one.refuses_infinite
         )
         for one, known in zip(data.categories, vocabularies, strict=True)
     ]

@@ -47,6 +47,13 @@ class Module(nn.Module):
         """Compute in ``dtype`` (float32 or float64) from now on; readers build modules in float64."""
         self.to(dtype)
 
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows, bool ``[B]``, in which the source's step refuses a number that is neither missing nor infinite.
+
+        Box-Cox refuses what is not positive, splines what lies beyond their knots. None where nothing is refused.
+        """
+        return None
+
     def soft(self, sample: Tensor | None) -> Module:
         """The differentiable form, which ``translate`` trains; the module itself where ``forward`` is one.
 

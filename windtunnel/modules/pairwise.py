@@ -37,8 +37,8 @@ def negative_chi2(x: Tensor, points: Tensor) -> Tensor:
     for column in range(points.shape[1]):
         left, right = x[:, column].unsqueeze(1), points[:, column].unsqueeze(0)
         both = left + right
-        zero = both == 0
-        total = total - torch.where(zero, torch.zeros_like(both), (left - right) ** 2 / torch.where(zero, 1.0, both))
+        # Where the sum is zero, both are, and so is the numerator.
+        total = total - (left - right) ** 2 / torch.where(both == 0, torch.ones_like(both), both)
     refused = (x < 0).any(dim=1, keepdim=True)
     return torch.where(refused, torch.full_like(total, float("nan")), total)
 
@@ -119,12 +119,13 @@ class KernelMap(Module):
         self.kernel = kernel
         self.gamma, self.coef0, self.degree = float(gamma), float(coef0), float(degree)
 
-    @property
-    def PARTIAL(self) -> bool:  # noqa: N802
-        """Whether the kernel refuses some finite rows, which then have NaN."""
-        return self.kernel in ("chi2", "additive_chi2")
-
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
         values = kernel_values(self.kernel, x, self.points, self.gamma, self.coef0, self.degree)
         return functional.linear(values, self.weight, self.bias)
+
+
+class Chi2KernelMap(KernelMap):
+    """A ``KernelMap`` with one of the chi2 kernels, which rows with negative values do not have: they become NaN."""
+
+    PARTIAL: ClassVar[bool] = True

@@ -76,7 +76,13 @@ class ProgramStep(nn.Module):
             refused = torch.isnan(given) if "nan" in self.refuses else torch.isinf(given) & ("inf" in self.refuses)
         if "huge" in self.refuses:
             refused = refused | (given.abs() > FLOAT32_MAX) & torch.isfinite(given)
-        return refused.any(dim=1)
+        outside = self.module.outside(given)
+        return refused.any(dim=1) if outside is None else refused.any(dim=1) | outside
+
+    @torch.jit.unused
+    def bounded(self) -> bool:
+        """Whether the source refuses some finite numbers too."""
+        return type(self.module).outside is not Module.outside
 
 
 class Program(nn.Module):
@@ -119,10 +125,11 @@ class Program(nn.Module):
         """Whether a step of the source would raise on a row, bool ``[B]``."""
         values = [numbers, ids]
         refused = torch.zeros(len(numbers), dtype=torch.bool, device=numbers.device)
-        last = max((index for index, step in enumerate(self.steps) if step.refuses), default=-1)
-        for step in self.steps[: last + 1]:
+        asked = [step.refuses or step.bounded() for step in self.steps]  # type: ignore[operator]
+        last = max((index for index, asks in enumerate(asked) if asks), default=-1)
+        for step, asks in zip(self.steps[: last + 1], asked, strict=False):
             assert isinstance(step, ProgramStep)
-            if step.refuses:
+            if asks:
                 refused |= step.refused(values)
             values.append(step(values))
         return refused
@@ -133,7 +140,7 @@ class Program(nn.Module):
         partial = False
         for step in self.steps:
             assert isinstance(step, ProgramStep)
-            if partial and step.refuses:
+            if step.bounded() or (partial and step.refuses):
                 return True
             partial |= step.module.PARTIAL
         return False

@@ -60,6 +60,19 @@ class StartedScores(Module):
         return start + trees
 
 
+class RoundedToFloat32(Module):
+    """The nearest float32 number, in the type that is computed in.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, width]``.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, width]."""
+        return x.to(torch.float32).to(x.dtype)
+
+
 class LastColumns(Module):
     """The columns from one on, in the shape of an answer.
 

@@ -74,11 +74,14 @@ class Part:
     method : str
         "predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples", "transform", or "scores"
         for the raw scores. ``predict`` of a classifier gives its labels, which have to be numbers; "position" gives
-        the position of the label among its classes instead.
+        the position of the label among its classes instead, and "votes" a column per class, 1 at that position. Through
+        these three ``translate`` passes the gradient of the probabilities that the scores stand for.
     columns : sequence of int, optional
         Which of the composite's input columns it reads; None for all.
     take : sequence of int, optional
         Which columns of its answer are read; None for all.
+    after : sequence of Part
+        Parts whose answers follow these columns, side by side in order (links of a chain).
     """
 
     name: str
@@ -86,13 +89,15 @@ class Part:
     method: str = "scores"
     columns: Sequence[int] | None = None
     take: Sequence[int] | None = None
+    after: Sequence[Part] = ()
 
 
 @dataclass(frozen=True)
 class Composite:
     """What a reader returns for an estimator made of others (stacking, voting, calibration, chains, wrappers).
 
-    Every part is translated by the reader of its own class, so composites nest at will.
+    Every part is translated by the reader of its own class, so composites nest at will. An estimator that is named
+    several times, for several of its answers, is computed once.
 
     Parameters
     ----------
@@ -102,11 +107,21 @@ class Composite:
         more fitted estimator (the final one of a stack), whose classes the composite's own replace.
     passthrough : bool
         Whether the composite's own input columns follow the answers of the parts.
+    name : str
+        What ``then`` is called in paths where it is an estimator, such as ``"final_estimator_"``.
+    answers : dict
+        Methods that ``then`` does not give as the composite does: name -> a Composite whose ``then`` is a Module that
+        returns what the method returns, as those of ``Predictor.answers`` do.
+    refuses : sequence of str
+        What the composite raises on in any of its columns, whatever its parts take: "nan", "inf".
     """
 
     parts: Sequence[Part]
     then: Any
     passthrough: bool = False
+    name: str = ""
+    answers: Mapping[str, Composite] = field(default_factory=dict)
+    refuses: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,12 @@ import torch
 from numpy.typing import NDArray
 from sklearn import dummy, ensemble, tree
 from sklearn.base import is_classifier
+from sklearn.pipeline import Pipeline
 
 from windtunnel.errors import UnsupportedEstimator
+from windtunnel.estimators.float32 import Float32
 from windtunnel.modules.at_least import AtLeast
-from windtunnel.modules.started import LastColumns, StartedScores
+from windtunnel.modules.started import LastColumns, RoundedToFloat32, StartedScores
 from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
@@ -162,7 +164,7 @@ def trees_embedding(fitted: ensemble.RandomTreesEmbedding) -> LeafOneHot:
 @translates(
     ensemble.GradientBoostingClassifier,
     trainable=TRAINABLE,
-    notes="log_loss and exponential; any init estimator",
+    notes="log_loss and exponential; init estimators that compute in float64, such as trees",
 )
 def boosting_classifier(fitted: ensemble.GradientBoostingClassifier) -> Predictor | Composite:
     """Log-odds: init_, and learning_rate times the leaves of ``estimators_``; half log-odds for exponential."""
@@ -185,7 +187,7 @@ def boosting_classifier(fitted: ensemble.GradientBoostingClassifier) -> Predicto
 @translates(
     ensemble.GradientBoostingRegressor,
     trainable=TRAINABLE,
-    notes="every loss; any init estimator",
+    notes="every loss; init estimators that compute in float64, such as trees",
 )
 def boosting_regressor(fitted: ensemble.GradientBoostingRegressor) -> Predictor | Composite:
     """init_, and learning_rate times the leaves of ``estimators_``."""
@@ -221,6 +223,15 @@ def _boosted(fitted: Any, **options: Any) -> Predictor | Composite:
     if isinstance(init, str) or isinstance(init, dummy.DummyClassifier | dummy.DummyRegressor):
         row = np.zeros((1, int(fitted.n_features_in_)), np.float32)
         return Predictor(HardTrees.of(_stages(fitted, fitted._raw_predict_init(row)[0])), **options)
+    method = "predict_proba" if is_classifier(fitted) else "predict"
+    if getattr(init, method)(np.zeros((1, int(fitted.n_features_in_)), np.float32)).dtype == np.float32:
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} starts from a {type(init).__name__} that computes in float32, as boosting rounds "
+            "its rows, so its answers cannot be given to the last digit; take an init that computes in float64, such "
+            "as a tree or a forest"
+        )
+    # The rows are rounded before init_ sees them.
+    rounded = Pipeline([("float32", Float32()), ("init", init)])
     # The trees by themselves are the same estimator, started from nothing.
     stages = copy(fitted)
     stages.init_ = "zero"
@@ -246,6 +257,12 @@ def _start_link(fitted: Any) -> str:
     if fitted.estimators_.shape[1] > 1:
         return "log_share"
     return "half_logit" if fitted.loss == "exponential" else "logit"
+
+
+@translates(Float32, notes="what gradient boosting does to rows before its init estimator sees them")
+def float32(fitted: Float32) -> RoundedToFloat32:
+    """Round to the nearest float32 number."""
+    return RoundedToFloat32()
 
 
 def _random(init: Any) -> bool:

@@ -83,7 +83,7 @@ class TreeWalk(Module):
     root: Tensor
     set_start: Tensor
     set_last: Tensor
-    outside: Tensor
+    set_goes_right: Tensor
     width: int
     divisor: float
     reads: str
@@ -92,6 +92,7 @@ class TreeWalk(Module):
     vector: bool
     readings: list[int]
     has_sets: bool
+    row_cost: int
 
     def __init__(
         self,
@@ -138,6 +139,11 @@ class TreeWalk(Module):
         self.depth, self.readings, walk = _walk(ensemble)
         for name, array in walk.items():
             self.register_buffer(name, torch.from_numpy(array).to(threshold.device), persistent=False)
+        self.row_cost = len(self.root)
+        self.arrange()
+
+    def arrange(self) -> None:
+        """Lay out what a form of the trees other than the walk needs besides, as buffers that are not saved."""
 
     @classmethod
     def of(cls, ensemble: TreeEnsemble) -> Self:
@@ -186,7 +192,7 @@ class TreeWalk(Module):
                 # A graph with a free batch size cannot hold a loop over rows; its compiler does the blocking.
                 return self._scores(x)
         at_once = 1 << 25 if x.is_cuda else 1 << 16
-        rows = max(1, at_once // max(1, self.root.shape[0]))
+        rows = max(1, at_once // max(1, self.row_cost))
         if x.shape[0] <= rows:
             return self._scores(x)
         scores = torch.empty((x.shape[0], self.outputs), dtype=x.dtype, device=x.device)
@@ -196,7 +202,7 @@ class TreeWalk(Module):
 
     def _scores(self, x: Tensor) -> Tensor:
         at = self._leaves(x)  # [b * trees]
-        trees = self.root.shape[0] if self.vector else self.root.shape[0] // self.outputs
+        trees = self.root.shape[0] if self.vector else self.root.shape[0] // max(1, self.outputs)
         if trees == 0:
             return (self.base / self.divisor).to(x.dtype).repeat(x.shape[0], 1)
         values = self.value.index_select(0, at)
@@ -221,7 +227,7 @@ class TreeWalk(Module):
             if self.has_sets:
                 code = value.clamp(-1.0, self.NO_CODE).to(torch.int64) + 1
                 place = torch.minimum(code, self.set_last.index_select(0, at)) + self.set_start.index_select(0, at)
-                goes_right = goes_right | self.outside.index_select(0, place)
+                goes_right = goes_right | self.set_goes_right.index_select(0, place)
             at = self.follow.index_select(0, at) + goes_right.to(torch.int64)
         return at
 
@@ -343,7 +349,7 @@ def _walk(ensemble: TreeEnsemble) -> tuple[int, list[int], dict[str, NDArray[Any
     split[reading % TreeWalk.ZERO == TreeWalk.FLAG] = 0.5
     split[list(ensemble.categories)] = np.inf
     split = _spread(split, is_node, node, np.full(len(items), np.inf))
-    set_start, set_last, outside = _sets(ensemble)
+    set_start, set_last, goes_right = _sets(ensemble)
     walk = {
         "column": _spread(column, is_node, node, np.zeros(len(items), np.int64)),
         "split": split,
@@ -353,7 +359,7 @@ def _walk(ensemble: TreeEnsemble) -> tuple[int, list[int], dict[str, NDArray[Any
         "root": _roots(ensemble, padding=len(items) - 1),
         "set_start": _spread(set_start, is_node, node, np.zeros(len(items), np.int64)),
         "set_last": _spread(set_last, is_node, node, np.zeros(len(items), np.int64)),
-        "outside": outside,
+        "set_goes_right": goes_right,
     }
     return _depth(walk["follow"], is_node, ensemble.trees), readings.tolist(), walk
 

@@ -1,0 +1,85 @@
+"""Missing numbers predicted from the other columns, one column after the other, over and over."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+
+
+class ChainedImputer(Module):
+    """Fill the missing numbers, then improve each column by a linear model of the others, step by step.
+
+    x_c = clip(x w_s + b_s, low_c, high_c) where x_c is missing, for the steps s with their columns c = order[s]
+
+    Where all numbers of a batch are missing they stay as they are filled at first.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, len(kept) + len(flagged)]``.
+
+    Parameters
+    ----------
+    fill : Tensor
+        ``[K]``, what stands in at first, of the kept columns; learned.
+    weight, bias : Tensor
+        ``[steps, K]`` and ``[steps]``; learned.
+    low, high : Tensor
+        ``[K]``, the bounds of each column, in its unit.
+    order : Tensor
+        int64 ``[steps]``, positions among the kept columns.
+    missing : Tensor
+        ``[]``, the value that stands for a missing one: NaN or a number.
+    kept, constant, flagged : Tensor
+        int64 positions of input columns that are given and that get a flag; ``constant`` are positions among the kept
+        ones that had no value and are filled alike in all rows.
+    """
+
+    low: Tensor
+    high: Tensor
+    order: Tensor
+    missing: Tensor
+    kept: Tensor
+    constant: Tensor
+    flagged: Tensor
+
+    def __init__(
+        self,
+        fill: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        low: Tensor,
+        high: Tensor,
+        order: Tensor,
+        missing: Tensor,
+        kept: Tensor,
+        constant: Tensor,
+        flagged: Tensor,
+    ) -> None:
+        super().__init__()
+        self.fill = nn.Parameter(fill.detach().clone())
+        self.weight = nn.Parameter(weight.detach().clone())
+        self.bias = nn.Parameter(bias.detach().clone())
+        facts = {"low": low, "high": high, "order": order, "missing": missing, "kept": kept, "constant": constant}
+        for name, fact in {**facts, "flagged": flagged}.items():
+            self.register_buffer(name, fact.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, len(kept) + len(flagged)]."""
+        # NaN equals nothing, itself included.
+        absent = (x == self.missing) | (torch.isnan(x) & torch.isnan(self.missing))
+        gone = absent.index_select(1, self.kept)
+        always = torch.zeros_like(gone[:1])
+        always[:, self.constant] = True
+        start = torch.where(gone | always, self.fill, x.index_select(1, self.kept))
+        gone = gone & ~always
+        columns = torch.arange(gone.shape[1], device=x.device)
+        y = start
+        for step in range(self.order.shape[0]):
+            column = self.order[step]
+            value = y @ self.weight[step] + self.bias[step]
+            value = torch.minimum(torch.maximum(value, self.low[column]), self.high[column])
+            y = torch.where(gone & (columns == column), value.unsqueeze(1), y)
+        y = torch.where(gone.all(), start, y)
+        return torch.cat([y, absent.index_select(1, self.flagged).to(x.dtype)], dim=1)

@@ -1,0 +1,54 @@
+"""A few sampled frequencies of the additive chi2 kernel, column by column."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.base import Module
+
+
+class Chi2Features(Module):
+    """Features of each column whose inner products approximate 2 x p / (x + p).
+
+    y_0 = sqrt(L x), then for j = 1 .. steps - 1
+        sqrt(2 L x / cosh(pi j L)) cos(j L log x)    and    sqrt(2 L x / cosh(pi j L)) sin(j L log x)
+
+    with L the interval; all are 0 where x is 0.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, (2 steps - 1) width]``, a block of all columns for each feature; NaN for rows with negative
+    values.
+
+    Parameters
+    ----------
+    steps : int
+        How many frequencies, 0 included.
+    interval : float
+        What lies between two of them.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("steps", "interval")
+    PARTIAL: ClassVar[bool] = True
+
+    def __init__(self, steps: int, interval: float) -> None:
+        super().__init__()
+        self.steps, self.interval = int(steps), float(interval)
+        self.factors = [math.sqrt(2 * interval / math.cosh(math.pi * step * interval)) for step in range(steps)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, (2 steps - 1) width]."""
+        inside = x > 0
+        positive = torch.where(inside, x, torch.ones_like(x))
+        root = torch.where(inside, torch.sqrt(positive), torch.zeros_like(x))
+        angle = torch.log(positive) * self.interval
+        blocks = [root * math.sqrt(self.interval)]
+        for step in range(1, self.steps):
+            blocks.append(root * self.factors[step] * torch.cos(angle * step))
+            blocks.append(root * self.factors[step] * torch.sin(angle * step))
+        y = torch.cat(blocks, dim=1)
+        return torch.where((x < 0).any(dim=1, keepdim=True), torch.full_like(y, float("nan")), y)

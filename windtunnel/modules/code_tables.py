@@ -1,0 +1,62 @@
+"""A table row per whole number in each column, added up."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from windtunnel.modules.base import Module
+
+
+class CodeTables(Module):
+    """The sum over the columns of the row that each one's number picks from a table of its own.
+
+    y = bias + sum_j rows[start_j + trunc(x_j)]
+
+    A number outside of 0 .. count_j - 1 has no row and makes the answer NaN.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    rows : Tensor
+        ``[sum of counts, K]``, the tables one below the other; learned.
+    bias : Tensor
+        ``[K]``; learned.
+    start : Tensor
+        int64 ``[width]``, where each table begins.
+    count : Tensor
+        int64 ``[width]``, how many rows each table has, at least 1.
+
+    Examples
+    --------
+    >>> start, count = torch.tensor([0, 2]), torch.tensor([2, 1])
+    >>> tables = CodeTables(torch.tensor([[1.0], [2.0], [10.0]]), torch.tensor([0.5]), start, count)
+    >>> tables(torch.tensor([[1.0, 0.0], [1.0, 1.0]])).tolist()
+    [[12.5], [nan]]
+    """
+
+    PARTIAL: ClassVar[bool] = True
+    KINDS: ClassVar[dict[str, str]] = {"rows": "table"}
+    start: Tensor
+    count: Tensor
+
+    def __init__(self, rows: Tensor, bias: Tensor, start: Tensor, count: Tensor) -> None:
+        super().__init__()
+        self.rows = nn.Parameter(rows.detach().clone())
+        self.bias = nn.Parameter(bias.detach().clone())
+        self.register_buffer("start", start.detach().clone())
+        self.register_buffer("count", count.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, K]."""
+        code = x.trunc()  # -0.5 is 0, as NumPy converts it
+        known = (code >= 0) & (code < self.count)
+        at = torch.where(known, code, torch.zeros_like(code)).to(torch.int64) + self.start
+        total = functional.embedding(at, self.rows).sum(dim=1) + self.bias  # [B, width, K] -> [B, K]
+        return torch.where(known.all(dim=1, keepdim=True), total, torch.full_like(total, torch.nan))

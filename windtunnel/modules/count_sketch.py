@@ -1,0 +1,44 @@
+"""Sketches of polynomials."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.base import Module
+
+
+class CountSketch(Module):
+    """The convolution of several sketches of a row, whose inner products approximate a polynomial kernel.
+
+    y = ifft(prod_d fft(x S_d + s_d))
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    sketches : Tensor
+        ``[degree, width, K]``, each column hashed to one of K places with a sign; facts.
+    shifts : Tensor
+        ``[degree, K]``, the same for the constant of the polynomial.
+    """
+
+    sketches: Tensor
+    shifts: Tensor
+
+    def __init__(self, sketches: Tensor, shifts: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("sketches", sketches.detach().clone())
+        self.register_buffer("shifts", shifts.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, K]."""
+        # [degree, B, K]
+        sketched = torch.matmul(x.unsqueeze(0), self.sketches) + self.shifts.unsqueeze(1)
+        spectra = torch.fft.rfft(sketched)
+        product = spectra[0]
+        for degree in range(1, self.shifts.shape[0]):
+            product = product * spectra[degree]
+        return torch.fft.irfft(product, n=self.shifts.shape[1])

@@ -1,0 +1,183 @@
+"""Functions of single numbers, by name."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+import math
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.base import Module
+
+# All take the numbers [B, width] and three options, a tensor [3]; where a gradient would be infinite, another number
+# stands in, so that it is 0.
+
+
+def log1p(x: Tensor, options: Tensor) -> Tensor:
+    """log(1 + x)."""
+    inside = x > -1
+    return torch.where(inside, torch.log1p(torch.where(inside, x, torch.zeros_like(x))), torch.log1p(x.detach()))
+
+
+def log(x: Tensor, options: Tensor) -> Tensor:
+    """log(x)."""
+    inside = x > 0
+    return torch.where(inside, torch.log(torch.where(inside, x, torch.ones_like(x))), torch.log(x.detach()))
+
+
+def log2(x: Tensor, options: Tensor) -> Tensor:
+    """log(x) / log(2)."""
+    inside = x > 0
+    return torch.where(inside, torch.log2(torch.where(inside, x, torch.ones_like(x))), torch.log2(x.detach()))
+
+
+def log10(x: Tensor, options: Tensor) -> Tensor:
+    """log(x) / log(10)."""
+    inside = x > 0
+    return torch.where(inside, torch.log10(torch.where(inside, x, torch.ones_like(x))), torch.log10(x.detach()))
+
+
+def exp(x: Tensor, options: Tensor) -> Tensor:
+    """e^x."""
+    return torch.exp(x)
+
+
+def exp2(x: Tensor, options: Tensor) -> Tensor:
+    """2^x."""
+    return torch.exp2(x)
+
+
+def expm1(x: Tensor, options: Tensor) -> Tensor:
+    """e^x - 1."""
+    return torch.expm1(x)
+
+
+def sqrt(x: Tensor, options: Tensor) -> Tensor:
+    """x^(1/2)."""
+    inside = x > 0
+    return torch.where(inside, torch.sqrt(torch.where(inside, x, torch.ones_like(x))), torch.sqrt(x.detach()))
+
+
+def cbrt(x: Tensor, options: Tensor) -> Tensor:
+    """x^(1/3), of negative numbers too."""
+    inside = x != 0
+    size = torch.where(inside, x.abs(), torch.ones_like(x))
+    return torch.where(inside, torch.sign(x) * torch.pow(size, 1.0 / 3.0), x) + 0 * torch.where(torch.isnan(x), x, 0)
+
+
+def square(x: Tensor, options: Tensor) -> Tensor:
+    """x^2."""
+    return x * x
+
+
+def absolute(x: Tensor, options: Tensor) -> Tensor:
+    """|x|."""
+    return torch.abs(x)
+
+
+def sign(x: Tensor, options: Tensor) -> Tensor:
+    """-1, 0 or 1."""
+    return torch.where(torch.isnan(x), x, torch.sign(x))
+
+
+def sin(x: Tensor, options: Tensor) -> Tensor:
+    """sin(x), x in radians."""
+    return torch.sin(x)
+
+
+def cos(x: Tensor, options: Tensor) -> Tensor:
+    """cos(x), x in radians."""
+    return torch.cos(x)
+
+
+def tanh(x: Tensor, options: Tensor) -> Tensor:
+    """tanh(x)."""
+    return torch.tanh(x)
+
+
+def arctan(x: Tensor, options: Tensor) -> Tensor:
+    """The angle whose tangent is x, in radians."""
+    return torch.atan(x)
+
+
+def arcsinh(x: Tensor, options: Tensor) -> Tensor:
+    """log(x + sqrt(x^2 + 1))."""
+    return torch.asinh(x)
+
+
+def negative(x: Tensor, options: Tensor) -> Tensor:
+    """-x."""
+    return -x
+
+
+def clip(x: Tensor, options: Tensor) -> Tensor:
+    """x, held between options 0 and 1."""
+    return torch.where(x > options[1], options[1], torch.where(x < options[0], options[0], x))
+
+
+def nan_to_num(x: Tensor, options: Tensor) -> Tensor:
+    """x, with options 0, 1 and 2 for NaN, infinity and minus infinity."""
+    x = torch.where(torch.isnan(x), options[0], x)
+    x = torch.where(x == math.inf, options[1], x)
+    return torch.where(x == -math.inf, options[2], x)
+
+
+def expit(x: Tensor, options: Tensor) -> Tensor:
+    """1 / (1 + e^-x)."""
+    return torch.sigmoid(x)
+
+
+def logit(x: Tensor, options: Tensor) -> Tensor:
+    """log(x / (1 - x))."""
+    inside = (x > 0) & (x < 1)
+    half = torch.full_like(x, 0.5)
+    return torch.where(inside, torch.logit(torch.where(inside, x, half)), torch.logit(x.detach()))
+
+
+FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    function.__name__: function
+    for function in (
+        log1p, log, log2, log10, exp, exp2, expm1, sqrt, cbrt, square, absolute, sign, sin, cos, tanh, arctan, arcsinh,
+        negative, clip, nan_to_num, expit, logit,
+    )
+}  # fmt: skip
+
+
+class Elementwise(Module):
+    """One function of each number.
+
+    y = f(x)
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, width]``.
+
+    Parameters
+    ----------
+    options : Tensor
+        ``[3]``: the bounds of "clip", the values of "nan_to_num".
+    function : str
+        A name in ``FUNCTIONS``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Elementwise(torch.zeros(3), "square")(torch.tensor([[3.0, -2.0]])).tolist()
+    [[9.0, 4.0]]
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("function",)
+    PARTIAL: ClassVar[bool] = True
+    options: Tensor
+
+    def __init__(self, options: Tensor, function: str) -> None:
+        super().__init__()
+        self.register_buffer("options", options.detach().clone())
+        self.function = function
+        self.apply_to = FUNCTIONS[function]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, width]."""
+        return self.apply_to(x, self.options)

@@ -1,0 +1,59 @@
+"""Two embedding tables and their inner product."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from windtunnel.modules.base import Module
+
+
+class FactorModel(Module):
+    """What a user makes of an item, by the vectors of both.
+
+    y = mean + b_u + c_i + <p_u, q_i>
+
+    The last row of each table is that of unknown ones.
+
+    Shape
+    -----
+    ``[B, 2]``, codes of user and item from 0, NaN where unknown -> ``[B, 1]``.
+
+    Parameters
+    ----------
+    mean : Tensor
+        ``[1]``; learned.
+    users : Tensor
+        ``[U + 1, 1 + factors]``, b_u and p_u; learned.
+    items : Tensor
+        ``[I + 1, 1 + factors]``, c_i and q_i; learned.
+
+    Examples
+    --------
+    >>> import torch
+    >>> users, items = torch.tensor([[0.5, 2.0], [0.0, 0.0]]), torch.tensor([[0.0, 3.0], [0.0, 0.0]])
+    >>> FactorModel(torch.ones(1), users, items)(torch.tensor([[0.0, 0.0], [0.0, torch.nan]])).tolist()
+    [[7.5], [1.5]]
+    """
+
+    KINDS: ClassVar[dict[str, str]] = {"users": "table", "items": "table"}
+
+    def __init__(self, mean: Tensor, users: Tensor, items: Tensor) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(mean.detach().clone())
+        self.users = nn.Parameter(users.detach().clone())
+        self.items = nn.Parameter(items.detach().clone())
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """[B, 2] -> [B, 1]."""
+        user, item = self.looked_up(codes[:, 0], self.users), self.looked_up(codes[:, 1], self.items)
+        match = (user[:, 1:] * item[:, 1:]).sum(dim=1, keepdim=True)
+        return self.mean + user[:, :1] + item[:, :1] + match
+
+    def looked_up(self, codes: Tensor, table: Tensor) -> Tensor:
+        """The rows of a table, ``[B, 1 + factors]``."""
+        unknown = torch.full_like(codes, table.shape[0] - 1)
+        return functional.embedding(torch.where(torch.isnan(codes), unknown, codes).to(torch.int64), table)

@@ -1,0 +1,65 @@
+"""A piecewise linear function of one column."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+
+
+class Interpolated(Module):
+    """A function that is known at some points, and linear between two of them.
+
+    y = y_i + (x - x_i) / (x_{i+1} - x_i) (y_{i+1} - y_i) for x in [x_i, x_{i+1}]
+
+    With one point it is y_0 everywhere.
+
+    Shape
+    -----
+    ``[B, 1]`` -> ``[B, 1]``.
+
+    Parameters
+    ----------
+    x : Tensor
+        ``[points]``, ascending; facts.
+    y : Tensor
+        ``[points]``; learned.
+    clip : bool
+        Whether a value beyond the first or last point gets what is known there; NaN otherwise.
+    single : bool
+        Whether x and y are rounded to float32 whatever is computed in, as by a source that was fitted on float32.
+
+    Examples
+    --------
+    >>> line = Interpolated(torch.tensor([0.0, 2.0]), torch.tensor([0.0, 10.0]), clip=False)
+    >>> line(torch.tensor([[0.5], [3.0]])).tolist()
+    [[2.5], [nan]]
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("clip", "single")
+    PARTIAL: ClassVar[bool] = True
+    x: Tensor
+
+    def __init__(self, x: Tensor, y: Tensor, clip: bool, single: bool = False) -> None:
+        super().__init__()
+        self.register_buffer("x", x.detach().clone())
+        self.y = nn.Parameter(y.detach().clone())
+        self.clip = bool(clip)
+        self.single = bool(single)
+
+    def forward(self, given: Tensor) -> Tensor:
+        """[B, 1] -> [B, 1]."""
+        x = given.to(torch.float32).to(given.dtype) if self.single else given
+        last = self.x.shape[0] - 1
+        if last == 0:
+            return self.y.expand(x.shape[0], 1)
+        held = torch.minimum(torch.maximum(x, self.x[0]), self.x[last])
+        at = (torch.searchsorted(self.x, held.detach().contiguous(), right=True) - 1).clamp(0, last - 1)
+        low, high = self.y[at], self.y[at + 1]
+        y = low + (held - self.x[at]) / (self.x[at + 1] - self.x[at]) * (high - low)
+        if not self.clip:
+            y = torch.where(x == held, y, torch.full_like(y, torch.nan))
+        return y.to(torch.float32).to(given.dtype) if self.single else y

@@ -1,0 +1,128 @@
+"""Non-negative weights of fixed components, by multiplicative updates."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+
+LEAST = 1.1920928955078125e-07
+"""float32's epsilon, below which the source takes a number for zero, in whatever type it computes."""
+EPSILON = 2.220446049250313e-16
+
+
+def beta_divergence(x: Tensor, weights: Tensor, components: Tensor, beta: float) -> Tensor:
+    """sqrt(2 d) with the beta-divergence d of X and W H, summed over all rows; beta 2 is the Frobenius norm."""
+    product = weights @ components
+    if beta == 2.0:
+        return torch.sqrt(((x - product) ** 2).sum())
+    inside = x > LEAST
+    values, fitted = x[inside], product[inside].clamp_min(LEAST)
+    if beta == 1.0:
+        divergence = (values * torch.log(values / fitted)).sum() + product.sum() - values.sum()
+    elif beta == 0.0:
+        ratio = values / fitted
+        divergence = ratio.sum() - x.numel() - torch.log(ratio).sum()
+    else:
+        divergence = (values**beta).sum() - beta * (values * fitted ** (beta - 1.0)).sum()
+        divergence = (divergence + (product**beta).sum() * (beta - 1.0)) / (beta * (beta - 1.0))
+    return torch.sqrt(2.0 * divergence.clamp_min(0.0))
+
+
+class MultiplicativeUpdates(Module):
+    """Multiplicative steps towards the non-negative weights W of fixed components H.
+
+    W <- W * ((X (W H)^(beta - 2)) H^T / ((W H)^(beta - 1) H^T + l1 + l2 W))^gamma
+
+    From sqrt(mean(X) / K) in all places. The steps end by a rule over *all rows that are given together*: where
+    ``watches`` is "divergence", when the beta-divergence of X and W H, looked at every ten steps, falls by less than
+    ``tolerance`` of its first value; where it is "change", when W changes by ``tolerance`` of its norm or less.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``; NaN for rows that the source refuses (negative values; zeros where beta <= 0).
+
+    Parameters
+    ----------
+    components : Tensor
+        ``[K, width]``; learned.
+    beta : float
+        2 for the Frobenius norm, 1 for Kullback-Leibler, 0 for Itakura-Saito, or another.
+    l1, l2 : float
+        Penalties.
+    steps : int
+        How many at most.
+    tolerance : float
+        0 for all steps.
+    watches : str
+        "divergence" (NMF) or "change" (MiniBatchNMF, which refuses no rows).
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("beta", "l1", "l2", "steps", "tolerance", "watches")
+    PARTIAL: ClassVar[bool] = True
+    WHOLE: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        components: Tensor,
+        beta: float,
+        l1: float,
+        l2: float,
+        steps: int,
+        tolerance: float,
+        watches: str,
+    ) -> None:
+        super().__init__()
+        self.components = nn.Parameter(components.detach().clone())
+        self.beta, self.l1, self.l2 = float(beta), float(l1), float(l2)
+        self.steps, self.tolerance = int(steps), float(tolerance)
+        self.watches = watches
+        self.gamma = 1.0 / (2.0 - self.beta) if self.beta < 1 else 1.0 / (self.beta - 1.0) if self.beta > 2 else 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, K]."""
+        count = self.components.shape[0]
+        weights = torch.sqrt(x.mean() / count).expand(x.shape[0], count)
+        divergence = self.watches == "divergence"
+        start = beta_divergence(x, weights, self.components, self.beta).detach() if divergence else x.new_zeros([])
+        before = start
+        for step in range(self.steps):
+            last = weights
+            weights = weights * self.factor(x, weights)
+            if divergence and self.beta < 1:
+                weights = torch.where(weights < EPSILON, torch.zeros_like(weights), weights)
+            if divergence and self.tolerance > 0 and (step + 1) % 10 == 0:
+                error = beta_divergence(x, weights, self.components, self.beta).detach()
+                if bool((before - error) / start < self.tolerance):
+                    break
+                before = error
+            if not divergence and self.tolerance > 0:
+                change = torch.linalg.vector_norm((weights - last).detach())
+                if bool(change / torch.linalg.vector_norm(weights.detach()) <= self.tolerance):
+                    break
+        if not divergence:
+            return weights
+        refused = (x < 0) | (x == 0) & (self.beta <= 0)
+        return torch.where(refused.any(dim=1, keepdim=True), torch.full_like(weights, float("nan")), weights)
+
+    def factor(self, x: Tensor, weights: Tensor) -> Tensor:
+        """What each weight is multiplied by in a step, ``[B, K]``."""
+        components = self.components
+        if self.beta == 2.0:
+            above = x @ components.t()
+            below = weights @ (components @ components.t())
+        else:
+            product = weights @ components
+            base = product.clamp_min(LEAST) if self.beta < 2 else product
+            above = (x * base ** (self.beta - 2.0)) @ components.t()
+            powers = product.clamp_min(LEAST) if self.beta < 1 else product
+            if self.beta == 1.0:
+                below = components.sum(dim=1).unsqueeze(0)
+            else:
+                below = powers ** (self.beta - 1.0) @ components.t()
+        below = below + self.l1 + self.l2 * weights
+        ratio = above / torch.where(below == 0, torch.full_like(below, LEAST), below)
+        return ratio if self.gamma == 1.0 else ratio**self.gamma

@@ -1,0 +1,142 @@
+"""B-spline bases of columns."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.base import Module
+
+
+def bases(x: Tensor, knots: Tensor, degree: int) -> Tensor:
+    """All B-splines at x, by the recursion of Cox and de Boor; outside, the polynomials of the nearest interval.
+
+    ``x`` ``[B, width]``, ``knots`` ``[width, T]`` -> ``[B, width, T - degree - 1]``.
+    """
+    count = knots.shape[1] - degree - 1
+    inner = knots[:, degree : count + 1].contiguous()
+    at = (torch.searchsorted(inner, x.detach().t().contiguous(), right=True) - 1 + degree).clamp(degree, count - 1)
+    intervals = torch.arange(knots.shape[1] - 1, device=x.device)
+    # [B, width, T - 1], 1 for the interval that x lies in; each degree makes it one narrower.
+    y = (at.t().unsqueeze(2) == intervals).to(x.dtype)
+    x = x.unsqueeze(2)
+    for d in range(1, degree + 1):
+        rising, falling = knots[:, d:-1] - knots[:, : -d - 1], knots[:, d + 1 :] - knots[:, 1:-d]
+        one = torch.ones_like(rising)
+        up = (x - knots[:, : -d - 1]) / torch.where(rising > 0, rising, one) * (rising > 0)
+        down = (knots[:, d + 1 :] - x) / torch.where(falling > 0, falling, one) * (falling > 0)
+        y = up * y[:, :, :-1] + down * y[:, :, 1:]
+    return y
+
+
+class Spline(Module):
+    """The values of the B-splines of each column.
+
+    y_{c, j} = B_j(x_c); beyond ``low`` and ``high``, with "constant" and "linear", start_j + (x - low) start_slope_j
+    and end_j + (x - high) end_slope_j. A missing number gives zeros. Computed in float64 whatever the type of the
+    program.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, width * n]``, n less one without ``bias``.
+
+    Parameters
+    ----------
+    knots : Tensor
+        ``[width, T]``, ascending, in the unit of the column.
+    low, high : Tensor
+        ``[width]``, where extrapolation begins.
+    start, start_slope, end, end_slope : Tensor
+        ``[width, n]``, values and slopes of the splines there.
+    degree : int
+    extrapolation : str
+        "constant", "linear", "continue", "periodic" or "error".
+    bias : bool
+        Whether the last spline of each column is given.
+
+    Examples
+    --------
+    >>> import torch
+    >>> knots, none = torch.tensor([[-1.0, 0.0, 1.0, 2.0]]), torch.zeros(1, 2)
+    >>> hat = Spline(knots, knots[:, 1], knots[:, 2], none, none, none, none, 1, "continue", True)
+    >>> hat(torch.tensor([[0.25]])).tolist()
+    [[0.75, 0.25]]
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("degree", "extrapolation", "bias")
+    knots: Tensor
+    low: Tensor
+    high: Tensor
+    start: Tensor
+    start_slope: Tensor
+    end: Tensor
+    end_slope: Tensor
+
+    def __init__(
+        self,
+        knots: Tensor,
+        low: Tensor,
+        high: Tensor,
+        start: Tensor,
+        start_slope: Tensor,
+        end: Tensor,
+        end_slope: Tensor,
+        degree: int,
+        extrapolation: str,
+        bias: bool,
+    ) -> None:
+        super().__init__()
+        facts = {"knots": knots, "low": low, "high": high, "start": start, "start_slope": start_slope, "end": end}
+        for name, fact in {**facts, "end_slope": end_slope}.items():
+            self.register_buffer(name, fact.detach().clone())
+        self.degree, self.extrapolation, self.bias = int(degree), extrapolation, bool(bias)
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Take numbers of ``dtype``: knots, which may be seen values, are rounded as the numbers are."""
+        self.knots, self.low, self.high = (one.to(dtype).double() for one in (self.knots, self.low, self.high))
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows beyond the knots, where the source raises on them."""
+        if self.extrapolation != "error":
+            return None
+        number, degree = x.double(), self.degree
+        beyond = (number < self.knots[:, degree]) | (number > self.knots[:, -degree - 1])
+        return beyond.any(dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, width * n]."""
+        missing = torch.isnan(x)
+        knots = self.knots.double()
+        first, last = knots[:, self.degree], knots[:, knots.shape[1] - self.degree - 1]
+        number = torch.where(missing, first.to(x.dtype), x).double()
+        ends = self.extrapolation == "constant" or self.extrapolation == "linear"
+        if self.extrapolation == "periodic":
+            span = last - first
+            turned = first + torch.remainder(number - first, torch.where(span > 0, span, torch.ones_like(span)))
+            y = bases(torch.where(span > 0, turned, torch.zeros_like(turned)), knots, self.degree)
+            count = y.shape[2] - self.degree
+            wrapped = torch.zeros_like(y[:, :, :count])
+            wrapped[:, :, : self.degree] = y[:, :, count:]
+            y = y[:, :, :count] + wrapped
+        elif ends:
+            below, above = number < self.low, number > self.high
+            y = bases(torch.minimum(torch.maximum(number, first), last), knots, self.degree)
+            out = (below | above).unsqueeze(2)
+            y = torch.where(out, torch.zeros_like(y), y)
+            y = y + continued(number - self.low, below, self.start.double(), self.start_slope.double())
+            y = y + continued(number - self.high, above, self.end.double(), self.end_slope.double())
+        else:
+            y = bases(number, knots, self.degree)
+        y = torch.where(missing.unsqueeze(2), torch.zeros_like(y), y)
+        if not self.bias:
+            y = y[:, :, : y.shape[2] - 1]
+        return y.flatten(1).to(x.dtype)
+
+
+def continued(way: Tensor, there: Tensor, value: Tensor, slope: Tensor) -> Tensor:
+    """value + way * slope where ``there``, else 0: ``[B, width, n]``."""
+    way = torch.where(there, way, torch.zeros_like(way)).unsqueeze(2)
+    rise = torch.where(slope == 0, torch.zeros_like(slope), way * slope)
+    return torch.where(there.unsqueeze(2), value + rise, torch.zeros_like(value))

@@ -1,0 +1,111 @@
+"""Weighted sums of whether each column is above a threshold."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from windtunnel.modules.base import Module
+
+SHARP = 2 / 0.3
+"""Half a gap between neighbouring values in units of 1 / slope, at which a soft step is 0.0013 off 0 or 1."""
+
+
+class ThresholdedLinear(Module):
+    """K weighted sums of the columns that are above a threshold.
+
+    y = 1[x > threshold] W^T + b
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    weight : Tensor
+        ``[K, width]``; learned.
+    bias : Tensor
+        ``[K]``; learned.
+    threshold : Tensor
+        A number, in the unit of the columns; a fact.
+
+    Examples
+    --------
+    >>> hard = ThresholdedLinear(torch.tensor([[1.0, 2.0]]), torch.tensor([0.5]), torch.tensor(0.0))
+    >>> hard(torch.tensor([[0.0, 3.0]])).tolist()
+    [[2.5]]
+    """
+
+    threshold: Tensor
+
+    def __init__(self, weight: Tensor, bias: Tensor, threshold: Tensor) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight.detach().clone())
+        self.bias = nn.Parameter(bias.detach().clone())
+        self.register_buffer("threshold", threshold.detach().clone())
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Compute in ``dtype``; numbers of this type lie on the side of the threshold that they lay on before."""
+        exact = self.threshold.clone()
+        self.to(dtype)
+        if self.threshold.to(exact.dtype) > exact:
+            self.threshold = torch.nextafter(self.threshold, torch.full_like(self.threshold, -torch.inf))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, K]."""
+        return functional.linear((x > self.threshold).to(self.weight.dtype), self.weight, self.bias)
+
+    def soft(self, sample: Tensor | None) -> Module:
+        """A sigmoid in the middle of the gap that each column of the sample has around the threshold.
+
+        Without a sample the gaps are not known, and only the weights get a gradient.
+        """
+        if sample is None or not len(sample):
+            return self
+        # A column that lies on one side gets a gap twice as wide as its distance from the threshold; that is 0 for
+        # columns of zeros alone, which get the gap that 0/1 columns have.
+        threshold, infinite = self.threshold, torch.full_like(sample, torch.inf)
+        below = torch.where(sample > threshold, -infinite, sample).amax(dim=0)
+        above = torch.where(sample > threshold, sample, infinite).amin(dim=0)
+        mirrored = torch.where(below < threshold, 2 * threshold - below, threshold + 1)
+        above = torch.where(above.isinf(), mirrored, above)
+        below = torch.where(below.isinf(), 2 * threshold - above, below)
+        center = (below + above) / 2
+        slope = 2 * SHARP / (above - below)
+        return SoftThresholdedLinear(self.weight, self.bias, center, slope)
+
+
+class SoftThresholdedLinear(Module):
+    """K weighted sums of soft steps, the differentiable form of ``ThresholdedLinear``.
+
+    y = sigmoid((x - center) slope) W^T + b
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    weight : Tensor
+        ``[K, width]``; learned.
+    bias : Tensor
+        ``[K]``; learned.
+    center : Tensor
+        ``[width]``, in the unit of the columns; learned.
+    slope : Tensor
+        ``[width]``, per unit of the columns; a fact.
+    """
+
+    slope: Tensor
+
+    def __init__(self, weight: Tensor, bias: Tensor, center: Tensor, slope: Tensor) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight.detach().clone())
+        self.bias = nn.Parameter(bias.detach().clone())
+        self.center = nn.Parameter(center.detach().clone())
+        self.register_buffer("slope", slope.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, K]."""
+        return functional.linear(torch.sigmoid((x - self.center) * self.slope), self.weight, self.bias)

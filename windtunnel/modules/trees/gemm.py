@@ -1,0 +1,170 @@
+"""Exact inference of small trees as matrix products: every node is asked, and the answers give the leaf."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windtunnel.errors import UnfaithfulOption
+from windtunnel.modules.trees.laid_out import LaidOutTrees
+
+
+class GemmTrees(LaidOutTrees):
+    """The sums of ``HardTrees``; each tree is a product of its nodes' answers with the matrix of its ways down.
+
+    right[n] = value[column[n]] > split[n]
+    leaf = max over l of (sum over n of right[n] way[n, l] + bias[l])
+
+    ``way[n, l]`` is +S where leaf l lies to the right of node n, -S to the left, and 0 elsewhere, for a power of two S
+    of at least the number of leaves; ``bias[l]`` is l - S times the number of steps to the right on the way to l. So
+    all are below 0 but the leaf that a row falls into, which gives its own number, and its value is then looked up: a
+    product with the values would multiply infinite ones by 0 and round the sum in another order than the source. All
+    of these are whole numbers that float32 holds exactly. Columns are gathered for the same reason: 0 times a missing
+    value is missing.
+
+    Trees are grouped by the power of two above their number of leaves, and padded to the largest of their group.
+
+    Shape
+    -----
+    forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
+
+    Raises
+    ------
+    UnfaithfulOption
+        The matrices would hold more than ``MOST`` numbers; they grow with the square of the leaves.
+    """
+
+    MOST: Final = 1 << 26
+
+    node_column: Tensor
+    node_split: Tensor
+    node_split32: Tensor
+    way: Tensor
+    bias: Tensor
+    leaf_position: Tensor
+    first: Tensor
+    bare: Tensor
+    back: Tensor
+    trees: list[int]
+    leaves: list[int]
+    shuffled: bool
+
+    def arrange(self) -> None:
+        """Lay out the matrices of each group of trees, one after the other."""
+        super().arrange()
+        root, follow, is_node = self._positions()
+        counts = _leaf_counts(root, follow, is_node)
+        sizes = np.array([int(count - 1).bit_length() for count in counts], np.int64)
+        single, *groups = (np.flatnonzero(sizes == size) for size in (0, *np.unique(sizes[sizes > 0])))
+        self.trees = [len(group) for group in groups]
+        self.leaves = [int(counts[group].max()) for group in groups]
+        self._check_size()
+        laid = [
+            _laid(tree, leaves, follow, is_node)
+            for group, leaves in zip(groups, self.leaves, strict=True)
+            for tree in root[group]
+        ]
+        node, way, bias, leaf_position = (_joined([tree[part] for tree in laid]) for part in range(4))
+        self._hold_nodes(node.astype(np.int64))
+        back = np.argsort(np.concatenate([single, *groups]))
+        first = np.cumsum([0, *np.repeat(self.leaves, self.trees)])[:-1]
+        self._hold(way=way.astype(np.float32), bias=bias.astype(np.float32), back=back, bare=root[single])
+        self._hold(leaf_position=leaf_position.astype(np.int64), first=first.astype(np.int64))
+        self.shuffled = bool((back != np.arange(len(back))).any())
+        # A product pays over a few dozen rows, and most of what it makes is used at once.
+        self.row_cost = max(len(root), len(node) // 8)
+
+    def _check_size(self) -> None:
+        size = sum(trees * leaves**2 for trees, leaves in zip(self.trees, self.leaves, strict=True))
+        most = max(self.leaves, default=1)
+        if size > self.MOST or 2 * self.depth * _scale(most) >= 1 << 24:
+            raise UnfaithfulOption(
+                f"as matrix products these trees (depth {self.depth}, {most:,} leaves in the largest) would take "
+                f"{size:,} numbers; {self.MOST:,} are accepted, and they grow with the square of the leaves. "
+                "Choose strategy='tree_traversal' or 'auto'."
+            )
+
+    def _hold_nodes(self, node: NDArray[np.int64]) -> None:
+        column, split, split32 = self._nodes()
+        self._hold(node_column=column[node], node_split=split[node], node_split32=split32[node])
+
+    def _leaves(self, x: Tensor) -> Tensor:
+        """The position of the leaf that each row falls into in each tree, ``[b * trees]``."""
+        found = [self.bare.repeat(x.shape[0], 1)]
+        if len(self.trees) > 0:
+            wide = x.dtype == torch.float64 and self.reads == "float64"
+            split = self.node_split if wide else self.node_split32
+            values = self._values(x if wide else x.to(torch.float32))
+            tree, node, way, leaf = 0, 0, 0, 0
+            for group in range(len(self.trees)):
+                trees, leaves = self.trees[group], self.leaves[group]
+                nodes = leaves - 1
+                column = self.node_column[node : node + trees * nodes]
+                right = values.index_select(1, column) > split[node : node + trees * nodes]
+                ways = self.way[way : way + trees * nodes * leaves].view(trees, nodes, leaves)
+                bias = self.bias[leaf : leaf + trees * leaves].view(trees, 1, leaves)
+                found.append(self._exits(right, ways, bias, self.first[tree : tree + trees]))
+                tree, node = tree + trees, node + trees * nodes
+                way, leaf = way + trees * nodes * leaves, leaf + trees * leaves
+        exits = torch.cat(found, dim=1)
+        if self.shuffled:
+            exits = exits.index_select(1, self.back)
+        return exits.reshape(-1)
+
+    def _exits(self, right: Tensor, ways: Tensor, bias: Tensor, first: Tensor) -> Tensor:
+        """``[b, trees * nodes]`` -> ``[b, trees]``, the positions of the leaves."""
+        rows, trees = right.shape[0], ways.shape[0]
+        answers = right.to(torch.float32).view(rows, trees, ways.shape[1]).transpose(0, 1)
+        number = torch.baddbmm(bias, answers, ways).amax(2)  # [trees, b]
+        leaf = number.t().to(torch.int64) + first
+        return self.leaf_position.index_select(0, leaf.reshape(-1)).view(rows, trees)
+
+
+def _scale(leaves: int) -> int:
+    return 1 << (leaves - 1).bit_length()
+
+
+def _joined(arrays: list[NDArray[np.generic]]) -> NDArray[np.generic]:
+    return np.concatenate([array.reshape(-1) for array in arrays]) if arrays else np.empty(0)
+
+
+def _leaf_counts(root: NDArray[np.int64], follow: NDArray[np.int64], is_node: NDArray[np.bool_]) -> NDArray[np.int64]:
+    counts = np.zeros(len(root), np.int64)
+    at, tree = root, np.arange(len(root))
+    while len(at):
+        node = is_node[at]
+        counts += np.bincount(tree[~node], minlength=len(root))
+        at, tree = at[node], tree[node]
+        at, tree = np.concatenate([follow[at], follow[at] + 1]), np.concatenate([tree, tree])
+    return counts
+
+
+def _laid(
+    root: np.int64, leaves: int, follow: NDArray[np.int64], is_node: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
+    """Nodes ``[leaves - 1]``, ways ``[leaves - 1, leaves]``, biases and leaf positions ``[leaves]`` of one tree.
+
+    What pads the smaller trees of a group is a node that says no, and a leaf that is always below 0.
+    """
+    padding, scale = len(follow) - 1, _scale(leaves)
+    nodes, exits = np.full(leaves - 1, padding), np.full(leaves, padding)
+    ways = np.zeros((leaves, leaves - 1), np.float32)
+    at, way = np.array([root]), np.zeros((1, leaves - 1), np.float32)
+    seen = done = 0
+    while len(at):
+        ends = ~is_node[at]
+        exits[done : done + ends.sum()], ways[done : done + ends.sum()] = at[ends], way[ends]
+        done += int(ends.sum())
+        at, way = at[~ends], way[~ends]
+        number = seen + np.arange(len(at))
+        nodes[number], seen = at, seen + len(at)
+        left, right = way.copy(), way.copy()
+        left[np.arange(len(at)), number], right[np.arange(len(at)), number] = -scale, scale
+        at, way = np.concatenate([follow[at], follow[at] + 1]), np.concatenate([left, right])
+    bias = np.arange(leaves, dtype=np.float32) - np.maximum(ways, 0).sum(axis=1)
+    bias[done:] = -1
+    return nodes, ways.T, bias, exits

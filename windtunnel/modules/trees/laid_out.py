@@ -1,0 +1,63 @@
+"""What the forms of hard trees other than the walk share."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windtunnel.modules.trees.hard import HardTrees
+
+
+class LaidOutTrees(HardTrees):
+    """Hard trees that are laid out anew: what is saved, what is read of a feature and how leaves add up is the same.
+
+    A form finds the leaf, as its position in the layout of ``HardTrees``. Each set of categories becomes one more
+    column, 1 where the set sends a row to the right and 0 elsewhere, so that all nodes compare with a threshold.
+
+    Shape
+    -----
+    forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
+    """
+
+    set_column: Tensor
+    set_from: Tensor
+    set_to: Tensor
+    has_columns: bool
+
+    def arrange(self) -> None:
+        """Give each node that splits on a set a column of its own."""
+        sets = torch.nonzero(self.set_start > 0).squeeze(1)
+        for name, held in (("set_column", self.column), ("set_from", self.set_start), ("set_to", self.set_last)):
+            self.register_buffer(name, held[sets], persistent=False)
+        self.has_columns = len(sets) > 0
+
+    def _nodes(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float32]]:
+        """Column, threshold and threshold for float32 rows at each position, sets as columns of their own."""
+        column, split, split32 = (held.cpu().numpy().copy() for held in (self.column, self.split, self.split32))
+        sets = np.flatnonzero(self.set_start.cpu().numpy())
+        column[sets] = max(1, len(self.readings)) * self.width + np.arange(len(sets))
+        split[sets] = split32[sets] = 0.5
+        return column, split, split32
+
+    def _positions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """Roots, in the order of the answer; where the children of a position are; which positions are nodes."""
+        follow = self.follow.cpu().numpy()
+        return self.root.cpu().numpy(), follow, follow != np.arange(len(follow))
+
+    def _hold(self, **arrays: NDArray[np.generic]) -> None:
+        """Hold what is laid out; it follows from what is saved, so it is not saved itself."""
+        for name, array in arrays.items():
+            held = torch.from_numpy(np.ascontiguousarray(array)).to(self.threshold.device)
+            self.register_buffer(name, held, persistent=False)
+
+    def _values(self, x: Tensor) -> Tensor:
+        """What nodes read, ``[b, columns]``: the readings of the features, then the columns of the sets."""
+        values = self._readings(x)
+        if self.has_columns:
+            code = values.index_select(1, self.set_column).clamp(-1.0, self.NO_CODE).to(torch.int64) + 1
+            place = torch.minimum(code, self.set_to) + self.set_from
+            right = self.outside.index_select(0, place.reshape(-1)).view(place.shape[0], place.shape[1])
+            values = torch.cat([values, right.to(values.dtype)], dim=1)
+        return values

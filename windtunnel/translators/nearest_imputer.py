@@ -1,0 +1,56 @@
+"""scikit-learn's KNNImputer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.impute import KNNImputer
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.nearest_imputer import NearestImputer
+from windtunnel.translators.registry import translates
+
+
+@translates(
+    KNNImputer,
+    differentiable=False,
+    notes="exact mode only; of rows that are equally far, the source's choice depends on NumPy and the processor",
+)
+def knn_imputer(fitted: KNNImputer) -> NearestImputer:
+    """Means of the nearest rows. Reads _fit_X, _mask_fit_X, n_neighbors, weights, missing_values and indicator_."""
+    if callable(fitted.weights) or callable(fitted.metric):
+        raise UnsupportedEstimator(
+            "KNNImputer calls a function for its weights or distances; weights='uniform' or 'distance' and "
+            "metric='nan_euclidean' can be translated"
+        )
+    known = ~fitted._mask_fit_X
+    rows = np.where(known, np.asarray(fitted._fit_X, dtype=np.float64), 0.0)
+    count = known.sum(axis=0)
+    valid = count > 0
+    kept = np.arange(rows.shape[1]) if fitted.keep_empty_features else np.flatnonzero(valid)
+    return NearestImputer(
+        rows=torch.from_numpy(rows),
+        known=torch.from_numpy(known.astype(np.float64)),
+        fill=torch.from_numpy(rows.sum(axis=0) / np.maximum(count, 1)),
+        missing=mark_of(fitted),
+        kept=torch.from_numpy(kept.astype(np.int64)),
+        flagged=flagged_of(fitted),
+        donors=np.minimum(fitted.n_neighbors, count).tolist(),
+        by_distance=fitted.weights == "distance",
+    )
+
+
+def mark_of(fitted: Any) -> torch.Tensor:
+    """What stands for a missing number: NaN or ``missing_values``."""
+    mark = fitted.missing_values
+    return torch.tensor(math.nan if pd.isna(mark) else float(mark), dtype=torch.float64)
+
+
+def flagged_of(fitted: Any) -> torch.Tensor:
+    """The columns that get a flag: those of ``indicator_`` with add_indicator."""
+    flagged = fitted.indicator_.features_ if fitted.add_indicator else np.zeros(0)
+    return torch.from_numpy(np.asarray(flagged, dtype=np.int64))

@@ -1,0 +1,280 @@
+"""XGBoost: the JSON of a booster as flat arrays, its objective as a link and a loss."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from xgboost import Booster, XGBClassifier, XGBRanker, XGBRegressor, XGBRFClassifier, XGBRFRegressor
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.base import Module
+from windtunnel.modules.linear import Linear
+from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
+from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.leaves import TreeLeaves
+from windtunnel.translators.registry import Predictor, translates
+
+TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
+# Objective: link, loss, and what base_score is of the raw score.
+OBJECTIVES = {
+    "reg:squarederror": ("identity", "squared", "identity"),
+    "reg:squaredlogerror": ("identity", "squared", "identity"),
+    "reg:absoluteerror": ("identity", "absolute", "identity"),
+    "reg:pseudohubererror": ("identity", "huber", "identity"),
+    "reg:quantileerror": ("identity", "quantile", "identity"),
+    "reg:logistic": ("logistic", "logistic", "sigmoid"),
+    "binary:logistic": ("logistic", "logistic", "sigmoid"),
+    "binary:logitraw": ("identity", "logistic", "identity"),
+    "count:poisson": ("exp", "poisson", "exp"),
+    "reg:gamma": ("exp", "gamma", "exp"),
+    "reg:tweedie": ("exp", "tweedie", "exp"),
+    "survival:cox": ("exp", "squared", "exp"),
+    "survival:aft": ("exp", "squared", "exp"),
+    "multi:softprob": ("softmax", "softmax", "identity"),
+    "multi:softmax": ("softmax", "softmax", "identity"),
+    "rank:pairwise": ("identity", "squared", "identity"),
+    "rank:ndcg": ("identity", "squared", "identity"),
+    "rank:map": ("identity", "squared", "identity"),
+}
+FLOAT32 = dict.fromkeys(("predict", "predict_proba", "apply"), "float32")
+
+
+@translates(
+    XGBClassifier,
+    XGBRFClassifier,
+    trainable=TRAINABLE,
+    notes="gbtree, dart and gblinear; the source adds up in float32, so answers agree to 1e-6",
+)
+def classifier(fitted: XGBClassifier) -> Predictor:
+    """The booster up to ``best_iteration``: log-odds, one score per class beyond two."""
+    model = _model(fitted)
+    if model.objective not in ("binary:logistic", "multi:softprob", "multi:softmax"):
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} with objective={model.objective!r} gives values that are no probabilities; fit it "
+            "with objective='binary:logistic' or 'multi:softprob', or use XGBRegressor"
+        )
+    if model.targets > 1:
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} was fitted on {model.targets} labels per row; fit one estimator for each label"
+        )
+    link = "sigmoid" if model.outputs == 1 else "softmax"
+    dtypes = {name: dtype for name, dtype in FLOAT32.items() if name != "predict"}
+    return model.predictor(link=link, loss="logistic" if model.outputs == 1 else "softmax", dtypes=dtypes)
+
+
+@translates(
+    XGBRegressor,
+    XGBRFRegressor,
+    XGBRanker,
+    trainable=TRAINABLE,
+    notes="gbtree, dart and gblinear, every objective with its link, several targets; the source adds up in float32, so "
+    "answers agree to 1e-6; rankers are tuned on the squared error unless told otherwise",
+)
+def regressor(fitted: Any) -> Predictor:
+    """The booster up to ``best_iteration``: raw scores, and the values that ``predict`` makes of them."""
+    model = _model(fitted)
+    if model.objective not in OBJECTIVES or model.objective.startswith("multi"):
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} with objective={model.objective!r} has no translation; known are "
+            f"{', '.join(name for name in OBJECTIVES if not name.startswith('multi'))}"
+        )
+    link, loss, _ = OBJECTIVES[model.objective]
+    return model.predictor(link=link, loss=loss, loss_options=model.loss_options(), dtypes=FLOAT32)
+
+
+@dataclass(frozen=True)
+class _Model:
+    """The parts of a booster's JSON that its predictions come from."""
+
+    learner: Mapping[str, Any]
+    iterations: int | None
+
+    @property
+    def objective(self) -> str:
+        return str(self.learner["objective"]["name"])
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        parameters: Mapping[str, str] = self.learner["learner_model_param"]
+        return parameters
+
+    @property
+    def targets(self) -> int:
+        return int(self.parameters["num_target"])
+
+    @property
+    def outputs(self) -> int:
+        return max(1, int(self.parameters["num_class"]), self.targets)
+
+    @property
+    def base(self) -> NDArray[np.float64]:
+        """base_score as raw scores: one number, or one for each; a version before 3 stores no list."""
+        stored = np.atleast_1d(json.loads(self.parameters["base_score"])).astype(np.float32).astype(np.float64)
+        kind = OBJECTIVES[self.objective][2]
+        if kind == "sigmoid":
+            stored = -np.log(1 / stored - 1)
+        elif kind == "exp":
+            stored = np.log(stored)
+        return np.broadcast_to(stored, (self.outputs,)).copy()
+
+    def loss_options(self) -> dict[str, float]:
+        objective = self.learner["objective"]
+        if self.objective == "reg:tweedie":
+            return {"power": float(objective["tweedie_regression_param"]["tweedie_variance_power"])}
+        if self.objective == "reg:pseudohubererror":
+            return {"delta": float(objective["pseudo_huber_param"]["huber_slope"])}
+        if self.objective == "reg:quantileerror":
+            levels = np.atleast_1d(json.loads(objective["quantile_loss_param"]["quantile_alpha"]))
+            return {"alpha": float(levels[0])} if len(levels) == 1 else {}
+        return {}
+
+    def predictor(self, **options: Any) -> Predictor:
+        flat = self.outputs == 1
+        if self.learner["gradient_booster"]["name"] == "gblinear":
+            return Predictor(self._linear(), flat=flat, **options)
+        model, numbers = self._ensemble()
+        others = {"apply": TreeLeaves.numbered(model, numbers, [model.trees])}
+        return Predictor(HardTrees.of(model), flat=flat, codes=self._codes(), others=others, **options)
+
+    def _linear(self) -> Module:
+        """Gblinear: weights ``[features + 1, K]``, the last row the bias; base_score is added."""
+        weights = np.array(self.learner["gradient_booster"]["model"]["weights"], np.float32).astype(np.float64)
+        table = weights.reshape(-1, self.outputs)
+        bias = torch.from_numpy(table[-1] + self.base)
+        return Linear(torch.from_numpy(np.ascontiguousarray(table[:-1].T)), bias)
+
+    def _ensemble(self) -> tuple[TreeEnsemble, NDArray[np.int64]]:
+        booster = self.learner["gradient_booster"]
+        dart = booster["name"] == "dart"
+        model = booster["gbtree"]["model"] if dart else booster["model"]
+        trees, info = model["trees"], np.array(model["tree_info"], np.int64)
+        drops = np.array(booster["weight_drop"] if dart else np.ones(len(trees)), np.float32).astype(np.float64)
+        if self.iterations is not None:
+            count = int(model["iteration_indptr"][self.iterations])
+            trees, info, drops = trees[:count], info[:count], drops[:count]
+        return _join(trees, info, drops, int(self.parameters["num_feature"]), self.base)
+
+    def _codes(self) -> dict[int, list[Any]]:
+        """The categories of each column that was a category of a DataFrame, in the order of their codes."""
+        booster = self.learner["gradient_booster"]
+        encodings = (booster["gbtree"] if booster["name"] == "dart" else booster)["model"].get("cats", {}).get("enc", [])
+        known = {column: _categories(encoding) for column, encoding in enumerate(encodings)}
+        return {column: values for column, values in known.items() if values}
+
+
+def _model(fitted: Any) -> _Model:
+    if not math.isnan(fitted.missing):
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} with missing={fitted.missing!r} takes that number for missing; fit it with "
+            "missing=nan, after SimpleImputer or a FunctionTransformer that puts NaN in its place"
+        )
+    booster: Booster = fitted.get_booster()
+    best = booster.attr("best_iteration")
+    learner = json.loads(booster.save_raw("json"))["learner"]
+    if callable(getattr(fitted, "objective", None)):
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} with a custom objective does not tell what its scores mean; fit it with a named one"
+        )
+    return _Model(learner, None if best is None else int(best) + 1)
+
+
+def _categories(encoding: Mapping[str, Any]) -> list[Any]:
+    """Texts as one run of bytes with offsets, numbers as they are."""
+    if "offsets" not in encoding:
+        return list(encoding["values"])
+    octets, offsets = bytes(encoding["values"]), encoding["offsets"]
+    return [octets[start:end].decode() for start, end in zip(offsets, offsets[1:], strict=False)]
+
+
+def _join(
+    trees: Sequence[Mapping[str, Any]],
+    info: NDArray[np.int64],
+    weight: NDArray[np.float64],
+    width: int,
+    base: NDArray[np.float64],
+) -> tuple[TreeEnsemble, NDArray[np.int64]]:
+    """All trees in one ensemble, and the number of each leaf in its own tree."""
+    parts = [_tree(one, scale) for one, scale in zip(trees, weight, strict=True)]
+    counts = np.array([len(part["feature"]) for part in parts], np.int64)
+    node_start = np.cumsum([0, *counts])
+    empty = _tree(EMPTY, 1.0)
+    names = [name for name in empty if name != "categories"]
+    joined = {
+        name: np.concatenate([part[name] for part in parts]) if parts else empty[name][:0] for name in names
+    }
+    categories = {
+        int(first) + node: members
+        for first, part in zip(node_start, parts, strict=False)
+        for node, members in part["categories"].items()
+    }
+    numbers = joined.pop("number")
+    vector = joined["leaf_value"].ndim == 2
+    model = TreeEnsemble(
+        width=width,
+        node_start=node_start,
+        leaf_start=np.cumsum([0, *(counts + 1)]),
+        missing=np.full(counts.sum(), MISSING_NAN, np.int8),
+        output=np.zeros(len(parts), np.int64) if vector else info,
+        base=base,
+        categories=categories,
+        reads="float32",
+        **joined,
+    )
+    return model, numbers
+
+
+EMPTY: Mapping[str, Any] = {
+    "left_children": [-1], "right_children": [-1], "split_indices": [0], "split_conditions": [0.0],
+    "default_left": [0], "split_type": [0], "categories": [], "categories_nodes": [], "categories_segments": [],
+    "categories_sizes": [], "tree_param": {"size_leaf_vector": "1"},
+}  # fmt: skip
+
+
+def _tree(tree: Mapping[str, Any], weight: float) -> dict[str, Any]:
+    """One tree. A number goes left below its threshold, so the float32 just below it is the last that does.
+
+    A category in the set goes right, all others left: children change sides, and with them the default.
+    """
+    left, right = np.array(tree["left_children"], np.int64), np.array(tree["right_children"], np.int64)
+    is_leaf = left < 0
+    number = np.where(is_leaf, -np.cumsum(is_leaf), np.cumsum(~is_leaf) - 1)
+    condition = np.array(tree["split_conditions"], np.float32)
+    is_set = np.array(tree["split_type"])[~is_leaf] == 1
+    below = np.nextafter(condition[~is_leaf], np.float32(-np.inf)).astype(np.float64)
+    left, right = number[left[~is_leaf]], number[right[~is_leaf]]
+    default_left = np.array(tree["default_left"], np.bool_)[~is_leaf]
+    return {
+        "feature": np.array(tree["split_indices"], np.int64)[~is_leaf],
+        "threshold": np.where(is_set, 0.0, below),
+        "default_left": default_left ^ is_set,
+        "left": np.where(is_set, right, left),
+        "right": np.where(is_set, left, right),
+        "leaf_value": _leaf_value(tree, is_leaf, condition) * weight,
+        "number": np.flatnonzero(is_leaf),
+        "categories": {int(number[node]): members for node, members in _sets(tree)},
+    }
+
+
+def _leaf_value(tree: Mapping[str, Any], is_leaf: NDArray[np.bool_], condition: NDArray[np.float32]) -> NDArray[Any]:
+    """``[leaves]``, or ``[leaves, K]`` of a tree with a value for each target."""
+    size = int(tree["tree_param"]["size_leaf_vector"])
+    if size <= 1:
+        return condition[is_leaf].astype(np.float64)
+    values = np.array(tree["leaf_weights"], np.float32).astype(np.float64).reshape(-1, size)
+    return values[np.array(tree["right_children"], np.int64)[is_leaf]]
+
+
+def _sets(tree: Mapping[str, Any]) -> list[tuple[int, NDArray[np.int64]]]:
+    starts, sizes = tree["categories_segments"], tree["categories_sizes"]
+    members = np.array(tree["categories"], np.int64)
+    return [
+        (node, members[start : start + size])
+        for node, start, size in zip(tree["categories_nodes"], starts, sizes, strict=True)
+    ]
