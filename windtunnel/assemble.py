@@ -20,11 +20,13 @@ from windtunnel.graph import Answer, Columns, Expression, Joined, Raw, Step, Wei
 from windtunnel.head import METHODS, Head
 from windtunnel.host import HostStep, dense_frame, evaluate
 from windtunnel.modules.affine import Affine
-from windtunnel.modules.answers import AsColumns, Linked, PickValue, Positions
+from windtunnel.modules.answers import AsColumns, Linked, Positions
+from windtunnel.modules.at_least import AtLeast
 from windtunnel.modules.base import Module
 from windtunnel.modules.program import IDS, NUMBERS, Program, ProgramStep, Take
 from windtunnel.modules.tables import CategoryTable, Identity, SumGroups
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.votes import Chosen, LabelValues, Logarithm
 from windtunnel.refusals import refusals
 from windtunnel.translators.probe import UNKNOWN, probe
 from windtunnel.translators.registry import Composite, Encoding, Part, Predictor, Recoding, Selection, entry, read
@@ -88,6 +90,8 @@ class Scored:
     predictor : Predictor
     classes : array, list of arrays or None
     step : Step
+    own : dict
+        Methods that composites around the predictor answer themselves: name -> the composite's step, and how.
     """
 
     slot: int
@@ -96,6 +100,12 @@ class Scored:
     predictor: Predictor
     classes: Any
     step: Step
+    own: Mapping[str, tuple[Step, Composite]] = field(default_factory=dict)
+
+    @property
+    def places(self) -> list[Place]:
+        """Where the scores stand, column by column."""
+        return [(self.slot, column) for column in range(self.columns)]
 
 
 @dataclass
@@ -126,9 +136,11 @@ class Assembly:
 
     def __post_init__(self) -> None:
         graph = walk(self.pipeline)
-        self.encoder = RowEncoder(*raw_columns(self.pipeline), dtype=str(self.dtype).removeprefix("torch."))
-        self._wires: dict[Expression, list[Wire]] = {}
         self._readings: dict[Step, Any] = {}
+        self._inner: dict[Any, Expression] = {}
+        self.encoder = RowEncoder(*self._raw_columns(graph), dtype=str(self.dtype).removeprefix("torch."))
+        self._wires: dict[Expression, list[Wire]] = {}
+        self._answered: dict[tuple[Expression, str], list[Wire]] = {}
         self._scores: dict[Step, Scored] = {}
         answers: dict[str, ProgramStep] = {}
         scored = self._final(graph)
@@ -136,9 +148,17 @@ class Assembly:
             self._add("columns", "", Identity(), self._places("the end of the pipeline", self.wires(graph)))
             self.head = Head("transform")
         else:
-            answers = self._answers(scored)
+            answers, scored = self._answers(scored)
             self.head = self._head(scored, answers)
         self.program = Program(self.steps, answers)
+
+    def _raw_columns(self, graph: Expression) -> tuple[list[str] | None, int]:
+        try:
+            return raw_columns(self.pipeline)
+        except UnsupportedEstimator:
+            if isinstance(graph, Step):
+                self._check_readable(graph)  # which may know better why, such as a search that was not refitted
+            raise
 
     def wires(self, expression: Expression) -> list[Wire]:
         """The columns that an expression gives; each expression is worked out once."""
@@ -161,7 +181,9 @@ class Assembly:
                 affine = Affine(scale=zero + weight, shift=zero, center=zero, unit=zero + 1)
                 return self._module(name, "", affine, wires, lambda rows: rows * weight)
             case Answer(given=given, method=method, take=take):
-                wires = self._answer(given, method)
+                if (given, method) not in self._answered:
+                    self._answered[given, method] = self._answer(given, method)
+                wires = self._answered[given, method]
                 return wires if take is None else [wires[position] for position in take]
             case Step():
                 return self._step(expression)
@@ -169,6 +191,7 @@ class Assembly:
     def _step(self, step: Step) -> list[Wire]:
         try:
             reading = self._read(step)
+            self._check_readable(step)
         except UnsupportedEstimator as error:
             return self._host(step, error)
         wires = self.wires(step.given)
@@ -183,7 +206,7 @@ class Assembly:
                 case Composite(then=Module() as module):
                     wires = self.wires(self._parts(step, reading))
                     return self._module(step.name, type(step.estimator).__name__, module, wires)
-                case Composite() if not isinstance(reading.then, Predictor) and not hasattr(reading.then, "predict"):
+                case Composite() if not _predicts(reading):
                     return self.wires(self._then(step, reading))
                 case Predictor() | Composite():
                     return self._answer(step, "transform")
@@ -202,8 +225,8 @@ class Assembly:
                 data = isinstance(reading, Encoding | Recoding | Selection)
                 if not (self.exact or data or entry(step.estimator).differentiable):
                     raise UnsupportedEstimator(
-                        f"{type(step.estimator).__name__} has no differentiable form; windtunnel.compile gives its exact "
-                        "answers"
+                        f"{type(step.estimator).__name__} has no differentiable form; windtunnel.compile gives its "
+                        "exact answers"
                     )
                 for module in _modules(reading):
                     module.cast(self.dtype)
@@ -410,21 +433,20 @@ class Assembly:
     def _scored(self, step: Step) -> Scored:
         """The raw scores of a predictor, worked out once."""
         if step not in self._scores:
+            self._check_readable(step)
             self._scores[step] = self._score(step)
         return self._scores[step]
 
     def _score(self, step: Step) -> Scored:
         reading, given = self._read(step), step.given
         if isinstance(reading, Composite):
+            self._guard(step, reading)
+            own = {method: (step, answer) for method, answer in reading.answers.items()}
             if not isinstance(reading.then, Predictor | Module):
-                inner = self._then(step, reading)
-                if not isinstance(inner, Step):
-                    raise UnsupportedEstimator(
-                        f"step {step.name!r} ends in {type(reading.then).__name__}, no predictor."
-                    )
-                scored = self._scored(inner)
-                return replace(scored, classes=_classes(step.estimator, None, scored.classes), step=step)
+                return self._score_then(step, reading, own)
             given, reading = self._parts(step, reading), reading.then
+        else:
+            own = {}
         if not isinstance(reading, Predictor):
             raise UnsupportedEstimator(f"step {step.name!r} ({type(step.estimator).__name__}) is no predictor.")
         wires = list(self.wires(given))
@@ -436,13 +458,33 @@ class Assembly:
         places = self._places(step.name, wires)
         refuses = refusals(step.estimator, len(wires)) if given is step.given and not reading.codes else ()
         slot = self._add(step.name, type(step.estimator).__name__, scores, places, refuses)
-        with torch.no_grad():
-            columns = scores(torch.zeros(2, len(wires), dtype=self.dtype)).shape[1]
-        return Scored(slot, columns, places, reading, _classes(step.estimator, reading.classes, None), step)
+        columns = self._width(scores, len(wires))
+        return Scored(slot, columns, places, reading, _classes(step.estimator, reading.classes, None), step, own)
+
+    def _score_then(self, step: Step, composite: Composite, own: Mapping[str, tuple[Step, Composite]]) -> Scored:
+        """The scores of the estimator behind the parts; one that is only wrapped keeps its own classes."""
+        inner = self._then(step, composite)
+        if not isinstance(inner, Step):
+            raise UnsupportedEstimator(f"step {step.name!r} ends in {type(composite.then).__name__}, no predictor.")
+        scored = self._scored(inner)
+        classes = _classes(step.estimator, None, scored.classes) if composite.parts else scored.classes
+        return replace(scored, classes=classes, step=step, own={**scored.own, **own})
+
+    # Composites
+
+    def _guard(self, step: Step, composite: Composite) -> None:
+        """Refuse numbers that the composite refuses, whatever its parts take."""
+        wires = self.wires(step.given)
+        if any(wire.number is None for wire in wires):
+            return
+        if refuses := composite.refuses or refusals(step.estimator, len(wires)):
+            places = self._places(step.name, wires)
+            self._add(step.name, type(step.estimator).__name__, Identity(), places, refuses)
 
     def _then(self, step: Step, composite: Composite) -> Expression:
         """The estimator that reads the answers of the parts."""
-        return walk(composite.then, self._parts(step, composite), f"{step.name}.{type(composite.then).__name__}")
+        name = f"{step.name}.{composite.name or type(composite.then).__name__}"
+        return self._walk(composite.then, self._parts(step, composite), name)
 
     def _parts(self, step: Step, composite: Composite) -> Expression:
         """What the parts of a composite answer, side by side."""
@@ -451,41 +493,140 @@ class Assembly:
         parts = tuple(self._part(step, part) for part in composite.parts)
         return Joined((*parts, step.given) if composite.passthrough else parts, None, step.given)
 
-    def _part(self, step: Step, part: Part) -> Expression:
-        given = step.given if part.columns is None else Columns(step.given, tuple(map(int, part.columns)))
-        inner = walk(part.estimator, given, f"{step.name}.{part.name}")
+    def _part(self, step: Step, part: Part) -> Answer:
+        columns, given = part.columns, step.given
+        if columns is not None:
+            positions = tuple(map(int, columns))
+            given = self._inner.setdefault((given, positions), Columns(given, positions))
+        if part.after:
+            # The same parts come after the same columns whenever this estimator is named.
+            key = (given, id(part.estimator), len(part.after))
+            if key not in self._inner:
+                self._inner[key] = Joined((given, *(self._part(step, one) for one in part.after)), None, given)
+            given = self._inner[key]
+        inner = self._walk(part.estimator, given, f"{step.name}.{part.name}")
         return Answer(inner, part.method, None if part.take is None else tuple(map(int, part.take)))
+
+    def _walk(self, estimator: Any, given: Expression, name: str) -> Expression:
+        """The DAG of an estimator inside a composite; of one that is named again, the same."""
+        key = (given, id(estimator))
+        if key not in self._inner:
+            self._inner[key] = walk(estimator, given, name)
+        return self._inner[key]
+
+    def _check_readable(self, step: Step) -> None:
+        """Raise where something inside a composite has no translation, before anything of it is put together."""
+        reading = self._read(step)
+        if not isinstance(reading, Composite):
+            return
+        inner = [self._part(step, part).given for part in reading.parts if part.method != "transform"]
+        if not isinstance(reading.then, Predictor | Module):
+            inner.append(self._then(step, reading))
+        try:
+            for one in inner:
+                if isinstance(one, Step):
+                    self._check_readable(one)
+        except UnsupportedEstimator as error:
+            raise UnsupportedEstimator(
+                f"step {step.name!r} ({type(step.estimator).__name__}) is made of others, and needs them all: {error}"
+            ) from error
 
     def _answer(self, expression: Expression, method: str) -> list[Wire]:
         """What a method of an inner estimator gives, as columns."""
-        if method == "transform" and not (isinstance(expression, Step) and self._predicts(expression)):
+        reading = self._read(expression) if isinstance(expression, Step) else None
+        if method == "transform" and not _predicts(reading):
             return self.wires(expression)
         if not isinstance(expression, Step):
             raise UnsupportedEstimator(f"a part that gives {method} has to end in a predictor.")
-        scored = self._scored(expression)
-        places = [(scored.slot, column) for column in range(scored.columns)]
-        for module, reads_given in _answer_modules(scored, method):
-            module.cast(self.dtype)
-            places = scored.given if reads_given else places
-            slot = self._add(scored.step.name, type(scored.step.estimator).__name__, module, places)
-            with torch.no_grad():
-                columns = module(torch.zeros(2, len(places), dtype=self.dtype)).reshape(2, -1).shape[1]
-            places = [(slot, column) for column in range(columns)]
+        if isinstance(reading, Composite) and method in reading.answers:
+            places = self._own(expression, reading.answers[method])
+        elif method in ("predict", "position", "votes") and self._scored(expression).classes is not None:
+            places = self._label(self._scored(expression), method)
+        else:
+            places = self._method(self._scored(expression), method)
         return [Wire(number=partial(_itself, place)) for place in places]
 
-    def _predicts(self, step: Step) -> bool:
-        return isinstance(self._read(step), Predictor | Composite)
+    def _own(self, step: Step, answer: Composite) -> list[Place]:
+        """What a composite answers by itself."""
+        places = self._places(step.name, self.wires(self._parts(step, answer)))
+        return self._run(step, [answer.then, self._as_columns()], places)
 
-    def _answers(self, scored: Scored) -> dict[str, ProgramStep]:
-        """A step for each method of the source that link and scores do not give."""
-        name, scores = scored.step.name, [(scored.slot, column) for column in range(scored.columns)]
-        modules = [(method, module, scores) for method, module in scored.predictor.answers.items()]
-        modules += [(method, module, scored.given) for method, module in scored.predictor.others.items()]
-        return {
-            method: ProgramStep(module, self._takes(places), name)
-            for method, module, places in modules
-            if hasattr(self.pipeline, method)
-        }
+    def _method(self, scored: Scored, method: str) -> list[Place]:
+        """What a method gives that is no label."""
+        predictor, step = scored.predictor, scored.step
+        if method == "scores":
+            return scored.places
+        if method in scored.own:
+            return self._own(*scored.own[method])
+        if method in predictor.answers:
+            return self._run(step, [predictor.answers[method], self._as_columns()], scored.places)
+        if method in predictor.others:
+            return self._run(step, [predictor.others[method], self._as_columns()], scored.given)
+        if method == "decision_function":
+            return self._run(step, [Linked("identity", predictor.decision_scale)], scored.places)
+        if method in ("predict", "predict_proba"):
+            return self._run(step, [Linked(predictor.link, **predictor.link_options)], scored.places)
+        if method == "predict_log_proba":
+            return self._run(step, [Logarithm()], self._method(scored, "predict_proba"))
+        raise UnsupportedEstimator(f"step {step.name!r} ({type(step.estimator).__name__}) gives no {method}.")
+
+    def _label(self, scored: Scored, method: str) -> list[Place]:
+        """The label of a classifier: as a number, its position, or a column per class."""
+        step, predictor, classes = scored.step, scored.predictor, scored.classes
+        if isinstance(classes, list):
+            raise UnsupportedEstimator(f"step {step.name!r} gives labels of several targets, and one is read.")
+        if method == "predict" and classes.dtype.kind not in "biuf":
+            raise UnsupportedEstimator(
+                f"step {step.name!r} reads the labels of a classifier as numbers; they are {classes!r}."
+            )
+        if "predict" in scored.own:
+            position = self._own(*scored.own["predict"])
+        elif "predict" in predictor.others:
+            position = self._run(step, [predictor.others["predict"], self._as_columns()], scored.given)
+        else:
+            # Of one class there is nothing to choose: no score is at least NaN.
+            alone = AtLeast(torch.tensor(math.nan, dtype=torch.float64))
+            positions = predictor.answers.get("predict", alone if len(classes) == 1 else Positions())
+            position = self._run(step, [positions, self._as_columns()], scored.places)
+        if method == "position" and self.exact:
+            return position
+        votes = self._run(step, [Chosen(len(classes))], [*position, *scored.places])
+        if method == "votes":
+            return votes
+        values = np.arange(len(classes)) if method == "position" else classes
+        return self._run(step, [LabelValues(torch.from_numpy(values.astype(np.float64)))], votes)
+
+    def _run(self, step: Step, modules: Sequence[Module], places: list[Place]) -> list[Place]:
+        """The columns of modules, one after the other."""
+        for module in modules:
+            module.cast(self.dtype)
+            slot = self._add(step.name, type(step.estimator).__name__, module, places)
+            places = [(slot, column) for column in range(self._width(module, len(places)))]
+        return places
+
+    def _as_columns(self) -> Module:
+        return AsColumns(torch.zeros((), dtype=torch.float64))
+
+    def _width(self, module: Module, columns: int) -> int:
+        """How many columns a module gives for so many."""
+        with torch.no_grad():
+            return module(torch.zeros(2, columns, dtype=self.dtype)).reshape(2, -1).shape[1]  # type: ignore[no-any-return]
+
+    def _answers(self, scored: Scored) -> tuple[dict[str, ProgramStep], Scored]:
+        """A step for each method of the source that link and scores do not give; the scores stay the last answer."""
+        wanted: dict[str, tuple[Module, list[Place]]] = {}
+        for method, (step, answer) in scored.own.items():
+            if hasattr(self.pipeline, method):
+                wanted[method] = (answer.then, self._places(step.name, self.wires(self._parts(step, answer))))
+        if scored.slot != len(self.steps) + 1:
+            slot = self._add(scored.step.name, type(scored.step.estimator).__name__, Identity(), scored.places)
+            scored = replace(scored, slot=slot)
+        for modules, places in ((scored.predictor.answers, scored.places), (scored.predictor.others, scored.given)):
+            for method, module in modules.items():
+                if hasattr(self.pipeline, method):
+                    wanted.setdefault(method, (module, places))
+        name = scored.step.name
+        return {method: ProgramStep(module, self._takes(at), name) for method, (module, at) in wanted.items()}, scored
 
     def _head(self, scored: Scored, answers: Mapping[str, ProgramStep]) -> Head:
         predictor, classes = scored.predictor, scored.classes
@@ -530,8 +671,17 @@ def _modules(reading: Any) -> Iterator[Module]:
             yield from (reading.scores, *reading.answers.values(), *reading.others.values())
         case Recoding(number=Module() as number):
             yield number
-        case Composite(then=then):
+        case Composite(then=then, answers=answers):
             yield from _modules(then)
+            for answer in answers.values():
+                yield from _modules(answer)
+
+
+def _predicts(reading: Any) -> bool:
+    """Whether a reading is that of a predictor."""
+    if isinstance(reading, Composite):
+        return isinstance(reading.then, Predictor) or hasattr(reading.then, "predict")
+    return isinstance(reading, Predictor)
 
 
 def _classes(estimator: Any, given: Any, otherwise: Any) -> Any:
@@ -540,32 +690,6 @@ def _classes(estimator: Any, given: Any, otherwise: Any) -> Any:
     if classes is None:
         return otherwise
     return [np.asarray(one) for one in classes] if isinstance(classes, list | tuple) else np.asarray(classes)
-
-
-def _answer_modules(scored: Scored, method: str) -> list[tuple[Module, bool]]:
-    """The modules that give a method's answer as columns, one after the other, and whether the first reads rows."""
-    predictor = scored.predictor
-    columns = AsColumns(torch.zeros((), dtype=torch.float64))
-    if method == "scores":
-        return []
-    if method in ("predict", "position") and scored.classes is not None:
-        position = predictor.answers.get("predict", Positions())
-        if method == "position":
-            return [(position, False), (columns, False)]
-        if isinstance(scored.classes, list) or scored.classes.dtype.kind not in "biuf":
-            raise UnsupportedEstimator(
-                f"step {scored.step.name!r} reads the labels of a classifier as numbers; they are {scored.classes!r}."
-            )
-        return [(position, False), (PickValue(torch.from_numpy(scored.classes.astype(np.float64))), False)]
-    if method in predictor.answers:
-        return [(predictor.answers[method], False), (columns, False)]
-    if method in predictor.others:
-        return [(predictor.others[method], True), (columns, False)]
-    if method == "decision_function":
-        return [(Linked("identity", predictor.decision_scale), False)]
-    if method in ("predict", "predict_proba"):
-        return [(Linked(predictor.link, **predictor.link_options), False)]
-    raise UnsupportedEstimator(f"step {scored.step.name!r} ({type(scored.step.estimator).__name__}) gives no {method}.")
 
 
 def _finite(step: Step) -> set[int]:

@@ -150,8 +150,6 @@ class Translation(nn.Module):
             refused = self._run("refused", batch).bool()
             if refused.any():
                 raise BadInput(self._why_not_finite(batch, refused))
-        if self.head.task != "transform" and answer.is_floating_point() and torch.isnan(answer).any():
-            raise BadInput(self._why_not_finite(batch, torch.isnan(answer).reshape(len(answer), -1).any(dim=1)))
 
     def _beyond_float32(self, batch: Batch) -> Tensor:
         return (batch.numbers.abs() > FLOAT32_MAX).any()

@@ -1,4 +1,4 @@
-"""Which of two labels, where the greater one begins at a bound and includes it."""
+"""Which label, for sources that decide otherwise than by the greatest score of a row."""
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
@@ -38,3 +38,16 @@ class AtLeast(Module):
     def forward(self, scores: Tensor) -> Tensor:
         """[B, 1] -> [B]."""
         return (scores[:, 0] >= self.bound).to(torch.int64)
+
+
+class PositionColumn(Module):
+    """The position of the greatest score, the first of equal ones, as a column.
+
+    Shape
+    -----
+    ``[B, K]`` -> int64 ``[B, 1]``.
+    """
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, K] -> [B, 1]."""
+        return scores.argmax(dim=1, keepdim=True)

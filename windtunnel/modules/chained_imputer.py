@@ -33,7 +33,7 @@ class ChainedImputer(Module):
         ``[]``, the value that stands for a missing one: NaN or a number.
     kept, constant, flagged : Tensor
         int64 positions of input columns that are given and that get a flag; ``constant`` are positions among the kept
-        ones that had no value and are filled alike in all rows.
+        ones that are only filled at first.
     """
 
     low: Tensor
@@ -72,7 +72,7 @@ class ChainedImputer(Module):
         gone = absent.index_select(1, self.kept)
         always = torch.zeros_like(gone[:1])
         always[:, self.constant] = True
-        start = torch.where(gone | always, self.fill, x.index_select(1, self.kept))
+        start = torch.where(gone, self.fill, x.index_select(1, self.kept))
         gone = gone & ~always
         columns = torch.arange(gone.shape[1], device=x.device)
         y = start

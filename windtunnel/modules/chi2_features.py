@@ -33,12 +33,15 @@ class Chi2Features(Module):
     """
 
     FACTS: ClassVar[tuple[str, ...]] = ("steps", "interval")
-    PARTIAL: ClassVar[bool] = True
 
     def __init__(self, steps: int, interval: float) -> None:
         super().__init__()
         self.steps, self.interval = int(steps), float(interval)
         self.factors = [math.sqrt(2 * interval / math.cosh(math.pi * step * interval)) for step in range(steps)]
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with negative values."""
+        return (x < 0).any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, (2 steps - 1) width]."""

@@ -62,7 +62,6 @@ class MultiplicativeUpdates(Module):
     """
 
     FACTS: ClassVar[tuple[str, ...]] = ("beta", "l1", "l2", "steps", "tolerance", "watches")
-    PARTIAL: ClassVar[bool] = True
     WHOLE: ClassVar[bool] = True
 
     def __init__(
@@ -81,6 +80,10 @@ class MultiplicativeUpdates(Module):
         self.steps, self.tolerance = int(steps), float(tolerance)
         self.watches = watches
         self.gamma = 1.0 / (2.0 - self.beta) if self.beta < 1 else 1.0 / (self.beta - 1.0) if self.beta > 2 else 1.0
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with negative values, or with zeros where beta is 0 or less; MiniBatchNMF takes them."""
+        return ((x < 0) | (x == 0) & (self.beta <= 0)).any(dim=1) if self.watches == "divergence" else None
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

@@ -35,7 +35,6 @@ class NonNegativeDescent(Module):
     """
 
     FACTS: ClassVar[tuple[str, ...]] = ("l1", "l2", "tolerance")
-    PARTIAL: ClassVar[bool] = True
     WHOLE: ClassVar[bool] = True
     order: Tensor
 
@@ -44,6 +43,10 @@ class NonNegativeDescent(Module):
         self.components = nn.Parameter(components.detach().clone())
         self.register_buffer("order", order.detach().clone())
         self.l1, self.l2, self.tolerance = float(l1), float(l2), float(tolerance)
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with negative values."""
+        return (x < 0).any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

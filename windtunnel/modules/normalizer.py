@@ -45,16 +45,15 @@ class Normalizer(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
-        # [B, 1]; the norm is taken of x / greatest, so that no square overflows or underflows in float32. The norm
-        # does not depend on this choice, hence neither does its gradient.
-        greatest = x.detach().abs().amax(dim=1, keepdim=True)
-        greatest = torch.where(greatest > 0, greatest, torch.ones_like(greatest))
-        relative = x / greatest
+        # In float64 whatever the rows are: there no square of a float32 number overflows, and float64 rows overflow as
+        # they do in the source.
+        wide = x.to(torch.float64)
         if self.norm == "l1":
-            size = relative.abs().sum(dim=1, keepdim=True)
+            size = wide.abs().sum(dim=1, keepdim=True)  # [B, 1]
         elif self.norm == "l2":
-            size = torch.linalg.vector_norm(relative, dim=1, keepdim=True)
+            squares = (wide * wide).sum(dim=1, keepdim=True)
+            size = torch.where(squares > 0, squares, torch.ones_like(squares)).sqrt() * (squares > 0)
         else:
-            size = relative.abs().amax(dim=1, keepdim=True)
-        small = size * greatest < self.negligible
-        return torch.where(small, x, relative / torch.where(small, torch.ones_like(size), size))
+            size = wide.abs().amax(dim=1, keepdim=True)
+        small = size < self.negligible
+        return torch.where(small, wide, wide / torch.where(small, torch.ones_like(size), size)).to(x.dtype)

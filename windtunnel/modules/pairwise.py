@@ -128,4 +128,6 @@ class KernelMap(Module):
 class Chi2KernelMap(KernelMap):
     """A ``KernelMap`` with one of the chi2 kernels, which rows with negative values do not have: they become NaN."""
 
-    PARTIAL: ClassVar[bool] = True
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with negative values."""
+        return (x < 0).any(dim=1)

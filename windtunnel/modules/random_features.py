@@ -65,7 +65,6 @@ class LogCosineFeatures(Module):
     """
 
     FACTS: ClassVar[tuple[str, ...]] = ("shift", "scale")
-    PARTIAL: ClassVar[bool] = True
 
     def __init__(self, weight: Tensor, bias: Tensor, shift: float, scale: float) -> None:
         super().__init__()
@@ -73,9 +72,13 @@ class LogCosineFeatures(Module):
         self.bias = nn.Parameter(bias.detach().clone())
         self.shift, self.scale = float(shift), float(scale)
 
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with a value of -shift or less."""
+        return (x <= -self.shift).any(dim=1)
+
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
         moved = x + self.shift
-        refused = (moved <= 0).any(dim=1, keepdim=True)
+        refused = (x <= -self.shift).any(dim=1, keepdim=True)
         y = functional.linear(torch.log(torch.where(refused, torch.ones_like(moved), moved)), self.weight, self.bias)
         return torch.where(refused, torch.full_like(y, float("nan")), torch.cos(y) * self.scale)

@@ -174,7 +174,7 @@ class PairCoupling(Module):
         return p
 
 
-class Flat(Module):
+class ScoreFrom(Module):
     """The one score of a row, from another zero: y = s - origin.
 
     Shape

@@ -58,13 +58,16 @@ class TopicShares(Module):
     """
 
     FACTS: ClassVar[tuple[str, ...]] = ("prior", "steps", "tolerance", "epsilon")
-    PARTIAL: ClassVar[bool] = True
 
     def __init__(self, words: Tensor, prior: float, steps: int, tolerance: float, epsilon: float) -> None:
         super().__init__()
         self.words = nn.Parameter(words.detach().clone())
         self.prior, self.steps = float(prior), int(steps)
         self.tolerance, self.epsilon = float(tolerance), float(epsilon)
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with negative values."""
+        return (x < 0).any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, words] -> [B, topics]."""

@@ -132,9 +132,13 @@ class Selection:
     ----------
     columns : sequence of int
         Positions of the input columns that are kept, in the order of the output.
+    then : fitted estimator or None
+        What predicts from the kept columns at the end of a pipeline (recursive elimination); inside one the step is a
+        selection all the same.
     """
 
     columns: Sequence[int]
+    then: Any = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.at_least import AtLeast
 from windtunnel.modules.base import Module
 from windtunnel.modules.linear import Linear
-from windtunnel.modules.support_vectors import Flat, MostVotes, PairCoupling, PairVotes, PairWinner, SupportVectors, pairs
+from windtunnel.modules.support_vectors import ScoreFrom, MostVotes, PairCoupling, PairVotes, PairWinner, SupportVectors, pairs
 from windtunnel.translators.registry import Predictor, translates
 
 TRAINABLE = "support vectors, weights, bias"
@@ -85,8 +85,8 @@ def one_class_svm(fitted: svm.OneClassSVM) -> Predictor:
         loss="hinge",
         classes=np.array([-1, 1], dtype=np.intp),
         answers={
-            "decision_function": Flat(torch.zeros((), dtype=torch.float64)),
-            "score_samples": Flat(-_tensor(fitted.offset_).reshape(())),
+            "decision_function": ScoreFrom(torch.zeros((), dtype=torch.float64)),
+            "score_samples": ScoreFrom(-_tensor(fitted.offset_).reshape(())),
         },
     )
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from xgboost import Booster, XGBClassifier, XGBRanker, XGBRegressor, XGBRFClassifier, XGBRFRegressor
+from xgboost import Booster, DMatrix, XGBClassifier, XGBRanker, XGBRegressor, XGBRFClassifier, XGBRFRegressor
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.modules.linear import Linear
+from windtunnel.modules.present_linear import PresentLinear
 from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaves import TreeLeaves
@@ -66,7 +66,10 @@ def classifier(fitted: XGBClassifier) -> Predictor:
         )
     link = "sigmoid" if model.outputs == 1 else "softmax"
     dtypes = {name: dtype for name, dtype in FLOAT32.items() if name != "predict"}
-    return model.predictor(link=link, loss="logistic" if model.outputs == 1 else "softmax", dtypes=dtypes)
+    # Of multi:softmax the source gives the labels as the booster does.
+    kind = np.int32 if model.objective == "multi:softmax" else np.int64
+    loss = "logistic" if model.outputs == 1 else "softmax"
+    return model.predictor(link=link, loss=loss, dtypes=dtypes, classes=np.arange(fitted.n_classes_, dtype=kind))
 
 
 @translates(
@@ -93,6 +96,7 @@ def regressor(fitted: Any) -> Predictor:
 class _Model:
     """The parts of a booster's JSON that its predictions come from."""
 
+    booster: Booster
     learner: Mapping[str, Any]
     iterations: int | None
 
@@ -144,11 +148,15 @@ class _Model:
         return Predictor(HardTrees.of(model), flat=flat, codes=self._codes(), others=others, **options)
 
     def _linear(self) -> Module:
-        """Gblinear: weights ``[features + 1, K]``, the last row the bias; base_score is added."""
+        """Gblinear: weights ``[features + 1, K]``, the last row the bias.
+
+        XGBoost 3.2 adds the first base_score to every score, so the bias is what it answers for a row of zeros.
+        """
         weights = np.array(self.learner["gradient_booster"]["model"]["weights"], np.float32).astype(np.float64)
-        table = weights.reshape(-1, self.outputs)
-        bias = torch.from_numpy(table[-1] + self.base)
-        return Linear(torch.from_numpy(np.ascontiguousarray(table[:-1].T)), bias)
+        table = weights.reshape(-1, self.outputs)[:-1]
+        zeros = DMatrix(np.zeros((1, len(table))), feature_names=self.booster.feature_names)
+        bias = self.booster.predict(zeros, output_margin=True).reshape(-1).astype(np.float64)
+        return PresentLinear(torch.from_numpy(np.ascontiguousarray(table.T)), torch.from_numpy(bias))
 
     def _ensemble(self) -> tuple[TreeEnsemble, NDArray[np.int64]]:
         booster = self.learner["gradient_booster"]
@@ -182,7 +190,7 @@ def _model(fitted: Any) -> _Model:
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} with a custom objective does not tell what its scores mean; fit it with a named one"
         )
-    return _Model(learner, None if best is None else int(best) + 1)
+    return _Model(booster, learner, None if best is None else int(best) + 1)
 
 
 def _categories(encoding: Mapping[str, Any]) -> list[Any]:

@@ -1,0 +1,56 @@
+"""Columns pooled by groups."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.base import Module
+
+
+class PooledGroups(Module):
+    """The greatest, the least or the median value of each group of columns.
+
+    y_g = pool of x_j over the columns j of group g; the median of an even number is the mean of the middle two
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, groups]``.
+
+    Parameters
+    ----------
+    group : Tensor
+        int64 ``[width]``, the group of each column.
+    groups : int
+        How many there are.
+    kind : str
+        "max", "min" or "median".
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("groups", "kind")
+    group: Tensor
+
+    def __init__(self, group: Tensor, groups: int, kind: str) -> None:
+        super().__init__()
+        if kind not in ("max", "min", "median"):
+            raise ValueError(f"kind must be 'max', 'min' or 'median', however: kind={kind!r}")
+        self.register_buffer("group", group.detach().clone())
+        self.groups = int(groups)
+        self.kind = kind
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, groups]."""
+        pooled: list[Tensor] = []
+        for one in range(self.groups):
+            values = x[:, self.group == one]
+            if self.kind == "max":
+                pooled.append(values.amax(dim=1))
+            elif self.kind == "min":
+                pooled.append(values.amin(dim=1))
+            else:
+                inorder, _ = values.sort(dim=1)
+                count = values.shape[1]
+                pooled.append((inorder[:, (count - 1) // 2] + inorder[:, count // 2]) / 2)
+        return torch.stack(pooled, dim=1)

@@ -1,0 +1,105 @@
+"""scikit-learn's decompositions of a matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn import decomposition
+from sklearn.linear_model import ridge_regression
+from torch import Tensor
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.linear import Linear
+from windtunnel.modules.projection import Projection
+from windtunnel.translators.registry import translates
+
+TOLERANCE = 1e-9
+"""What rounding alone may move an answer by."""
+
+
+@translates(
+    decomposition.PCA,
+    decomposition.IncrementalPCA,
+    trainable="components, bias",
+    notes="refused where it whitens a component whose variance is nothing but rounding",
+)
+def pca(fitted: Any) -> Projection:
+    """(x - mean_) components_^T, over sqrt(explained_variance_) if whiten."""
+    components = np.asarray(fitted.components_, dtype=np.float64)
+    if not fitted.whiten:
+        return projection(components, fitted.mean_)
+    variance = np.asarray(fitted.explained_variance_, dtype=np.float64)
+    weight = components / np.maximum(np.sqrt(variance), np.finfo(fitted.explained_variance_.dtype).eps)[:, None]
+    spread = np.sqrt(variance @ components**2)
+    _check_scale(fitted, weight, spread, "whiten=True and components without variance")
+    return projection(weight, fitted.mean_)
+
+
+@translates(
+    decomposition.FastICA,
+    trainable="components, bias",
+    notes="refused where it whitens a direction whose variance is nothing but rounding",
+)
+def fast_ica(fitted: decomposition.FastICA) -> Projection:
+    """(x - mean_) components_^T; without the mean where whiten is off."""
+    weight = np.asarray(fitted.components_, dtype=np.float64)
+    if not fitted.whiten:
+        return projection(weight)
+    _check_scale(fitted, weight, np.sqrt((fitted.mixing_**2).sum(axis=1)), "columns that depend on one another")
+    return projection(weight, fitted.mean_)
+
+
+@translates(decomposition.TruncatedSVD, trainable="components, bias")
+def truncated_svd(fitted: decomposition.TruncatedSVD) -> Linear:
+    """X components_^T."""
+    return linear(fitted.components_)
+
+
+@translates(decomposition.FactorAnalysis, trainable="components, bias")
+def factor_analysis(fitted: decomposition.FactorAnalysis) -> Projection:
+    """(x - mean_) V^T (I + components_ V^T)^-1 with V = components_ / noise_variance_, the expected latent variables."""
+    weighted = fitted.components_ / fitted.noise_variance_
+    inner = np.eye(len(weighted)) + weighted @ fitted.components_.T
+    return projection(np.linalg.solve(inner.T, weighted), fitted.mean_)
+
+
+@translates(decomposition.SparsePCA, decomposition.MiniBatchSparsePCA, trainable="components, bias")
+def sparse_pca(fitted: Any) -> Projection:
+    """(x - mean_) C^T (C C^T + ridge_alpha I)^-1 with C = components_."""
+    unit = np.eye(fitted.components_.shape[1])
+    # Ridge regression is linear in its targets: the coefficients of unit rows are the columns of the map.
+    columns = ridge_regression(fitted.components_.T, unit, fitted.ridge_alpha, solver="cholesky")
+    return projection(np.reshape(columns, (len(unit), -1)).T, fitted.mean_)
+
+
+def projection(weight: ArrayLike, center: ArrayLike | None = None, bias: ArrayLike = 0.0) -> Projection:
+    """(x - center) weight^T + bias."""
+    matrix = tensor(weight)
+    middle = torch.zeros(matrix.shape[1], dtype=torch.float64) if center is None else tensor(center)
+    return Projection(matrix, tensor(np.broadcast_to(np.asarray(bias), (len(matrix),))), middle)
+
+
+def linear(weight: ArrayLike, bias: ArrayLike = 0.0) -> Linear:
+    """X weight^T + bias."""
+    matrix = tensor(weight)
+    return Linear(matrix, tensor(np.broadcast_to(np.asarray(bias), (len(matrix),))))
+
+
+def tensor(values: Any) -> Tensor:
+    """A float64 copy of an array, dense or sparse."""
+    dense = values.toarray() if hasattr(values, "toarray") else values
+    return torch.from_numpy(np.array(dense, dtype=np.float64, order="C"))
+
+
+def _check_scale(fitted: Any, weight: NDArray[np.float64], spread: NDArray[np.float64], what: str) -> None:
+    """Refuse weights that blow up the rounding of what they are applied to; the source's own answers are noise then."""
+    noise = (np.abs(weight) @ (np.abs(fitted.mean_) + spread)).max() * np.finfo(np.float64).eps
+    if not noise <= TOLERANCE:
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} with {what}: {type(fitted).__name__}.transform divides rounding errors by (nearly) "
+            "zero, and no two machines agree on the answer. Set n_components to the number of independent columns, or "
+            "scale the columns first."
+        )
