@@ -7,6 +7,7 @@ python -m docs.supported --check    tells whether it is stale; exit code 1 if so
 import argparse
 import re
 import sys
+from itertools import groupby
 from pathlib import Path
 
 from windtunnel.translators.registry import Entry, supported
@@ -14,22 +15,29 @@ from windtunnel.translators.registry import Entry, supported
 README = Path(__file__).resolve().parents[1] / "README.md"
 BEGIN = "<!-- supported: written by `make supported` -->"
 END = "<!-- /supported -->"
+LIBRARIES = ("sklearn", "lightgbm", "xgboost", "catboost", "category_encoders", "windtunnel")
 
 
 def table() -> str:
-    """Every class with a translation, as a Markdown table."""
-    rows = ["| class | library | trainable | notes |", "| --- | --- | --- | --- |"]
-    rows += [
-        f"| `{entry.name}` | {entry.library} | {entry.trainable or '–'} | {_notes(entry)} |" for entry in supported()
-    ]
+    """Every class with a translation, a row per module of its library, as a Markdown table."""
+    rows = ["| module | classes |", "| --- | --- |"]
+    groups = {module: list(group) for module, group in groupby(sorted(supported(), key=_place), key=_module)}
+    rows += [f"| {module} | {', '.join(map(_name, group))} |" for module, group in groups.items()]
     return "\n".join(rows)
 
 
-def _notes(entry: Entry) -> str:
-    first = [] if entry.exact else ["approximated"]
-    first += [] if entry.differentiable else ["ends the gradient"]
-    notes = "; ".join([*first, *([entry.notes] if entry.notes else [])])
-    return notes.replace("``", "`").replace("|", r"\|")
+def _place(entry: Entry) -> tuple[int, str, str]:
+    return LIBRARIES.index(entry.library) if entry.library in LIBRARIES else len(LIBRARIES), _module(entry), entry.name
+
+
+def _module(entry: Entry) -> str:
+    """The public module: ``sklearn.linear_model`` for a class of ``sklearn.linear_model._ridge``."""
+    return entry.library if entry.library != "sklearn" else ".".join(entry.estimator.__module__.split(".")[:2])
+
+
+def _name(entry: Entry) -> str:
+    marks = ("" if entry.exact else "~") + ("" if entry.differentiable else "\\*")
+    return f"`{entry.name}`{marks}"
 
 
 def updated(text: str) -> str:

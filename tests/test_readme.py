@@ -81,7 +81,7 @@ def test_the_table_of_supported_estimators_is_current(
     monkeypatch.syspath_prepend(str(ROOT))
     docs = importlib.import_module("docs.supported")
     assert docs.main(["--check"]) == 0, capsys.readouterr().out
-    assert all(f"| `{entry.name}` | {entry.library} |" in README for entry in supported())
+    assert all(f"`{entry.name}`" in README for entry in supported())
 
 
 def test_a_stale_table_is_noticed_and_mended(
@@ -90,7 +90,7 @@ def test_a_stale_table_is_noticed_and_mended(
     monkeypatch.syspath_prepend(str(ROOT))
     docs = importlib.import_module("docs.supported")
     stale = tmp_path / "README.md"
-    stale.write_text(README.replace("| `Ridge` |", "| `Bridge` |"), encoding="utf-8")
+    stale.write_text(README.replace("`Ridge`, ", "`Bridge`, "), encoding="utf-8")
     monkeypatch.setattr(docs, "README", stale)
     assert docs.main(["--check"]) == 1
     assert "make supported" in capsys.readouterr().out

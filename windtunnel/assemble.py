@@ -286,7 +286,11 @@ class Assembly:
         if refuses and all(wire.number is not None for wire in wires):
             name, estimator = step.name, type(step.estimator).__name__
             place = _once(lambda: self._add(name, estimator, Identity(), self._places(name, wires), refuses))
-            wires = [replace(wire, number=partial(place, column)) for column, wire in enumerate(wires)]
+            missing = {code for kind, code in (("nan", 1), ("inf", 2)) if kind in refuses}
+            wires = [
+                replace(wire, number=partial(place, column), refuses=wire.refuses.union(missing))
+                for column, wire in enumerate(wires)
+            ]
         return [wires[column] for column in columns]
 
     # Categories
@@ -428,6 +432,8 @@ class Assembly:
         reading = self._read(expression)
         if isinstance(reading, Predictor) or (isinstance(reading, Composite) and not isinstance(reading.then, Module)):
             return self._scored(expression)
+        if isinstance(reading, Selection) and reading.then is not None:
+            return self._scored(expression)
         return None
 
     def _scored(self, step: Step) -> Scored:
@@ -439,6 +445,11 @@ class Assembly:
 
     def _score(self, step: Step) -> Scored:
         reading, given = self._read(step), step.given
+        if isinstance(reading, Selection) and reading.then is not None:
+            # What predicts reads the answer of the step, which is the selection.
+            behind = Step(step.name, step.estimator, step)
+            own = {"transform": (behind, Composite((), Identity()))}
+            return self._score_then(behind, Composite((), reading.then), own)
         if isinstance(reading, Composite):
             self._guard(step, reading)
             own = {method: (step, answer) for method, answer in reading.answers.items()}

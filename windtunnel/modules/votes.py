@@ -145,3 +145,37 @@ class WholeNumbers(Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, K] -> [B, K]."""
         return x.to(torch.int64)
+
+
+class WeightedMean(Module):
+    """The weighted mean of what E members answer, each with K columns.
+
+    y_k = sum_e w_e x_{e K + k} / sum_e w_e
+
+    The sum runs in the order of the members, as in the source, so that ties stay ties.
+
+    Shape
+    -----
+    ``[B, E K]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    weight : Tensor
+        ``[E]``; learned.
+
+    Examples
+    --------
+    >>> import torch
+    >>> WeightedMean(torch.tensor([1.0, 3.0]))(torch.tensor([[0.0, 1.0, 1.0, 0.0]])).tolist()
+    [[0.75, 0.25]]
+    """
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(weight.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, E K] -> [B, K]."""
+        members = self.weight.shape[0]
+        each = x.reshape(x.shape[0], members, x.shape[1] // members) * self.weight.unsqueeze(1)
+        return each.cumsum(1)[:, -1] / self.weight.sum()

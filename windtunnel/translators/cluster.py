@@ -132,4 +132,4 @@ def _nearest(centers: Any, dtype: Any, answers: dict[str, Module]) -> Predictor:
 
 
 def _tensor(values: Any) -> Tensor:
-    return torch.from_numpy(np.array(values, dtype=np.float64))
+    return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))

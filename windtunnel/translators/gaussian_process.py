@@ -116,4 +116,4 @@ def _kernel(given: Any) -> Kernel:
 
 
 def _tensor(values: Any) -> Tensor:
-    return torch.from_numpy(np.array(values, dtype=np.float64))
+    return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))

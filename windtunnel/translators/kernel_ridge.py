@@ -25,7 +25,7 @@ def kernel_ridge(fitted: KernelRidge) -> Predictor:
     kernel = ALIASES.get(fitted.kernel, fitted.kernel)
     dense = fitted.X_fit_.toarray() if hasattr(fitted.X_fit_, "toarray") else fitted.X_fit_
     points = torch.from_numpy(np.array(dense, dtype=np.float64))
-    weight = torch.from_numpy(np.atleast_2d(np.array(fitted.dual_coef_, dtype=np.float64).T))
+    weight = torch.from_numpy(np.array(np.atleast_2d(np.transpose(fitted.dual_coef_)), dtype=np.float64, order="C"))
     bias = torch.zeros(len(weight), dtype=torch.float64)
     flat = np.ndim(fitted.dual_coef_) == 1
     if kernel == "linear":

@@ -78,4 +78,4 @@ def elliptic_envelope(fitted: EllipticEnvelope) -> Predictor:
 
 
 def _tensor(values: Any) -> Tensor:
-    return torch.from_numpy(np.array(values, dtype=np.float64))
+    return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))

@@ -126,4 +126,4 @@ def _dense(values: Any) -> NDArray[np.float64]:
 
 
 def _tensor(values: Any) -> Tensor:
-    return torch.from_numpy(np.array(values, dtype=np.float64))
+    return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))

@@ -1,0 +1,13 @@
+"""scikit-learn's FrozenEstimator, which answers as the estimator inside."""
+
+from __future__ import annotations
+
+from sklearn.frozen import FrozenEstimator
+
+from windtunnel.translators.registry import Composite, translates
+
+
+@translates(FrozenEstimator, trainable="as the estimator inside", notes="transparent")
+def frozen(fitted: FrozenEstimator) -> Composite:
+    """Reads ``estimator``."""
+    return Composite((), fitted.estimator, name="estimator")
