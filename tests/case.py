@@ -34,6 +34,7 @@ SEEN = {
     "plan": ["free", "team", "pro"],
     "zip": [100, 205, 310, 415, 520, 625],
 }
+WORDS = "the a not red Café slow, naïve Red-hot! is x FAST und 東京 2024 don't Straße über I 👍 e.g. İstanbul".split()
 UNSEEN = {"city": "Atlantis", "device": "toaster", "plan": "gold", "zip": 999}
 
 
@@ -54,6 +55,7 @@ def table(rows: int = 300, seed: int = 0, *, missing: bool = False, unseen: bool
         data[name][: len(seen)] = seen
         if unseen:
             data[name][random.random(rows) < 0.08] = UNSEEN[name]
+    data["review"] = reviews(rows, seed)
     frame = pd.DataFrame({name: pd.Series(column, dtype=_dtype(name)) for name, column in data.items()})
     if missing:
         for name in ("age", "cents", *TEXTS, "plan"):
@@ -61,8 +63,16 @@ def table(rows: int = 300, seed: int = 0, *, missing: bool = False, unseen: bool
     return frame
 
 
+def reviews(rows: int, seed: int) -> list[str]:
+    """Sentences of common and rare words, with accents, other scripts, capitals, stop words and nothing at all."""
+    random = np.random.default_rng([seed, 1])
+    weight = 0.85 ** np.arange(len(WORDS))
+    return [" ".join(random.choice(WORDS, random.integers(0, 9), p=weight / weight.sum())) for _ in range(rows)]
+
+
 def _dtype(name: str) -> Any:
     dtypes = {"age": float, "income": float, "cents": float, "visits": int, "city": "str", "device": object, "zip": int}
+    dtypes["review"] = "str"
     return dtypes.get(name) or pd.CategoricalDtype([*SEEN["plan"], UNSEEN["plan"]])
 
 
@@ -106,6 +116,10 @@ class Case:
         The same where ``compile`` is asked for float32.
     softens : float
         The R squared that the warm start of ``translate`` has to keep; 0 where there is nothing to translate.
+    one_row : bool
+        False where the source does not answer one row as it answers several.
+    hosts : sequence of str
+        The steps that stay on the host.
     why : str
         The reason of a tolerance above 1e-9, or 1e-5 in float32, or of another R squared than 0.999.
     """
@@ -121,6 +135,8 @@ class Case:
     tolerance: float = 1e-9
     coarse: float = 1e-5
     softens: float = 0.999
+    hosts: Sequence[str] = ()
+    one_row: bool = True
     why: str = ""
 
     def fitted(self) -> Any:

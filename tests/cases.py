@@ -16,6 +16,10 @@ from sklearn.base import BaseEstimator
 
 FAMILIES = (
     "scalers", "imputers", "encoders", "category_encoders", "estimators", "linear", "lightgbm", "compositions",
+    "trees", "boosters",
+    "constants", "discriminant", "naive_bayes", "neural",
+    "selection", "decomposition", "projection",
+    "text",
 )  # fmt: skip
 
 

@@ -192,7 +192,9 @@ SECOND_STEPS: dict[str, Make] = {
 
 
 def _boost(cls: type, **options: Any) -> Make:
-    return lambda: cls(**{"n_estimators": 5, "num_leaves": 6, "min_child_samples": 3, "verbosity": -1, "n_jobs": 1} | options)
+    return lambda: cls(
+        **{"n_estimators": 5, "num_leaves": 6, "min_child_samples": 3, "verbosity": -1, "n_jobs": 1} | options
+    )
 
 
 CLASSIFIERS: dict[str, Make] = {
@@ -211,7 +213,9 @@ CLASSIFIERS: dict[str, Make] = {
     "gradient boosting": lambda: ensemble.GradientBoostingClassifier(n_estimators=3, random_state=0),
     "histogram boosting": lambda: ensemble.HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=4),
     "adaboost": lambda: ensemble.AdaBoostClassifier(n_estimators=3, random_state=0),
-    "bagging": lambda: ensemble.BaggingClassifier(linear_model.LogisticRegression(), 3, max_features=0.7, random_state=0),
+    "bagging": lambda: ensemble.BaggingClassifier(
+        linear_model.LogisticRegression(), 3, max_features=0.7, random_state=0
+    ),
     "gaussian naive bayes": naive_bayes.GaussianNB,
     "bernoulli naive bayes": naive_bayes.BernoulliNB,
     "linear discriminant": discriminant_analysis.LinearDiscriminantAnalysis,
@@ -265,6 +269,13 @@ LABELS: dict[str, list[Any]] = {
 }
 
 
+COLUMNWISE = {"standard", "standard without mean", "min-max", "min-max clipped", "max-abs", "robust", "function", "variance",
+              "binarizer"}  # fmt: skip
+TREES = {name for name in (*CLASSIFIERS, *REGRESSORS, *OTHERS) if any(
+    word in name for word in ("lightgbm", "tree", "forest", "boosting")
+)} - {"lightgbm, linear trees"}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Drawn:
     """One drawn example: readable when it fails."""
@@ -281,6 +292,12 @@ class Drawn:
     remainder: str
     array: bool
 
+    @property
+    def strict(self) -> bool:
+        """Whether every bit counts: columns one by one, then trees, which no order of summation can change."""
+        columnwise = self.number_step in COLUMNWISE and self.second in ("nothing", "standard", "k best")
+        return columnwise and (not self.texts or self.text_step != "target") and self.final[1] in TREES
+
     def frame(self, rows: int, offset: int = 0) -> pd.DataFrame:
         """Rows; those with an ``offset`` are others of the same kind, some with values that were not there."""
         random = np.random.default_rng(self.seed + offset)
@@ -289,7 +306,11 @@ class Drawn:
             data[f"n{index}"] = NUMBERS[name](random, rows)
         for index, name in enumerate(self.texts):
             data[f"t{index}"] = TEXTS[name](random, rows)
-        return pd.DataFrame(data)
+        frame = pd.DataFrame(data)
+        # NumPy's functions answer booleans in float16, and a FunctionTransformer does not tell what it was fitted on.
+        return (
+            frame.astype({n: float for n in frame if frame[n].dtype == bool}) if "log1p" in self.number_step else frame
+        )
 
     def target(self) -> Any:
         """What to fit on."""

@@ -363,6 +363,7 @@ def _take(module: str, **values: Any) -> Callable[[dict[str, Any]], None]:
 
 
 GRAPH, VOCABULARIES, WEIGHTS = "graph.json", "vocabularies.json", "weights.safetensors"
+NO_COUNTS = {"counts": False, "counter": None}
 FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "newer schema": (_set("manifest.json", "schema_number", to=2), "written in schema 2; .* reads schema 1"),
     "another format": (_set("manifest.json", "format", to="wind"), "manifest.json is not what windtunnel writes"),
@@ -410,7 +411,7 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "category twice": (_set(VOCABULARIES, "vocabularies", 0, "values", to=["a", "a"]), "given twice"),
     "category of a list": (_set(VOCABULARIES, "vocabularies", 0, "values", to=[["a"]]), "not what windtunnel writes"),
     "host columns": (
-        _set(GRAPH, "hosts", to=[{"name": "x", "estimator": "X", "columns": [0], "reason": ""}]),
+        _set(GRAPH, "hosts", to=[{**dict.fromkeys(("name", "estimator", "reason"), "x"), "columns": [0], **NO_COUNTS}]),
         "steps on the host answer in columns",
     ),
 }

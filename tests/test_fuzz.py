@@ -43,37 +43,65 @@ def spoiled(frame: pd.DataFrame, seed: int) -> dict[str, pd.DataFrame]:
     return kinds
 
 
-def sure(source: Any, rows: Any) -> Any:
-    """The rows whose label does not hang on the last bit of two equal scores."""
+def answer(source: Any, method: str, rows: Any) -> Any:
+    given = quietly(getattr(source, method), rows)
+    return np.asarray(given.toarray() if hasattr(given, "toarray") else given)
+
+
+def shaken(rows: pd.DataFrame, times: int = 40) -> list[pd.DataFrame]:
+    """Rows whose numbers differ from the given ones in their last bits."""
+    random = np.random.default_rng(0)
+    floats = [name for name in rows if rows[name].dtype.kind == "f"]
+    with np.errstate(over="ignore"):
+        return [
+            rows.assign(**{n: rows[n] * (1 + random.integers(-8, 9, len(rows)) * 2.0**-52) for n in floats})
+            for _ in range(times)
+        ]
+
+
+def slack(source: Any, method: str, rows: Any, want: Any) -> Any:
+    """How far the source's own answer moves when the last bits of the rows do, as no translation can be nearer."""
+    moved = [np.abs(answer(source, method, other).astype(float) - want) for other in shaken(rows)]
+    return 10 * np.nan_to_num(np.max(moved, axis=0), nan=np.inf)
+
+
+def sure(source: Any, rows: Any, strict: bool) -> Any:
+    """The rows whose label hangs on the last bit neither of two equal scores nor, unless ``strict``, of a number."""
+    certain = np.full(len(rows), True)
     for method in ("decision_function", "predict_proba"):
         if hasattr(source, method):
-            scores = np.asarray(quietly(getattr(source, method), rows))
-            if scores.ndim == 1:
-                return np.abs(scores) > TOLERANCE
-            ordered = np.sort(scores, axis=1)
-            return ordered[:, -1] - ordered[:, -2] > TOLERANCE if scores.shape[1] > 1 else np.full(len(scores), True)
-    return slice(None)
+            scores = answer(source, method, rows)
+            ordered = np.sort(np.stack([scores, -scores], axis=1) if scores.ndim == 1 else scores, axis=1)
+            certain &= ordered[:, -1] - ordered[:, -2] > TOLERANCE if ordered.shape[1] > 1 else True
+    if not strict:
+        label = answer(source, "predict", rows)
+        for other in shaken(rows):
+            certain &= answer(source, "predict", other) == label
+    return certain
 
 
-def compare(source: Any, net: Any, rows: Any) -> None:
+def compare(source: Any, net: Any, rows: Any, strict: bool) -> None:
     for method in METHODS:
         if method == "apply" or not hasattr(source, method):
             continue
         assert hasattr(net, method), method
         try:
-            want = quietly(getattr(source, method), rows)
+            want = answer(source, method, rows)
         except ValueError:
             with pytest.raises(ValueError):  # ours, or that of a step on the host
                 quietly(getattr(net, method), rows)
             continue
-        got = quietly(getattr(net, method), rows)
-        want = np.asarray(want.toarray() if hasattr(want, "toarray") else want)
+        got = answer(net, method, rows)
         assert got.shape == want.shape, method
         if method == "predict" and want.dtype.kind not in "f":
-            certain = sure(source, rows)
-            np.testing.assert_array_equal(got[certain], want[certain], err_msg=method)
+            differ = got != want
+            assert not (differ.any() and (differ & sure(source, rows, strict)).any()), (got[differ], want[differ])
         elif method != "predict_log_proba":  # the logarithm of what is compared already
-            np.testing.assert_allclose(got, want.astype(float), TOLERANCE, TOLERANCE, err_msg=method)
+            want = want.astype(float)
+            near = np.isclose(got, want, TOLERANCE, TOLERANCE, equal_nan=True)
+            if not strict and not near.all():
+                near |= np.abs(got - want) <= slack(source, method, rows, want)
+            assert near.all(), (method, got[~near], want[~near])
 
 
 @settings(
@@ -96,7 +124,7 @@ def test_random_pipelines(drawn: Drawn) -> None:
         return
     for kind, rows in spoiled(drawn.frame(40, offset=1), drawn.seed).items():
         try:
-            compare(source, net, rows)
+            compare(source, net, rows, drawn.strict)
         except BaseException as error:
             error.add_note(f"rows: {kind}")
             raise

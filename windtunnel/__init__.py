@@ -22,7 +22,11 @@ if TYPE_CHECKING:
         UnsupportedEstimator as UnsupportedEstimator,
         WindTunnelError as WindTunnelError,
     )
-    from windtunnel.estimators import RareCategories as RareCategories, TwoHotEncoder as TwoHotEncoder
+    from windtunnel.estimators import (
+        MatrixFactorization as MatrixFactorization,
+        RareCategories as RareCategories,
+        TwoHotEncoder as TwoHotEncoder,
+    )
     from windtunnel.export.artefact import load as load
     from windtunnel.trainers.data import loader as loader
     from windtunnel.trainers.estimator import (
@@ -37,6 +41,7 @@ _PLACES = {
     "BadFile": "errors",
     "BadInput": "errors",
     "Batch": "encode",
+    "MatrixFactorization": "estimators",
     "NotFitted": "errors",
     "RareCategories": "estimators",
     "Recipe": "trainers.recipe",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from windtunnel.assemble import Assembly
 from windtunnel.compiler.backends import BACKENDS, engine
 from windtunnel.compiler.strategies import STRATEGIES, choose
-from windtunnel.encode import Batch, Rows, as_frame
+from windtunnel.encode import Batch, Rows, count_rows
 from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.faithful import measure, variance_kept
 from windtunnel.modules.base import Module
@@ -202,7 +202,7 @@ def _check(level: Any, start: str, temperature: float | str, untranslated: str) 
 
 
 def _check_rows(calibrate: Rows | None) -> None:
-    if calibrate is not None and len(as_frame(calibrate)) == 0:
+    if calibrate is not None and count_rows(calibrate) == 0:
         raise BadInput(
             "calibrate= has 0 rows; give a few thousand rows, such as a sample of the training rows, or None."
         )

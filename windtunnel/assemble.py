@@ -16,7 +16,18 @@ from torch import Tensor
 from windtunnel.encode import NONE, CategoryColumn, RowEncoder, Rows, Vocabulary
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.filled import Filled, follow, rows_of, settle
-from windtunnel.graph import Answer, Columns, Expression, Joined, Raw, Step, Weighted, raw_columns, walk
+from windtunnel.graph import (
+    Answer,
+    Columns,
+    Expression,
+    Joined,
+    Raw,
+    Step,
+    Weighted,
+    one_dimensional,
+    raw_columns,
+    walk,
+)
 from windtunnel.head import METHODS, Head
 from windtunnel.host import HostStep, dense_frame, evaluate
 from windtunnel.modules.affine import Affine
@@ -29,9 +40,22 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.votes import Chosen, LabelValues, Logarithm
 from windtunnel.refusals import refusals
 from windtunnel.translators.probe import UNKNOWN, probe
-from windtunnel.translators.registry import Composite, Encoding, Part, Predictor, Recoding, Selection, entry, read
+from windtunnel.translators.registry import (
+    Composite,
+    Encoding,
+    Part,
+    Predictor,
+    Recoding,
+    Selection,
+    Tokens,
+    Transformer,
+    entry,
+    read,
+)
 from windtunnel.translators.shown import is_missing
 
+WIDEST = 2**18
+"""The most columns that a step on the host may give: every row of them is dense."""
 Place = tuple[int, int]
 """A slot of the program and a column of its answer."""
 
@@ -138,15 +162,21 @@ class Assembly:
         graph = walk(self.pipeline)
         self._readings: dict[Step, Any] = {}
         self._inner: dict[Any, Expression] = {}
-        self.encoder = RowEncoder(*self._raw_columns(graph), dtype=str(self.dtype).removeprefix("torch."))
+        self.encoder = RowEncoder(
+            *self._raw_columns(graph),
+            dtype=str(self.dtype).removeprefix("torch."),
+            flat=one_dimensional(self.pipeline),
+        )
         self._wires: dict[Expression, list[Wire]] = {}
         self._answered: dict[tuple[Expression, str], list[Wire]] = {}
         self._scores: dict[Step, Scored] = {}
         answers: dict[str, ProgramStep] = {}
         scored = self._final(graph)
         if scored is None:
-            self._add("columns", "", Identity(), self._places("the end of the pipeline", self.wires(graph)))
-            self.head = Head("transform")
+            places = self._places("the end of the pipeline", self.wires(graph))
+            answers = self._beside(graph)
+            self._add("columns", "", Identity(), places)
+            self.head = Head("transform", methods=("transform", *answers))
         else:
             answers, scored = self._answers(scored)
             self.head = self._head(scored, answers)
@@ -184,6 +214,8 @@ class Assembly:
                 if (given, method) not in self._answered:
                     self._answered[given, method] = self._answer(given, method)
                 wires = self._answered[given, method]
+                if take is not None and max(take, default=0) >= len(wires):
+                    raise UnsupportedEstimator(f"column {max(take)} of {method} is read, and there are {len(wires)}.")
                 return wires if take is None else [wires[position] for position in take]
             case Step():
                 return self._step(expression)
@@ -194,6 +226,8 @@ class Assembly:
             self._check_readable(step)
         except UnsupportedEstimator as error:
             return self._host(step, error)
+        if isinstance(reading, Tokens):
+            return self._tokens(step, reading)
         wires = self.wires(step.given)
         try:
             match reading:
@@ -210,9 +244,10 @@ class Assembly:
                     return self.wires(self._then(step, reading))
                 case Predictor() | Composite():
                     return self._answer(step, "transform")
-                case Module():
+                case Module() | Transformer():
+                    module = reading.module if isinstance(reading, Transformer) else reading
                     estimator = type(step.estimator).__name__
-                    return self._module(step.name, estimator, reading, wires, rows_of(step.estimator), step.estimator)
+                    return self._module(step.name, estimator, module, wires, rows_of(step.estimator), step.estimator)
             raise UnsupportedEstimator(f"step {step.name!r}: its reader gave {type(reading).__name__}, no translation.")
         except UnsupportedEstimator as error:
             return self._host(step, error)
@@ -222,7 +257,7 @@ class Assembly:
         if step not in self._readings:
             try:
                 reading = read(step.estimator)
-                data = isinstance(reading, Encoding | Recoding | Selection)
+                data = isinstance(reading, Encoding | Recoding | Selection | Tokens)
                 if not (self.exact or data or entry(step.estimator).differentiable):
                     raise UnsupportedEstimator(
                         f"{type(step.estimator).__name__} has no differentiable form; windtunnel.compile gives its "
@@ -238,7 +273,10 @@ class Assembly:
     # Numbers
 
     def _raw(self, column: int) -> Wire:
-        return Wire(number=lambda: (NUMBERS, self.encoder.number(column)), raw=column)
+        return Wire(number=partial(self._number, column), raw=column)
+
+    def _number(self, column: int) -> Place:
+        return NUMBERS, self.encoder.number(column)
 
     def _places(self, name: str, wires: Sequence[Wire]) -> list[Place]:
         _check_numbers(name, wires)
@@ -257,7 +295,9 @@ class Assembly:
         _check_numbers(name, wires)
         with torch.no_grad():
             width = module(torch.zeros(2, len(wires), dtype=self.dtype)).shape[1]
-        refuses = refusals(asked, len(wires)) if asked is not None else ()
+        # A module that knows what its source refuses is not second-guessed.
+        asks = asked is not None and type(module).outside is Module.outside
+        refuses = refusals(asked, len(wires)) if asks else ()
         place = _once(lambda: self._add(name, estimator, module, self._places(name, wires), refuses))
         filled = follow(transform, module, [wire.filled for wire in wires]) if transform else [Filled()] * width
         return [Wire(number=partial(place, column), filled=one) for column, one in enumerate(filled)]
@@ -285,7 +325,8 @@ class Assembly:
         refuses = refusals(step.estimator, len(wires))
         if refuses and all(wire.number is not None for wire in wires):
             name, estimator = step.name, type(step.estimator).__name__
-            place = _once(lambda: self._add(name, estimator, Identity(), self._places(name, wires), refuses))
+            given = wires
+            place = _once(lambda: self._add(name, estimator, Identity(), self._places(name, given), refuses))
             missing = {code for kind, code in (("nan", 1), ("inf", 2)) if kind in refuses}
             wires = [
                 replace(wire, number=partial(place, column), refuses=wire.refuses.union(missing))
@@ -326,7 +367,7 @@ class Assembly:
 
     def _encoding(self, step: Step, encoding: Encoding, wires: Sequence[Wire]) -> list[Wire]:
         looked = [
-            None if known is None else self._look_up(step, wire, known, encoding.buckets)
+            None if known is None else self._look_up(step, wire, known, encoding.buckets, encoding.tells_none)
             for wire, known in zip(wires, encoding.categories, strict=True)
         ]
         probed = probe(step.estimator, encoding, [one and one[1] for one in looked])
@@ -373,7 +414,9 @@ class Assembly:
         values = [UNKNOWN if 0 in refuses else codes[0], None if 1 in refuses else codes[1], *codes[2:]]
         return [Wire(partial(place, 0), wire.raw, (), vocabulary.values, (lambda _: list(values),), refuses)]
 
-    def _look_up(self, step: Step, wire: Wire, known: Sequence[Any], buckets: int) -> tuple[Vocabulary, list[Any]]:
+    def _look_up(
+        self, step: Step, wire: Wire, known: Sequence[Any], buckets: int, tells_none: bool = False
+    ) -> tuple[Vocabulary, list[Any]]:
         """The vocabulary of a raw column, and what of it an encoder gets to see."""
         if wire.raw is None:
             raise UnsupportedEstimator(
@@ -386,7 +429,7 @@ class Assembly:
             none, nan = _through(wire.chain, [None, math.nan])
             # Among numbers None becomes NaN before anything looks at it.
             text = not values or any(isinstance(value, str) for value in values)
-            if text and is_missing(none) != is_missing(nan):
+            if text and (is_missing(none) != is_missing(nan) or (tells_none and none is None)):
                 values = (*values, NONE)
         shown = _through(wire.chain, [UNKNOWN, math.nan, *(None if value == NONE else value for value in values)])
         return Vocabulary(values, buckets if shown[0] is UNKNOWN else 0), shown
@@ -403,10 +446,27 @@ class Assembly:
     def _host(self, step: Step, error: UnsupportedEstimator) -> list[Wire]:
         if self.untranslated == "error" or not hasattr(step.estimator, "transform"):
             raise error
+        return [self._raw(column) for column in self._keep(step, self._host_width(step), str(error)).columns]
+
+    def _keep(self, step: Step, width: int, reason: str, tokens: Tokens | None = None) -> HostStep:
+        """Keep a step on the host, whose answer takes the next ``width`` columns."""
+        if width > WIDEST:
+            raise UnsupportedEstimator(
+                f"step {step.name!r} ({type(step.estimator).__name__}) gives {width:,} columns; they become dense, and "
+                f"at most {WIDEST:,} are taken. Fit it with fewer (n_features, max_features, min_df)."
+            )
         first = self.encoder.width + sum(len(host.columns) for host in self.hosts)
-        host = HostStep(step, tuple(range(first, first + self._host_width(step))), str(error))
-        self.hosts.append(host)
-        return [self._raw(column) for column in host.columns]
+        self.hosts.append(HostStep(step, tuple(range(first, first + width)), reason, tokens))
+        return self.hosts[-1]
+
+    def _tokens(self, step: Step, tokens: Tokens) -> list[Wire]:
+        """Tokens are counted on the host, and the counts, which are no categories, weighted here."""
+        estimator, reason = type(step.estimator).__name__, "its tokens are found and counted by the source's own code."
+        if self.untranslated == "error":
+            raise UnsupportedEstimator(f"step {step.name!r} ({estimator}) needs the host: {reason}")
+        host = self._keep(step, tokens.width, reason, tokens)
+        wires = [Wire(number=partial(self._number, column)) for column in host.columns]
+        return wires if tokens.then is None else self._module(step.name, estimator, tokens.then, wires)
 
     def _host_width(self, step: Step) -> int:
         if self.sample is not None:
@@ -551,6 +611,8 @@ class Assembly:
             raise UnsupportedEstimator(f"a part that gives {method} has to end in a predictor.")
         if isinstance(reading, Composite) and method in reading.answers:
             places = self._own(expression, reading.answers[method])
+        elif isinstance(reading, Predictor) and method in reading.others and not reading.codes and method != "predict":
+            places = self._other(expression, reading.others[method])
         elif method in ("predict", "position", "votes") and self._scored(expression).classes is not None:
             places = self._label(self._scored(expression), method)
         else:
@@ -561,6 +623,14 @@ class Assembly:
         """What a composite answers by itself."""
         places = self._places(step.name, self.wires(self._parts(step, answer)))
         return self._run(step, [answer.then, self._as_columns()], places)
+
+    def _other(self, step: Step, module: Module) -> list[Place]:
+        """What a method gives that reads the rows and no scores: these are left out of the program."""
+        wires = self.wires(step.given)
+        places, refuses = self._places(step.name, wires), refusals(step.estimator, len(wires))
+        slot = self._add(step.name, type(step.estimator).__name__, module, places, refuses)
+        places = [(slot, column) for column in range(self._width(module, len(wires)))]
+        return self._run(step, [self._as_columns()], places)
 
     def _method(self, scored: Scored, method: str) -> list[Place]:
         """What a method gives that is no label."""
@@ -632,18 +702,36 @@ class Assembly:
         if scored.slot != len(self.steps) + 1:
             slot = self._add(scored.step.name, type(scored.step.estimator).__name__, Identity(), scored.places)
             scored = replace(scored, slot=slot)
+        trained = {id(one) for step in self.steps for one in step.parameters()}
         for modules, places in ((scored.predictor.answers, scored.places), (scored.predictor.others, scored.given)):
             for method, module in modules.items():
                 if hasattr(self.pipeline, method):
+                    # What the scores do not pass through gets no gradient from a loss of the scores.
+                    for one in module.parameters():
+                        one.requires_grad_(id(one) in trained)
                     wanted.setdefault(method, (module, places))
         name = scored.step.name
         return {method: ProgramStep(module, self._takes(at), name) for method, (module, at) in wanted.items()}, scored
+
+    def _beside(self, expression: Expression) -> dict[str, ProgramStep]:
+        """A step for each method that the final transformer has beside ``transform``."""
+        reading = self._readings.get(expression) if isinstance(expression, Step) else None
+        if not isinstance(expression, Step) or not isinstance(reading, Transformer):
+            return {}
+        takes = self._takes(self._places(expression.name, self.wires(expression.given)))
+        for module in reading.others.values():
+            module.requires_grad_(False)
+        return {method: ProgramStep(module, takes, expression.name) for method, module in reading.others.items()}
 
     def _head(self, scored: Scored, answers: Mapping[str, ProgramStep]) -> Head:
         predictor, classes = scored.predictor, scored.classes
         several = isinstance(classes, list)
         task = "regression" if classes is None else "binary" if not several and len(classes) <= 2 else "multiclass"
-        plain = ("predict", "decision_function", "predict_proba", "predict_log_proba")
+        plain = {"predict", "decision_function", "predict_proba", "predict_log_proba"}
+        if several and predictor.link == "identity":
+            # A chain says that it has methods which raise where a target has more than two classes.
+            own = answers.keys() | ({"predict_log_proba"} if "predict_proba" in answers else set())
+            plain = {"predict"} | plain & own
         return Head(
             task=task,
             link=predictor.link,
@@ -682,6 +770,10 @@ def _modules(reading: Any) -> Iterator[Module]:
             yield from (reading.scores, *reading.answers.values(), *reading.others.values())
         case Recoding(number=Module() as number):
             yield number
+        case Tokens(then=Module() as then):
+            yield then
+        case Transformer(module=module, others=others):
+            yield from (module, *others.values())
         case Composite(then=then, answers=answers):
             yield from _modules(then)
             for answer in answers.values():

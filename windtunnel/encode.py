@@ -1,4 +1,4 @@
-"""Raw rows to tensors: one floating-point block of numbers and one int64 block of category ids. Vocabularies are data."""
+"""Raw rows to tensors: a block of floating-point numbers and one of int64 category ids. Vocabularies are data."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
 from windtunnel.errors import BadInput
@@ -29,9 +30,11 @@ NONE = "\ue000None"
 FLOAT32_STEP = 2.0**-24
 """Relative distance of neighbouring float32 numbers."""
 FEW_STEPS = 10_000
+DENSE_BYTES = 2**34
+"""The most memory that rows may take when they are made dense: 16 GiB."""
 _NUMBERS = (Real, Decimal)
 Rows = Any
-"""A pandas DataFrame, an Arrow table, a NumPy array or a dict of columns."""
+"""A DataFrame, an Arrow table, a NumPy array or a dict of columns; for vectorizers a sequence of texts or dicts."""
 
 
 class Batch(NamedTuple):
@@ -139,6 +142,8 @@ class RowEncoder:
         The columns of ``Batch.ids``.
     dtype : str
         "float32" or "float64": the type of ``Batch.numbers``.
+    flat : bool
+        Whether rows are a sequence with one text, dict or list of tokens each, and no table.
     """
 
     names: list[str] | None
@@ -146,13 +151,18 @@ class RowEncoder:
     numbers: list[int] = field(default_factory=list)
     categories: list[CategoryColumn] = field(default_factory=list)
     dtype: str = "float32"
+    flat: bool = False
     _blurred: set[int] = field(default_factory=set, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._position = {column: position for position, column in enumerate(self.numbers)}
 
     def number(self, column: int) -> int:
         """The position in ``Batch.numbers`` of a raw column, which is read as a number from now on."""
-        if column not in self.numbers:
+        position = self._position.setdefault(column, len(self.numbers))
+        if position == len(self.numbers):
             self.numbers.append(column)
-        return self.numbers.index(column)
+        return position
 
     def category(self, wanted: CategoryColumn) -> int:
         """The position in ``Batch.ids`` of a raw column under a vocabulary."""
@@ -180,7 +190,9 @@ class RowEncoder:
             )
         return batch
 
-    def encode(self, frame: pd.DataFrame, *, training: bool = False) -> Batch:
+    def encode(
+        self, frame: pd.DataFrame, *, training: bool = False, counts: Mapping[int, sparse.coo_array] | None = None
+    ) -> Batch:
         """Encode rows whose columns stand in fitted order (see ``select``), host answers after them.
 
         Parameters
@@ -190,10 +202,20 @@ class RowEncoder:
         training : bool
             Whether categories that the source refuses get the row of the unknown (or missing) one, which is then no
             longer refused, as training moves it; or raise ``BadInput``.
+        counts : dict
+            The columns that are not in the frame, as sparse matrices under the first column of each.
         """
-        numbers = np.empty((len(frame), len(self.numbers)), dtype=self.dtype)
+        check_dense(len(frame), len(self.numbers), np.dtype(self.dtype).itemsize)
+        numbers = np.zeros((len(frame), len(self.numbers)), dtype=self.dtype)
+        given = set(frame.columns)
         for position, column in enumerate(self.numbers):
-            numbers[:, position] = self._as_number(frame, column)
+            if not counts or column in given:
+                numbers[:, position] = self._as_number(frame, column)
+        for first, matrix in (counts or {}).items():
+            positions = np.array([self._position.get(first + at, -1) for at in range(matrix.shape[1])])[matrix.col]
+            read = positions >= 0
+            with np.errstate(over="ignore"):
+                numbers[matrix.row[read], positions[read]] = matrix.data[read]
         ids = np.empty((len(frame), len(self.categories)), dtype=np.int64)
         for position, category in enumerate(self.categories):
             ids[:, position] = self._as_ids(frame, category, training)
@@ -261,8 +283,11 @@ class RowEncoder:
 
     def select(self, rows: Rows, *, every: bool = False) -> pd.DataFrame:
         """The fitted columns of raw rows, under their positions; only those that are read unless ``every``."""
-        frame = as_frame(rows)
         wanted = list(range(self.width)) if every else self.used()
+        if self.flat:
+            column = as_column(rows)
+            return pd.DataFrame({at: pd.Series(objects(column)) for at in wanted}, index=range(len(column)))
+        frame = as_frame(rows)
         named = isinstance(rows, pd.DataFrame | Mapping) or hasattr(rows, "to_pandas")
         if self.names is None or not named:
             if frame.shape[1] != self.width:
@@ -280,7 +305,9 @@ class RowEncoder:
         return picked.astype(dict.fromkeys(coded, object)) if coded else picked
 
     def as_fitted(self, rows: Rows) -> Any:
-        """All fitted columns of raw rows as the source takes them: a DataFrame with its names, or an array."""
+        """All fitted columns of raw rows as the source takes them: a DataFrame with its names, an array, a sequence."""
+        if self.flat:
+            return as_column(rows)
         frame = self.select(rows, every=True)
         return frame.to_numpy() if self.names is None else frame.set_axis(self.names, axis=1)
 
@@ -311,6 +338,7 @@ def as_frame(rows: Rows) -> pd.DataFrame:
     if hasattr(rows, "to_pandas") and np.ndim(rows) != 1:  # Arrow and polars tables
         return rows.to_pandas()  # type: ignore[no-any-return]
     if hasattr(rows, "toarray"):
+        check_dense(*rows.shape, rows.dtype.itemsize)
         return pd.DataFrame(rows.toarray())
     if isinstance(rows, Mapping):
         return _frame_of_columns(rows)
@@ -325,6 +353,51 @@ def as_frame(rows: Rows) -> pd.DataFrame:
         "Arrow table, a dict of columns, or an array with two dimensions. A single row is X.reshape(1, -1) of an array "
         "or X.iloc[[0]] of a DataFrame."
     )
+
+
+def as_column(rows: Any) -> Any:
+    """Rows with one text, dict or list of tokens each, as a sequence: the list, array or Series that was given."""
+    if isinstance(rows, Mapping):
+        return [rows]  # a single dict is a single row
+    if isinstance(rows, pd.DataFrame) or (hasattr(rows, "to_pandas") and np.ndim(rows) == 2):
+        frame = as_frame(rows)
+        if frame.shape[1] == 1:
+            return frame.iloc[:, 0]
+    elif hasattr(rows, "to_pandas"):
+        return rows.to_pandas()
+    elif isinstance(rows, list | pd.Series) or (isinstance(rows, np.ndarray) and rows.ndim == 1):
+        return rows
+    elif isinstance(rows, tuple):
+        return list(rows)
+    elif isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.shape[1] == 1:
+        return rows[:, 0]
+    raise BadInput(
+        f"rows given as {type(rows).__name__}{f' of shape {rows.shape}' if hasattr(rows, 'shape') else ''}; the "
+        "pipeline was fitted on a sequence of texts, dicts or lists of tokens: give a list, a Series or an array with "
+        "one of them per row, or a table with that one column."
+    )
+
+
+def objects(rows: Any) -> Any:
+    """A sequence that a list of positions picks from: a Series or array as it is, a list as an array of its objects."""
+    if isinstance(rows, pd.Series):
+        return rows.reset_index(drop=True)
+    return rows if isinstance(rows, np.ndarray) else np.fromiter(rows, dtype=object, count=len(rows))
+
+
+def count_rows(rows: Rows) -> int:
+    """The number of rows of any accepted kind."""
+    return len(rows) if _dimensions(rows) == 1 else len(as_frame(rows))
+
+
+def check_dense(rows: int, columns: int, itemsize: int) -> None:
+    """Refuse to make more dense numbers than ``DENSE_BYTES`` hold."""
+    if (wanted := rows * columns * itemsize) > DENSE_BYTES:
+        raise BadInput(
+            f"{rows:,} rows of {columns:,} columns take {wanted / 2**30:,.1f} GiB as dense numbers; "
+            f"windtunnel.encode.DENSE_BYTES allows {DENSE_BYTES / 2**30:,.1f}. Give fewer rows at once, or, to train "
+            'behind a step on the host, take translate(untranslated="stream").'
+        )
 
 
 def _frame_of_columns(columns: Mapping[Any, Any]) -> pd.DataFrame:

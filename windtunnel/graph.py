@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from windtunnel.errors import NotFitted, UnsupportedEstimator
@@ -81,7 +83,9 @@ def walk(pipeline: Any, given: Expression | None = None, name: str = "") -> Expr
 
 def raw_columns(pipeline: Any) -> tuple[list[str] | None, int]:
     """Names (None where it was fitted on an array) and number of the columns that a pipeline was fitted on."""
-    first = _first(pipeline)
+    if one_dimensional(pipeline):
+        return None, 1
+    first = next(_leading(pipeline), None)
     if hasattr(first, "feature_name") and hasattr(first, "num_feature"):  # a raw booster
         names: Any = first.feature_name()
     else:
@@ -97,15 +101,27 @@ def raw_columns(pipeline: Any) -> tuple[list[str] | None, int]:
     return (None if invented else [str(name) for name in names]), int(width)
 
 
-def _first(pipeline: Any) -> Any:
-    """The estimator that sees the raw rows first; None where all steps pass."""
+def one_dimensional(pipeline: Any) -> bool:
+    """Whether rows are a sequence with one text, dict or list of tokens each, and no table."""
+    for step in _leading(pipeline):
+        # A function that was fitted on a table knows how wide it is.
+        if isinstance(step, FunctionTransformer) and not hasattr(step, "n_features_in_"):
+            continue
+        table = hasattr(step, "n_features_in_") or not hasattr(step, "__sklearn_tags__")
+        return not (table or get_tags(step).input_tags.two_d_array)
+    return False
+
+
+def _leading(pipeline: Any) -> Iterator[Any]:
+    """The estimators of a pipeline in order; the first is the one that sees the raw rows."""
     if isinstance(pipeline, Pipeline):
-        steps = pipeline.steps
+        for _, step in pipeline.steps:
+            yield from _leading(step)
     elif isinstance(pipeline, FeatureUnion) and not hasattr(pipeline, "n_features_in_"):
-        steps = pipeline.transformer_list
-    else:
-        return None if isinstance(pipeline, str) else pipeline
-    return next((first for _, step in steps if (first := _first(step)) is not None), None)
+        for _, part in pipeline.transformer_list:
+            yield from _leading(part)
+    elif pipeline is not None and not isinstance(pipeline, str):
+        yield pipeline
 
 
 def _walk(estimator: Any, given: Expression, name: str) -> Expression:

@@ -47,7 +47,7 @@ class Head:
     decision_scale : float
         What ``decision_function`` gives over the raw score.
     dtypes : dict
-        The NumPy dtype of what a method returns, where it is not float64.
+        The NumPy dtype of what a method returns, where it is not float64, or of labels not that of ``classes``.
     """
 
     task: str
@@ -84,10 +84,11 @@ class Head:
         """The labels at positions ``[B]``, or ``[B, targets]`` with a column per target."""
         at = positions.cpu().numpy().astype(np.int64)
         if isinstance(self.classes, list):
-            return np.stack([one[at[:, target]] for target, one in enumerate(self.classes)], axis=1)
+            stacked = np.stack([one[at[:, target]] for target, one in enumerate(self.classes)], axis=1)
+            return stacked.astype(self.dtypes.get("predict", stacked.dtype), copy=False)
         assert self.classes is not None
         labels: NDArray[Any] = self.classes[at]
-        return labels
+        return labels.astype(self.dtypes.get("predict", labels.dtype), copy=False)
 
     def predict(self, scores: Tensor) -> NDArray[Any]:
         """Labels of a classifier, values of a regressor or booster."""

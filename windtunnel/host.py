@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
 from windtunnel.errors import BadInput
 from windtunnel.graph import Answer, Columns, Expression, Joined, Raw, Step, Weighted
+from windtunnel.translators.registry import Tokens
+
+_MAYBE_MISSING = (float, type(None), type(pd.NA))
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,28 +28,57 @@ class HostStep:
         The columns, after the raw ones, that its answer takes.
     reason : str
         Why there is no translation.
+    tokens : Tokens or None
+        What counts tokens in the place of the step, whose weighting of the counts is translated.
+    source : str
+        The class of the step, where it was read from a file.
     """
 
     step: Step
     columns: tuple[int, ...]
     reason: str
+    tokens: Tokens | None = None
+    source: str = ""
 
     @property
     def name(self) -> str:
         """Path of the step in the pipeline."""
         return self.step.name
 
+    @property
+    def estimator(self) -> str:
+        """The class of the step."""
+        return self.source or type(self.step.estimator).__name__
+
     def answer(self, rows: Any) -> pd.DataFrame:
         """What the source's step makes of raw rows, under ``columns``."""
         answer = dense_frame(evaluate(self.step, rows))
-        if answer.shape[1] != len(self.columns):
+        self._check(answer.shape, len(rows))
+        return answer.set_axis(list(self.columns), axis=1)
+
+    def count(self, rows: Any) -> sparse.coo_array:
+        """How often each token is in each row, or what else ``tokens`` counts; sparse ``[rows, columns]``."""
+        assert self.tokens is not None
+        given = evaluate(self.step.given, rows)
+        try:
+            counts = self.tokens.counts(given)
+        except Exception as error:  # a tokenizer may raise whatever it likes
+            missing = sum(one is None or one is pd.NA or one != one for one in given if isinstance(one, _MAYBE_MISSING))
+            hint = f" ({missing} of {len(rows)} are missing; fill them, such as with an empty text)" if missing else ""
+            raise BadInput(f"step {self.name!r} ({self.estimator}) refuses these rows: {error}{hint}") from error
+        self._check(counts.shape, len(rows))
+        answer = sparse.coo_array(counts, copy=True)
+        answer.sum_duplicates()
+        return answer
+
+    def _check(self, shape: tuple[int, ...], rows: int) -> None:
+        if shape[1] != len(self.columns):
             raise BadInput(
-                f"step {self.name!r}, kept on the host, gave {answer.shape[1]} columns; "
+                f"step {self.name!r}, kept on the host, gave {shape[1]} columns; "
                 f"it gave {len(self.columns)} when the pipeline was translated."
             )
-        if len(answer) != len(rows):
-            raise BadInput(f"step {self.name!r}, kept on the host, gave {len(answer)} rows for {len(rows)}.")
-        return answer.set_axis(list(self.columns), axis=1)
+        if shape[0] != rows:
+            raise BadInput(f"step {self.name!r}, kept on the host, gave {shape[0]} rows for {rows}.")
 
 
 def evaluate(expression: Expression, rows: Any) -> Any:

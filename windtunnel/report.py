@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from windtunnel.host import HostStep
 from windtunnel.modules.trees.soft import SoftTrees
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Report:
         groups: dict[str, list[int]] = {}
         for position, origin in enumerate(net.origins):
             groups.setdefault(origin.name, []).append(position)
-        hosts = [Row(h.name, type(h.step.estimator).__name__, "kept on the host", 0, 0, None) for h in net.hosts]
+        hosts = [Row(h.name, h.estimator, _kept(h), 0, 0, None) for h in net.hosts]
         return cls(_facts(net), [*hosts, *(_row(net, name, positions) for name, positions in groups.items())])
 
     def __str__(self) -> str:
@@ -156,6 +157,10 @@ def _became(modules: Iterable[Any]) -> str:
         for module in modules
     )
     return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
+
+
+def _kept(host: HostStep) -> str:
+    return "kept on the host" if host.tokens is None else "tokens counted on the host"
 
 
 def _drift(pairs: list[tuple[Tensor, Tensor]]) -> float:

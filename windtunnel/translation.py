@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 
 CHUNK = 8192
 """Rows scored at once unless told otherwise; bounds the memory of a prediction, whatever the number of rows."""
+CHUNK_BYTES = 2**27
+"""The most memory that the numbers of these rows take."""
 
 
 class Engine(Protocol):
     """What runs a program in the place of eager torch."""
 
     def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
-        """What ``Program.answer`` gives, on the CPU."""
+        """What ``Program.answer`` gives; called without gradients, with rows on the device of the program."""
         ...
 
 
@@ -111,19 +113,29 @@ class Translation(nn.Module):
         BadInput
             Columns missing, of the wrong number or kind, or categories that the source refuses.
         """
-        if isinstance(rows, Batch):
-            return self.encoder.checked(rows)
-        frame = self.encoder.select(rows)
-        if self.hosts:
-            if len(frame) == 0:
-                raise BadInput(f"got 0 rows; step {self.hosts[0].name!r}, kept on the host, needs at least 1.")
-            source = self.encoder.as_fitted(rows)
-            answers = [host.answer(source) for host in self.hosts]
-            frame = pd.concat([frame.reset_index(drop=True), *answers], axis=1)
-        batch = self.encoder.encode(frame, training=training)
-        if training and self.head.task != "transform":
+        (batch,) = self._encoded(rows, training=training)
+        if training and self.head.task != "transform" and not isinstance(rows, Batch):
             self._check_odd_rows(batch)
         return batch
+
+    def _encoded(self, rows: Rows, *, training: bool = False, at_once: int | None = None) -> Iterator[Batch]:
+        """Raw rows as batches of at most ``at_once`` rows, by default as a single one."""
+        if isinstance(rows, Batch):
+            yield self.encoder.checked(rows)
+            return
+        frame = self.encoder.select(rows)
+        if not self.hosts:
+            yield self.encoder.encode(frame, training=training)
+            return
+        if len(frame) == 0:
+            raise BadInput(f"got 0 rows; step {self.hosts[0].name!r}, kept on the host, needs at least 1.")
+        frame, source, size = frame.reset_index(drop=True), self.encoder.as_fitted(rows), at_once or len(frame)
+        for start in range(0, len(frame), size):
+            part = source[start : start + size]
+            answers = [host.answer(part) for host in self.hosts if host.tokens is None]
+            counts = {host.columns[0]: host.count(part) for host in self.hosts if host.tokens is not None}
+            given = frame.iloc[start : start + size].reset_index(drop=True)
+            yield self.encoder.encode(pd.concat([given, *answers], axis=1), training=training, counts=counts)
 
     def scores(self, rows: Rows) -> Tensor:
         """Raw scores ``[B, K]`` of raw rows, on the CPU, without gradients.
@@ -136,12 +148,21 @@ class Translation(nn.Module):
         return self._answer("scores", rows)
 
     def _answer(self, method: str, rows: Rows) -> Tensor:
-        batch = self.encode(rows)
-        if len(batch.ids) == 0:
-            raise BadInput("got 0 rows; at least 1 is needed to predict.")
-        answer = self._run(method, batch)
-        self._check_refused(batch, answer)
-        return answer
+        # Counts of tokens are dense here, and so wide that all rows at once might not fit in memory.
+        counts = any(host.tokens is not None for host in self.hosts) and not self.program.whole()
+        at_once = self._at_once() if counts else None
+        answers = []
+        for batch in self._encoded(rows, at_once=at_once):
+            if len(batch.ids) == 0:
+                raise BadInput("got 0 rows; at least 1 is needed to predict.")
+            answers.append(self._run(method, batch))
+            self._check_refused(batch, answers[-1])
+        return answers[0] if len(answers) == 1 else torch.cat(answers)
+
+    def _at_once(self) -> int:
+        """How many rows go through the program at once."""
+        row = max(len(self.encoder.numbers), 1) * np.dtype(self.encoder.dtype).itemsize
+        return min(self.batch_size, max(CHUNK_BYTES // row, 1))
 
     def _check_refused(self, batch: Batch, answer: Tensor) -> None:
         """Refuse rows that the source refuses, and scores that are missing."""
@@ -165,18 +186,17 @@ class Translation(nn.Module):
 
     def _run(self, method: str, batch: Batch) -> Tensor:
         """What the program gives for encoded rows: "scores", "refused", or a method that has a step of its own."""
-        if self.engine is not None and method != "refused":
-            return self.engine.answer(method, batch.numbers, batch.ids)
         tensors = (*self.program.parameters(), *self.program.buffers())
         device = tensors[0].device if tensors else torch.device("cpu")
-        run = self.program.refused if method == "refused" else partial(self.program.answer, method)
+        run = self.program.refused if method == "refused" else partial((self.engine or self.program).answer, method)
         was_training = self.training
         self.eval()
         try:
             with torch.inference_mode():
+                size = max(1, len(batch.ids)) if self.program.whole() else self._at_once()
                 parts = [
-                    run(*(block[start : start + self.batch_size].to(device) for block in batch))
-                    for start in range(0, len(batch.ids), self.batch_size)
+                    run(*(block[start : start + size].to(device) for block in batch))
+                    for start in range(0, len(batch.ids), size)
                 ]
         finally:
             self.train(was_training)

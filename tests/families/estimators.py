@@ -20,7 +20,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from windtunnel import RareCategories, TwoHotEncoder
+from windtunnel import MatrixFactorization, RareCategories, TwoHotEncoder
 
 CASES = [
     Case(
@@ -48,4 +48,13 @@ CASES = [
         **AWKWARD,
     ),
     Case("two-hot alone", TwoHotEncoder, (*MIXED, "plan"), **AWKWARD),
+    Case("matrix factorization", lambda: MatrixFactorization(3, random_state=0), ("zip", "city"), "value", **AWKWARD),
+    Case(
+        "rare, matrix factorization of an array",
+        lambda: make_pipeline(RareCategories(min_count=20), MatrixFactorization(3, random_state=0)),
+        TEXTS,
+        "value",
+        array=True,
+        **AWKWARD,
+    ),
 ]

@@ -1,6 +1,7 @@
 """Estimators in the manner of scikit-learn that the field lacks."""
 
+from windtunnel.estimators.matrix_factorization import MatrixFactorization
 from windtunnel.estimators.rare_categories import RareCategories
 from windtunnel.estimators.two_hot import TwoHotEncoder
 
-__all__ = ["RareCategories", "TwoHotEncoder"]
+__all__ = ["MatrixFactorization", "RareCategories", "TwoHotEncoder"]

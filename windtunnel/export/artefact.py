@@ -19,8 +19,16 @@ from windtunnel.assemble import Origin
 from windtunnel.encode import RowEncoder
 from windtunnel.errors import BadFile, UnfaithfulOption
 from windtunnel.export import container
-from windtunnel.export.layout import GraphData, HistoryData, HostData, OriginData, StepData, TakeData, VocabulariesData
-from windtunnel.export.parts import check_hosts, encoder_data, find_hosts, head_data, read_encoder, read_head
+from windtunnel.export.layout import GraphData, HistoryData, OriginData, StepData, TakeData, VocabulariesData
+from windtunnel.export.parts import (
+    check_hosts,
+    encoder_data,
+    find_hosts,
+    head_data,
+    host_data,
+    read_encoder,
+    read_head,
+)
 from windtunnel.head import METHODS, Head
 from windtunnel.modules.base import MODULES, Module
 from windtunnel.modules.program import Program, ProgramStep, Take
@@ -36,7 +44,8 @@ def save(net: Translation, path: str | PathLike[str]) -> None:
     The file is a zip of ``manifest.json`` (schema, versions, size and SHA-256 of each member), ``graph.json`` (steps
     by the names of their modules, wiring, head, columns), ``vocabularies.json``, ``weights.safetensors`` and, once
     training has moved them, ``start.safetensors``, the weights before. It is moved into place when it is whole. The
-    code of steps that stay on the host is not in it: ``load`` takes them from the fitted pipeline.
+    code of steps that stay on the host is not in it: ``load`` takes them from the fitted pipeline, but for vectorizers
+    of a raw column of texts whose tokenizer is told by plain options, which are in the file.
 
     Raises
     ------
@@ -49,10 +58,7 @@ def save(net: Translation, path: str | PathLike[str]) -> None:
         trainable=[name for name, parameter in net.program.named_parameters() if parameter.requires_grad],
         head=head_data(net.head),
         encoder=encoder_data(net.encoder),
-        hosts=[
-            HostData(name=h.name, estimator=type(h.step.estimator).__name__, columns=list(h.columns), reason=h.reason)
-            for h in net.hosts
-        ],
+        hosts=[host_data(host) for host in net.hosts],
         untranslated=net.untranslated,  # type: ignore[arg-type]  # checked when it is made
         faithful=net.faithful,
         history=None if net.history is None else HistoryData.model_validate(asdict(net.history)),
@@ -82,7 +88,8 @@ def load(path: str | PathLike[str], *, host: Any = None) -> Translation:
     ----------
     path : path
     host : fitted pipeline, optional
-        The pipeline that was translated; needed where steps of it stayed on the host, which are taken from it.
+        The pipeline that was translated; needed where steps of it stayed on the host, which are taken from it, and
+        the file does not hold what they do.
 
     Raises
     ------

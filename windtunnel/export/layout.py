@@ -61,7 +61,7 @@ class HeadData(Strict):
     methods: list[str]
     flat: bool
     decision_scale: float
-    dtypes: dict[str, Annotated[str, Field(pattern=r"^(float|int|uint)[0-9]{1,2}$|^bool$")]]
+    dtypes: dict[str, Annotated[str, Field(pattern=r"^(float|int|uint)[0-9]{1,2}$|^bool$|^<U[0-9]{1,6}$")]]
 
 
 class CategoryData(Strict):
@@ -81,15 +81,39 @@ class EncoderData(Strict):
     numbers: Columns
     categories: list[CategoryData]
     dtype: Literal["float32", "float64"]
+    flat: bool
+
+
+class CounterData(Strict):
+    """The fields of ``TermCounter``, and which raw column it reads."""
+
+    column: Count
+    analyzer: Literal["word", "char", "char_wb"]
+    lowercase: bool
+    strip_accents: Literal["ascii", "unicode"] | None
+    ngram_range: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=2, max_length=2)]
+    token_pattern: str | None
+    encoding: str
+    decode_error: Literal["strict", "ignore", "replace"]
+    binary: bool
+    stop_words: list[str] | None
+    vocabulary: list[str] | None
+    n_features: Count
+    alternate_sign: bool
 
 
 class HostData(Strict):
-    """A step that stays on the host: its place in the source pipeline, whose code no file can hold."""
+    """A step that stays on the host: its place in the source pipeline, whose code no file can hold.
+
+    ``counts`` says that it counts tokens; with ``counter`` it does so without the source.
+    """
 
     name: str
     estimator: str
     columns: Columns
     reason: str
+    counts: bool
+    counter: CounterData | None
 
 
 class EpochData(Strict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
 
@@ -11,12 +12,23 @@ from numpy.typing import NDArray
 
 from windtunnel.encode import CategoryColumn, RowEncoder, Vocabulary
 from windtunnel.errors import BadFile, UnfaithfulOption
-from windtunnel.export.layout import CategoryData, EncoderData, GraphData, HeadData, Labels, VocabularyData
+from windtunnel.export.layout import (
+    CategoryData,
+    CounterData,
+    EncoderData,
+    GraphData,
+    HeadData,
+    HostData,
+    Labels,
+    VocabularyData,
+)
 from windtunnel.graph import Answer, Columns, Expression, Joined, Raw, Step, Weighted, raw_columns, walk
 from windtunnel.head import METHODS, Head
 from windtunnel.host import HostStep
 from windtunnel.modules.links import LINKS
+from windtunnel.tokens import TermCounter
 from windtunnel.trainers.losses import LOSSES
+from windtunnel.translators.registry import Tokens, read
 
 LABEL_BYTES = 1 << 28
 """The most memory that the array of labels may take."""
@@ -109,6 +121,7 @@ def encoder_data(encoder: RowEncoder) -> EncoderData:
             for category in encoder.categories
         ],
         dtype=encoder.dtype,  # type: ignore[arg-type]  # one of the two
+        flat=encoder.flat,
     )
 
 
@@ -123,11 +136,49 @@ def read_encoder(data: EncoderData, vocabularies: list[VocabularyData]) -> RowEn
             raise BadFile("a vocabulary with a category given twice, or NaN.")
     categories = [
         CategoryColumn(
-            one.column, Vocabulary(tuple(known.values), known.buckets), one.refuses_unknown, one.refuses_missing, one.refuses_infinite
+            one.column,
+            Vocabulary(tuple(known.values), known.buckets),
+            one.refuses_unknown,
+            one.refuses_missing,
+            one.refuses_infinite,
         )
         for one, known in zip(data.categories, vocabularies, strict=True)
     ]
-    return RowEncoder(data.names, data.width, list(data.numbers), categories, data.dtype)
+    if data.flat and (data.names is not None or data.width != 1):
+        raise BadFile(f"a sequence of rows with {data.width} columns.")
+    return RowEncoder(data.names, data.width, list(data.numbers), categories, data.dtype, data.flat)
+
+
+def host_data(host: HostStep) -> HostData:
+    """Write a step on the host: where it is in the pipeline and, where data can say it, what it counts."""
+    counter = None if host.tokens is None else host.tokens.counter
+    column = None
+    match host.step.given:
+        case Raw():
+            column = 0
+        case Columns(given=Raw(), positions=(only,), flat=True):
+            column = only
+    data = None
+    if counter is not None and column is not None:
+        options = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(counter).items()}
+        data = CounterData(column=column, **options)
+    return HostData(
+        name=host.name,
+        estimator=host.estimator,
+        columns=list(host.columns),
+        reason=host.reason,
+        counts=host.tokens is not None,
+        counter=data,
+    )
+
+
+def _read_host(data: HostData, flat: bool) -> HostStep:
+    """A step that counts tokens without the source."""
+    assert data.counter is not None
+    counter = TermCounter(**data.counter.model_dump(exclude={"column"}))
+    given = Raw() if flat else Columns(Raw(), (data.counter.column,), flat=True)
+    tokens = Tokens(counter, len(data.columns), counter=counter)
+    return HostStep(Step(data.name, None, given), tuple(data.columns), data.reason, tokens, data.estimator)
 
 
 def check_hosts(graph: GraphData) -> None:
@@ -136,22 +187,37 @@ def check_hosts(graph: GraphData) -> None:
     width = graph.encoder.width + len(columns)
     if columns != list(range(graph.encoder.width, width)):
         raise BadFile(f"steps on the host answer in columns {columns[:5]}, after {graph.encoder.width} raw ones.")
+    for host in graph.hosts:
+        if host.counter is not None:
+            _check_counter(host.counter, host, graph.encoder.width)
     read = [*graph.encoder.numbers, *(category.column for category in graph.encoder.categories)]
     if read and max(read) >= width:
         raise BadFile(f"column {max(read)} is read; there are {width}.")
+
+
+def _check_counter(counter: CounterData, host: HostData, width: int) -> None:
+    terms = counter.vocabulary
+    if counter.column >= width:
+        raise BadFile(f"step {host.name!r} reads texts from column {counter.column}; there are {width}.")
+    if terms is not None and len(set(terms)) < len(terms):
+        raise BadFile(f"step {host.name!r} has a term twice in its vocabulary.")
+    if len(host.columns) != (counter.n_features if terms is None else len(terms)):
+        raise BadFile(f"step {host.name!r} does not have as many terms as the {len(host.columns)} columns it gives.")
 
 
 def find_hosts(graph: GraphData, host: Any) -> list[HostStep]:
     """Find the steps that stayed on the host in the fitted pipeline; ``UnfaithfulOption`` where they are not there."""
     if not graph.hosts:
         return []
-    needed = ", ".join(f"{data.name!r} ({data.estimator})" for data in graph.hosts)
+    without = ", ".join(f"{data.name!r} ({data.estimator})" for data in graph.hosts if data.counter is None)
+    if host is None and not without:
+        return [_read_host(data, graph.encoder.flat) for data in graph.hosts]
     if host is None:
         raise UnfaithfulOption(
-            f"the steps {needed} stayed on the host, and no file holds their code; "
+            f"the steps {without} stayed on the host, and no file holds their code; "
             "give the fitted pipeline that was translated: windtunnel.load(path, host=pipeline)."
         )
-    encoder = graph.encoder
+    needed, encoder = ", ".join(f"{data.name!r} ({data.estimator})" for data in graph.hosts), graph.encoder
     if raw_columns(host) != (encoder.names, encoder.width):
         raise UnfaithfulOption(
             f"host= was fitted on other columns than the pipeline that was translated "
@@ -167,8 +233,15 @@ def find_hosts(graph: GraphData, host: Any) -> list[HostStep]:
                 f"{', '.join(f'{name!r} ({type(one.estimator).__name__})' for name, one in found.items())}. "
                 "Give the fitted pipeline that was translated."
             )
-        answer.append(HostStep(step, tuple(data.columns), data.reason))
+        answer.append(HostStep(step, tuple(data.columns), data.reason, _tokens(step) if data.counts else None))
     return answer
+
+
+def _tokens(step: Step) -> Tokens:
+    reading = read(step.estimator)
+    if not isinstance(reading, Tokens):
+        raise UnfaithfulOption(f"step {step.name!r} of host= counts no tokens; give the pipeline that was translated.")
+    return reading
 
 
 def _steps_of(expression: Expression) -> Iterator[Step]:

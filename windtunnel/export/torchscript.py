@@ -47,7 +47,7 @@ def export(net: "Translation", path: str | PathLike[str]) -> None:
         Steps stayed on the host, a column holds texts and numbers side by side, or a module is not TorchScript.
     """
     if net.hosts:
-        names = ", ".join(f"{host.name!r} ({type(host.step.estimator).__name__})" for host in net.hosts)
+        names = ", ".join(f"{host.name!r} ({host.estimator})" for host in net.hosts)
         raise UnfaithfulOption(
             f"the steps {names} stayed on the host, and their code cannot go into a TorchScript file; "
             "leave them out of the pipeline, or translate what comes after them and feed it their answers."

@@ -27,6 +27,8 @@ class Module(nn.Module):
     """Parameters that a recipe gives a rate of their own: name -> "table", "leaf" or "tree"."""
     PARTIAL: ClassVar[bool] = False
     """True where finite rows may give infinite or missing values (logarithms, divisions)."""
+    WHOLE: ClassVar[bool] = False
+    """True where the answer for a row depends on the rows that are given with it (steps that end by a common rule)."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -48,9 +50,10 @@ class Module(nn.Module):
         self.to(dtype)
 
     def outside(self, x: Tensor) -> Tensor | None:
-        """Rows, bool ``[B]``, in which the source's step refuses a number that is neither missing nor infinite.
+        """Rows, bool ``[B]``, that the source's step refuses for its own reasons; None where there are none.
 
-        Box-Cox refuses what is not positive, splines what lies beyond their knots. None where nothing is refused.
+        Box-Cox refuses what is not positive, splines what lies beyond their knots. A module with this method says all
+        that its source refuses, missing and infinite numbers included.
         """
         return None
 

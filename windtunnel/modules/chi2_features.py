@@ -40,8 +40,8 @@ class Chi2Features(Module):
         self.factors = [math.sqrt(2 * interval / math.cosh(math.pi * step * interval)) for step in range(steps)]
 
     def outside(self, x: Tensor) -> Tensor | None:
-        """Rows with negative values."""
-        return (x < 0).any(dim=1)
+        """Rows with negative, missing or infinite values."""
+        return (~torch.isfinite(x) | (x < 0)).any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, (2 steps - 1) width]."""

@@ -2,6 +2,7 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
+import torch
 from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
@@ -23,7 +24,6 @@ class Constant(Module):
 
     Examples
     --------
-    >>> import torch
     >>> Constant(torch.tensor([0.5, 2.0]))(torch.zeros(2, 3)).tolist()
     [[0.5, 2.0], [0.5, 2.0]]
     """
@@ -34,4 +34,5 @@ class Constant(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
-        return self.value.expand(x.shape[0], self.value.shape[0])
+        # A sum, as a view of a parameter would be a part of it.
+        return self.value + torch.zeros([x.shape[0], 1], dtype=self.value.dtype, device=x.device)

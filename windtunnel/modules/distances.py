@@ -64,7 +64,7 @@ class NearestPoint(Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
         distance = torch.cat([distances(part, self.points, self.p) for part in blocks(x, self.points.shape[0])])
-        return -distance.square() if self.power == 2.0 else -distance**self.power
+        return -distance.square() if self.power == 2.0 else -(distance**self.power)
 
 
 class NearestGroup(Module):
@@ -116,12 +116,14 @@ class Distances(Module):
     Parameters
     ----------
     points : Tensor
-        ``[K, width]``; learned.
+        ``[K, width]``.
     """
+
+    points: Tensor
 
     def __init__(self, points: Tensor) -> None:
         super().__init__()
-        self.points = nn.Parameter(points.detach().clone())
+        self.register_buffer("points", points.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

@@ -3,7 +3,7 @@
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,8 +17,15 @@ KERNELS: dict[str, type["Kernel"]] = {}
 class Kernel(nn.Module):
     """Likeness of rows ``[B, width]`` and points ``[P, width]``, ``[B, P]``; ``diagonal`` is that of rows with themselves.
 
-    A subclass takes its parts (other kernels) first, then numbers that can be learned, which it keeps as parameters of
-    the names in ``LEARNED``, then facts of the names in ``FACTS``.
+    Kernels hold no tensors: the numbers that can be learned stand in one vector, which belongs to the module that uses
+    the kernel. A subclass names the kernels that it is made of (``PARTS``), its numbers (``LEARNED``) and facts.
+
+    Parameters
+    ----------
+    parts : list of Kernel
+    at : dict
+        Name of a number -> where it begins in the vector, and how many there are.
+    facts : dict
     """
 
     PARTS: tuple[str, ...] = ()
@@ -29,36 +36,33 @@ class Kernel(nn.Module):
         super().__init_subclass__(**kwargs)
         KERNELS[cls.__name__] = cls
 
-    def __init__(self, *parts: "Kernel", **values: Any) -> None:
+    def __init__(self, parts: "list[Kernel]", at: Mapping[str, list[int]], facts: Mapping[str, float]) -> None:
         super().__init__()
         for name, part in zip(self.PARTS, parts, strict=True):
             setattr(self, name, part)
         for name in self.LEARNED:
-            setattr(self, name, nn.Parameter(torch.as_tensor(values[name], dtype=torch.float64).detach().clone()))
+            start, count = at[name]
+            setattr(self, f"{name}_from", int(start))
+            setattr(self, f"{name}_to", int(start) + int(count))
         for name in self.FACTS:
-            setattr(self, name, values[name])
-
-    def describe(self) -> dict[str, Any]:
-        """Give the JSON value that, with the tensors, rebuilds this kernel."""
-        return {
-            "kernel": type(self).__name__,
-            "facts": {name: getattr(self, name) for name in self.FACTS},
-            "parts": [getattr(self, name).describe() for name in self.PARTS],
-        }
+            setattr(self, name, float(facts[name]))
 
 
-def kernel_from(description: Mapping[str, Any], tensors: Mapping[str, Tensor], prefix: str) -> Kernel:
-    """Rebuild a kernel from its description and the tensors whose names begin with ``prefix``."""
-    cls = KERNELS[description["kernel"]]
-    described: Sequence[Any] = description["parts"]
-    parts = [
-        kernel_from(one, tensors, f"{prefix}{name}.") for name, one in zip(cls.PARTS, described, strict=True)
-    ]
-    learned = {name: tensors[f"{prefix}{name}"] for name in cls.LEARNED}
-    kernel = cls(*parts, **learned, **description["facts"])
-    for name in cls.LEARNED:  # in the type that they were saved in
-        getattr(kernel, name).data = learned[name].detach().clone()
-    return kernel
+def described(
+    kernel: type[Kernel], numbers: list[float], *parts: Mapping[str, Any], facts: Any = None, **learned: Any
+) -> dict[str, Any]:
+    """The JSON value that a kernel is built from; what it learns is put at the end of ``numbers``."""
+    at = {}
+    for name, values in learned.items():
+        at[name] = [len(numbers), len(values)]
+        numbers += values
+    return {"kernel": kernel.__name__, "at": at, "facts": facts or {}, "parts": list(parts)}
+
+
+def kernel_from(description: Mapping[str, Any]) -> Kernel:
+    """Build a kernel from what ``described`` gave."""
+    parts = [kernel_from(one) for one in description["parts"]]
+    return KERNELS[description["kernel"]](parts, description["at"], description["facts"])
 
 
 class DotProductKernel(Kernel):
@@ -66,14 +70,14 @@ class DotProductKernel(Kernel):
 
     LEARNED = ("sigma",)
 
-    def forward(self, x: Tensor, points: Tensor) -> Tensor:
-        """[B, width], [P, width] -> [B, P]."""
-        return x @ points.T + self.sigma.square()
+    def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], [P, width], numbers -> [B, P]."""
+        return x @ points.T + numbers[self.sigma_from : self.sigma_to].square()
 
     @torch.jit.export
-    def diagonal(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B]."""
-        return x.square().sum(dim=1) + self.sigma.square()
+    def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], numbers -> [B]."""
+        return x.square().sum(dim=1) + numbers[self.sigma_from : self.sigma_to].square()
 
 
 class SquaredExponential(Kernel):
@@ -81,13 +85,18 @@ class SquaredExponential(Kernel):
 
     LEARNED = ("length",)
 
-    def forward(self, x: Tensor, points: Tensor) -> Tensor:
-        """[B, width], [P, width] -> [B, P]."""
-        return torch.exp(-0.5 * squared_distances(x / self.length, points / self.length))
+    def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], [P, width], numbers -> [B, P]."""
+        return torch.exp(
+            -0.5
+            * squared_distances(
+                x / numbers[self.length_from : self.length_to], points / numbers[self.length_from : self.length_to]
+            )
+        )
 
     @torch.jit.export
-    def diagonal(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B]."""
+    def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], numbers -> [B]."""
         return torch.ones_like(x[:, 0])
 
 
@@ -100,9 +109,11 @@ class MaternKernel(Kernel):
     LEARNED = ("length",)
     FACTS = ("nu",)
 
-    def forward(self, x: Tensor, points: Tensor) -> Tensor:
-        """[B, width], [P, width] -> [B, P]."""
-        distance = distances(x / self.length, points / self.length, 2.0)
+    def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], [P, width], numbers -> [B, P]."""
+        distance = distances(
+            x / numbers[self.length_from : self.length_to], points / numbers[self.length_from : self.length_to], 2.0
+        )
         if self.nu == 0.5:
             return torch.exp(-distance)
         if self.nu == 1.5:
@@ -112,8 +123,8 @@ class MaternKernel(Kernel):
         return (1.0 + scaled + scaled.square() / 3.0) * torch.exp(-scaled)
 
     @torch.jit.export
-    def diagonal(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B]."""
+    def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], numbers -> [B]."""
         return torch.ones_like(x[:, 0])
 
 
@@ -122,13 +133,17 @@ class RationalQuadraticKernel(Kernel):
 
     LEARNED = ("length", "alpha")
 
-    def forward(self, x: Tensor, points: Tensor) -> Tensor:
-        """[B, width], [P, width] -> [B, P]."""
-        return (1.0 + squared_distances(x, points) / (2.0 * self.alpha * self.length.square())) ** (-self.alpha)
+    def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], [P, width], numbers -> [B, P]."""
+        return (
+            1.0
+            + squared_distances(x, points)
+            / (2.0 * numbers[self.alpha_from : self.alpha_to] * numbers[self.length_from : self.length_to].square())
+        ) ** (-numbers[self.alpha_from : self.alpha_to])
 
     @torch.jit.export
-    def diagonal(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B]."""
+    def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], numbers -> [B]."""
         return torch.ones_like(x[:, 0])
 
 
@@ -137,14 +152,17 @@ class PeriodicKernel(Kernel):
 
     LEARNED = ("length", "period")
 
-    def forward(self, x: Tensor, points: Tensor) -> Tensor:
-        """[B, width], [P, width] -> [B, P]."""
-        wave = torch.sin(math.pi / self.period * distances(x, points, 2.0)) / self.length
+    def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], [P, width], numbers -> [B, P]."""
+        wave = (
+            torch.sin(math.pi / numbers[self.period_from : self.period_to] * distances(x, points, 2.0))
+            / numbers[self.length_from : self.length_to]
+        )
         return torch.exp(-2.0 * wave.square())
 
     @torch.jit.export
-    def diagonal(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B]."""
+    def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], numbers -> [B]."""
         return torch.ones_like(x[:, 0])
 
 
@@ -153,14 +171,14 @@ class ConstantSimilarity(Kernel):
 
     LEARNED = ("value",)
 
-    def forward(self, x: Tensor, points: Tensor) -> Tensor:
-        """[B, width], [P, width] -> [B, P]."""
-        return self.value.expand(x.shape[0], points.shape[0])
+    def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], [P, width], numbers -> [B, P]."""
+        return numbers[self.value_from : self.value_to].expand(x.shape[0], points.shape[0])
 
     @torch.jit.export
-    def diagonal(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B]."""
-        return self.value.expand(x.shape[0])
+    def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], numbers -> [B]."""
+        return numbers[self.value_from : self.value_to].expand(x.shape[0])
 
 
 class Noise(Kernel):
@@ -168,14 +186,14 @@ class Noise(Kernel):
 
     LEARNED = ("level",)
 
-    def forward(self, x: Tensor, points: Tensor) -> Tensor:
-        """[B, width], [P, width] -> [B, P]."""
-        return (0.0 * self.level).expand(x.shape[0], points.shape[0])
+    def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], [P, width], numbers -> [B, P]."""
+        return (0.0 * numbers[self.level_from : self.level_to]).expand(x.shape[0], points.shape[0])
 
     @torch.jit.export
-    def diagonal(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B]."""
-        return self.level.expand(x.shape[0])
+    def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], numbers -> [B]."""
+        return numbers[self.level_from : self.level_to].expand(x.shape[0])
 
 
 class SumOfKernels(Kernel):
@@ -183,15 +201,15 @@ class SumOfKernels(Kernel):
 
     PARTS = ("first", "second")
 
-    def forward(self, x: Tensor, points: Tensor) -> Tensor:
-        """[B, width], [P, width] -> [B, P]."""
-        total: Tensor = self.first(x, points) + self.second(x, points)
+    def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], [P, width], numbers -> [B, P]."""
+        total: Tensor = self.first(x, points, numbers) + self.second(x, points, numbers)
         return total
 
     @torch.jit.export
-    def diagonal(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B]."""
-        total: Tensor = self.first.diagonal(x) + self.second.diagonal(x)
+    def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], numbers -> [B]."""
+        total: Tensor = self.first.diagonal(x, numbers) + self.second.diagonal(x, numbers)
         return total
 
 
@@ -200,15 +218,15 @@ class ProductOfKernels(Kernel):
 
     PARTS = ("first", "second")
 
-    def forward(self, x: Tensor, points: Tensor) -> Tensor:
-        """[B, width], [P, width] -> [B, P]."""
-        product: Tensor = self.first(x, points) * self.second(x, points)
+    def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], [P, width], numbers -> [B, P]."""
+        product: Tensor = self.first(x, points, numbers) * self.second(x, points, numbers)
         return product
 
     @torch.jit.export
-    def diagonal(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B]."""
-        product: Tensor = self.first.diagonal(x) * self.second.diagonal(x)
+    def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], numbers -> [B]."""
+        product: Tensor = self.first.diagonal(x, numbers) * self.second.diagonal(x, numbers)
         return product
 
 
@@ -218,13 +236,13 @@ class PowerOfKernel(Kernel):
     PARTS = ("first",)
     FACTS = ("exponent",)
 
-    def forward(self, x: Tensor, points: Tensor) -> Tensor:
-        """[B, width], [P, width] -> [B, P]."""
-        power: Tensor = self.first(x, points) ** self.exponent
+    def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], [P, width], numbers -> [B, P]."""
+        power: Tensor = self.first(x, points, numbers) ** self.exponent
         return power
 
     @torch.jit.export
-    def diagonal(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B]."""
-        power: Tensor = self.first.diagonal(x) ** self.exponent
+    def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], numbers -> [B]."""
+        power: Tensor = self.first.diagonal(x, numbers) ** self.exponent
         return power

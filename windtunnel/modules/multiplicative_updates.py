@@ -14,13 +14,13 @@ LEAST = 1.1920928955078125e-07
 EPSILON = 2.220446049250313e-16
 
 
-def beta_divergence(x: Tensor, weights: Tensor, components: Tensor, beta: float) -> Tensor:
+def beta_divergence(x: Tensor, weights: Tensor, components: Tensor, beta: float, least: float) -> Tensor:
     """sqrt(2 d) with the beta-divergence d of X and W H, summed over all rows; beta 2 is the Frobenius norm."""
     product = weights @ components
     if beta == 2.0:
         return torch.sqrt(((x - product) ** 2).sum())
-    inside = x > LEAST
-    values, fitted = x[inside], product[inside].clamp_min(LEAST)
+    inside = x > least
+    values, fitted = x[inside], product[inside].clamp_min(least)
     if beta == 1.0:
         divergence = (values * torch.log(values / fitted)).sum() + product.sum() - values.sum()
     elif beta == 0.0:
@@ -79,26 +79,32 @@ class MultiplicativeUpdates(Module):
         self.beta, self.l1, self.l2 = float(beta), float(l1), float(l2)
         self.steps, self.tolerance = int(steps), float(tolerance)
         self.watches = watches
+        self.least, self.epsilon = LEAST, EPSILON
         self.gamma = 1.0 / (2.0 - self.beta) if self.beta < 1 else 1.0 / (self.beta - 1.0) if self.beta > 2 else 1.0
 
     def outside(self, x: Tensor) -> Tensor | None:
-        """Rows with negative values, or with zeros where beta is 0 or less; MiniBatchNMF takes them."""
-        return ((x < 0) | (x == 0) & (self.beta <= 0)).any(dim=1) if self.watches == "divergence" else None
+        """Rows with missing or infinite values; negative ones, or zeros where beta is 0 or less, only NMF refuses."""
+        refused = ~torch.isfinite(x)
+        if self.watches == "divergence":
+            refused = refused | (x < 0) | (x == 0) & (self.beta <= 0)
+        return refused.any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
-        count = self.components.shape[0]
+        # In float64 whatever the type, as a step more or less moves the answer by the tolerance.
+        dtype, x, components = x.dtype, x.double(), self.components.double()
+        count = components.shape[0]
         weights = torch.sqrt(x.mean() / count).expand(x.shape[0], count)
         divergence = self.watches == "divergence"
-        start = beta_divergence(x, weights, self.components, self.beta).detach() if divergence else x.new_zeros([])
+        start = beta_divergence(x, weights, components, self.beta, self.least).detach() if divergence else x.new_zeros([])
         before = start
         for step in range(self.steps):
             last = weights
-            weights = weights * self.factor(x, weights)
+            weights = weights * self.factor(x, weights, components)
             if divergence and self.beta < 1:
-                weights = torch.where(weights < EPSILON, torch.zeros_like(weights), weights)
+                weights = torch.where(weights < self.epsilon, torch.zeros_like(weights), weights)
             if divergence and self.tolerance > 0 and (step + 1) % 10 == 0:
-                error = beta_divergence(x, weights, self.components, self.beta).detach()
+                error = beta_divergence(x, weights, components, self.beta, self.least).detach()
                 if bool((before - error) / start < self.tolerance):
                     break
                 before = error
@@ -107,25 +113,24 @@ class MultiplicativeUpdates(Module):
                 if bool(change / torch.linalg.vector_norm(weights.detach()) <= self.tolerance):
                     break
         if not divergence:
-            return weights
+            return weights.to(dtype)
         refused = (x < 0) | (x == 0) & (self.beta <= 0)
-        return torch.where(refused.any(dim=1, keepdim=True), torch.full_like(weights, float("nan")), weights)
+        return torch.where(refused.any(dim=1, keepdim=True), torch.full_like(weights, float("nan")), weights).to(dtype)
 
-    def factor(self, x: Tensor, weights: Tensor) -> Tensor:
+    def factor(self, x: Tensor, weights: Tensor, components: Tensor) -> Tensor:
         """What each weight is multiplied by in a step, ``[B, K]``."""
-        components = self.components
         if self.beta == 2.0:
             above = x @ components.t()
             below = weights @ (components @ components.t())
         else:
             product = weights @ components
-            base = product.clamp_min(LEAST) if self.beta < 2 else product
+            base = product.clamp_min(self.least) if self.beta < 2 else product
             above = (x * base ** (self.beta - 2.0)) @ components.t()
-            powers = product.clamp_min(LEAST) if self.beta < 1 else product
+            powers = product.clamp_min(self.least) if self.beta < 1 else product
             if self.beta == 1.0:
                 below = components.sum(dim=1).unsqueeze(0)
             else:
                 below = powers ** (self.beta - 1.0) @ components.t()
         below = below + self.l1 + self.l2 * weights
-        ratio = above / torch.where(below == 0, torch.full_like(below, LEAST), below)
+        ratio = above / torch.where(below == 0, torch.full_like(below, self.least), below)
         return ratio if self.gamma == 1.0 else ratio**self.gamma

@@ -45,19 +45,20 @@ class NonNegativeDescent(Module):
         self.l1, self.l2, self.tolerance = float(l1), float(l2), float(tolerance)
 
     def outside(self, x: Tensor) -> Tensor | None:
-        """Rows with negative values."""
-        return (x < 0).any(dim=1)
+        """Rows with negative, missing or infinite values."""
+        return (~torch.isfinite(x) | (x < 0)).any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
-        count = self.components.shape[0]
-        gram = self.components @ self.components.t() + self.l2 * torch.eye(count, dtype=x.dtype, device=x.device)
-        given = x @ self.components.t() - self.l1  # [B, K]
+        # In float64 whatever the type, as a step more or less moves the answer by the tolerance.
+        components, count = self.components.double(), self.components.shape[0]
+        gram = components @ components.t() + self.l2 * torch.eye(count, dtype=components.dtype, device=x.device)
+        given = x.double() @ components.t() - self.l1  # [B, K]
         weights = torch.zeros_like(given)
-        first = torch.zeros([], dtype=x.dtype, device=x.device)
+        first = torch.zeros([], dtype=given.dtype, device=x.device)
         for step in range(self.order.shape[0]):
-            violation = torch.zeros([], dtype=x.dtype, device=x.device)
-            columns = weights.unbind(dim=1)
+            violation = torch.zeros([], dtype=given.dtype, device=x.device)
+            columns = [weights[:, one] for one in range(count)]
             for at in range(count):
                 column = int(self.order[step, at])
                 gradient = torch.stack(columns, dim=1) @ gram[column] - given[:, column]
@@ -71,4 +72,4 @@ class NonNegativeDescent(Module):
             if bool(first == 0) or bool(violation / first <= self.tolerance):
                 break
         refused = (x < 0).any(dim=1, keepdim=True)
-        return torch.where(refused, torch.full_like(weights, float("nan")), weights)
+        return torch.where(refused, torch.full_like(weights, float("nan")), weights).to(x.dtype)

@@ -129,5 +129,5 @@ class Chi2KernelMap(KernelMap):
     """A ``KernelMap`` with one of the chi2 kernels, which rows with negative values do not have: they become NaN."""
 
     def outside(self, x: Tensor) -> Tensor | None:
-        """Rows with negative values."""
-        return (x < 0).any(dim=1)
+        """Rows with negative, missing or infinite values."""
+        return (~torch.isfinite(x) | (x < 0)).any(dim=1)

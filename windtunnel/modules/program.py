@@ -135,6 +135,11 @@ class Program(nn.Module):
         return refused
 
     @torch.jit.unused
+    def whole(self) -> bool:
+        """Whether the rows have to be answered all together."""
+        return any(step.module.WHOLE for step in self.steps)  # type: ignore[union-attr]
+
+    @torch.jit.unused
     def partial(self) -> bool:
         """Whether finite rows may meet a step that refuses what an earlier one made of them."""
         partial = False

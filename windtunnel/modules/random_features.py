@@ -73,8 +73,8 @@ class LogCosineFeatures(Module):
         self.shift, self.scale = float(shift), float(scale)
 
     def outside(self, x: Tensor) -> Tensor | None:
-        """Rows with a value of -shift or less."""
-        return (x <= -self.shift).any(dim=1)
+        """Rows with a value of -shift or less, or a missing or infinite one."""
+        return (~torch.isfinite(x) | (x <= -self.shift)).any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

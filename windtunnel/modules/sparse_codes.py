@@ -80,6 +80,7 @@ class MatchingPursuit(Module):
         super().__init__()
         self.atoms = nn.Parameter(atoms.detach().clone())
         self.count, self.split = int(count), bool(split)
+        self.epsilon = EPSILON
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
@@ -90,8 +91,8 @@ class MatchingPursuit(Module):
         for _ in range(self.count):
             residual = products - codes @ gram
             best = residual.abs().argmax(dim=1, keepdim=True)
-            going = going & ~chosen.gather(1, best) & (residual.gather(1, best) ** 2 >= EPSILON)
-            going = going & (self.independent(gram, indices, best, going) > EPSILON)
+            going = going & ~chosen.gather(1, best) & (residual.gather(1, best) ** 2 >= self.epsilon)
+            going = going & (self.independent(gram, indices, best, going) > self.epsilon)
             if not bool(going.any()):
                 break
             indices = torch.cat([indices, best], dim=1)

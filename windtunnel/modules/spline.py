@@ -55,6 +55,8 @@ class Spline(Module):
         "constant", "linear", "continue", "periodic" or "error".
     bias : bool
         Whether the last spline of each column is given.
+    takes_missing : bool
+        Whether the source takes missing (and infinite) numbers.
 
     Examples
     --------
@@ -65,7 +67,7 @@ class Spline(Module):
     [[0.75, 0.25]]
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("degree", "extrapolation", "bias")
+    FACTS: ClassVar[tuple[str, ...]] = ("degree", "extrapolation", "bias", "takes_missing")
     knots: Tensor
     low: Tensor
     high: Tensor
@@ -86,24 +88,26 @@ class Spline(Module):
         degree: int,
         extrapolation: str,
         bias: bool,
+        takes_missing: bool = False,
     ) -> None:
         super().__init__()
         facts = {"knots": knots, "low": low, "high": high, "start": start, "start_slope": start_slope, "end": end}
         for name, fact in {**facts, "end_slope": end_slope}.items():
             self.register_buffer(name, fact.detach().clone())
-        self.degree, self.extrapolation, self.bias = int(degree), extrapolation, bool(bias)
+        self.degree, self.extrapolation = int(degree), extrapolation
+        self.bias, self.takes_missing = bool(bias), bool(takes_missing)
 
     def cast(self, dtype: torch.dtype) -> None:
         """Take numbers of ``dtype``: knots, which may be seen values, are rounded as the numbers are."""
         self.knots, self.low, self.high = (one.to(dtype).double() for one in (self.knots, self.low, self.high))
 
     def outside(self, x: Tensor) -> Tensor | None:
-        """Rows beyond the knots, where the source raises on them."""
-        if self.extrapolation != "error":
-            return None
-        number, degree = x.double(), self.degree
-        beyond = (number < self.knots[:, degree]) | (number > self.knots[:, -degree - 1])
-        return beyond.any(dim=1)
+        """Rows beyond the knots, where the source raises on them, and with missing numbers unless it takes them."""
+        refused = ~torch.isfinite(x) & (not self.takes_missing)
+        if self.extrapolation == "error":
+            number, degree = x.double(), self.degree
+            refused = refused | (number < self.knots[:, degree]) | (number > self.knots[:, -degree - 1])
+        return refused.any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width * n]."""

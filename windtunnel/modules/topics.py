@@ -9,10 +9,7 @@ from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
 
-EULER = 0.5772156649015329
-
-
-def digamma(x: Tensor) -> Tensor:
+def digamma(x: Tensor, euler: float = 0.5772156649015329) -> Tensor:
     """The derivative of log Gamma(x), x > 0, by recurrence up to 6 and its asymptotic series to 1 / x^6.
 
     It is off by up to 2e-9 where x is near 6, as in the source: ``torch.digamma``, which is not, would be too far off.
@@ -27,7 +24,7 @@ def digamma(x: Tensor) -> Tensor:
     inverse = 1.0 / moved
     square = inverse * inverse
     series = square * (1.0 / 12.0 - square * (1.0 / 120.0 - square * (1.0 / 252.0)))
-    tiny = -EULER - 1.0 / torch.where(small, x, torch.ones_like(x))
+    tiny = -euler - 1.0 / torch.where(small, x, torch.ones_like(x))
     return torch.where(small, tiny, total + torch.log(moved) - 0.5 * inverse - series)
 
 
@@ -66,20 +63,22 @@ class TopicShares(Module):
         self.tolerance, self.epsilon = float(tolerance), float(epsilon)
 
     def outside(self, x: Tensor) -> Tensor | None:
-        """Rows with negative values."""
-        return (x < 0).any(dim=1)
+        """Rows with negative, missing or infinite values."""
+        return (~torch.isfinite(x) | (x < 0)).any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, words] -> [B, topics]."""
-        theta = torch.ones([x.shape[0], self.words.shape[0]], dtype=x.dtype, device=x.device)
+        # In float64 whatever the type, as a step more or less moves the answer by the tolerance.
+        counts, words = x.double(), self.words.double()
+        theta = torch.ones([x.shape[0], words.shape[0]], dtype=counts.dtype, device=x.device)
         going = torch.ones([x.shape[0], 1], dtype=torch.bool, device=x.device)
         for _ in range(self.steps):
             weight = torch.exp(digamma(theta) - digamma(theta.sum(dim=1, keepdim=True)))
-            updated = weight * ((x / (weight @ self.words + self.epsilon)) @ self.words.t()) + self.prior
+            updated = weight * ((counts / (weight @ words + self.epsilon)) @ words.t()) + self.prior
             change = (updated - theta).detach().abs().mean(dim=1, keepdim=True)
             theta = torch.where(going, updated, theta)
             going = going & (change >= self.tolerance)
             if not bool(going.any()):
                 break
-        shares = theta / theta.sum(dim=1, keepdim=True)
+        shares = (theta / theta.sum(dim=1, keepdim=True)).to(x.dtype)
         return torch.where((x < 0).any(dim=1, keepdim=True), torch.full_like(shares, float("nan")), shares)

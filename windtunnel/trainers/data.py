@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, distributed as dist
 
-from windtunnel.encode import Batch, as_frame
+from windtunnel.encode import Batch, as_column, as_frame, objects
 from windtunnel.errors import BadInput
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ def loader(
     BadInput
         For no rows, for targets or weights of another length, missing or unknown targets, weights below 0.
     """
-    raw = _sliceable(_plain(X)) if _streams(net) and not isinstance(X, Batch) else None
+    raw = _sliceable(_plain(X), net.encoder.flat) if _streams(net) and not isinstance(X, Batch) else None
     given, labels = (X, y) if raw is None else (_numbered(raw.shape[0]), _plain(y))
     rows, target, weights = _encode(net, given, labels, weight, training=training)
     if rows.numbers.shape[0] == 0:
@@ -323,8 +323,10 @@ def _streams(net: Translation) -> bool:
     return getattr(net, "untranslated", "cache") == "stream" and len(net.hosts) > 0
 
 
-def _sliceable(rows: Any) -> Any:
+def _sliceable(rows: Any, flat: bool) -> Any:
     """Rows that a list of row numbers picks from: arrays and sparse matrices as they are, the rest as a DataFrame."""
+    if flat:
+        return objects(as_column(rows))
     if hasattr(rows, "tocsr"):
         return rows.tocsr()
     if isinstance(rows, np.ndarray) and rows.ndim == 2:

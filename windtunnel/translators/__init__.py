@@ -1,6 +1,9 @@
 """Readers of fitted estimators, one file per family; this list is the table of contents."""
 
+from importlib.util import find_spec
+
 from windtunnel.translators import (
+    calibration,
     category_encoders,
     chained_imputer,
     cluster,
@@ -13,6 +16,7 @@ from windtunnel.translators import (
     encoders,
     estimators,
     factorization,
+    frozen,
     functions,
     gaussian_process,
     generalized_linear,
@@ -30,26 +34,43 @@ from windtunnel.translators import (
     manifold,
     missing_indicator,
     mixture,
+    multiclass,
+    multioutput,
     naive_bayes,
     nearest_imputer,
+    neighbors,
     neural,
     polynomial,
     power,
+    propagation,
     quantile,
     random_projection,
     scalers,
+    search,
     selection,
     sklearn_trees,
     spline,
+    stacking,
     svm,
+    target,
+    text,
+    threshold,
     tree_committees,
+    voting,
 )
 from windtunnel.translators.registry import Encoding, Predictor, Recoding, read, supported, translates
+
+# Optional libraries: a reader is there where its library is.
+if find_spec("catboost") is not None:
+    from windtunnel.translators import catboost as catboost
+if find_spec("xgboost") is not None:
+    from windtunnel.translators import xgboost as xgboost
 
 __all__ = [
     "Encoding",
     "Predictor",
     "Recoding",
+    "calibration",
     "category_encoders",
     "chained_imputer",
     "cluster",
@@ -62,6 +83,7 @@ __all__ = [
     "encoders",
     "estimators",
     "factorization",
+    "frozen",
     "functions",
     "gaussian_process",
     "generalized_linear",
@@ -79,20 +101,30 @@ __all__ = [
     "manifold",
     "missing_indicator",
     "mixture",
+    "multiclass",
+    "multioutput",
     "naive_bayes",
     "nearest_imputer",
+    "neighbors",
     "neural",
     "polynomial",
     "power",
+    "propagation",
     "quantile",
     "random_projection",
     "read",
     "scalers",
+    "search",
     "selection",
     "sklearn_trees",
     "spline",
+    "stacking",
     "supported",
     "svm",
+    "target",
+    "text",
+    "threshold",
     "translates",
     "tree_committees",
+    "voting",
 ]

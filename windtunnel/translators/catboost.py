@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.at_least import PositionColumn
-from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.one_tree import OneTree, join
 from windtunnel.translators.registry import Predictor, translates
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
@@ -65,7 +65,8 @@ def regressor(fitted: Any) -> Predictor:
     ranks = isinstance(fitted, CatBoostRanker)
     if model.loss not in VALUES and not ranks:
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} with loss_function={model.loss!r} has no translation; known are {', '.join(VALUES)}"
+            f"{type(fitted).__name__} with loss_function={model.loss!r} has no translation; known are "
+            f"{', '.join(VALUES)}"
         )
     link, loss = VALUES.get(model.loss, ("identity", "squared"))
     options = {}
@@ -74,13 +75,20 @@ def regressor(fitted: Any) -> Predictor:
     return Predictor(model.scores(), link=link, loss=loss, loss_options=options, flat=model.outputs == 1)
 
 
-@translates(CatBoost, trainable=TRAINABLE, notes=f"predicts raw scores as CatBoost.predict; {NOTES}")
+@translates(
+    CatBoost,
+    trainable=TRAINABLE,
+    notes=f"regression and ranking losses; predicts raw scores as CatBoost.predict; {NOTES}",
+)
 def raw(fitted: CatBoost) -> Predictor:
-    """Raw scores of the trees, whatever the loss."""
+    """Raw scores of the trees."""
     model = _model(fitted)
-    loss = CLASSES.get(model.loss, VALUES.get(model.loss, ("", "squared")))[1]
-    # Without classes there is no class to tell from the others.
-    return Predictor(model.scores(), loss=loss if loss != "softmax" else "squared", flat=model.outputs == 1)
+    if len(fitted.classes_):
+        raise UnsupportedEstimator(
+            f"CatBoost with loss_function={model.loss!r} is a classifier whose predict gives raw scores; fit a "
+            "CatBoostClassifier with the same options"
+        )
+    return Predictor(model.scores(), loss=VALUES.get(model.loss, ("", "squared"))[1], flat=model.outputs == 1)
 
 
 # Loss: parameter of the source -> option of the loss here, CatBoost's default.
@@ -131,7 +139,9 @@ class _Model:
             trees = [_oblivious(one, self.outputs) for one in self.json["oblivious_trees"]]
         else:
             trees = [_nested(one, self.outputs) for one in self.json["trees"]]
-        return HardTrees.of(_join(trees, features, self.width, self.bias, scale))
+        _check(trees)
+        parts = [_one_tree(tree, features, scale) for tree in trees]
+        return HardTrees.of(join(parts, width=self.width, base=self.bias, reads="float32"))
 
 
 @dataclass(frozen=True)
@@ -186,38 +196,25 @@ def _nested(tree: Mapping[str, Any], outputs: int) -> _Tree:
     return _Tree(splits, [one[0] for one in sides], [one[1] for one in sides], values)
 
 
-def _join(
-    trees: Sequence[_Tree],
-    features: Mapping[int, tuple[int, str]],
-    width: int,
-    bias: NDArray[np.float64],
-    scale: float,
-) -> TreeEnsemble:
-    splits = [split for tree in trees for split in tree.splits]
-    if other := sorted({split["split_type"] for split in splits} - {"FloatFeature"}):
+def _check(trees: Sequence[_Tree]) -> None:
+    kinds = {split["split_type"] for tree in trees for split in tree.splits}
+    if other := sorted(kinds - {"FloatFeature"}):
         raise UnsupportedEstimator(
-            f"the CatBoost model splits on categories ({', '.join(other)}), whose statistics have no translation; encode "
-            "the categories in the pipeline in front of CatBoost, as with category_encoders.CatBoostEncoder or "
+            f"the CatBoost model splits on categories ({', '.join(other)}), whose statistics have no translation; "
+            "encode the categories in the pipeline in front of CatBoost, as with category_encoders.CatBoostEncoder or "
             "OneHotEncoder, and fit it without cat_features"
         )
-    counts = np.array([len(tree.splits) for tree in trees], np.int64)
-    read = [features[split["float_feature_index"]] for split in splits]
-    several = len(bias) > 1
-    empty = np.zeros((0, len(bias)))
-    values = np.concatenate([tree.leaves for tree in trees] or [empty]) * scale
-    return TreeEnsemble(
-        width=width,
-        node_start=np.cumsum([0, *counts]),
-        leaf_start=np.cumsum([0, *(counts + 1)]),
+
+
+def _one_tree(tree: _Tree, features: Mapping[int, tuple[int, str]], scale: float) -> OneTree:
+    read = [features[split["float_feature_index"]] for split in tree.splits]
+    values = tree.leaves * scale
+    return OneTree(
         feature=np.array([column for column, _ in read], np.int64),
-        threshold=np.array([split["border"] for split in splits], np.float32).astype(np.float64),
+        threshold=np.array([split["border"] for split in tree.splits], np.float32).astype(np.float64),
         # Missing values fail a comparison, or pass every one.
         default_left=np.array([treatment != "AsTrue" for _, treatment in read], np.bool_),
-        missing=np.full(len(splits), MISSING_NAN, np.int8),
-        left=np.array([child for tree in trees for child in tree.left], np.int64),
-        right=np.array([child for tree in trees for child in tree.right], np.int64),
-        leaf_value=values if several else values[:, 0],
-        output=np.zeros(len(trees), np.int64),
-        base=bias,
-        reads="float32",
+        left=np.array(tree.left, np.int64),
+        right=np.array(tree.right, np.int64),
+        leaf_value=values if values.shape[1] > 1 else values[:, 0],
     )

@@ -3,25 +3,80 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import category_encoders as ce
 import numpy as np
-import pandas as pd
+from category_encoders.count_target import CountTargetEncoder
+from category_encoders.wrapper import NestedCVWrapper, PolynomialWrapper
 
 from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.tables import Identity
 from windtunnel.translators.encoders import plain_categories
-from windtunnel.translators.registry import Encoding, translates
+from windtunnel.translators.registry import Composite, Encoding, Part, translates
 from windtunnel.translators.shown import is_missing
+
+try:
+    from category_encoders.glmm import GLMMEncoder
+except ImportError:  # it needs statsmodels
+    MIXED_MODELS: tuple[type, ...] = ()
+else:
+    MIXED_MODELS = (GLMMEncoder,)
 
 ROWS = "one row of a table per category"
 
 
-@translates(ce.OneHotEncoder, ce.BinaryEncoder, ce.BaseNEncoder, trainable=ROWS, notes="all handle_* options")
+@translates(
+    ce.OneHotEncoder,
+    ce.BinaryEncoder,
+    ce.BaseNEncoder,
+    ce.GrayEncoder,
+    ce.RankHotEncoder,
+    ce.BackwardDifferenceEncoder,
+    ce.HelmertEncoder,
+    ce.PolynomialEncoder,
+    ce.SumEncoder,
+    trainable=ROWS,
+    notes="all handle_* options",
+)
 def digits_encoder(fitted: Any) -> Encoding:
-    """Category -> one-hot or digits. Reads cols, ordinal_encoder.mapping, min_group_lumping_ and handle_unknown."""
-    return _encoding(fitted, fitted.ordinal_encoder.mapping)
+    """Category -> one-hot, digits, ranks or contrasts. Reads cols, ordinal_encoder.mapping and min_group_lumping_."""
+    return _encoding(fitted, _ordinal(fitted))
+
+
+@translates(
+    ce.TargetEncoder,
+    ce.JamesSteinEncoder,
+    ce.MEstimateEncoder,
+    ce.WOEEncoder,
+    ce.QuantileEncoder,
+    CountTargetEncoder,
+    *MIXED_MODELS,
+    trainable=ROWS,
+    notes="as transform has it, without a target; hierarchy and composite_cols are refused",
+)
+def target_encoder(fitted: Any) -> Encoding:
+    """Category -> what its target was, smoothed. Reads cols, ordinal_encoder.mapping and min_group_lumping_."""
+    _check_single(fitted)
+    return _encoding(fitted, _ordinal(fitted))
+
+
+@translates(
+    ce.CatBoostEncoder,
+    ce.LeaveOneOutEncoder,
+    trainable=ROWS,
+    notes="as transform has it, without a target; composite_cols are refused",
+)
+def left_out_encoder(fitted: Any) -> Encoding:
+    """Category -> mean of the target. Reads cols and mapping, where None has no place beside NaN."""
+    _check_single(fitted)
+    return _encoding(fitted, {column: counts.index for column, counts in fitted.mapping.items()}, tells_none=True)
+
+
+@translates(ce.SummaryEncoder, trainable=ROWS, notes="as transform has it, without a target")
+def summary_encoder(fitted: ce.SummaryEncoder) -> Encoding:
+    """Category -> several quantiles of the target. Reads the first of encoder_list."""
+    return target_encoder(fitted.encoder_list[0])  # type: ignore[no-any-return]
 
 
 @translates(
@@ -36,49 +91,35 @@ def ordinal_encoder(fitted: ce.OrdinalEncoder) -> Encoding:
             "OrdinalEncoder calls its handle_unknown function on each unknown category, which no table can hold; "
             "'value', 'return_nan', 'error' or a number can be translated"
         )
-    return _encoding(fitted, fitted.mapping)
+    return _encoding(fitted, {entry["col"]: entry["mapping"].index for entry in fitted.mapping})
 
 
-@translates(ce.TargetEncoder, trainable=ROWS, notes="as transform has it; hierarchy and composite_cols are refused")
-def target_encoder(fitted: ce.TargetEncoder) -> Encoding:
-    """Category -> smoothed mean of the target. Reads cols, ordinal_encoder.mapping and handle_unknown."""
-    refused = [name for name in ("hierarchy", "composite_cols") if getattr(fitted, name) is not None]
-    if refused:
-        raise UnsupportedEstimator(
-            f"TargetEncoder was fitted with {' and '.join(refused)}, which cannot be translated; "
-            "only means per category of one column can: leave the option out"
-        )
-    return _encoding(fitted, fitted.ordinal_encoder.mapping)
-
-
-@translates(ce.CountEncoder, trainable=ROWS, notes="handle_unknown='error' only for all columns at once")
+@translates(ce.CountEncoder, trainable=ROWS, notes="all handle_* options")
 def count_encoder(fitted: ce.CountEncoder) -> Encoding:
-    """Category -> count or frequency. Reads cols, ordinal_encoder.mapping, mapping and the handle_* of each column."""
-    raising = [column for column in fitted.cols if fitted._handle_unknown[column] == "error"]
-    if raising and len(raising) < len(fitted.cols):
-        raise UnsupportedEstimator(
-            f"CountEncoder refuses unknown categories in the columns {raising} but not in all that it encodes; "
-            "give handle_unknown as one value for all columns"
-        )
+    """Category -> count or frequency. Reads cols, ordinal_encoder.mapping and the groups of small categories."""
+    return _encoding(fitted, _ordinal(fitted), lumped=fitted._min_group_categories)
 
-    def counts_missing(column: Any, known: pd.Series) -> bool:
-        name = next((to for label, to in lumped(column).items() if is_missing(label)), math.nan)
-        counts = fitted.mapping[column]
-        return any(
-            (is_missing(label) if is_missing(name) else label == name) and not is_missing(value)
-            for label, value in counts.items()
-        )
 
-    def lumped(column: Any) -> dict[Any, Any]:
-        return dict(fitted._min_group_categories.get(column, {}))
+@translates(NestedCVWrapper, trainable="what its encoder has", notes="as transform has it: feature_encoder itself")
+def nested_cv(fitted: NestedCVWrapper) -> Composite:
+    """What feature_encoder, fitted on all rows, makes of them."""
+    return Composite(parts=(), then=fitted.feature_encoder)
 
-    return _encoding(
-        fitted,
-        fitted.ordinal_encoder.mapping,
-        refuses_unknown=bool(raising),
-        lumped=lumped,
-        knows_missing=counts_missing,
-    )
+
+@translates(PolynomialWrapper, trainable="what its encoders have", notes="one encoder for each class but one")
+def polynomial_wrapper(fitted: PolynomialWrapper) -> Composite:
+    """The columns that are not encoded, then those of each of feature_encoders."""
+    encoders = list(fitted.feature_encoders.values())
+    names = [list(encoder.feature_names_out_) for encoder in encoders]
+    if not encoders:
+        raise UnsupportedEstimator("PolynomialWrapper was fitted on one class, so that it encodes nothing")
+    own = [[names[at].index(column) for column in encoder.cols] for at, encoder in enumerate(encoders)]
+    rest = [at for at, name in enumerate(names[-1]) if name not in encoders[-1].cols]
+    parts = [Part("rest", encoders[-1], "transform", take=rest)] if rest else []
+    parts += [
+        Part(f"feature_encoders.{at}", encoder, "transform", take=own[at]) for at, encoder in enumerate(encoders)
+    ]
+    return Composite(parts=parts, then=Identity())
 
 
 @translates(
@@ -110,34 +151,48 @@ def hashing_encoder(fitted: ce.HashingEncoder) -> Encoding:
     return Encoding(categories, buckets=fitted.n_components)
 
 
-def _encoding(
-    fitted: Any,
-    mapping: list[dict[str, Any]],
-    *,
-    refuses_unknown: bool | None = None,
-    lumped: Callable[[Any], dict[Any, Any]] | None = None,
-    knows_missing: Callable[[Any, pd.Series], bool] | None = None,
-) -> Encoding:
-    """List the vocabulary of each column in ``cols``: the labels of its ordinal mapping and those lumped together.
+def _ordinal(fitted: Any) -> dict[Any, Any]:
+    """The labels that the ordinal encoder inside knows, of each column."""
+    return {entry["col"]: entry["mapping"].index for entry in fitted.ordinal_encoder.mapping}
 
-    A missing value is listed, as NaN, where the encoder has an answer for it.
+
+def _check_single(fitted: Any) -> None:
+    """Refuse what reads several columns at once."""
+    refused = [name for name in ("hierarchy", "composite_cols") if getattr(fitted, name, None) is not None]
+    if refused:
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} was fitted with {' and '.join(refused)}, which cannot be translated; "
+            "only means per category of one column can: leave the option out"
+        )
+
+
+def _encoding(
+    fitted: Any, labels: dict[Any, Any], *, lumped: dict[Any, Any] | None = None, tells_none: bool = False
+) -> Encoding:
+    """List the vocabulary of each column in ``cols``: the labels that it knows and those lumped together.
+
+    Parameters
+    ----------
+    labels : dict
+        Column -> the index of what the encoder knows, NaN among it where it was fitted on missing values.
+    lumped : dict, optional
+        Column -> small categories and the name of the group that they belong to; min_group_lumping_ by default.
+    tells_none : bool
+        See ``Encoding``.
     """
-    of_column = {entry["col"]: entry["mapping"] for entry in mapping}
-    lumped = lumped or (lambda column: fitted.min_group_lumping_.get(column, {}))
-    knows_missing = knows_missing or (lambda column, known: bool(known.index.isna().any()))
+    groups = fitted.min_group_lumping_ if lumped is None else lumped
     categories: list[list[Any] | None] = []
     for column, dtype in zip(fitted.feature_names_in_, fitted.feature_dtypes_in_, strict=True):
-        if column not in of_column:
+        if column not in labels:
             categories.append(None)
             continue
-        known, small = of_column[column], lumped(column)
-        labels = dict.fromkeys([*known.index, *small, *small.values()])
-        missing = [math.nan] if fitted.handle_missing != "error" and knows_missing(column, known) else []
-        present = [_as_fitted(label, dtype) for label in labels if not is_missing(label)]
+        small = dict(groups.get(column, {}))
+        known = dict.fromkeys([*labels[column], *small, *small.values()])
+        missing = [math.nan] if any(map(is_missing, known)) else []
+        present = [_as_fitted(label, dtype) for label in known if not is_missing(label)]
         categories.append(plain_categories(fitted, column, [*present, *missing]))
-    if refuses_unknown is None:
-        refuses_unknown = fitted.handle_unknown == "error"
-    return Encoding(categories, refuses_unknown=refuses_unknown)
+    refuses = isinstance(fitted.handle_unknown, str) and fitted.handle_unknown == "error"
+    return Encoding(categories, refuses_unknown=refuses, tells_none=tells_none)
 
 
 def _as_fitted(label: Any, dtype: Any) -> Any:

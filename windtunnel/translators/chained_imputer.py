@@ -32,13 +32,14 @@ def iterative_imputer(fitted: IterativeImputer) -> ChainedImputer:
         )
     empty = np.asarray(fitted._is_empty_feature)
     kept = np.arange(len(empty)) if fitted.keep_empty_features else np.flatnonzero(~empty)
+    # Without rounds, or with nothing missing in fit, there are neither steps nor bounds.
     sequence = fitted.imputation_sequence_ if fitted.n_iter_ else []
     weight, bias = np.zeros((len(sequence), len(kept))), np.zeros(len(sequence))
     for step, one in enumerate(sequence):
         linear = _linear(one.estimator)
         weight[step, np.asarray(one.neighbor_feat_idx)] = linear.weight.detach().numpy()[0]
         bias[step] = float(linear.bias.detach()[0])
-    low, high = (_bounds(limit, len(kept)) for limit in (fitted._min_value, fitted._max_value))
+    low, high = _bounds(fitted, "_min_value", len(kept), -np.inf), _bounds(fitted, "_max_value", len(kept), np.inf)
     return ChainedImputer(
         fill=torch.from_numpy(_first(fitted)[kept]),
         weight=torch.from_numpy(weight),
@@ -59,8 +60,9 @@ def _first(fitted: IterativeImputer) -> Array:
     return np.nan_to_num(statistics, nan=0.0)
 
 
-def _bounds(limit: Any, width: int) -> Array:
+def _bounds(fitted: Any, name: str, width: int, none: float) -> Array:
     """The bound of each kept column, as ``IterativeImputer`` looks it up."""
+    limit = getattr(fitted, name, np.full(width, none))
     return np.array([float(limit[column]) for column in range(width)])
 
 

@@ -71,7 +71,9 @@ def mean_shift(fitted: cluster.MeanShift) -> Predictor:
 def affinity_propagation(fitted: cluster.AffinityPropagation) -> Predictor:
     """The nearest of cluster_centers_."""
     if not hasattr(fitted, "cluster_centers_"):
-        raise UnsupportedEstimator("AffinityPropagation with affinity='precomputed' has no centres, and predicts nothing.")
+        raise UnsupportedEstimator(
+            "AffinityPropagation with affinity='precomputed' has no centres, and predicts nothing."
+        )
     if len(fitted.cluster_centers_) == 0:
         raise UnsupportedEstimator(
             "AffinityPropagation did not converge: it has no centres and calls every row -1. Raise max_iter or damping."

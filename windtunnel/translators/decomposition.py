@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from sklearn.linear_model import ridge_regression
 from torch import Tensor
 
 from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.likelihood import NormalLikelihood
 from windtunnel.modules.linear import Linear
 from windtunnel.modules.projection import Projection
-from windtunnel.translators.registry import translates
+from windtunnel.translators.registry import Transformer, translates
 
 TOLERANCE = 1e-9
 """What rounding alone may move an answer by."""
@@ -26,16 +28,15 @@ TOLERANCE = 1e-9
     trainable="components, bias",
     notes="refused where it whitens a component whose variance is nothing but rounding",
 )
-def pca(fitted: Any) -> Projection:
-    """(x - mean_) components_^T, over sqrt(explained_variance_) if whiten."""
+def pca(fitted: Any) -> Projection | Transformer:
+    """(x - mean_) components_^T, over sqrt(explained_variance_) if whiten; score_samples from get_precision()."""
     components = np.asarray(fitted.components_, dtype=np.float64)
     if not fitted.whiten:
-        return projection(components, fitted.mean_)
+        return _with_likelihood(fitted, projection(components, fitted.mean_))
     variance = np.asarray(fitted.explained_variance_, dtype=np.float64)
     weight = components / np.maximum(np.sqrt(variance), np.finfo(fitted.explained_variance_.dtype).eps)[:, None]
-    spread = np.sqrt(variance @ components**2)
-    _check_scale(fitted, weight, spread, "whiten=True and components without variance")
-    return projection(weight, fitted.mean_)
+    _check_scale(fitted, weight, np.sqrt(variance @ components**2), "whiten=True and components without variance")
+    return _with_likelihood(fitted, projection(weight, fitted.mean_))
 
 
 @translates(
@@ -59,11 +60,11 @@ def truncated_svd(fitted: decomposition.TruncatedSVD) -> Linear:
 
 
 @translates(decomposition.FactorAnalysis, trainable="components, bias")
-def factor_analysis(fitted: decomposition.FactorAnalysis) -> Projection:
-    """(x - mean_) V^T (I + components_ V^T)^-1 with V = components_ / noise_variance_, the expected latent variables."""
+def factor_analysis(fitted: decomposition.FactorAnalysis) -> Projection | Transformer:
+    """(x - mean_) V^T (I + components_ V^T)^-1, V = components_ / noise_variance_; score_samples from get_precision()."""
     weighted = fitted.components_ / fitted.noise_variance_
     inner = np.eye(len(weighted)) + weighted @ fitted.components_.T
-    return projection(np.linalg.solve(inner.T, weighted), fitted.mean_)
+    return _with_likelihood(fitted, projection(np.linalg.solve(inner.T, weighted), fitted.mean_))
 
 
 @translates(decomposition.SparsePCA, decomposition.MiniBatchSparsePCA, trainable="components, bias")
@@ -92,6 +93,21 @@ def tensor(values: Any) -> Tensor:
     """A float64 copy of an array, dense or sparse."""
     dense = values.toarray() if hasattr(values, "toarray") else values
     return torch.from_numpy(np.array(dense, dtype=np.float64, order="C"))
+
+
+def _with_likelihood(fitted: Any, module: Projection) -> Projection | Transformer:
+    """Add score_samples, where the source has it and its answers are more than rounding (dependent columns)."""
+    if not hasattr(fitted, "score_samples"):
+        return module
+    precision, width = np.asarray(fitted.get_precision(), dtype=np.float64), len(fitted.mean_)
+    spread = np.sqrt(np.abs(np.diag(fitted.get_covariance())))
+    sign, determinant = np.linalg.slogdet(precision)
+    noise = spread @ np.abs(precision) @ spread * np.finfo(np.float64).eps
+    if not (sign > 0 and noise <= TOLERANCE):
+        return module
+    offset = 0.5 * (determinant - width * math.log(2 * math.pi))
+    likelihood = NormalLikelihood(tensor(fitted.mean_), tensor(precision), tensor(offset))
+    return Transformer(module, {"score_samples": likelihood})
 
 
 def _check_scale(fitted: Any, weight: NDArray[np.float64], spread: NDArray[np.float64], what: str) -> None:

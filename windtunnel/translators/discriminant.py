@@ -43,14 +43,15 @@ def linear_discriminant(fitted: LinearDiscriminantAnalysis) -> Predictor:
     notes="the raw scores are log densities",
 )
 def quadratic_discriminant(fitted: QuadraticDiscriminantAnalysis) -> Predictor:
-    """log priors_ - (sum_i log scalings_ki + |(x - means_k) rotations_k scalings_k^-1/2|^2) / 2."""
+    """The log of priors_, less (sum_i log scalings_ki + |(x - means_k) rotations_k scalings_k^-1/2|^2) / 2."""
     scalings = [np.asarray(one, dtype=np.float64) for one in fitted.scalings_]
     whiten = np.stack([rotation / np.sqrt(scale) for rotation, scale in zip(fitted.rotations_, scalings, strict=True)])
     with np.errstate(divide="ignore"):  # a prior of 0
         offset = np.log(fitted.priors_) - 0.5 * np.array([np.log(one).sum() for one in scalings])
     binary = len(fitted.classes_) == 2
+    tensors = [torch.from_numpy(np.array(one, np.float64, order="C")) for one in (fitted.means_, whiten, offset)]
     return Predictor(
-        WhitenedGaussians(*(torch.from_numpy(np.asarray(one, np.float64)) for one in (fitted.means_, whiten, offset))),
+        WhitenedGaussians(*tensors),
         link="softmax",
         loss="softmax",
         answers={"predict_log_proba": LogSoftmax()} | ({"decision_function": SecondLessFirst()} if binary else {}),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.translators.registry import Encoding, translates
@@ -33,7 +33,17 @@ def ordinal_encoder(fitted: OrdinalEncoder) -> Encoding:
     return Encoding(_vocabularies(fitted), refuses_unknown=fitted.handle_unknown == "error")
 
 
-def _vocabularies(fitted: OneHotEncoder | OrdinalEncoder) -> list[list[Any]]:
+@translates(
+    TargetEncoder,
+    trainable="one row of a table per category",
+    notes="as transform has it, not the cross-fitted fit_transform; binary, multiclass and continuous targets",
+)
+def target_encoder(fitted: TargetEncoder) -> Encoding:
+    """Category -> smoothed mean of the target, of each class beyond two. Reads categories_."""
+    return Encoding(_vocabularies(fitted))
+
+
+def _vocabularies(fitted: OneHotEncoder | OrdinalEncoder | TargetEncoder) -> list[list[Any]]:
     return [plain_categories(fitted, column, known) for column, known in enumerate(fitted.categories_)]
 
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from windtunnel.estimators import RareCategories, TwoHotEncoder
-from windtunnel.translators.registry import Encoding, Recoding, translates
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windtunnel.estimators import MatrixFactorization, RareCategories, TwoHotEncoder
+from windtunnel.modules.factor_model import FactorModel
+from windtunnel.translators.registry import Encoding, Predictor, Recoding, translates
 
 
 @translates(
@@ -36,3 +42,22 @@ def two_hot(fitted: TwoHotEncoder) -> Encoding:
     # Missing values are accepted whatever handle_unknown says.
     known = [None if categories is None else [*categories, math.nan] for categories in fitted.categories_]
     return Encoding(known, refuses_unknown=fitted.handle_unknown == "error")
+
+
+@translates(
+    MatrixFactorization,
+    trainable="mean, a row of a table per user and item",
+    notes="unknown and missing ones share a row of zeros",
+)
+def matrix_factorization(fitted: MatrixFactorization) -> Predictor:
+    """mean_ + b_u + c_i + <p_u, q_i>; reads user_biases_, user_factors_, item_biases_ and item_factors_."""
+    users = _rows(fitted.user_biases_, fitted.user_factors_)
+    items = _rows(fitted.item_biases_, fitted.item_factors_)
+    scores = FactorModel(torch.tensor([fitted.mean_], dtype=torch.float64), users, items)
+    return Predictor(scores, codes={0: fitted.users_, 1: fitted.items_})
+
+
+def _rows(biases: NDArray[np.float64], factors: NDArray[np.float64]) -> Tensor:
+    """Biases and vectors side by side, and a row of zeros for unknown ones."""
+    rows = np.concatenate([biases[:, None], factors], axis=1)
+    return torch.from_numpy(np.concatenate([rows, np.zeros((1, rows.shape[1]))]))

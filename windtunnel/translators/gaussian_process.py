@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,18 +11,17 @@ from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessR
 from torch import Tensor
 
 from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.base import Module
 from windtunnel.modules.gaussian_process import (
     SHARES,
     GaussianProcessClasses,
     GaussianProcessMean,
-    LaplaceProcess,
     SecondAbove,
     Shares,
 )
 from windtunnel.modules.kernels import (
     ConstantSimilarity,
     DotProductKernel,
-    Kernel,
     MaternKernel,
     Noise,
     PeriodicKernel,
@@ -30,15 +30,16 @@ from windtunnel.modules.kernels import (
     RationalQuadraticKernel,
     SquaredExponential,
     SumOfKernels,
+    described,
 )
 from windtunnel.translators.registry import Predictor, translates
 
-KERNELS = "RBF, Matern (nu 0.5, 1.5, 2.5, inf), RationalQuadratic, ExpSineSquared, DotProduct, Constant, White, +, *, **"
-
-
-@translates(
-    GaussianProcessRegressor, trainable="training rows, weights, kernel", notes=f"the mean; kernels {KERNELS}"
+KERNELS = (
+    "RBF, Matern (nu 0.5, 1.5, 2.5, inf), RationalQuadratic, ExpSineSquared, DotProduct, Constant, White, +, *, **"
 )
+
+
+@translates(GaussianProcessRegressor, trainable="training rows, weights, kernel", notes=f"the mean; kernels {KERNELS}")
 def gaussian_process_regressor(fitted: GaussianProcessRegressor) -> Predictor:
     """k(x, X_train_) alpha_, scaled by _y_train_std and shifted by _y_train_mean."""
     if not hasattr(fitted, "X_train_"):
@@ -46,8 +47,10 @@ def gaussian_process_regressor(fitted: GaussianProcessRegressor) -> Predictor:
     alpha = np.asarray(fitted.alpha_, dtype=np.float64).reshape(len(fitted.alpha_), -1)
     scale = np.broadcast_to(np.asarray(fitted._y_train_std, dtype=np.float64), alpha.shape[1:])
     shift = np.broadcast_to(np.asarray(fitted._y_train_mean, dtype=np.float64), alpha.shape[1:])
-    scores = GaussianProcessMean.of(
-        _kernel(fitted.kernel_), _tensor(fitted.X_train_), _tensor((alpha * scale).T), _tensor(shift)
+    numbers: list[float] = []
+    similarity = _kernel(fitted.kernel_, numbers)
+    scores = GaussianProcessMean(
+        _tensor(fitted.X_train_), _tensor((alpha * scale).T), _tensor(shift), _tensor(numbers), similarity
     )
     return Predictor(scores, loss="squared", flat=alpha.shape[1] == 1)
 
@@ -71,48 +74,57 @@ def gaussian_process_classifier(fitted: GaussianProcessClassifier) -> Predictor:
     members = [fitted.base_estimator_] if two else fitted.base_estimator_.estimators_
     # The sign of the latent mean decides; where it is 0 the probability is half the sum of the shares.
     half = 0.5 * torch.tensor(SHARES, dtype=torch.float64).sum()
-    return Predictor(
-        GaussianProcessClasses.of([_process(member) for member in members]),
-        link="probabilities",
-        loss="probabilities",
-        answers={"predict": SecondAbove(half)} if two else {"predict_proba": Shares()},
+    answers: dict[str, Module] = {"predict_proba": Shares()}
+    if two:
+        answers["predict"] = SecondAbove(half)
+    return Predictor(_classes(members), link="probabilities", loss="probabilities", answers=answers)
+
+
+def _classes(members: Sequence[Any]) -> GaussianProcessClasses:
+    """The processes side by side: they share the rows and the form of the kernel, not its numbers."""
+    numbers: list[list[float]] = [[] for _ in members]
+    similarities = [_kernel(member.kernel_, each) for member, each in zip(members, numbers, strict=True)]
+    return GaussianProcessClasses(
+        points=_tensor(members[0].X_train_),
+        residual=_tensor([member.y_train_ - member.pi_ for member in members]),
+        root=_tensor([member.W_sr_ for member in members]),
+        factor=_tensor([member.L_ for member in members]),
+        numbers=_tensor(numbers),
+        similarity=similarities[0],
     )
 
 
-def _process(fitted: Any) -> LaplaceProcess:
-    return LaplaceProcess(
-        _kernel(fitted.kernel_),
-        _tensor(fitted.X_train_),
-        _tensor(fitted.y_train_ - fitted.pi_),
-        _tensor(fitted.W_sr_),
-        _tensor(fitted.L_),
-    )
-
-
-def _kernel(given: Any) -> Kernel:
-    """A module for a fitted kernel; exact classes only, as a subclass may compute something else."""
+def _kernel(given: Any, numbers: list[float]) -> dict[str, Any]:
+    """What a fitted kernel is built from; exact classes only, as a subclass may compute something else."""
     kind = type(given)
-    if kind is kernels.Sum:
-        return SumOfKernels(_kernel(given.k1), _kernel(given.k2))
-    if kind is kernels.Product:
-        return ProductOfKernels(_kernel(given.k1), _kernel(given.k2))
+    if kind in (kernels.Sum, kernels.Product):
+        made = SumOfKernels if kind is kernels.Sum else ProductOfKernels
+        return described(made, numbers, _kernel(given.k1, numbers), _kernel(given.k2, numbers))
     if kind is kernels.Exponentiation:
-        return PowerOfKernel(_kernel(given.kernel), exponent=float(given.exponent))
+        return described(
+            PowerOfKernel, numbers, _kernel(given.kernel, numbers), facts={"exponent": float(given.exponent)}
+        )
     if kind is kernels.ConstantKernel:
-        return ConstantSimilarity(value=given.constant_value)
+        return described(ConstantSimilarity, numbers, value=_list(given.constant_value))
     if kind is kernels.WhiteKernel:
-        return Noise(level=given.noise_level)
+        return described(Noise, numbers, level=_list(given.noise_level))
     if kind is kernels.RBF or (kind is kernels.Matern and given.nu == np.inf):
-        return SquaredExponential(length=given.length_scale)
+        return described(SquaredExponential, numbers, length=_list(given.length_scale))
     if kind is kernels.Matern and given.nu in (0.5, 1.5, 2.5):
-        return MaternKernel(length=given.length_scale, nu=float(given.nu))
+        return described(MaternKernel, numbers, length=_list(given.length_scale), facts={"nu": float(given.nu)})
     if kind is kernels.RationalQuadratic:
-        return RationalQuadraticKernel(length=given.length_scale, alpha=given.alpha)
+        return described(RationalQuadraticKernel, numbers, length=_list(given.length_scale), alpha=_list(given.alpha))
     if kind is kernels.ExpSineSquared:
-        return PeriodicKernel(length=given.length_scale, period=given.periodicity)
+        return described(PeriodicKernel, numbers, length=_list(given.length_scale), period=_list(given.periodicity))
     if kind is kernels.DotProduct:
-        return DotProductKernel(sigma=given.sigma_0)
-    raise UnsupportedEstimator(f"a Gaussian process with the kernel {given!r}, which has no module; accepted are {KERNELS}.")
+        return described(DotProductKernel, numbers, sigma=_list(given.sigma_0))
+    raise UnsupportedEstimator(
+        f"a Gaussian process with the kernel {given!r}, which has no module; accepted are {KERNELS}."
+    )
+
+
+def _list(values: Any) -> list[float]:
+    return [float(value) for value in np.atleast_1d(values)]
 
 
 def _tensor(values: Any) -> Tensor:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import ensemble
 
-from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.one_tree import OneTree, child_numbers, join
 from windtunnel.translators.registry import Predictor, translates
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
@@ -68,51 +68,28 @@ def _scores(fitted: Any) -> HardTrees:
     if fitted.is_categorical_ is not None:
         # The preprocessor puts the categories first.
         columns = np.argsort(~fitted.is_categorical_, kind="stable")
-    predictors = [one for stage in fitted._predictors for one in stage]
-    parts = [_tree(predictor, columns) for predictor in predictors]
-    counts = np.array([len(part["feature"]) for part in parts], np.int64)
-    node_start = np.cumsum([0, *counts])
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "categories"}
-    categories = {
-        int(first) + node: members
-        for first, part in zip(node_start, parts, strict=False)
-        for node, members in part["categories"].items()
-    }
-    outputs = int(fitted.n_trees_per_iteration_)
-    return HardTrees.of(
-        TreeEnsemble(
-            width=width,
-            node_start=node_start,
-            leaf_start=np.cumsum([0, *(counts + 1)]),
-            missing=np.full(counts.sum(), MISSING_NAN, np.int8),
-            output=np.arange(len(parts)) % outputs,
-            base=np.asarray(fitted._baseline_prediction, np.float64).reshape(-1),
-            categories=categories,
-            **joined,
-        )
-    )
+    trees = [_tree(predictor, columns) for stage in fitted._predictors for predictor in stage]
+    return HardTrees.of(join(trees, width=width, base=np.asarray(fitted._baseline_prediction, np.float64).reshape(-1)))
 
 
-def _tree(predictor: Any, columns: NDArray[np.int64]) -> dict[str, Any]:
+def _tree(predictor: Any, columns: NDArray[np.int64]) -> OneTree:
     """One ``TreePredictor``: its record array ``nodes`` and the bit sets of categories that go left."""
     nodes = predictor.nodes
     is_leaf = nodes["is_leaf"].astype(np.bool_)
-    number = np.where(is_leaf, -np.cumsum(is_leaf), np.cumsum(~is_leaf) - 1)
-    split = nodes[~is_leaf]
+    number, split = child_numbers(is_leaf), nodes[~is_leaf]
     is_set = split["is_categorical"].astype(np.bool_)
-    sets = {
-        node: np.flatnonzero(np.unpackbits(_octets(predictor, split["bitset_idx"][node]), bitorder="little"))
-        for node in np.flatnonzero(is_set).tolist()
-    }
-    return {
-        "feature": columns[split["feature_idx"].astype(np.int64)],
-        "threshold": np.where(is_set, 0.0, split["num_threshold"]).astype(np.float64),
-        "default_left": split["missing_go_to_left"].astype(np.bool_),
-        "left": number[split["left"].astype(np.int64)].astype(np.int64),
-        "right": number[split["right"].astype(np.int64)].astype(np.int64),
-        "leaf_value": nodes["value"][is_leaf].astype(np.float64),
-        "categories": sets,
-    }
+    return OneTree(
+        feature=columns[split["feature_idx"].astype(np.int64)],
+        threshold=np.where(is_set, 0.0, split["num_threshold"]),
+        default_left=split["missing_go_to_left"].astype(np.bool_),
+        left=number[split["left"].astype(np.int64)],
+        right=number[split["right"].astype(np.int64)],
+        leaf_value=nodes["value"][is_leaf],
+        categories={
+            node: np.flatnonzero(np.unpackbits(_octets(predictor, split["bitset_idx"][node]), bitorder="little"))
+            for node in np.flatnonzero(is_set).tolist()
+        },
+    )
 
 
 def _octets(predictor: Any, index: int) -> NDArray[np.uint8]:

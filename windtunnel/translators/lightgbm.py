@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from lightgbm import Booster, LGBMClassifier, LGBMRegressor
+import torch
+from lightgbm import Booster, LGBMClassifier, LGBMRanker, LGBMRegressor
 from numpy.typing import NDArray
 
 from windtunnel.errors import NotFitted, UnsupportedEstimator
+from windtunnel.modules.base import Module
 from windtunnel.modules.trees.ensemble import MISSING_NONE, TreeEnsemble
-from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.hard import HardTrees, TreeWalk
+from windtunnel.modules.trees.leaves import with_numbers
+from windtunnel.modules.trees.linear_leaves import LinearLeafTrees
 from windtunnel.translators.registry import Predictor, translates
 
 # kZeroThreshold, a float32 in LightGBM's source. Its predictors read every value this near to zero as zero.
@@ -22,8 +26,8 @@ NEAR_ZERO = float(np.float32(1e-35))
 @translates(
     LGBMClassifier,
     trainable="leaf values, thresholds, feature weights, paths (levels L1-L4)",
-    notes="binary, multiclass, multiclassova and cross_entropy objectives; custom ones through ``booster_``; "
-    "linear trees are refused",
+    notes="binary, multiclass, multiclassova and cross_entropy objectives; custom ones through ``booster_``; of linear "
+    "trees the leaves train, not the splits",
 )
 def classifier(fitted: LGBMClassifier) -> Predictor:
     """``booster_``: raw scores, and the probabilities that ``predict_proba`` makes of them."""
@@ -53,11 +57,12 @@ def classifier(fitted: LGBMClassifier) -> Predictor:
 
 @translates(
     LGBMRegressor,
+    LGBMRanker,
     trainable="leaf values, thresholds, feature weights, paths (levels L1-L4)",
-    notes="every objective with its link and loss; with reg_sqrt and with a custom objective fine-tuning takes the "
-    "squared error of the raw score unless told otherwise; linear trees are refused",
+    notes="every objective with its link and loss; rankers, reg_sqrt and custom objectives are fine-tuned with the "
+    "squared error of the raw score unless told otherwise; of linear trees the leaves train, not the splits",
 )
-def regressor(fitted: LGBMRegressor) -> Predictor:
+def regressor(fitted: LGBMRegressor | LGBMRanker) -> Predictor:
     """``booster_``: raw scores, and the values that ``predict`` makes of them."""
     booster = _fitted_booster(fitted)
     return _with_codes(_model(booster).predictor(), booster)
@@ -67,7 +72,7 @@ def regressor(fitted: LGBMRegressor) -> Predictor:
     Booster,
     trainable="leaf values, thresholds, feature weights, paths (levels L1-L4)",
     notes="predicts as Booster.predict: the probability of class 1 for binary; rankers are tuned on the squared error "
-    "of the relevance unless told otherwise; linear trees are refused",
+    "of the relevance unless told otherwise; of linear trees the leaves train, not the splits",
 )
 def booster(fitted: Booster) -> Predictor:
     """``model_to_string()``: raw scores, and the values that ``predict`` makes of them."""
@@ -122,7 +127,7 @@ def native_categories(booster: Booster) -> dict[int, list[Any]]:
     return {column: list(known) for column, known in zip(columns, categories, strict=True)}
 
 
-def _fitted_booster(fitted: LGBMClassifier | LGBMRegressor) -> Booster:
+def _fitted_booster(fitted: LGBMClassifier | LGBMRegressor | LGBMRanker) -> Booster:
     if not fitted.__sklearn_is_fitted__():
         raise NotFitted(f"{type(fitted).__name__} is not fitted; call fit first")
     if fitted.get_params().get("pred_early_stop"):
@@ -151,12 +156,15 @@ class _Model:
     options: frozenset[str]
     scale: float
     parameters: Mapping[str, str]
+    trees: list[dict[str, str]]
 
     @property
     def outputs(self) -> int:
         return self.ensemble.outputs
 
-    def scores(self) -> HardTrees:
+    def scores(self) -> Module:
+        if any(tree.get("is_linear", "0") != "0" for tree in self.trees):
+            return _linear_leaves(self.ensemble, self.trees)
         return HardTrees.of(self.ensemble)
 
     def scale_option(self) -> dict[str, float]:
@@ -219,7 +227,7 @@ def _model(booster: Booster) -> _Model:
     text = _text(booster)
     objective, *options = text.header.get("objective", "").split(" ")
     scale = next((float(option[8:]) for option in options if option.startswith("sigmoid:")), 1.0)
-    return _Model(_ensemble(text), objective, frozenset(options), scale, text.parameters)
+    return _Model(_ensemble(text), objective, frozenset(options), scale, text.parameters, text.trees)
 
 
 def _text(booster: Booster) -> _Text:
@@ -240,10 +248,6 @@ def _fields(block: str) -> dict[str, str]:
 
 def _ensemble(text: _Text) -> TreeEnsemble:
     trees = text.trees
-    if any(tree.get("is_linear", "0") != "0" for tree in trees):
-        raise UnsupportedEstimator(
-            "the booster was trained with linear_tree=True, which has no translation; fit it with linear_tree=False"
-        )
     outputs = int(text.header["num_tree_per_iteration"])
     leaves = np.array([int(tree["num_leaves"]) for tree in trees], np.int64)
     decision = _numbers(trees, "decision_type", np.int64)
@@ -267,6 +271,32 @@ def _ensemble(text: _Text) -> TreeEnsemble:
         feature_range=_feature_range(text.header["feature_infos"].split(" ")),
         divisor=float(max(1, len(trees) // outputs)) if "average_output" in text.header else 1.0,
     )
+
+
+def _linear_leaves(ensemble: TreeEnsemble, trees: list[dict[str, str]]) -> LinearLeafTrees:
+    """Leaves that are ``leaf_const + leaf_coeff . x``, or ``leaf_value`` where one of their features is missing."""
+    leaves = len(ensemble.leaf_value)
+    const, coefficient = ensemble.leaf_value.copy(), np.zeros((leaves, ensemble.width))
+    uses = np.zeros((leaves, ensemble.width), np.bool_)
+    for tree, first in zip(trees, ensemble.leaf_start[:-1].tolist(), strict=True):
+        if tree.get("is_linear", "0") == "0":
+            continue
+        counts = _numbers([tree], "num_features", np.int64)
+        rows, columns = first + np.repeat(np.arange(len(counts)), counts), _numbers([tree], "leaf_features", np.int64)
+        const[first : first + len(counts)] = _numbers([tree], "leaf_const", np.float64)
+        coefficient[rows, columns] = _numbers([tree], "leaf_coeff", np.float64)
+        uses[rows, columns] = True
+    tensors = {
+        "tree_score": ensemble.output,
+        "const": const / ensemble.divisor,
+        "plain": ensemble.leaf_value / ensemble.divisor,
+        "coefficient": coefficient / ensemble.divisor,
+        "uses": uses,
+    }
+    walk = TreeWalk.of(with_numbers(ensemble, np.arange(leaves)))
+    held = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in tensors.items()}
+    facts = walk.facts() | {"scores": ensemble.outputs}
+    return LinearLeafTrees.rebuild(walk.state_dict() | held, facts)
 
 
 def _numbers(trees: Iterable[Mapping[str, str]], key: str, dtype: Any) -> NDArray[Any]:

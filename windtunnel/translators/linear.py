@@ -86,7 +86,9 @@ def sgd_regressor(fitted: linear_model.SGDRegressor) -> Predictor:
     return Predictor(linear(fitted), loss=fitted.loss, loss_options={"epsilon": float(fitted.epsilon)})
 
 
-@translates(linear_model.PassiveAggressiveRegressor, svm.LinearSVR, trainable=TRAINABLE, notes="fine-tuned with its loss")
+@translates(
+    linear_model.PassiveAggressiveRegressor, svm.LinearSVR, trainable=TRAINABLE, notes="fine-tuned with its loss"
+)
 def insensitive(fitted: linear_model.PassiveAggressiveRegressor | svm.LinearSVR) -> Predictor:
     """X coef_ + intercept_."""
     return Predictor(linear(fitted), loss=fitted.loss, loss_options={"epsilon": float(fitted.epsilon)})

@@ -19,18 +19,13 @@ TIES = "of points equally near, the first count"
 @translates(
     manifold.Isomap,
     trainable="weights, bias",
-    notes=f"Minkowski metrics, neighbours by number and found by a tree; {TIES}",
+    notes=f"Minkowski metrics, neighbours by number; {TIES}",
 )
 def isomap(fitted: manifold.Isomap) -> Geodesics:
     """The projection (kernel_pca_) of -1/2 of the squared geodesic distances. Reads dist_matrix_ and nbrs_."""
     neighbours = fitted.nbrs_
     if fitted.n_neighbors is None:
         raise UnsupportedEstimator("Isomap with radius= links a row to any number of points; fit it with n_neighbors=.")
-    if neighbours._fit_method not in ("kd_tree", "ball_tree"):
-        raise UnsupportedEstimator(
-            f"Isomap whose neighbours are found by {neighbours._fit_method!r} (auto picks it for many columns) rounds "
-            "their distances; fit it with neighbors_algorithm='kd_tree'."
-        )
     weight, bias = centred(fitted.kernel_pca_)
     return Geodesics(
         tensor(neighbours._fit_X),

@@ -21,11 +21,11 @@ from windtunnel.translators.registry import Predictor, translates
 
 @translates(naive_bayes.GaussianNB, trainable="means, variances, priors")
 def gaussian(fitted: naive_bayes.GaussianNB) -> Predictor:
-    """log class_prior_ - sum_j (log(2 pi var_kj) + (x_j - theta_kj)^2 / var_kj) / 2."""
+    """The log of class_prior_, less sum_j (log(2 pi var_kj) + (x_j - theta_kj)^2 / var_kj) / 2."""
     with np.errstate(divide="ignore"):  # a prior of 0; a variance of 0, where the source divides by it as well
         offset = np.log(fitted.class_prior_) - 0.5 * np.log(2.0 * np.pi * fitted.var_).sum(axis=1)
         scale = 1 / np.sqrt(fitted.var_)
-    return _predictor(DiagonalGaussians(_tensor(fitted.theta_), _tensor(scale), _tensor(offset)))
+    return _predictor(fitted, DiagonalGaussians(_tensor(fitted.theta_), _tensor(scale), _tensor(offset)))
 
 
 @translates(naive_bayes.BernoulliNB, trainable="log probabilities, priors", notes="binarize by any threshold, or none")
@@ -37,14 +37,14 @@ def bernoulli(fitted: naive_bayes.BernoulliNB) -> Predictor:
     absent = np.log(1 - np.exp(fitted.feature_log_prob_))
     weight, bias = _tensor(fitted.feature_log_prob_ - absent), _tensor(fitted.class_log_prior_ + absent.sum(axis=1))
     if fitted.binarize is None:
-        return _predictor(Linear(weight, bias))
-    return _predictor(ThresholdedLinear(weight, bias, _tensor(fitted.binarize)))
+        return _predictor(fitted, Linear(weight, bias))
+    return _predictor(fitted, ThresholdedLinear(weight, bias, _tensor(fitted.binarize)))
 
 
 @translates(naive_bayes.MultinomialNB, trainable="log probabilities, priors")
 def multinomial(fitted: naive_bayes.MultinomialNB) -> Predictor:
     """class_log_prior_ + sum_j x_j feature_log_prob_kj."""
-    return _predictor(Linear(_tensor(fitted.feature_log_prob_), _tensor(fitted.class_log_prior_)))
+    return _predictor(fitted, Linear(_tensor(fitted.feature_log_prob_), _tensor(fitted.class_log_prior_)))
 
 
 @translates(naive_bayes.ComplementNB, trainable="weights")
@@ -52,7 +52,7 @@ def complement(fitted: naive_bayes.ComplementNB) -> Predictor:
     """sum_j x_j feature_log_prob_kj; the prior counts only where there is one class."""
     alone = len(fitted.classes_) == 1
     bias = fitted.class_log_prior_ if alone else np.zeros(len(fitted.classes_))
-    return _predictor(Linear(_tensor(fitted.feature_log_prob_), _tensor(bias)))
+    return _predictor(fitted, Linear(_tensor(fitted.feature_log_prob_), _tensor(bias)))
 
 
 @translates(
@@ -65,13 +65,15 @@ def categorical(fitted: naive_bayes.CategoricalNB) -> Predictor:
     tables = [np.asarray(one, dtype=np.float64).T for one in fitted.feature_log_prob_]
     count = torch.tensor([len(one) for one in tables], dtype=torch.int64)
     rows, bias = _tensor(np.concatenate(tables)), _tensor(fitted.class_log_prior_)
-    return _predictor(CodeTables(rows, bias, count.cumsum(0) - count, count))
+    return _predictor(fitted, CodeTables(rows, bias, count.cumsum(0) - count, count))
 
 
-def _predictor(scores: Module) -> Predictor:
+def _predictor(fitted: Any, scores: Module) -> Predictor:
     answers: dict[str, Module] = {"predict_log_proba": LogSoftmax()}
-    return Predictor(scores, link="softmax", loss="softmax", answers=answers)
+    # The softmax loss is of two scores or more.
+    loss = "softmax" if len(fitted.classes_) > 1 else "logistic"
+    return Predictor(scores, link="softmax", loss=loss, answers=answers)
 
 
 def _tensor(values: ArrayLike | Any) -> Tensor:
-    return torch.from_numpy(np.array(values, dtype=np.float64))
+    return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))

@@ -21,7 +21,7 @@ from torch import Tensor
 from windtunnel.encode import bucket_of
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.translators.registry import Encoding
-from windtunnel.translators.shown import UNKNOWN, Shown, Unknown, shown_categories, shown_number
+from windtunnel.translators.shown import UNKNOWN, Shown, Unknown, is_missing, shown_categories, shown_number
 
 __all__ = ["UNKNOWN", "Probed", "Unknown", "bucket_of", "probe"]
 
@@ -88,6 +88,7 @@ def probe(fitted: Any, encoding: Encoding, columns: Sequence[Sequence[Any] | Non
         for column, values in enumerate(columns)
     ]
     source = _Source(fitted, shown)
+    shown = source.asked()
     moves = [source.vary(column) for column in range(len(shown))]
     owners = np.bincount(
         np.concatenate([np.zeros(0, np.int64), *(move.columns for move in moves)]), minlength=source.width
@@ -133,10 +134,42 @@ class _Source:
             self.fitted.max_process = 1
         self.shown = shown
         self.names = list(getattr(fitted, "feature_names_in_", range(len(shown))))
-        base = self.transform([column.still(1) for column in shown])
         # [width], what the encoder makes of the base row
-        self.origin = _dense(base)[0]
+        self.origin = _dense(self._base())[0]
         self.width = len(self.origin)
+
+    def _base(self) -> Any:
+        try:
+            return self.transform([column.still(1) for column in self.shown])
+        except Exception as error:  # libraries have errors of their own
+            raise UnsupportedEstimator(
+                f"{type(self.fitted).__name__} accepts no value at all in some input column: not even "
+                f"{[column.base for column in self.shown]!r} ({error})"
+            ) from error
+
+    def asked(self) -> list[Shown]:
+        """The columns as the encoder takes them: it is asked about each kind of value that is in no vocabulary."""
+        for column, shown in enumerate(self.shown):
+            refused: list[int] = []
+            # Of values that are in no vocabulary, one speaks for all; None and NaN speak for themselves.
+            answers: dict[str, bool] = {}
+            for row in shown.refused:
+                value = shown.wanted[row]
+                kind = repr(value) if is_missing(value) else "unknown"
+                if kind not in answers:
+                    answers[kind] = self._refuses(column, row)
+                refused += [row] * answers[kind]
+            self.shown[column] = shown if shown.number else shown.accepting(refused)
+        return self.shown
+
+    def _refuses(self, column: int, row: int) -> bool:
+        still = [other.still(2) for other in self.shown]
+        still[column] = self.shown[column].alone(row)
+        try:
+            self.transform(still)
+        except Exception:  # libraries have errors of their own
+            return True
+        return False
 
     def transform(self, columns: Sequence[Array]) -> Any:
         """Give the encoder's output for columns of values, as float64 ``[rows, width]`` or as a CSR array."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
+from windtunnel.tokens import TermCounter
 
 
 @dataclass(frozen=True)
@@ -153,17 +154,20 @@ class Encoding:
         One entry per input column: the categories that the encoder knows (str, int, float, bool; missing values may be
         listed as None or NaN), or None for a column that the encoder passes through as a number.
     refuses_unknown : bool
-        True where the source raises on a category that it has not seen.
+        True where the source raises on a category that it has not seen. The encoder is asked about one anyway.
     buckets : int
         Above 0: unknown categories go to one of so many rows by the md5 of their text, as a hashing encoder does.
     trainable : bool
         False where the rows are codes, facts that a tree looks up, and not an embedding.
+    tells_none : bool
+        True where None and NaN in a column of objects are encoded differently.
     """
 
     categories: Sequence[Sequence[Any] | None]
     refuses_unknown: bool = False
     buckets: int = 0
     trainable: bool = True
+    tells_none: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,7 +190,46 @@ class Recoding:
     number: Module | None = None
 
 
-Reading = Module | Predictor | Encoding | Recoding | Composite | Selection
+@dataclass(frozen=True)
+class Tokens:
+    """What a reader returns for a step that counts terms of texts, or reads dicts: host code, and a module after it.
+
+    Parameters
+    ----------
+    counts : callable
+        ``counts(rows)``: what the fitted step makes of the rows that it is given, sparse or dense ``[B, width]``,
+        before the weighting that ``then`` does.
+    width : int
+        How many columns there are.
+    then : Module or None
+        From the counts to the columns of the step; None where these are the counts.
+    counter : TermCounter or None
+        The same counts from plain options, which a file can hold; None where that takes code.
+    """
+
+    counts: Callable[[Any], Any]
+    width: int
+    then: Module | None = None
+    counter: TermCounter | None = None
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """What a reader returns for a transformer that has methods beside ``transform``.
+
+    Parameters
+    ----------
+    module : Module
+        ``[B, width] -> [B, K]``, what ``transform`` gives.
+    others : dict
+        Name (such as "score_samples") -> a Module that reads the same columns and returns what the method returns.
+    """
+
+    module: Module
+    others: Mapping[str, Module] = field(default_factory=dict)
+
+
+Reading = Module | Predictor | Encoding | Recoding | Composite | Selection | Tokens | Transformer
 
 
 @dataclass(frozen=True)
@@ -250,9 +293,9 @@ def translates(
     """Register the decorated function as the reader of fitted instances of exactly these classes.
 
     The function takes one fitted estimator, leaves it untouched, and returns a ``Module`` (numbers to numbers), a
-    ``Predictor``, an ``Encoding``, a ``Recoding``, a ``Composite`` or a ``Selection``. Its tensors are float64; the
-    assembly casts them (``Module.cast``). It raises ``UnsupportedEstimator`` for a fitted state that it cannot give
-    exactly.
+    ``Predictor``, an ``Encoding``, a ``Recoding``, a ``Composite``, a ``Selection`` or ``Tokens``. Its tensors are
+    float64; the assembly casts them (``Module.cast``). It raises ``UnsupportedEstimator`` for a fitted state that it
+    cannot give exactly.
 
     Parameters
     ----------

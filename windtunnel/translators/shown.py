@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Final
 
@@ -14,7 +14,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from windtunnel.encode import bucket_of
-from windtunnel.errors import UnsupportedEstimator
 from windtunnel.translators.registry import Encoding
 
 Array = NDArray[Any]
@@ -48,12 +47,37 @@ class Shown:
         The rows on which the source raises.
     number : bool
         True for a column passed through, whose values are three arbitrary numbers.
+    wanted : list
+        The values before any was replaced.
+    as_objects : bool
+        Whether numbers are shown as objects too.
     """
 
     values: Array
     base: Any
     refused: list[int]
     number: bool = False
+    wanted: Sequence[Any] = ()
+    as_objects: bool = False
+
+    @classmethod
+    def of(cls, wanted: Sequence[Any], refused: Collection[int], known: Sequence[Any], as_objects: bool) -> Shown:
+        """The column of these values, with the first that is known and accepted in the place of refused ones."""
+        vocabulary = set(known)
+        accepted = [value for row, value in enumerate(wanted) if row not in refused]
+        ranked = [*(value for value in accepted if not is_missing(value) and value in vocabulary), *known, *accepted]
+        base = ranked[0] if ranked else wanted[0]
+        shown = [base if row in refused else value for row, value in enumerate(wanted)]
+        return cls(typed(shown, as_objects), base, sorted(refused), wanted=wanted, as_objects=as_objects)
+
+    def accepting(self, refused: Collection[int]) -> Shown:
+        """The same column once the encoder has said what it refuses."""
+        shown = [self.base if row in refused else value for row, value in enumerate(self.wanted)]
+        return replace(self, values=typed(shown, self.as_objects), refused=sorted(refused))
+
+    def alone(self, row: int) -> Array:
+        """A column of the base value and one other."""
+        return typed([self.base, self.wanted[row]], self.as_objects)
 
     @property
     def accepted(self) -> Array:
@@ -71,22 +95,30 @@ def shown_number() -> Shown:
 
 
 def shown_categories(fitted: Any, encoding: Encoding, column: int, given: Sequence[Any]) -> Shown:
-    """Make a typed column of the given values, followed by one text per bucket where there are buckets."""
+    """Make a typed column of the given values, followed by one text per bucket where there are buckets.
+
+    What is in no vocabulary counts as refused until the encoder has been asked (``suspects``).
+    """
     values = [*given, *bucket_texts(encoding.buckets)]
     listed = encoding.categories[column] or ()
     known = [value for value in listed if not is_missing(value)]
     # Where the vocabulary lists a missing value, the encoder may tell None from NaN: show the one that it knows.
     absent = next((value for value in listed if is_missing(value)), math.nan)
-    refused = _refused(fitted, encoding, values, known, takes_missing=len(known) < len(listed))
     real = [value for value in values if not is_missing(value) and value is not UNKNOWN]
     unknown = _stranger([*known, *real])
-    plain = [unknown if value is UNKNOWN else absent if is_missing(value) else value for value in values]
-    base = _base(fitted, column, plain, refused, known)
-    shown = [base if row in refused else value for row, value in enumerate(plain)]
+
+    def plain(value: Any) -> Any:
+        if value is UNKNOWN:
+            return unknown
+        return absent if is_missing(value) and not (encoding.tells_none and value is None) else value
+
     # An encoder fitted on objects looks its numbers up as objects, and a hash is of the text: 1 is not 1.0.
     fitted_on = getattr(fitted, "categories_", [None] * (column + 1))[column]
     as_objects = encoding.buckets > 0 or getattr(fitted_on, "dtype", None) == np.dtype(object)
-    return Shown(_typed(shown, as_objects), base, sorted(refused))
+    wanted = [plain(value) for value in values]
+    vocabulary = set(known)
+    refused = {row for row, value in enumerate(wanted) if is_missing(value) or value not in vocabulary}
+    return Shown.of(wanted, refused if listed else (), known or list(listed), as_objects)
 
 
 def is_missing(value: Any) -> bool:
@@ -104,24 +136,6 @@ def bucket_texts(buckets: int) -> list[str]:
     return [found[bucket] for bucket in range(buckets)]
 
 
-def _refused(
-    fitted: Any, encoding: Encoding, values: Sequence[Any], known: Collection[Any], takes_missing: bool
-) -> set[int]:
-    """Rows on which the source raises, as its parameters say.
-
-    A missing value is refused by handle_missing="error" (category_encoders), and as an unknown category unless the
-    vocabulary lists it.
-    """
-    refuses_missing = getattr(fitted, "handle_missing", None) == "error"
-    refuses_missing = refuses_missing or (encoding.refuses_unknown and not takes_missing)
-    vocabulary = set(known)
-    return {
-        row
-        for row, value in enumerate(values)
-        if (refuses_missing if is_missing(value) else encoding.refuses_unknown and value not in vocabulary)
-    }
-
-
 def _stranger(known: Sequence[Any]) -> Any:
     """Find a category of the same type as the known ones that is not among them."""
     taken = set(known)
@@ -130,20 +144,7 @@ def _stranger(known: Sequence[Any]) -> Any:
     return next(text for size in count() if (text := "unknown" + "_" * size) not in taken)
 
 
-def _base(fitted: Any, column: int, plain: Sequence[Any], refused: set[int], known: Sequence[Any]) -> Any:
-    """Pick the first category that is shown and known, or else known, or else accepted."""
-    vocabulary = set(known)
-    accepted = [value for row, value in enumerate(plain) if row not in refused]
-    ranked = [*(value for value in accepted if not is_missing(value) and value in vocabulary), *known, *accepted]
-    if not ranked:
-        raise UnsupportedEstimator(
-            f"{type(fitted).__name__} accepts no value at all in its input column {column}: "
-            "its vocabulary is empty and it refuses unknown categories"
-        )
-    return ranked[0]
-
-
-def _typed(values: Sequence[Any], as_objects: bool) -> Array:
+def typed(values: Sequence[Any], as_objects: bool) -> Array:
     """Numbers as int64 or float64 where that loses nothing, everything else as objects."""
     numeric = all(_is_number(value) for value in values) and any(value == value for value in values)
     whole = numeric and all(isinstance(value, numbers.Integral) for value in values)

@@ -17,9 +17,10 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.estimators.float32 import Float32
 from windtunnel.modules.at_least import AtLeast
 from windtunnel.modules.started import LastColumns, RoundedToFloat32, StartedScores
-from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
+from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
+from windtunnel.modules.trees.one_tree import OneTree, child_numbers, join
 from windtunnel.translators.registry import Composite, Part, Predictor, translates
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
@@ -49,37 +50,24 @@ def tree_ensemble(
     features : sequence of int arrays, optional
         Per tree, the columns of the rows that it reads, where these are not all.
     """
-    feature, threshold, default_left, left, right, leaf_value = [], [], [], [], [], []
-    for index, (one, value) in enumerate(zip(trees, values, strict=True)):
-        is_leaf = one.children_left < 0
-        # Nodes and leaves get numbers of their own, in the order in which they stand.
-        number = np.where(is_leaf, -np.cumsum(is_leaf), np.cumsum(~is_leaf) - 1)
-        split = ~is_leaf
-        read = one.feature[split]
-        feature.append(read if features is None else np.asarray(features[index])[read])
-        threshold.append(one.threshold[split])
-        default_left.append(one.missing_go_to_left[split])
-        left.append(number[one.children_left[split]])
-        right.append(number[one.children_right[split]])
-        leaf_value.append(value[is_leaf])
-    counts = np.array([len(nodes) for nodes in feature], np.int64)
-    joined = np.concatenate(leaf_value).astype(np.float64)
-    scores = len(base)
-    return TreeEnsemble(
-        width=width,
-        node_start=np.cumsum([0, *counts]),
-        leaf_start=np.cumsum([0, *(counts + 1)]),
-        feature=np.concatenate(feature).astype(np.int64),
-        threshold=np.concatenate(threshold).astype(np.float64),
-        default_left=np.concatenate(default_left).astype(np.bool_),
-        missing=np.full(counts.sum(), MISSING_NAN, np.int8),
-        left=np.concatenate(left).astype(np.int64),
-        right=np.concatenate(right).astype(np.int64),
-        leaf_value=joined,
-        output=np.zeros(len(counts), np.int64) if joined.ndim == 2 else np.arange(len(counts)) % scores,
-        base=np.asarray(base, np.float64),
-        divisor=divisor,
-        reads="float32",
+    parts = [
+        _one_tree(one, value, None if features is None else np.asarray(features[index], np.int64))
+        for index, (one, value) in enumerate(zip(trees, values, strict=True))
+    ]
+    return join(parts, width=width, base=np.asarray(base, np.float64), divisor=divisor, reads="float32")
+
+
+def _one_tree(tree_: Any, value: NDArray[np.float64], columns: NDArray[np.int64] | None) -> OneTree:
+    is_leaf = tree_.children_left < 0
+    number, split = child_numbers(is_leaf), ~is_leaf
+    feature = tree_.feature[split]
+    return OneTree(
+        feature=feature if columns is None else columns[feature],
+        threshold=tree_.threshold[split],
+        default_left=tree_.missing_go_to_left[split].astype(np.bool_),
+        left=number[tree_.children_left[split]],
+        right=number[tree_.children_right[split]],
+        leaf_value=value[is_leaf],
     )
 
 
@@ -235,14 +223,9 @@ def _boosted(fitted: Any, **options: Any) -> Predictor | Composite:
     # The trees by themselves are the same estimator, started from nothing.
     stages = copy(fitted)
     stages.init_ = "zero"
-    classifier, shape = is_classifier(fitted), options["others"]["apply"].shape
+    shape = options["others"]["apply"].shape
     parts = [
-        Part(
-            "init_",
-            init,
-            "predict_proba" if classifier else "predict",
-            take=[1] if classifier and scores == 1 else None,
-        ),
+        Part("init_", rounded, method, take=[1] if method == "predict_proba" and scores == 1 else None),
         Part("estimators_", stages, "scores"),
         Part("estimators_", stages, "apply"),
     ]

@@ -28,6 +28,7 @@ def spline_transformer(fitted: SplineTransformer) -> Spline:
         degree=fitted.degree,
         extrapolation=fitted.extrapolation,
         bias=fitted.include_bias,
+        takes_missing=fitted.handle_missing == "zeros",
     )
     _verify(fitted, spline)
     return spline
@@ -71,15 +72,21 @@ def _verify(fitted: SplineTransformer, spline: Spline) -> None:
     rows = np.concatenate([first + grid * (last - first), knots[:, fitted.degree : -fitted.degree or None].T])
     if fitted.extrapolation == "error":
         rows = np.clip(rows, first, last)
+    if fitted.handle_missing == "zeros":
+        columns = np.arange(rows.shape[1])
+        rows = np.concatenate([rows, np.where(np.eye(len(columns)) > 0, np.nan, first)])
     plain = SplineTransformer.__new__(SplineTransformer)
     plain.__dict__ = {name: value for name, value in vars(fitted).items() if name != "feature_names_in_"}
-    wanted = plain.transform(rows)
-    wanted = wanted.toarray() if hasattr(wanted, "toarray") else np.asarray(wanted)
+    try:
+        answer = plain.transform(rows)
+    except Exception:  # it has raised on rows that it takes
+        answer = np.zeros((0, 0))
+    wanted = answer.toarray() if hasattr(answer, "toarray") else np.asarray(answer)
     with torch.no_grad():
         got = spline(torch.from_numpy(rows)).numpy()
     if got.shape != wanted.shape or not np.allclose(got, wanted, rtol=1e-10, atol=1e-10):
         raise UnsupportedEstimator(
-            f"SplineTransformer with degree={fitted.degree}, extrapolation={fitted.extrapolation!r}, sparse_output="
-            f"{fitted.sparse_output} over these knots gives other values than its splines have; give distinct knots, "
-            "or another degree"
+            f"SplineTransformer with degree={fitted.degree}, extrapolation={fitted.extrapolation!r}, handle_missing="
+            f"{fitted.handle_missing!r}, sparse_output={fitted.sparse_output} over these knots gives other values than "
+            "its splines have; give distinct knots, sparse_output=False or another degree"
         )

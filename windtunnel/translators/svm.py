@@ -14,7 +14,15 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.at_least import AtLeast
 from windtunnel.modules.base import Module
 from windtunnel.modules.linear import Linear
-from windtunnel.modules.support_vectors import ScoreFrom, MostVotes, PairCoupling, PairVotes, PairWinner, SupportVectors, pairs
+from windtunnel.modules.support_vectors import (
+    ScoreFrom,
+    MostVotes,
+    PairCoupling,
+    PairVotes,
+    PairWinner,
+    SupportVectors,
+    pairs,
+)
 from windtunnel.translators.registry import Predictor, translates
 
 TRAINABLE = "support vectors, weights, bias"

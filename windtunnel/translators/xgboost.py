@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,10 @@ from xgboost import Booster, DMatrix, XGBClassifier, XGBRanker, XGBRegressor, XG
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.present_linear import PresentLinear
-from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
+from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaves import TreeLeaves
+from windtunnel.modules.trees.one_tree import OneTree, child_numbers, join
 from windtunnel.translators.registry import Predictor, translates
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
@@ -57,8 +58,8 @@ def classifier(fitted: XGBClassifier) -> Predictor:
     model = _model(fitted)
     if model.objective not in ("binary:logistic", "multi:softprob", "multi:softmax"):
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} with objective={model.objective!r} gives values that are no probabilities; fit it "
-            "with objective='binary:logistic' or 'multi:softprob', or use XGBRegressor"
+            f"{type(fitted).__name__} with objective={model.objective!r} gives values that are no probabilities; fit "
+            "it with objective='binary:logistic' or 'multi:softprob', or use XGBRegressor"
         )
     if model.targets > 1:
         raise UnsupportedEstimator(
@@ -77,8 +78,8 @@ def classifier(fitted: XGBClassifier) -> Predictor:
     XGBRFRegressor,
     XGBRanker,
     trainable=TRAINABLE,
-    notes="gbtree, dart and gblinear, every objective with its link, several targets; the source adds up in float32, so "
-    "answers agree to 1e-6; rankers are tuned on the squared error unless told otherwise",
+    notes="gbtree, dart and gblinear, every objective with its link, several targets; the source adds up in float32, "
+    "so answers agree to 1e-6; rankers are tuned on the squared error unless told otherwise",
 )
 def regressor(fitted: Any) -> Predictor:
     """The booster up to ``best_iteration``: raw scores, and the values that ``predict`` makes of them."""
@@ -122,10 +123,11 @@ class _Model:
         """base_score as raw scores: one number, or one for each; a version before 3 stores no list."""
         stored = np.atleast_1d(json.loads(self.parameters["base_score"])).astype(np.float32).astype(np.float64)
         kind = OBJECTIVES[self.objective][2]
-        if kind == "sigmoid":
-            stored = -np.log(1 / stored - 1)
-        elif kind == "exp":
-            stored = np.log(stored)
+        with np.errstate(divide="ignore"):  # of one class the base is infinite
+            if kind == "sigmoid":
+                stored = -np.log(1 / stored - 1)
+            elif kind == "exp":
+                stored = np.log(stored)
         return np.broadcast_to(stored, (self.outputs,)).copy()
 
     def loss_options(self) -> dict[str, float]:
@@ -167,12 +169,17 @@ class _Model:
         if self.iterations is not None:
             count = int(model["iteration_indptr"][self.iterations])
             trees, info, drops = trees[:count], info[:count], drops[:count]
-        return _join(trees, info, drops, int(self.parameters["num_feature"]), self.base)
+        parts = [_tree(one, scale) for one, scale in zip(trees, drops, strict=True)]
+        numbers = [np.flatnonzero(np.array(one["left_children"]) < 0) for one in trees]
+        width = int(self.parameters["num_feature"])
+        ensemble = join(parts, width=width, base=self.base, output=info, reads="float32")
+        return ensemble, np.concatenate([np.empty(0), *numbers]).astype(np.int64)
 
     def _codes(self) -> dict[int, list[Any]]:
         """The categories of each column that was a category of a DataFrame, in the order of their codes."""
         booster = self.learner["gradient_booster"]
-        encodings = (booster["gbtree"] if booster["name"] == "dart" else booster)["model"].get("cats", {}).get("enc", [])
+        model = (booster["gbtree"] if booster["name"] == "dart" else booster)["model"]
+        encodings = model.get("cats", {}).get("enc", [])
         known = {column: _categories(encoding) for column, encoding in enumerate(encodings)}
         return {column: values for column, values in known.items() if values}
 
@@ -188,7 +195,8 @@ def _model(fitted: Any) -> _Model:
     learner = json.loads(booster.save_raw("json"))["learner"]
     if callable(getattr(fitted, "objective", None)):
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} with a custom objective does not tell what its scores mean; fit it with a named one"
+            f"{type(fitted).__name__} with a custom objective does not tell what its scores mean; fit it with a named "
+            "one"
         )
     return _Model(booster, learner, None if best is None else int(best) + 1)
 
@@ -201,73 +209,29 @@ def _categories(encoding: Mapping[str, Any]) -> list[Any]:
     return [octets[start:end].decode() for start, end in zip(offsets, offsets[1:], strict=False)]
 
 
-def _join(
-    trees: Sequence[Mapping[str, Any]],
-    info: NDArray[np.int64],
-    weight: NDArray[np.float64],
-    width: int,
-    base: NDArray[np.float64],
-) -> tuple[TreeEnsemble, NDArray[np.int64]]:
-    """All trees in one ensemble, and the number of each leaf in its own tree."""
-    parts = [_tree(one, scale) for one, scale in zip(trees, weight, strict=True)]
-    counts = np.array([len(part["feature"]) for part in parts], np.int64)
-    node_start = np.cumsum([0, *counts])
-    empty = _tree(EMPTY, 1.0)
-    names = [name for name in empty if name != "categories"]
-    joined = {
-        name: np.concatenate([part[name] for part in parts]) if parts else empty[name][:0] for name in names
-    }
-    categories = {
-        int(first) + node: members
-        for first, part in zip(node_start, parts, strict=False)
-        for node, members in part["categories"].items()
-    }
-    numbers = joined.pop("number")
-    vector = joined["leaf_value"].ndim == 2
-    model = TreeEnsemble(
-        width=width,
-        node_start=node_start,
-        leaf_start=np.cumsum([0, *(counts + 1)]),
-        missing=np.full(counts.sum(), MISSING_NAN, np.int8),
-        output=np.zeros(len(parts), np.int64) if vector else info,
-        base=base,
-        categories=categories,
-        reads="float32",
-        **joined,
-    )
-    return model, numbers
-
-
-EMPTY: Mapping[str, Any] = {
-    "left_children": [-1], "right_children": [-1], "split_indices": [0], "split_conditions": [0.0],
-    "default_left": [0], "split_type": [0], "categories": [], "categories_nodes": [], "categories_segments": [],
-    "categories_sizes": [], "tree_param": {"size_leaf_vector": "1"},
-}  # fmt: skip
-
-
-def _tree(tree: Mapping[str, Any], weight: float) -> dict[str, Any]:
+def _tree(tree: Mapping[str, Any], weight: float) -> OneTree:
     """One tree. A number goes left below its threshold, so the float32 just below it is the last that does.
 
     A category in the set goes right, all others left: children change sides, and with them the default.
     """
     left, right = np.array(tree["left_children"], np.int64), np.array(tree["right_children"], np.int64)
-    is_leaf = left < 0
-    number = np.where(is_leaf, -np.cumsum(is_leaf), np.cumsum(~is_leaf) - 1)
+    is_leaf: NDArray[np.bool_] = np.asarray(left < 0)
+    number = child_numbers(is_leaf)
     condition = np.array(tree["split_conditions"], np.float32)
     is_set = np.array(tree["split_type"])[~is_leaf] == 1
-    below = np.nextafter(condition[~is_leaf], np.float32(-np.inf)).astype(np.float64)
+    with np.errstate(over="ignore"):
+        below = np.nextafter(condition[~is_leaf], np.float32(-np.inf)).astype(np.float64)
     left, right = number[left[~is_leaf]], number[right[~is_leaf]]
     default_left = np.array(tree["default_left"], np.bool_)[~is_leaf]
-    return {
-        "feature": np.array(tree["split_indices"], np.int64)[~is_leaf],
-        "threshold": np.where(is_set, 0.0, below),
-        "default_left": default_left ^ is_set,
-        "left": np.where(is_set, right, left),
-        "right": np.where(is_set, left, right),
-        "leaf_value": _leaf_value(tree, is_leaf, condition) * weight,
-        "number": np.flatnonzero(is_leaf),
-        "categories": {int(number[node]): members for node, members in _sets(tree)},
-    }
+    return OneTree(
+        feature=np.array(tree["split_indices"], np.int64)[~is_leaf],
+        threshold=np.where(is_set, 0.0, below),
+        default_left=default_left ^ is_set,
+        left=np.where(is_set, right, left),
+        right=np.where(is_set, left, right),
+        leaf_value=_leaf_value(tree, is_leaf, condition) * weight,
+        categories={int(number[node]): members for node, members in _sets(tree)},
+    )
 
 
 def _leaf_value(tree: Mapping[str, Any], is_leaf: NDArray[np.bool_], condition: NDArray[np.float32]) -> NDArray[Any]:

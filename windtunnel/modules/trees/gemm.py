@@ -49,6 +49,7 @@ class GemmTrees(LaidOutTrees):
     first: Tensor
     bare: Tensor
     back: Tensor
+    readings: list[int]  # again, as TorchScript reads the lists that may be empty off the class itself
     trees: list[int]
     leaves: list[int]
     shuffled: bool

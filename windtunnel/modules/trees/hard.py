@@ -59,6 +59,8 @@ class TreeWalk(Module):
     NEAR_ZERO: Final = 1.0000000180025095e-35
     # No category: beyond what a 32-bit integer holds, and exact in float32.
     NO_CODE: Final = 2147483648.0
+    # For classes that derive from this one: TorchScript reads Final off the class itself only.
+    __constants__: ClassVar[list[str]] = ["LOW", "HIGH", "FLAG", "ZERO", "CODE", "NEAR_ZERO", "NO_CODE"]
 
     node_start: Tensor
     leaf_start: Tensor
@@ -178,7 +180,7 @@ class TreeWalk(Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move to a device; thresholds and sums keep their precision, as ``forward`` takes rows of either."""
         held = dict(self.named_buffers())
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, buffer in held.items():
             moved = getattr(self, name)
             if moved.dtype != buffer.dtype:
@@ -405,7 +407,7 @@ def _reading(ensemble: TreeEnsemble) -> NDArray[np.int64]:
 def _largest_float32_not_above(values: NDArray[np.float64]) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
         near = values.astype(np.float32)
-    return np.where(near > values, np.nextafter(near, np.float32(-np.inf)), near)
+        return np.where(near > values, np.nextafter(near, np.float32(-np.inf)), near)
 
 
 def _sets(ensemble: TreeEnsemble) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:

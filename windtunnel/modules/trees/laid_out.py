@@ -58,6 +58,6 @@ class LaidOutTrees(HardTrees):
         if self.has_columns:
             code = values.index_select(1, self.set_column).clamp(-1.0, self.NO_CODE).to(torch.int64) + 1
             place = torch.minimum(code, self.set_to) + self.set_from
-            right = self.outside.index_select(0, place.reshape(-1)).view(place.shape[0], place.shape[1])
+            right = self.set_goes_right.index_select(0, place.reshape(-1)).view(place.shape[0], place.shape[1])
             values = torch.cat([values, right.to(values.dtype)], dim=1)
         return values

@@ -40,6 +40,7 @@ class PerfectTrees(LaidOutTrees):
     first: Tensor
     bare: Tensor
     back: Tensor
+    readings: list[int]  # again, as TorchScript reads the lists that may be empty off the class itself
     counts: list[int]
     steps: list[int]
     shuffled: bool
@@ -110,9 +111,7 @@ class PerfectTrees(LaidOutTrees):
         return self.table_position.index_select(0, at.reshape(-1)).view(at.shape[0], at.shape[1])
 
 
-def _depths(
-    root: NDArray[np.int64], follow: NDArray[np.int64], is_node: NDArray[np.bool_]
-) -> NDArray[np.int64]:
+def _depths(root: NDArray[np.int64], follow: NDArray[np.int64], is_node: NDArray[np.bool_]) -> NDArray[np.int64]:
     """How many splits the longest way down each tree has."""
     depths = np.zeros(len(root), np.int64)
     at, tree, depth = root, np.arange(len(root)), 0

@@ -304,7 +304,7 @@ def _leaf_means(ensemble: TreeEnsemble) -> Floats:
     """Mean over the leaves of each tree, ``[T]``, or ``[T, K]`` where a leaf holds a value for each score."""
     sums = np.add.reduceat(ensemble.leaf_value, ensemble.leaf_start[:-1])
     counts: NDArray[np.int64] = np.diff(ensemble.leaf_start)
-    return sums / (counts[:, None] if ensemble.vector else counts)  # type: ignore[no-any-return]
+    return sums / (counts[:, None] if ensemble.vector else counts)
 
 
 def _spread_out(values: NDArray[Any], table: NDArray[np.int64], padding: object) -> NDArray[Any]:

@@ -1,0 +1,98 @@
+"""Classifiers of several classes, or labels, made of classifiers of two."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from case import AWKWARD, MIXED, NUMBERS, Case, columns, logistic, one_hot, quick
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import Ridge
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+VOTES = "a vote of soft trees that turns over is a whole step"
+
+
+def linear(**options: Any) -> Any:
+    return make_pipeline(StandardScaler(), logistic(**options))
+
+
+def margins() -> Any:
+    return make_pipeline(StandardScaler(), LinearSVC(random_state=0))
+
+
+def forest() -> Any:
+    """Probabilities, and no decisions."""
+    return RandomForestClassifier(4, max_depth=4, random_state=0)
+
+
+def on_text() -> Any:
+    numbers = (make_pipeline(SimpleImputer(), StandardScaler()), list(NUMBERS))
+    return make_pipeline(columns((one_hot(), ["city"]), numbers), logistic())
+
+
+def labels(estimator: Any, X: Any, y: Any) -> Any:
+    """Fit three labels that may be there or not, of which one always is."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Label 1 is present in all", UserWarning)
+        return estimator.fit(X, np.stack([y[:, 0] > 0, np.ones(len(y), bool), y[:, 1] > 1], axis=1).astype(int))
+
+
+def one_class(estimator: Any, X: Any, y: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Label .* is present in all", UserWarning)
+        return estimator.fit(X, np.full(len(y), "yes"))
+
+
+def negative(estimator: Any, X: Any, y: Any) -> Any:
+    """Labels that are negative and leave gaps."""
+    return estimator.fit(X, np.select([y == 1, y == 3], [-5, 12], -1))
+
+
+CASES = [
+    Case("one against the rest, decisions", lambda: OneVsRestClassifier(linear()), NUMBERS, "grade"),
+    Case(
+        "one against the rest, negative labels", lambda: OneVsRestClassifier(margins()), NUMBERS, "grade", fit=negative
+    ),
+    Case("one against the rest, forests", lambda: OneVsRestClassifier(forest()), NUMBERS, "grade"),
+    Case(
+        "one against the rest, trees",
+        lambda: OneVsRestClassifier(quick(n_estimators=4)),
+        NUMBERS,
+        "grade",
+        missing=True,
+    ),
+    Case("one against the rest, raw text", lambda: OneVsRestClassifier(on_text()), MIXED, "grade", **AWKWARD),
+    Case("one against the rest, two classes", lambda: OneVsRestClassifier(linear()), NUMBERS),
+    Case("one against the rest, two classes, forests", lambda: OneVsRestClassifier(forest()), NUMBERS),
+    Case("one against the rest, values", lambda: OneVsRestClassifier(Ridge()), NUMBERS, "grade"),
+    Case("one against the rest, two classes, values", lambda: OneVsRestClassifier(Ridge()), NUMBERS),
+    Case("one against the rest, one class", lambda: OneVsRestClassifier(linear()), NUMBERS, fit=one_class),
+    Case("labels, decisions", lambda: OneVsRestClassifier(linear()), NUMBERS, "pair", fit=labels),
+    Case("labels, forests", lambda: OneVsRestClassifier(forest()), NUMBERS, "pair", fit=labels),
+    Case("one against one", lambda: OneVsOneClassifier(linear()), NUMBERS, "grade"),
+    Case("one against one, margins", lambda: OneVsOneClassifier(margins()), NUMBERS, "grade", fit=negative),
+    Case("one against one, forests", lambda: OneVsOneClassifier(forest()), NUMBERS, "grade", softens=0.9, why=VOTES),
+    Case("one against one, two classes", lambda: OneVsOneClassifier(linear()), NUMBERS),
+    Case(
+        "one against one, two classes, trees",
+        lambda: OneVsOneClassifier(quick(n_estimators=4)),
+        NUMBERS,
+        softens=0.9,
+        why=VOTES,
+    ),
+    Case("codes, decisions", lambda: OutputCodeClassifier(linear(), code_size=2, random_state=0), NUMBERS, "grade"),
+    Case(
+        "codes, probabilities",
+        lambda: OutputCodeClassifier(GaussianNB(), code_size=3, random_state=1),
+        NUMBERS,
+        "grade",
+    ),
+    Case("codes, two classes", lambda: OutputCodeClassifier(margins(), code_size=3, random_state=2), NUMBERS),
+]

@@ -1,0 +1,117 @@
+"""Several targets, side by side or in a chain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from case import AWKWARD, MIXED, NUMBERS, Case, columns, logistic, one_hot, quick
+from lightgbm import LGBMRegressor
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+
+def linear() -> Any:
+    return make_pipeline(StandardScaler(), logistic())
+
+
+def forest() -> Any:
+    return RandomForestClassifier(3, max_depth=3, random_state=0)
+
+
+def texts(estimator: Any, X: Any, y: Any) -> Any:
+    """Fit targets of two and of three labels that are texts."""
+    grade = np.array(["low", "middle", "top"])[np.digitize(y[:, 0], [-0.5, 0.8])]
+    return estimator.fit(X, np.stack([np.where(y[:, 1] > 1, "yes", "no"), grade], axis=1))
+
+
+def numbers(estimator: Any, X: Any, y: Any) -> Any:
+    """Fit two targets of two numbers each, and one of three."""
+    return estimator.fit(X, np.stack([*_binary(y), np.digitize(y[:, 0], [-0.5, 0.8]) * 2 - 1], axis=1))
+
+
+def binary(estimator: Any, X: Any, y: Any) -> Any:
+    """Fit three targets of two numbers each."""
+    return estimator.fit(X, np.stack([*_binary(y), y[:, 0] > 0.8], axis=1))
+
+
+def _binary(y: Any) -> list[Any]:
+    return [np.where(y[:, 1] > 1, 7, -2), np.where(y[:, 0] > 0, 1, 0)]
+
+
+def three(estimator: Any, X: Any, y: Any) -> Any:
+    """Fit three values."""
+    return estimator.fit(X, np.stack([y[:, 0], y[:, 1], y[:, 0] - y[:, 1]], axis=1))
+
+
+def on_text() -> Any:
+    parts = (make_pipeline(SimpleImputer(), StandardScaler()), list(NUMBERS))
+    return make_pipeline(columns((one_hot(), ["city"]), parts), Ridge())
+
+
+LABELS = "what a link says is a label, which soft trees turn over in a row or two"
+
+CASES = [
+    Case("targets of values", lambda: MultiOutputRegressor(Ridge()), NUMBERS, "pair"),
+    Case(
+        "targets of values, trees", lambda: MultiOutputRegressor(quick(LGBMRegressor, n_estimators=4)), NUMBERS, "pair"
+    ),
+    Case("targets of values, raw text", lambda: MultiOutputRegressor(on_text()), MIXED, "pair", **AWKWARD),
+    Case(
+        "a target of values",
+        lambda: MultiOutputRegressor(Ridge()),
+        NUMBERS,
+        "pair",
+        fit=lambda estimator, X, y: estimator.fit(X, y[:, :1]),
+    ),
+    Case("targets of texts", lambda: MultiOutputClassifier(linear()), NUMBERS, "pair", fit=texts),
+    Case("targets of texts, forests", lambda: MultiOutputClassifier(forest()), NUMBERS, "pair", fit=texts),
+    Case(
+        "targets of texts, margins",
+        lambda: MultiOutputClassifier(make_pipeline(StandardScaler(), LinearSVC())),
+        NUMBERS,
+        "pair",
+        fit=texts,
+    ),
+    Case("chain of values", lambda: RegressorChain(LinearRegression(), order=[2, 0, 1]), NUMBERS, "pair", fit=three),
+    Case("chain of values, trees", lambda: RegressorChain(quick(LGBMRegressor, n_estimators=4), cv=2), NUMBERS, "pair"),
+    Case("chain of labels", lambda: ClassifierChain(linear(), order=(1, 2, 0)), NUMBERS, "pair", fit=numbers),
+    Case(
+        "chain of labels, forests",
+        lambda: ClassifierChain(forest(), order="random", random_state=3),
+        NUMBERS,
+        "pair",
+        fit=binary,
+        softens=0.9,
+        why=LABELS,
+    ),
+    *(
+        Case(
+            f"chain of {method}",
+            lambda method=method: ClassifierChain(linear(), order=[2, 0, 1], cv=2, chain_method=method),
+            NUMBERS,
+            "pair",
+            fit=binary,
+        )
+        for method in ("predict_proba", "predict_log_proba", "decision_function")
+    ),
+    Case(
+        "chain, trees and their probabilities",
+        lambda: ClassifierChain(quick(n_estimators=4), chain_method="predict_proba"),
+        NUMBERS,
+        "pair",
+        fit=binary,
+    ),
+    Case(
+        "chain of margins, inside a pipeline",
+        lambda: make_pipeline(StandardScaler(), ClassifierChain(LinearSVC(random_state=0))),
+        NUMBERS,
+        "pair",
+        fit=binary,
+    ),
+]

@@ -1,0 +1,225 @@
+"""The forms of hard trees: bit for bit what the walk gives, on everything that the walk is right on."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from cases import CASES
+from lightgbm import LGBMClassifier, LGBMRegressor
+from test_hard_trees import CASES as ENSEMBLES, boosted, rows, scripted, stump
+
+import windtunnel
+from windtunnel.compiler.strategies import FORMS, MANY_TREES
+from windtunnel.errors import UnfaithfulOption
+from windtunnel.modules.trees import GemmTrees, HardTrees, PerfectTrees
+from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
+
+OTHERS = [GemmTrees, PerfectTrees]
+
+
+def joined(*ensembles, outputs):
+    """Trees of several ensembles over the same columns, for one score after the other."""
+    nodes = np.cumsum([0, *(len(one.feature) for one in ensembles)])
+    leaves = np.cumsum([0, *(len(one.leaf_value) for one in ensembles)])
+    merged = {
+        name: np.concatenate([getattr(one, name) for one in ensembles])
+        for name in ("feature", "threshold", "default_left", "missing", "left", "right", "leaf_value")
+    }
+    return replace(
+        ensembles[0],
+        width=max(one.width for one in ensembles),
+        node_start=np.concatenate([[0], *(one.node_start[1:] + n for one, n in zip(ensembles, nodes, strict=False))]),
+        leaf_start=np.concatenate([[0], *(one.leaf_start[1:] + n for one, n in zip(ensembles, leaves, strict=False))]),
+        output=np.concatenate([np.arange(one.trees) % outputs for one in ensembles]),
+        base=np.linspace(-0.5, 0.5, outputs),
+        categories={
+            n + node: c for one, n in zip(ensembles, nodes, strict=False) for node, c in one.categories.items()
+        },
+        **merged,
+    )
+
+
+def chain(depth):
+    """A tree whose left child is always a leaf."""
+    return replace(
+        stump(0.0),
+        node_start=np.array([0, depth]),
+        leaf_start=np.array([0, depth + 1]),
+        feature=np.zeros(depth, np.int64),
+        threshold=np.linspace(-1, 1, depth),
+        default_left=np.ones(depth, bool),
+        missing=np.full(depth, MISSING_NAN, np.int8),
+        left=-1 - np.arange(depth),
+        right=np.append(np.arange(1, depth), -1 - depth),
+        leaf_value=np.arange(depth + 1) / 3,
+    )
+
+
+def vector():
+    one = boosted()
+    values = np.random.default_rng(3).normal(size=(len(one.leaf_value), 4))
+    return replace(one, leaf_value=values, output=np.zeros(one.trees, np.int64), base=np.zeros(4), divisor=7.0)
+
+
+ENSEMBLES = ENSEMBLES | {
+    "depths of every kind": lambda: joined(stump(0.1), chain(9), boosted(), boosted(min_data_in_leaf=1000), outputs=2),
+    "sets beside zeros": lambda: joined(boosted(categories=[2]), boosted(zero_as_missing=True), outputs=3),
+    "leaves of several values": vector,
+    "rows rounded": lambda: replace(boosted(), reads="float32"),
+    "infinite leaves": lambda: replace(stump(0.5), leaf_value=np.array([np.inf, -np.inf])),
+    "unlike numbers of trees": lambda: replace(boosted(), output=np.array([0, 1, 1, 2, 2] * 3)),
+}
+
+
+@pytest.fixture(params=ENSEMBLES.values(), ids=ENSEMBLES, scope="module")
+def ensemble(request):
+    return request.param()
+
+
+def awkward(ensemble, dtype):
+    """Rows with every odd value, the thresholds and their neighbours."""
+    near = ensemble.threshold[:40]
+    odd = np.array(
+        [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-36, -1e-35, 2e-35, 1e300, -1e300, 5e-324, 3.99, 2**31, 2**63]
+    )
+    values = np.concatenate([odd, near, np.nextafter(near, np.inf), np.nextafter(near, -np.inf)])
+    drawn = np.random.default_rng(1).choice(values, (200, ensemble.width))
+    with np.errstate(over="ignore"):
+        return torch.from_numpy(np.concatenate([drawn, rows()[:, : ensemble.width]])).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("form", OTHERS)
+def test_same_bits_as_the_walk(form, dtype, ensemble):
+    x = awkward(ensemble, dtype)
+    found, wanted = form.of(ensemble)(x), HardTrees.of(ensemble)(x)
+    assert found.dtype == dtype and torch.equal(found, wanted)
+    assert all(torch.equal(form.of(ensemble)(x[:count]), wanted[:count]) for count in (0, 1, 2))
+
+
+@pytest.mark.parametrize("form", OTHERS)
+def test_script_equals_eager(form, ensemble):
+    module = form.of(ensemble)
+    script, x = scripted(module), awkward(ensemble, torch.float64)
+    assert all(torch.equal(script(x[:count]), module(x[:count])) for count in (0, 1, 2, 300))
+
+
+@pytest.mark.parametrize("form", OTHERS)
+def test_export_takes_any_number_of_rows(form, ensemble):
+    module, x = form.of(ensemble), awkward(ensemble, torch.float64)
+    program = torch.export.export(module, (x[:3],), dynamic_shapes=({0: torch.export.Dim("rows")},)).module()
+    assert all(torch.equal(program(x[:count]), module(x[:count])) for count in (0, 1, 300))
+
+
+@pytest.mark.parametrize("form", OTHERS)
+def test_rebuilt_from_what_is_saved(form, ensemble):
+    module, x = form.of(ensemble), awkward(ensemble, torch.float64)
+    assert module.state_dict().keys() == HardTrees.of(ensemble).state_dict().keys()
+    assert torch.equal(form.rebuild(module.state_dict(), module.facts())(x), module(x))
+
+
+@pytest.mark.parametrize("form", OTHERS)
+def test_a_change_of_type_changes_no_decision(form, ensemble):
+    module, x = form.of(ensemble), awkward(ensemble, torch.float64)
+    wanted = module(x)
+    module.cast(torch.float32)
+    assert torch.equal(module.double()(x), wanted)
+
+
+@pytest.mark.parametrize("form", OTHERS)
+@pytest.mark.parametrize("missing", [MISSING_NONE, MISSING_ZERO, MISSING_NAN])
+@pytest.mark.parametrize("default_left", [True, False])
+def test_missing_values(form, missing, default_left):
+    x = torch.tensor([[np.nan], [0.0], [np.inf], [-np.inf], [1e-36], [0.5]], dtype=torch.float64)
+    for threshold in (-0.5, 0.0, 0.5, np.inf, -np.inf):
+        one = stump(threshold, missing, default_left)
+        assert torch.equal(form.of(one)(x), HardTrees.of(one)(x))
+
+
+@pytest.mark.parametrize("form", OTHERS)
+def test_slices_of_rows_do_not_show(form):
+    one = boosted(num_leaves=9)
+    many = replace(joined(*[one] * 60, outputs=3), divisor=3.0)
+    module, x = form.of(many), torch.from_numpy(rows())
+    assert module.row_cost * len(x) > 1 << 16
+    assert torch.equal(module(x), torch.cat([module(row) for row in x.split(7)]))
+
+
+def test_what_is_too_deep_is_refused():
+    assert torch.equal(PerfectTrees.of(chain(10))(torch.ones(1, 1)), HardTrees.of(chain(10))(torch.ones(1, 1)))
+    with pytest.raises(UnfaithfulOption, match="has a depth of 11. Choose strategy='tree_traversal' or 'auto'"):
+        PerfectTrees.of(chain(11))
+
+
+def test_what_is_too_large_is_refused(monkeypatch):
+    monkeypatch.setattr(GemmTrees, "MOST", 100)
+    assert GemmTrees.of(chain(9)).leaves == [10]
+    with pytest.raises(UnfaithfulOption, match="depth 10, 11 leaves .* would take 121 numbers; 100 are accepted"):
+        GemmTrees.of(chain(10))
+
+
+def deep():
+    x = rows(400)[:, :2]
+    model = LGBMRegressor(n_estimators=2, num_leaves=200, min_child_samples=1, n_jobs=1, verbosity=-1)
+    return model.fit(np.nan_to_num(x), np.arange(400) % 17), np.nan_to_num(x)
+
+
+def test_the_step_is_named():
+    model, x = deep()
+    with pytest.raises(UnfaithfulOption, match="step 'LGBMRegressor': perfect trees take a depth of 10"):
+        windtunnel.compile(model, strategy="perfect_tree_traversal")
+    for strategy in ("auto", "gemm", "tree_traversal"):
+        np.testing.assert_allclose(windtunnel.compile(model, strategy=strategy).predict(x), model.predict(x), 1e-9)
+
+
+TREES = [name for name in CASES if "trees" in name or "forest" in name]
+
+
+@pytest.mark.parametrize("strategy", ["gemm", "perfect_tree_traversal"])
+@pytest.mark.parametrize("name", TREES)
+def test_strategies_agree_on_pipelines(name, strategy):
+    fitted, given = CASES[name].fitted(), CASES[name].rows()
+    try:
+        net = windtunnel.compile(fitted, strategy=strategy)
+    except UnfaithfulOption as error:
+        assert strategy == "perfect_tree_traversal" and "depth of 10 at most" in str(error)
+        return
+    walk = windtunnel.compile(fitted, strategy="tree_traversal")
+    assert not any(type(module) is HardTrees for module in net.modules())
+    assert torch.equal(net.scores(given), walk.scores(given))
+
+
+@pytest.mark.parametrize("strategy", FORMS)
+def test_saved_and_loaded(tmp_path, strategy):
+    case = CASES["rare, trees over pandas categories"]
+    net = windtunnel.compile(case.fitted(), strategy=strategy)
+    net.save(tmp_path / "net")
+    loaded = windtunnel.load(tmp_path / "net")
+    kept = [type(step.module) for step in loaded.program.steps]
+    assert FORMS[strategy] in kept and kept == [type(step.module) for step in net.program.steps]
+    assert torch.equal(loaded.scores(case.rows()), net.scores(case.rows()))
+
+
+@pytest.mark.parametrize(
+    ("options", "form"),
+    [
+        ({"n_estimators": MANY_TREES, "num_leaves": 8, "max_depth": 4}, PerfectTrees),
+        ({"n_estimators": MANY_TREES - 1, "num_leaves": 8, "max_depth": 4}, HardTrees),
+    ],
+)
+def test_auto(options, form):
+    x = np.nan_to_num(rows())
+    model = LGBMClassifier(**options, min_child_samples=2, n_jobs=1, verbosity=-1).fit(x, x[:, 0] + x[:, 1] > 0)
+    (step,) = windtunnel.compile(model).program.steps
+    assert type(step.module) is form
+
+
+def test_auto_leaves_deep_and_hollow_trees_alone():
+    def automatic(ensemble):
+        return type(windtunnel.compiler.strategies._formed(HardTrees.of(ensemble), "auto", ""))
+
+    hundred = [chain(7)] * MANY_TREES
+    assert automatic(joined(*[chain(4)] * MANY_TREES, outputs=1)) is PerfectTrees
+    assert automatic(joined(*hundred, outputs=1)) is HardTrees
+    assert automatic(joined(*hundred, chain(11), outputs=1)) is HardTrees

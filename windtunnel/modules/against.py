@@ -1,0 +1,187 @@
+"""Several classes from estimators of two: one against the rest, one against one, error-correcting codes."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.base import Module
+
+
+def filled(x: Tensor, place: Tensor, constant: Tensor) -> Tensor:
+    """Columns ``place`` of ``[B, width]``, and the constant where that is -1, ``[B, E]``."""
+    known = torch.cat([x, torch.zeros_like(x[:, :1])], dim=1)
+    at = torch.where(place < 0, torch.full_like(place, x.shape[1]), place)
+    return known.index_select(1, at) + torch.where(place < 0, constant, torch.zeros_like(constant))
+
+
+class MemberScores(Module):
+    """What each of E estimators says for its class, some of them always the same.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, E]``, or ``[B, 2]`` where ``pair``.
+
+    Parameters
+    ----------
+    place : Tensor
+        int64 ``[E]``, the column of each; -1 for a constant.
+    constant : Tensor
+        ``[E]``, what those say that have no column; 0 for the others.
+    pair : bool
+        Whether a single probability p is given as [1 - p, p].
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("pair",)
+    place: Tensor
+    constant: Tensor
+    pair: bool
+
+    def __init__(self, place: Tensor, constant: Tensor, pair: bool = False) -> None:
+        super().__init__()
+        self.register_buffer("place", place.detach().clone())
+        self.register_buffer("constant", constant.detach().clone())
+        self.pair = bool(pair)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, E]."""
+        scores = filled(x, self.place, self.constant)
+        return torch.cat([1 - scores, scores], dim=1) if self.pair else scores
+
+
+class MemberShares(Module):
+    """Probabilities of E estimators as shares of their sum; rows of zeros stay.
+
+    y_e = p_e / sum_j p_j; of a single estimator [1 - p, p]
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, E]``, or ``[B, 2]`` of a single one.
+
+    Parameters
+    ----------
+    place, constant : Tensor
+        See ``MemberScores``.
+    """
+
+    place: Tensor
+    constant: Tensor
+
+    def __init__(self, place: Tensor, constant: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("place", place.detach().clone())
+        self.register_buffer("constant", constant.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, E]."""
+        shares = filled(x, self.place, self.constant)
+        if shares.shape[1] == 1:
+            shares = torch.cat([1 - shares, shares], dim=1)
+        total = shares.sum(dim=1, keepdim=True)
+        return shares / torch.where(total == 0, torch.ones_like(total), total)
+
+
+class Above(Module):
+    """Which scores are above a bound.
+
+    y = 1 where s > bound, else 0
+
+    Shape
+    -----
+    ``[B, E]`` -> int64 ``[B, E]``; ``[B]`` of a single one.
+
+    Parameters
+    ----------
+    bound : Tensor
+        A number, in the unit of the scores.
+    """
+
+    bound: Tensor
+
+    def __init__(self, bound: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("bound", bound.detach().clone())
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, E] -> [B, E], or [B]."""
+        above = (scores > self.bound).to(torch.int64)
+        return above[:, 0] if above.shape[1] == 1 else above
+
+
+class PairwiseVotes(Module):
+    """Votes of the estimators for each pair of K classes; their confidences decide between equal ones.
+
+    y_k = votes_k + c_k / (3 (|c_k| + 1)), with c_k the sum of the confidences for class k less those against it
+
+    Shape
+    -----
+    ``[B, 2 P]``, P votes (1 for the second class of the pair, 0 for the first) then P confidences for it, in the order
+    (0, 1), (0, 2), ..., (1, 2), ..., -> ``[B, K]``, or ``[B, 1]``, the second class, where K is 2.
+
+    Parameters
+    ----------
+    classes : int
+        K, at least 2.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("classes",)
+    classes: int
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.classes = int(classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, 2 P] -> [B, K]."""
+        votes: list[Tensor] = []
+        sums: list[Tensor] = []
+        for _ in range(self.classes):
+            votes.append(torch.zeros_like(x[:, 0]))
+            sums.append(torch.zeros_like(x[:, 0]))
+        pairs = x.shape[1] // 2
+        pair = 0
+        for first in range(self.classes):
+            for second in range(first + 1, self.classes):
+                vote, confidence = x[:, pair], x[:, pairs + pair]
+                votes[first] = votes[first] + (1 - vote)
+                votes[second] = votes[second] + vote
+                sums[first] = sums[first] - confidence
+                sums[second] = sums[second] + confidence
+                pair += 1
+        total = torch.stack(sums, dim=1)
+        scores = torch.stack(votes, dim=1) + total / (3 * (total.abs() + 1))
+        return scores[:, 1:] if self.classes == 2 else scores
+
+
+class CodeScores(Module):
+    """How near the answers of E estimators are to the code of each class.
+
+    y_k = 2 <x, c_k> - |c_k|^2, which is greatest where |x - c_k| is least
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    code : Tensor
+        ``[K, E]``, a row per class; learned.
+    place, constant : Tensor
+        See ``MemberScores``.
+    """
+
+    place: Tensor
+    constant: Tensor
+
+    def __init__(self, code: Tensor, place: Tensor, constant: Tensor) -> None:
+        super().__init__()
+        self.code = torch.nn.Parameter(code.detach().clone())
+        self.register_buffer("place", place.detach().clone())
+        self.register_buffer("constant", constant.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, K]."""
+        answers = filled(x, self.place, self.constant)
+        return 2 * (answers @ self.code.t()) - (self.code * self.code).sum(dim=1)

@@ -1,0 +1,158 @@
+"""Calibrated answers of classifiers: sigmoids, isotonic steps, temperatures; then the mean over the classifiers."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+
+
+def mean_of_shares(calibrated: Tensor, place: Tensor) -> Tensor:
+    """Mean over E classifiers of their calibrated columns as probabilities, ``[B, columns]`` -> ``[B, K]``.
+
+    ``place`` is int64 ``[E, K]``, the column of each class or -1, and rows are normalised to sum 1 (uniform where all
+    are 0); or ``[E, 1]``, the column of the second of two classes.
+    """
+    members, classes = place.shape[0], place.shape[1]
+    known = torch.cat([calibrated, torch.zeros_like(calibrated[:, :1])], dim=1)
+    at = torch.where(place < 0, torch.full_like(place, calibrated.shape[1]), place)
+    each = known.index_select(1, at.flatten()).view(calibrated.shape[0], members, classes)
+    if classes == 1:
+        each = torch.cat([1 - each, each], dim=2)
+    else:
+        total = each.sum(dim=2, keepdim=True)
+        some = total != 0
+        shares = each / torch.where(some, total, torch.ones_like(total))
+        each = torch.where(some, shares, torch.full_like(each, 1 / classes))
+    each = torch.where((each > 1) & (each <= 1 + 1e-5), torch.ones_like(each), each)
+    return each.cumsum(1)[:, -1] / members
+
+
+class SigmoidCalibration(Module):
+    """Platt's sigmoids, then the mean over classifiers.
+
+    p_c = 1 / (1 + exp(slope_c s_c + offset_c)); then see ``mean_of_shares``.
+
+    Shape
+    -----
+    ``[B, columns]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    slope, offset : Tensor
+        ``[columns]`` each; learned.
+    place : Tensor
+        int64 ``[E, K]``, or ``[E, 1]`` for two classes.
+    """
+
+    place: Tensor
+
+    def __init__(self, slope: Tensor, offset: Tensor, place: Tensor) -> None:
+        super().__init__()
+        self.slope = nn.Parameter(slope.detach().clone())
+        self.offset = nn.Parameter(offset.detach().clone())
+        self.register_buffer("place", place.detach().clone())
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, columns] -> [B, K]."""
+        return mean_of_shares(torch.sigmoid(-(scores * self.slope + self.offset)), self.place)
+
+
+class IsotonicCalibration(Module):
+    """Isotonic regressions, linear between their points and flat outside, then the mean over classifiers.
+
+    Computed in float64 whatever the type of the program: neighbouring points may be nearer than float32 tells.
+
+    Shape
+    -----
+    ``[B, columns]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    x : Tensor
+        ``[columns, points]``, ascending, infinity after the last point; at least two.
+    y : Tensor
+        ``[columns, points]``, the last one repeated; learned.
+    last : Tensor
+        int64 ``[columns]``, the position of the last point.
+    place : Tensor
+        int64 ``[E, K]``, or ``[E, 1]`` for two classes.
+    single : bool
+        Whether scores and results are rounded to float32, as where the source was fitted on float32.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("single",)
+    x: Tensor
+    last: Tensor
+    place: Tensor
+    single: bool
+
+    def __init__(self, x: Tensor, y: Tensor, last: Tensor, place: Tensor, single: bool) -> None:
+        super().__init__()
+        self.register_buffer("x", x.detach().clone())
+        self.y = nn.Parameter(y.detach().clone())
+        self.register_buffer("last", last.detach().clone())
+        self.register_buffer("place", place.detach().clone())
+        self.single = bool(single)
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Learn in ``dtype``; the points stay where they are."""
+        self.y = nn.Parameter(self.y.detach().to(dtype))
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, columns] -> [B, K]."""
+        given = scores.to(torch.float32).double() if self.single else scores.double()
+        x, y, last = self.x, self.y.double(), self.last.unsqueeze(1)
+        # [columns, B]
+        held = torch.minimum(torch.maximum(given.t(), x[:, :1]), x.gather(1, last)).contiguous()
+        at = torch.searchsorted(x, held.detach(), right=True) - 1
+        at = torch.minimum(at, last - 1).clamp_min(0)
+        low, high = y.gather(1, at), y.gather(1, at + 1)
+        start = x.gather(1, at)
+        fitted = (low + (held - start) / (x.gather(1, at + 1) - start) * (high - low)).t()
+        if self.single:
+            fitted = fitted.to(torch.float32).double()
+        return mean_of_shares(fitted, self.place).to(scores.dtype)
+
+
+class TemperatureCalibration(Module):
+    """A softmax at a fitted temperature, then the mean over classifiers.
+
+    p = softmax(beta z) with z = log(p + 1e-12) of probabilities, z = s of decisions, and z = [-s, s] of a single one.
+
+    Computed in float64 whatever the type of the program: small probabilities have large logarithms.
+
+    Shape
+    -----
+    ``[B, E K]``, or ``[B, E]`` for two classes, -> ``[B, K]``.
+
+    Parameters
+    ----------
+    beta : Tensor
+        ``[E]``, inverse temperatures; learned.
+    probabilities : bool
+        Whether the columns are probabilities and not decisions.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("probabilities",)
+    probabilities: bool
+
+    def __init__(self, beta: Tensor, probabilities: bool) -> None:
+        super().__init__()
+        self.beta = nn.Parameter(beta.detach().clone())
+        self.probabilities = bool(probabilities)
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, E K] -> [B, K]."""
+        members = self.beta.shape[0]
+        each = scores.double().reshape(scores.shape[0], members, scores.shape[1] // members)
+        if each.shape[2] == 1:
+            other = 1 - each if self.probabilities else -each
+            each = torch.cat([other, each], dim=2)
+        if self.probabilities:
+            each = torch.log(each + 1e-12)
+        shares = torch.softmax(each * self.beta.double().unsqueeze(1), dim=2)
+        return (shares.cumsum(1)[:, -1] / members).to(scores.dtype)

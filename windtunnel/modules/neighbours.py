@@ -1,0 +1,438 @@
+"""Nearest training rows, found in the order in which the source finds them, as equal distances are settled by it.
+
+Everything is computed in float64 whatever the type of the rows: a neighbour is one or it is not.
+"""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.base import Module
+from windtunnel.modules.distances import blocks, root
+
+
+def reduced_distances(x: Tensor, points: Tensor, p: float) -> Tensor:
+    """``[B, P]``, sum over the columns of |x_j - y_j|^p, or the greatest |x_j - y_j| where p is infinite.
+
+    Column by column, as the source adds them up: equal distances are equal in the last bit too.
+    """
+    total = torch.zeros([x.shape[0], points.shape[0]], dtype=x.dtype, device=x.device)
+    for column in range(points.shape[1]):
+        apart = x[:, column : column + 1] - points[:, column]
+        if p == 2.0:
+            total = total + apart * apart
+        elif p == 1.0:
+            total = total + apart.abs()
+        elif p == float("inf"):
+            total = torch.maximum(total, apart.abs())
+        else:
+            total = total + apart.abs() ** p
+    return total
+
+
+def distance_of(reduced: Tensor, p: float) -> Tensor:
+    """The distance that ``reduced_distances`` is a power of."""
+    if p == 2.0:
+        return root(reduced)
+    if p == 1.0 or p == float("inf"):
+        return reduced
+    return reduced ** (1.0 / p)
+
+
+def push(heap: Tensor, items: Tensor, value: Tensor, item: Tensor, active: Tensor) -> None:
+    """Put a value in the place of the greatest one of each heap ``[R, k]``, in the rows that are ``active``.
+
+    The children of place i are the places 2 i + 1 and 2 i + 2; the greater child moves up, of equal ones the left.
+    """
+    size = heap.shape[1]
+    place = torch.zeros_like(item)
+    moving = active
+    depth = 1
+    while depth < size:
+        left, right = 2 * place + 1, 2 * place + 2
+        of_left = heap.gather(1, left.clamp(max=size - 1).unsqueeze(1)).squeeze(1)
+        of_right = heap.gather(1, right.clamp(max=size - 1).unsqueeze(1)).squeeze(1)
+        of_left = torch.where(left < size, of_left, -float("inf"))
+        of_right = torch.where(right < size, of_right, -float("inf"))
+        child = torch.where(of_left >= of_right, left, right).clamp(max=size - 1)
+        moving = moving & (value < torch.maximum(of_left, of_right))
+        rows = moving.nonzero().squeeze(1)
+        heap[rows, place[rows]] = heap[rows, child[rows]]
+        items[rows, place[rows]] = items[rows, child[rows]]
+        place = torch.where(moving, child, place)
+        depth = 2 * depth
+    rows = active.nonzero().squeeze(1)
+    heap[rows, place[rows]] = value[rows]
+    items[rows, place[rows]] = item[rows]
+
+
+class NearestRows(Module):
+    """The k training rows that are nearest to a row; of equally near ones those that the source keeps.
+
+    The source walks over the rows (in a tree the nearer child first) and keeps the best k in a heap, where a new row
+    takes the place of the worst one only if it is nearer. So which of several equally near rows are kept depends on the
+    walk and on the heap; both are followed here for the rows where it matters.
+
+    Parameters
+    ----------
+    points : Tensor
+        ``[P, width]``, the training rows.
+    inorder : Tensor
+        int64 ``[P]``, the training rows in the order of the leaves of the tree; as they come where there is none.
+    leaf : Tensor
+        int64 ``[P]``, the leaf of each place of ``inorder``.
+    low, high : Tensor
+        ``[nodes, width]``: the box of each node; of a ball tree the centre, and its radius as ``[nodes, 1]``.
+    k : int
+        How many neighbours.
+    p : float
+        The order of the norm.
+    search : str
+        "kd_tree", "ball_tree", "brute", or "cosine" for one less the cosine.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("k", "p", "search")
+    points: Tensor
+    inorder: Tensor
+    leaf: Tensor
+    low: Tensor
+    high: Tensor
+
+    def __init__(
+        self, points: Tensor, inorder: Tensor, leaf: Tensor, low: Tensor, high: Tensor, k: int, p: float, search: str
+    ) -> None:
+        super().__init__()
+        self.register_buffer("points", points.detach().clone())
+        self.register_buffer("inorder", inorder.detach().clone())
+        self.register_buffer("leaf", leaf.detach().clone())
+        self.register_buffer("low", low.detach().clone())
+        self.register_buffer("high", high.detach().clone())
+        self.k = int(k)
+        self.p = float(p)
+        self.search = search
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Stay in float64."""
+
+    def nearest(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """float64 [rows, width] -> distances [rows, k] in order, and int64 [rows, k]."""
+        compared = self.compared(x)
+        ranked = compared.detach()
+        if self.k >= self.points.shape[0]:
+            chosen = ranked.argsort(dim=1, stable=True)
+        else:
+            values, order = ranked.topk(self.k + 1, dim=1, largest=False)
+            chosen = order[:, : self.k]
+            tied = (values[:, self.k - 1] == values[:, self.k]).nonzero().squeeze(1)
+            if tied.shape[0] > 0:
+                chosen = chosen.clone()
+                chosen[tied] = self.walked(x[tied].detach(), ranked[tied])
+        if self.search == "cosine":
+            return compared.gather(1, chosen), chosen
+        if self.search == "brute" and self.p == 2.0:
+            # Found by the expansion of the square, measured by differences.
+            compared = reduced_distances(x, self.points, self.p)
+        return distance_of(compared.gather(1, chosen), self.p), chosen
+
+    def compared(self, x: Tensor) -> Tensor:
+        """What the source compares, [rows, width] -> [rows, P]."""
+        if self.search == "cosine":
+            size = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+            unit = x / torch.where(size < 10 * 2.0**-52, torch.ones_like(size), size)
+            size = torch.linalg.vector_norm(self.points, dim=1, keepdim=True)
+            points = self.points / torch.where(size < 10 * 2.0**-52, torch.ones_like(size), size)
+            return (1 - unit @ points.T).clamp(0.0, 2.0)
+        if self.search == "brute" and self.p == 2.0:
+            own, theirs = x.square().sum(dim=1, keepdim=True), self.points.square().sum(dim=1)
+            return ((-2 * (x @ self.points.T) + own) + theirs).clamp(min=0.0)
+        return reduced_distances(x, self.points, self.p)
+
+    def walked(self, x: Tensor, compared: Tensor) -> Tensor:
+        """The neighbours that a walk over all training rows leaves in a heap, int64 [rows, k], the nearest first."""
+        order = self.walk(x)
+        met = compared.gather(1, order)
+        places = torch.arange(met.shape[1], device=met.device)
+        heap = torch.full([x.shape[0], self.k], float("inf"), dtype=met.dtype, device=met.device)
+        items = torch.zeros([x.shape[0], self.k], dtype=torch.int64, device=met.device)
+        last = torch.full([x.shape[0], 1], -1, dtype=torch.int64, device=met.device)
+        while True:
+            enters = (met < heap[:, :1]) & (places > last)
+            active = enters.any(dim=1)
+            if not bool(active.any()):
+                break
+            first = enters.to(torch.uint8).argmax(dim=1, keepdim=True)
+            push(heap, items, met.gather(1, first).squeeze(1), order.gather(1, first).squeeze(1), active)
+            last = torch.where(active.unsqueeze(1), first, last)
+        return items.gather(1, heap.argsort(dim=1, stable=True))
+
+    def walk(self, x: Tensor) -> Tensor:
+        """The training rows in the order in which a search from each row meets them, int64 [rows, P]."""
+        nodes = self.low.shape[0]
+        if nodes <= 1:
+            return self.inorder.unsqueeze(0).expand(x.shape[0], -1)
+        bound = self.bounds(x)
+        rank = torch.zeros([x.shape[0], 1], dtype=torch.int64, device=x.device)
+        start = 1
+        while start < nodes:
+            level = bound[:, start : 2 * start + 1]
+            later = (level[:, 0::2] > level[:, 1::2]).to(torch.int64)  # the right child comes first
+            rank = torch.stack([2 * rank + later, 2 * rank + 1 - later], dim=2).flatten(1)
+            start = 2 * start + 1
+        place = torch.arange(self.inorder.shape[0], device=x.device)
+        return self.inorder[(rank[:, self.leaf] * self.inorder.shape[0] + place).argsort(dim=1)]
+
+    def bounds(self, x: Tensor) -> Tensor:
+        """The least (reduced) distance to a row of each node, [rows, nodes]."""
+        if self.search == "ball_tree":
+            centre = distance_of(reduced_distances(x, self.low, self.p), self.p)
+            return (centre - self.high[:, 0]).clamp(min=0.0)
+        total = torch.zeros([x.shape[0], self.low.shape[0]], dtype=x.dtype, device=x.device)
+        for column in range(self.low.shape[1]):
+            value = x[:, column : column + 1]
+            apart = (self.low[:, column] - value).clamp(min=0.0) + (value - self.high[:, column]).clamp(min=0.0)
+            if self.p == float("inf"):
+                total = torch.maximum(total, apart)
+            elif self.p == 1.0:
+                total = total + apart
+            else:
+                total = total + apart**self.p
+        return total
+
+
+def closeness(distance: Tensor, weighted: bool) -> Tensor:
+    """1, or 1 / distance; where a distance is 0, 1 for such neighbours and 0 for the others."""
+    if not weighted:
+        return torch.ones_like(distance)
+    same = distance == 0
+    inverse = 1 / torch.where(same, torch.ones_like(distance), distance)
+    return torch.where(same.any(dim=1, keepdim=True), same.to(distance.dtype), inverse)
+
+
+class NeighbourVotes(NearestRows):
+    """What the nearest training rows vote for, one after the other from the nearest one.
+
+    y_c = sum over the neighbours i of class c of w_i; w = 1, or 1 / distance
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, classes]``, those of several targets side by side.
+
+    Parameters
+    ----------
+    points, inorder, leaf, low, high, k, p, search
+        See ``NearestRows``.
+    targets : Tensor
+        ``[P, classes]``, 1 at the class of each row.
+    weighted : bool
+        Whether w is 1 / distance.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("k", "p", "search", "weighted")
+    targets: Tensor
+
+    def __init__(
+        self,
+        points: Tensor,
+        inorder: Tensor,
+        leaf: Tensor,
+        low: Tensor,
+        high: Tensor,
+        targets: Tensor,
+        k: int,
+        p: float,
+        search: str,
+        weighted: bool,
+    ) -> None:
+        super().__init__(points, inorder, leaf, low, high, k, p, search)
+        self.register_buffer("targets", targets.detach().clone())
+        self.weighted = bool(weighted)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, classes]."""
+        rows = x.to(torch.float64)
+        return torch.cat([self.block(part) for part in blocks(rows, self.points.shape[0])]).to(x.dtype)
+
+    def block(self, x: Tensor) -> Tensor:
+        """[rows, width] -> [rows, classes]."""
+        distance, chosen = self.nearest(x)
+        weight = closeness(distance, self.weighted)
+        total = torch.zeros([x.shape[0], self.targets.shape[1]], dtype=x.dtype, device=x.device)
+        for neighbour in range(self.k):
+            total = total + weight[:, neighbour : neighbour + 1] * self.targets[chosen[:, neighbour]]
+        return total
+
+
+class NeighbourMeans(NeighbourVotes):
+    """The mean of the targets of the nearest training rows.
+
+    y_t = sum_i w_i target_it / sum_i w_i; w = 1, or 1 / distance
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, targets]``. Parameters as those of ``NeighbourVotes``; targets are values.
+    """
+
+    def block(self, x: Tensor) -> Tensor:
+        """[rows, width] -> [rows, targets]."""
+        distance, chosen = self.nearest(x)
+        weight = closeness(distance, self.weighted)
+        total = (weight.unsqueeze(2) * self.targets[chosen]).sum(dim=1)
+        return total / weight.sum(dim=1, keepdim=True)
+
+
+class OutlierFactor(NearestRows):
+    """How sparse the surroundings of a row are against those of its neighbours (local outlier factor).
+
+    y = -mean_i(density_i / density) - offset, density = 1 / (mean_i max(distance_i, reach_i) + 1e-10)
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, 1]``.
+
+    Parameters
+    ----------
+    points, inorder, leaf, low, high, k, p, search
+        See ``NearestRows``.
+    density : Tensor
+        ``[P]``, of the training rows.
+    reach : Tensor
+        ``[P]``, the distance of each training row to its own k-th neighbour.
+    offset : Tensor
+        A number, in the unit of y.
+    """
+
+    density: Tensor
+    reach: Tensor
+    offset: Tensor
+
+    def __init__(
+        self,
+        points: Tensor,
+        inorder: Tensor,
+        leaf: Tensor,
+        low: Tensor,
+        high: Tensor,
+        density: Tensor,
+        reach: Tensor,
+        offset: Tensor,
+        k: int,
+        p: float,
+        search: str,
+    ) -> None:
+        super().__init__(points, inorder, leaf, low, high, k, p, search)
+        self.register_buffer("density", density.detach().clone())
+        self.register_buffer("reach", reach.detach().clone())
+        self.register_buffer("offset", offset.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, 1]."""
+        rows = x.to(torch.float64)
+        return torch.cat([self.block(part) for part in blocks(rows, self.points.shape[0])]).to(x.dtype)
+
+    def block(self, x: Tensor) -> Tensor:
+        """[rows, width] -> [rows, 1]."""
+        distance, chosen = self.nearest(x)
+        own = 1 / (torch.maximum(distance, self.reach[chosen]).mean(dim=1, keepdim=True) + 1e-10)
+        return -(self.density[chosen] / own).mean(dim=1, keepdim=True) - self.offset
+
+
+class RowsWithin(Module):
+    """Votes or means of the training rows within a radius.
+
+    y_c = sum over the rows i with distance <= radius of w_i target_ic, over the sum of the w_i where ``mean`` is set;
+    w = 1, or 1 / distance; where there is no such row, ``alone``
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, targets]``.
+
+    Parameters
+    ----------
+    points : Tensor
+        ``[P, width]``, the training rows.
+    targets : Tensor
+        ``[P, targets]``: values, or 1 at the class of each row.
+    alone : Tensor
+        ``[targets]``, NaN where the source refuses rows without neighbours or predicts NaN.
+    radius : float
+        In the unit of the distance.
+    p : float
+        The order of the norm.
+    weighted : bool
+        Whether w is 1 / distance.
+    mean : bool
+        Whether the sum is divided by that of the weights.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("radius", "p", "weighted", "mean")
+    points: Tensor
+    targets: Tensor
+    alone: Tensor
+
+    def __init__(
+        self, points: Tensor, targets: Tensor, alone: Tensor, radius: float, p: float, weighted: bool, mean: bool
+    ) -> None:
+        super().__init__()
+        self.register_buffer("points", points.detach().clone())
+        self.register_buffer("targets", targets.detach().clone())
+        self.register_buffer("alone", alone.detach().clone())
+        self.radius = float(radius)
+        self.p = float(p)
+        self.weighted = bool(weighted)
+        self.mean = bool(mean)
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Stay in float64."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, targets]."""
+        rows = x.to(torch.float64)
+        return torch.cat([self.block(part) for part in blocks(rows, self.points.shape[0])]).to(x.dtype)
+
+    def block(self, x: Tensor) -> Tensor:
+        """[rows, width] -> [rows, targets]."""
+        reduced = reduced_distances(x, self.points, self.p)
+        limit = self.radius if self.p == float("inf") else self.radius**self.p
+        near = reduced <= limit
+        outside = torch.where(near, distance_of(reduced, self.p), float("inf"))
+        weight = closeness(outside, self.weighted) * near
+        total = weight @ self.targets
+        if self.mean:
+            total = total / weight.sum(dim=1, keepdim=True)
+        return torch.where(near.any(dim=1, keepdim=True), total, self.alone)
+
+
+class ShareOfVotes(Module):
+    """Votes over their sum, target by target; 0 where there is none.
+
+    y_c = s_c / sum of s over the classes of the same target
+
+    Shape
+    -----
+    ``[B, classes]`` -> ``[B, classes]``, without those from ``kept`` on.
+
+    Parameters
+    ----------
+    sizes : list of int
+        The number of classes of each target.
+    kept : int
+        How many columns are classes of the source; one more stands for a label that only outliers have.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("sizes", "kept")
+
+    def __init__(self, sizes: list[int], kept: int) -> None:
+        super().__init__()
+        self.sizes = [int(size) for size in sizes]
+        self.kept = int(kept)
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, classes] -> [B, classes]."""
+        shares: list[Tensor] = []
+        for votes in scores[:, : self.kept].split(self.sizes, dim=1):
+            total = votes.sum(dim=1, keepdim=True)
+            shares.append(votes / torch.where(total == 0, torch.ones_like(total), total))
+        return torch.cat(shares, dim=1)

@@ -1,0 +1,60 @@
+"""Labels that spread from known points to new rows."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+
+
+class Propagated(Module):
+    """What the points near a row say of its label.
+
+    s = sum_i exp(-gamma |x - x_i|^2) labels_i, or the sum of labels_i over the nearest points; y_k = s_k / sum_j s_j
+
+    Computed in float64 whatever the type of the program: what far points say is near 0. NaN where all of it is 0.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    points : Tensor
+        ``[N, width]``, float64; facts.
+    labels : Tensor
+        ``[N, K]``, float64, shares of the classes; learned.
+    gamma : float
+        In 1 / (unit of the columns)^2.
+    neighbors : int
+        How many of the nearest points count alone; 0 for all by their distance.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("gamma", "neighbors")
+    PARTIAL: ClassVar[bool] = True
+    points: Tensor
+    gamma: float
+    neighbors: int
+
+    def __init__(self, points: Tensor, labels: Tensor, gamma: float, neighbors: int) -> None:
+        super().__init__()
+        self.register_buffer("points", points.detach().clone())
+        self.labels = nn.Parameter(labels.detach().clone())
+        self.gamma, self.neighbors = float(gamma), int(neighbors)
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Stay in float64."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, K]."""
+        # By subtraction: the shorter way by products loses the digits of near points.
+        distance = torch.cdist(x.double(), self.points, 2.0, "donot_use_mm_for_euclid_dist")
+        if self.neighbors > 0:
+            nearest = distance.topk(self.neighbors, dim=1, largest=False).indices
+            near = self.labels[nearest.flatten()].view(x.shape[0], self.neighbors, -1).sum(dim=1)
+        else:
+            near = torch.exp(-self.gamma * distance.square()) @ self.labels
+        return (near / near.sum(dim=1, keepdim=True)).to(x.dtype)

@@ -1,0 +1,62 @@
+"""Vectorizers of texts and dicts: terms are found and counted on the host, what becomes of the counts is translated."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.feature_extraction import DictVectorizer, FeatureHasher, text
+
+from windtunnel.modules.tfidf import SublinearTfidf, Tfidf
+from windtunnel.tokens import TermCounter
+from windtunnel.translators.registry import Tokens, translates
+
+ON_THE_HOST = "tokens are found and counted on the host"
+
+
+@translates(text.TfidfTransformer, trainable="idf")
+def tfidf_transformer(fitted: text.TfidfTransformer) -> Tfidf | SublinearTfidf:
+    """tf(x) idf_ / |tf(x) idf_|. Reads idf_ (where use_idf), sublinear_tf and norm."""
+    return _tfidf(getattr(fitted, "idf_", None), fitted.sublinear_tf, fitted.norm)
+
+
+@translates(text.TfidfVectorizer, trainable="idf", notes=ON_THE_HOST)
+def tfidf_vectorizer(fitted: text.TfidfVectorizer) -> Tokens:
+    """Counts of terms, weighted by its own TfidfTransformer."""
+    counts = partial(text.CountVectorizer.transform, fitted)
+    return Tokens(counts, len(fitted.vocabulary_), tfidf_transformer(fitted._tfidf), TermCounter.of(fitted))
+
+
+@translates(text.CountVectorizer, notes=ON_THE_HOST, differentiable=False)
+def count_vectorizer(fitted: text.CountVectorizer) -> Tokens:
+    """Counts of terms. Reads vocabulary_."""
+    return Tokens(fitted.transform, len(fitted.vocabulary_), counter=TermCounter.of(fitted))
+
+
+@translates(text.HashingVectorizer, notes=ON_THE_HOST, differentiable=False)
+def hashing_vectorizer(fitted: text.HashingVectorizer) -> Tokens:
+    """Counts of hashed terms, over the norm of each row. Reads n_features and norm."""
+    unscaled = copy.copy(fitted)
+    unscaled.norm = None
+    then = None if fitted.norm is None else _tfidf(None, False, fitted.norm)
+    return Tokens(unscaled.transform, fitted.n_features, then, TermCounter.of(fitted))
+
+
+@translates(FeatureHasher, notes=ON_THE_HOST, differentiable=False)
+def feature_hasher(fitted: FeatureHasher) -> Tokens:
+    """Sums of hashed features. Reads n_features."""
+    return Tokens(fitted.transform, fitted.n_features)
+
+
+@translates(DictVectorizer, notes="dicts are read on the host", differentiable=False)
+def dict_vectorizer(fitted: DictVectorizer) -> Tokens:
+    """The values of dicts, one column per name, or per name and text. Reads feature_names_."""
+    return Tokens(fitted.transform, len(fitted.feature_names_))
+
+
+def _tfidf(idf: Any, sublinear: bool, norm: str | None) -> Tfidf | SublinearTfidf:
+    weights = np.zeros(0) if idf is None else np.array(idf, dtype=np.float64)
+    return (SublinearTfidf if sublinear else Tfidf)(torch.from_numpy(weights), norm or "")
