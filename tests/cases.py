@@ -15,11 +15,12 @@ from case import Case
 from sklearn.base import BaseEstimator
 
 FAMILIES = (
-    "scalers", "imputers", "encoders", "category_encoders", "estimators", "linear", "lightgbm", "compositions",
+    "scalers", "preprocessing", "imputers", "encoders", "category_encoders", "estimators", "linear", "lightgbm", "compositions",
     "trees", "boosters",
     "constants", "discriminant", "naive_bayes", "neural",
     "selection", "decomposition", "projection",
     "text",
+    "svm", "cluster", "mixture", "gaussian_process", "neighbors",
 )  # fmt: skip
 
 

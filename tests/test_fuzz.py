@@ -49,14 +49,18 @@ def answer(source: Any, method: str, rows: Any) -> Any:
 
 
 def shaken(rows: pd.DataFrame, times: int = 40) -> list[pd.DataFrame]:
-    """Rows whose numbers differ from the given ones in their last bits."""
+    """Rows whose numbers differ from the given ones by a few of the last bits of their column."""
     random = np.random.default_rng(0)
-    floats = [name for name in rows if rows[name].dtype.kind == "f"]
-    with np.errstate(over="ignore"):
-        return [
-            rows.assign(**{n: rows[n] * (1 + random.integers(-8, 9, len(rows)) * 2.0**-52) for n in floats})
-            for _ in range(times)
-        ]
+    size = {name: np.nanmax(np.abs(rows[name][np.isfinite(rows[name])]), initial=0.0) for name in _floats(rows)}
+    size = {name: 2.0**-52 * (greatest if greatest < 1e100 else 1.0) for name, greatest in size.items()}
+    return [
+        rows.assign(**{n: rows[n] + random.integers(-8, 9, len(rows)) * unit for n, unit in size.items()})
+        for _ in range(times)
+    ]
+
+
+def _floats(rows: pd.DataFrame) -> list[str]:
+    return [name for name in rows if rows[name].dtype.kind == "f"]
 
 
 def slack(source: Any, method: str, rows: Any, want: Any) -> Any:

@@ -11,6 +11,7 @@ import torch
 from windtunnel.errors import BadFile
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO, TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
 from windtunnel.translators.lightgbm import tree_ensemble
 
 
@@ -192,6 +193,85 @@ def test_decisions_on_categories(members, value, goes_left):
     assert module(torch.tensor([[value]])).item() == (-1.0 if goes_left else 1.0)
 
 
+@pytest.mark.parametrize("default_left", [False, True])
+@pytest.mark.parametrize(("value", "goes_left"), [(3.0, True), (4.0, False), (-1.0, False), (1e9, False)])
+def test_a_missing_category_goes_the_default_way(default_left, value, goes_left):
+    module = HardTrees.of(stump(0.0, MISSING_NAN, default_left, categories=[0, 3]))
+    for dtype in (torch.float32, torch.float64):
+        found = module(torch.tensor([[value], [np.nan]], dtype=dtype))[:, 0].tolist()
+        assert found == [-1.0 if goes_left else 1.0, -1.0 if default_left else 1.0]
+
+
+def test_rows_of_either_precision_decide_as_the_source():
+    exact, rounds = HardTrees.of(stump(0.1)), HardTrees.of(replace(stump(0.1), reads="float32"))
+    above = np.nextafter(0.1, 1)  # which float32 rounds to the same number as 0.1
+    rows = torch.tensor([[0.1], [above]], dtype=torch.float64)
+    assert exact(rows).dtype == torch.float64 and exact(rows)[:, 0].tolist() == [-1.0, 1.0]
+    assert rounds(rows)[:, 0].tolist() == [1.0, 1.0] == exact(rows.float())[:, 0].tolist()
+    assert exact(rows.float()).dtype == torch.float32
+
+
+def test_a_cast_moves_no_threshold(ensemble):
+    module = HardTrees.of(ensemble)
+    for move in (lambda: module.to(torch.float32), lambda: module.cast(torch.float64), module.half, module.double):
+        move()
+        assert_equal(module.ensemble(), ensemble)
+    assert torch.equal(module(inputs(ensemble)), HardTrees.of(ensemble)(inputs(ensemble)))
+
+
+def vector(count=3):
+    """The trees of ``boosted``, each leaf with a value for every score, as the mean of them."""
+    one = boosted()
+    values = np.stack([one.leaf_value * (score + 1) for score in range(count)], axis=1)
+    trees = one.trees
+    return replace(one, leaf_value=values, output=np.zeros(trees, np.int64), base=np.zeros(count), divisor=float(trees))
+
+
+def test_leaves_with_a_value_for_each_score():
+    module, x = HardTrees.of(vector()), torch.from_numpy(rows()).double()
+    single = HardTrees.of(replace(boosted(), output=np.zeros(vector().trees, np.int64), base=np.zeros(1)))
+    want = single(x) / vector().trees * torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64)
+    torch.testing.assert_close(module(x), want, rtol=1e-12, atol=1e-12)
+    assert torch.equal(scripted(module)(x), module(x))
+    assert_equal(HardTrees.rebuild(module.state_dict(), module.facts()).ensemble(), vector())
+
+
+def test_ties_stay_ties():
+    """A sum of tenths depends on its order: classes with equally many votes must come out equal."""
+    votes = np.array([[1.0, 0.0], [0.0, 1.0]])
+    leaves = np.concatenate([votes[[turn % 2, turn % 2]] for turn in range(10)])
+    one = stump(0.5)
+    many = {name: np.tile(getattr(one, name), 10) for name in ("feature", "threshold", "default_left", "missing")}
+    many |= {name: np.tile(getattr(one, name), 10) for name in ("left", "right", "output")}
+    starts = {"node_start": np.arange(11), "leaf_start": 2 * np.arange(11)}
+    forest = replace(one, leaf_value=leaves, base=np.zeros(2), divisor=10.0, **many, **starts)
+    assert HardTrees.of(forest)(torch.zeros(1, 1, dtype=torch.float64)).tolist() == [[0.5, 0.5]]
+
+
+@pytest.mark.parametrize("shape", [[15], [5, 3]])
+def test_leaf_numbers(shape):
+    one, x = boosted(), torch.from_numpy(rows())
+    numbers = np.arange(len(one.leaf_value)) * 3
+    module = TreeLeaves.numbered(one, numbers, shape)
+    found = module(x)
+    assert found.shape == (300, *shape)
+    # The values of these leaves are what the trees add up to.
+    leaf = (found.reshape(300, 15) / 3).long()
+    want = torch.from_numpy(one.leaf_value)[leaf].view(300, 5, 3).sum(dim=1)
+    torch.testing.assert_close(HardTrees.of(one)(x.double()), want, rtol=1e-12, atol=1e-12)
+    assert torch.equal(scripted(module)(x), found)
+    assert torch.equal(TreeLeaves.rebuild(module.state_dict(), module.facts())(x), found)
+
+
+def test_leaves_one_hot():
+    one, x = boosted(), torch.from_numpy(rows())
+    module = LeafOneHot.numbered(one, np.arange(len(one.leaf_value)))
+    found = module(x)
+    assert found.shape == (300, len(one.leaf_value)) and (found.sum(dim=1) == one.trees).all()
+    assert torch.equal(scripted(module)(x), found)
+    assert torch.equal(LeafOneHot.rebuild(module.state_dict(), module.facts())(x), found)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -205,6 +285,9 @@ def test_decisions_on_categories(members, value, goes_left):
         ({"leaf_start": np.array([0, 3])}, "one leaf more"),
         ({"categories": {1: np.array([0])}}, "belongs to no node"),
         ({"categories": {0: np.array([-1])}}, "category negative"),
+        ({"leaf_value": np.zeros((2, 3))}, "3 values for 1 scores"),
+        ({"divisor": 0.0}, "divisor=0.0"),
+        ({"reads": "float16"}, "reads='float16'"),
     ],
 )
 def test_damaged_tensors_are_named(change, message):

@@ -20,10 +20,11 @@ from windtunnel.translators.lightgbm import (
     tree_ensemble,
 )
 
-# One float32 step; near zero the float64 sums differ by the order of the trees.
-TOLERANCE = {"rtol": 1.2e-7, "atol": 1e-12}
-# A link is computed on float32 scores.
-LINKED = {"rtol": 1e-5, "atol": 1e-7}
+# The same sums in the same order.
+TOLERANCE = {"rtol": 1e-14, "atol": 0}
+LINKED = {"rtol": 1e-9, "atol": 1e-12}
+# float32 rows get float32 scores.
+SINGLE = {"rtol": 1.2e-7, "atol": 1e-12}
 
 SMALL = {
     "n_estimators": 8,
@@ -82,8 +83,8 @@ def fit(cls, x, y, categories="auto", **params):
     return cls(**SMALL | params).fit(x, y, categorical_feature=categories)
 
 
-def scores(module, x):
-    return module(torch.tensor(x, dtype=torch.float32)).numpy()
+def scores(module, x, dtype=torch.float64):
+    return module(torch.tensor(x, dtype=dtype)).numpy()
 
 
 def raw(booster, x):
@@ -94,13 +95,19 @@ def raw(booster, x):
 
 
 def linked(predictor, x):
-    values = LINKS[predictor.link](predictor.scores(torch.tensor(x, dtype=torch.float32)), **predictor.link_options)
+    values = LINKS[predictor.link](predictor.scores(torch.tensor(x, dtype=torch.float64)), **predictor.link_options)
     return values[:, 0].numpy() if predictor.flat and values.shape[1] == 1 else values.numpy()
 
 
 def assert_same_scores(booster, x):
-    rows = awkward(x, booster)
-    np.testing.assert_allclose(scores(HardTrees.of(tree_ensemble(booster)), rows), raw(booster, rows), **TOLERANCE)
+    rows, module = awkward(x, booster), HardTrees.of(tree_ensemble(booster))
+    np.testing.assert_allclose(scores(module, rows), raw(booster, rows), **TOLERANCE)
+    np.testing.assert_allclose(scores(module, rows, torch.float32), raw(booster, rows), **SINGLE)
+    # Values that float32 has to round, on both sides of the thresholds.
+    thresholds = np.unique(tree_ensemble(booster).threshold)[:40]
+    edges = [np.nextafter(thresholds, way) for way in (-np.inf, np.inf)]
+    near = np.random.default_rng(1).choice(np.concatenate([thresholds, *edges]), size=(200, x.shape[1]))
+    np.testing.assert_allclose(scores(module, near), raw(booster, near), **TOLERANCE)
 
 
 @pytest.mark.parametrize(
@@ -338,12 +345,11 @@ def test_not_fitted(read):
 @pytest.mark.parametrize(
     ("estimator", "count", "message"),
     [
-        (lgb.LGBMRegressor(**SMALL, linear_tree=True), 2, "linear_tree=False"),
         (lgb.LGBMClassifier(**SMALL, objective="regression"), 2, "objective='regression'"),
         (lgb.LGBMClassifier(**SMALL, objective="multiclass", num_class=3), 2, "num_class=3 on 2 classes"),
         (lgb.LGBMClassifier(**SMALL, pred_early_stop=True), 2, "pred_early_stop=False"),
     ],
-    ids=["linear", "values", "classes", "early"],
+    ids=["values", "classes", "early"],
 )
 def test_refused_by_name(estimator, count, message):
     x = numbers(missing=0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from numbers import Real
 from typing import Any, NamedTuple
@@ -14,12 +14,13 @@ import torch
 from numpy.typing import NDArray
 
 from windtunnel.assemble import Assembly
-from windtunnel.compiler.backends import BACKENDS, engine
+from windtunnel.compiler.backends import BACKENDS, engine, place
 from windtunnel.compiler.strategies import STRATEGIES, choose
 from windtunnel.encode import Batch, Rows, count_rows
 from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.faithful import measure, variance_kept
 from windtunnel.modules.base import Module
+from windtunnel.modules.code_tables import CodeTables
 from windtunnel.modules.program import Program, ProgramStep, Take
 from windtunnel.modules.tables import CategoryTable
 from windtunnel.modules.trees import HardTrees, SoftTrees, TreeEnsemble
@@ -87,6 +88,8 @@ def translate(
     levels = _levels(assembly, level)
     for position, step in enumerate(net.program.steps):
         if position not in levels and isinstance(step.module, Module):
+            if isinstance(step.module, CodeTables):
+                _freeze(_tables(net.program, step).values())
             step.module = _softened(net.program, position, batch)
     for position, name in levels.items():
         _soften_step(net, position, name, start, temperature, batch)
@@ -154,7 +157,7 @@ def compile(
     _check_rows(calibrate)
     net = _translation(Assembly(pipeline, sample=calibrate, dtype=precision, exact=True)).requires_grad_(False)
     choose(net.program, strategy)
-    net.to(device)
+    net.to(place(device))
     if batch_size is not None:
         net.batch_size = batch_size
     net.engine = engine(net, backend)
@@ -299,9 +302,14 @@ def _grids(tables: Mapping[int, TableColumn]) -> dict[int, NDArray[np.float64]]:
 
 
 def _freeze_codes(ensemble: TreeEnsemble, tables: Mapping[int, TableColumn]) -> None:
-    """Codes that a categorical node looks up are facts: moved by training, they would be other categories."""
-    for column in {int(ensemble.feature[node]) for node in ensemble.categories} & tables.keys():
-        tables[column].step.module = CategoryTable(tables[column].table.rows.detach(), trainable=False)
+    """Codes that a categorical node looks up are facts."""
+    _freeze(tables[column] for column in {int(ensemble.feature[node]) for node in ensemble.categories} & tables.keys())
+
+
+def _freeze(columns: Iterable[TableColumn]) -> None:
+    """Keep codes as they are: moved by training, they would be other categories."""
+    for column in columns:
+        column.step.module = CategoryTable(column.table.rows.detach(), trainable=False)
 
 
 def _redraw_tables(program: Program) -> None:

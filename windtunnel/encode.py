@@ -207,7 +207,7 @@ class RowEncoder:
         """
         check_dense(len(frame), len(self.numbers), np.dtype(self.dtype).itemsize)
         numbers = np.zeros((len(frame), len(self.numbers)), dtype=self.dtype)
-        given = set(frame.columns)
+        given: set[Any] = set(frame.columns)
         for position, column in enumerate(self.numbers):
             if not counts or column in given:
                 numbers[:, position] = self._as_number(frame, column)
@@ -338,7 +338,7 @@ def as_frame(rows: Rows) -> pd.DataFrame:
     if hasattr(rows, "to_pandas") and np.ndim(rows) != 1:  # Arrow and polars tables
         return rows.to_pandas()  # type: ignore[no-any-return]
     if hasattr(rows, "toarray"):
-        check_dense(*rows.shape, rows.dtype.itemsize)
+        check_dense(rows.shape[0], rows.shape[1], rows.dtype.itemsize)
         return pd.DataFrame(rows.toarray())
     if isinstance(rows, Mapping):
         return _frame_of_columns(rows)
@@ -387,7 +387,7 @@ def objects(rows: Any) -> Any:
 
 def count_rows(rows: Rows) -> int:
     """The number of rows of any accepted kind."""
-    return len(rows) if _dimensions(rows) == 1 else len(as_frame(rows))
+    return len(rows) if isinstance(rows, list | tuple) or _dimensions(rows) == 1 else len(as_frame(rows))
 
 
 def check_dense(rows: int, columns: int, itemsize: int) -> None:

@@ -85,7 +85,7 @@ def raw_columns(pipeline: Any) -> tuple[list[str] | None, int]:
     """Names (None where it was fitted on an array) and number of the columns that a pipeline was fitted on."""
     if one_dimensional(pipeline):
         return None, 1
-    first = next(_leading(pipeline), None)
+    first: Any = next(_leading(pipeline), None)
     if hasattr(first, "feature_name") and hasattr(first, "num_feature"):  # a raw booster
         names: Any = first.feature_name()
     else:

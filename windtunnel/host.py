@@ -12,8 +12,7 @@ from scipy import sparse
 from windtunnel.errors import BadInput
 from windtunnel.graph import Answer, Columns, Expression, Joined, Raw, Step, Weighted
 from windtunnel.translators.registry import Tokens
-
-_MAYBE_MISSING = (float, type(None), type(pd.NA))
+from windtunnel.translators.shown import is_missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +62,7 @@ class HostStep:
         try:
             counts = self.tokens.counts(given)
         except Exception as error:  # a tokenizer may raise whatever it likes
-            missing = sum(one is None or one is pd.NA or one != one for one in given if isinstance(one, _MAYBE_MISSING))
+            missing = sum(is_missing(one) for one in given)
             hint = f" ({missing} of {len(rows)} are missing; fill them, such as with an empty text)" if missing else ""
             raise BadInput(f"step {self.name!r} ({self.estimator}) refuses these rows: {error}{hint}") from error
         self._check(counts.shape, len(rows))

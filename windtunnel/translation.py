@@ -156,7 +156,7 @@ class Translation(nn.Module):
             if len(batch.ids) == 0:
                 raise BadInput("got 0 rows; at least 1 is needed to predict.")
             answers.append(self._run(method, batch))
-            self._check_refused(batch, answers[-1])
+            self._check_refused(method, batch)
         return answers[0] if len(answers) == 1 else torch.cat(answers)
 
     def _at_once(self) -> int:
@@ -164,11 +164,11 @@ class Translation(nn.Module):
         row = max(len(self.encoder.numbers), 1) * np.dtype(self.encoder.dtype).itemsize
         return min(self.batch_size, max(CHUNK_BYTES // row, 1))
 
-    def _check_refused(self, batch: Batch, answer: Tensor) -> None:
-        """Refuse rows that the source refuses, and scores that are missing."""
+    def _check_refused(self, method: str, batch: Batch) -> None:
+        """Refuse rows that the source refuses."""
         odd = ~torch.isfinite(batch.numbers).all() or (batch.ids < FIRST_ID).any() or bool(self._beyond_float32(batch))
         if odd or self.program.partial():
-            refused = self._run("refused", batch).bool()
+            refused = self._refused(method, batch)
             if refused.any():
                 raise BadInput(self._why_not_finite(batch, refused))
 
@@ -185,10 +185,17 @@ class Translation(nn.Module):
             raise BadInput(self._why_not_finite(batch, failed))
 
     def _run(self, method: str, batch: Batch) -> Tensor:
-        """What the program gives for encoded rows: "scores", "refused", or a method that has a step of its own."""
+        """What the program gives for encoded rows: "scores", or a method that has a step of its own."""
+        return self._in_slices(partial((self.engine or self.program).answer, method), batch)
+
+    def _refused(self, method: str, batch: Batch) -> Tensor:
+        """Whether the source would raise on a row, bool ``[B]``."""
+        return self._in_slices(partial(self.program.refused, method), batch)
+
+    def _in_slices(self, run: Callable[..., Tensor], batch: Batch) -> Tensor:
+        """What ``run(numbers, ids)`` gives, a slice of the rows after the other, where the program is."""
         tensors = (*self.program.parameters(), *self.program.buffers())
         device = tensors[0].device if tensors else torch.device("cpu")
-        run = self.program.refused if method == "refused" else partial((self.engine or self.program).answer, method)
         was_training = self.training
         self.eval()
         try:
@@ -212,7 +219,7 @@ class Translation(nn.Module):
                 row[0, column] = value
                 one = Batch(row, ids[:1])
                 if there(numbers[:, column]).any() and (
-                    self._run("refused", one).bool().any() or not torch.isfinite(self._run("scores", one)).all()
+                    self._refused("scores", one).any() or not torch.isfinite(self._run("scores", one)).all()
                 ):
                     names.append(self.encoder.name(self.encoder.numbers[column]))
         where = ", ".join(dict.fromkeys(names)) or "what a step computes"

@@ -96,7 +96,8 @@ CASES = [
     Case(
         "topics of their own prior, logistic",
         lambda: make_pipeline(
-            LatentDirichletAllocation(2, max_iter=2, random_state=0, doc_topic_prior=0.3, max_doc_update_iter=20), logistic()
+            LatentDirichletAllocation(2, max_iter=2, random_state=0, doc_topic_prior=0.3, max_doc_update_iter=20),
+            logistic(),
         ),
         COUNTS,
     ),
@@ -108,7 +109,8 @@ CASES = [
     Case(
         "dictionary, pursuit",
         lambda: scaled(
-            MiniBatchDictionaryLearning(5, max_iter=2, transform_n_nonzero_coefs=3, split_sign=True, random_state=0), logistic()
+            MiniBatchDictionaryLearning(5, max_iter=2, transform_n_nonzero_coefs=3, split_sign=True, random_state=0),
+            logistic(),
         ),
         FOUR,
     ),

@@ -16,10 +16,12 @@ from case import (
 from sklearn.linear_model import (
     SGDClassifier,
 )
+from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     OneHotEncoder,
     OrdinalEncoder,
+    TargetEncoder,
 )
 
 CASES = [
@@ -59,4 +61,9 @@ CASES = [
         array=True,
         **AWKWARD,
     ),
+    *[
+        Case(f"target encoder, {kind}", TargetEncoder, CATEGORIES, target, **AWKWARD)
+        for kind, target in (("two classes", "label"), ("three classes", "grade"), ("values", "value"))
+    ],
+    Case("target encoder, trees", lambda: make_pipeline(TargetEncoder(cv=KFold(3)), quick()), TEXTS, **AWKWARD),
 ]

@@ -158,7 +158,7 @@ CASES = [
          fit=sparsified),
     Case("sgd one class", scaled(SGDOneClassSVM, nu=0.2, random_state=0), NUMBERS),
     Case("linear svc", lambda: make_pipeline(StandardScaler(), LinearSVC()), NUMBERS),
-    Case("linear svc, crammer-singer", scaled(LinearSVC, multi_class="crammer_singer", C=0.01, max_iter=20_000, random_state=0), NUMBERS,
-         "grade"),
+    Case("linear svc, crammer-singer",
+         scaled(LinearSVC, multi_class="crammer_singer", C=0.01, max_iter=20_000, random_state=0), NUMBERS, "grade"),
     Case("linear svc, intercept scaled", scaled(LinearSVC, intercept_scaling=10, random_state=0), NUMBERS, "grade"),
 ]  # fmt: skip

@@ -16,8 +16,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-VOTES = "a vote of soft trees that turns over is a whole step"
-
 
 def linear(**options: Any) -> Any:
     return make_pipeline(StandardScaler(), logistic(**options))
@@ -78,14 +76,12 @@ CASES = [
     Case("labels, forests", lambda: OneVsRestClassifier(forest()), NUMBERS, "pair", fit=labels),
     Case("one against one", lambda: OneVsOneClassifier(linear()), NUMBERS, "grade"),
     Case("one against one, margins", lambda: OneVsOneClassifier(margins()), NUMBERS, "grade", fit=negative),
-    Case("one against one, forests", lambda: OneVsOneClassifier(forest()), NUMBERS, "grade", softens=0.9, why=VOTES),
+    Case("one against one, probabilities", lambda: OneVsOneClassifier(GaussianNB()), NUMBERS, "grade"),
     Case("one against one, two classes", lambda: OneVsOneClassifier(linear()), NUMBERS),
     Case(
         "one against one, two classes, trees",
         lambda: OneVsOneClassifier(quick(n_estimators=4)),
         NUMBERS,
-        softens=0.9,
-        why=VOTES,
     ),
     Case("codes, decisions", lambda: OutputCodeClassifier(linear(), code_size=2, random_state=0), NUMBERS, "grade"),
     Case(

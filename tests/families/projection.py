@@ -54,7 +54,11 @@ CASES = [
     ),
     Case("skewed chi2 features", lambda: positive(SkewedChi2Sampler(n_components=12, random_state=0)), FOUR),
     Case("additive chi2 features", lambda: positive(AdditiveChi2Sampler(), logistic()), FOUR),
-    Case("additive chi2 features, four steps", lambda: positive(AdditiveChi2Sampler(sample_steps=4, sample_interval=0.3)), FOUR),
+    Case(
+        "additive chi2 features, four steps",
+        lambda: positive(AdditiveChi2Sampler(sample_steps=4, sample_interval=0.3)),
+        FOUR,
+    ),
     Case("additive chi2 features of zeros", lambda: AdditiveChi2Sampler(sample_steps=1), ("visits", "income")),
     Case("count sketch", lambda: scaled(PolynomialCountSketch(n_components=15, random_state=0), logistic()), FOUR),
     Case(

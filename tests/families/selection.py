@@ -31,7 +31,7 @@ CASES = [
     Case("k best, logistic", lambda: make_pipeline(StandardScaler(), SelectKBest(k=2), logistic()), FOUR),
     Case("percentile", lambda: make_pipeline(SelectPercentile(f_regression, percentile=50), Ridge()), FOUR, "value"),
     Case("false positive rate", lambda: make_union(SelectFpr(alpha=0.3), StandardScaler()), FOUR),
-    Case("false discovery rate", lambda: SelectFdr(alpha=0.3), FOUR, array=True),
+    Case("false discovery rate", lambda: SelectFdr(alpha=0.3), FOUR),
     Case("family-wise error", lambda: make_pipeline(SelectFwe(alpha=0.3), quick()), FOUR),
     Case("univariate selection", lambda: GenericUnivariateSelect(mode="k_best", param=3), FOUR, "grade"),
     Case("variance threshold with missing values", lambda: VarianceThreshold(1.0), FOUR, missing=True),
@@ -75,7 +75,7 @@ CASES = [
         FOUR,
         "grade",
     ),
-    Case("elimination that predicts values", lambda: RFE(Ridge(), n_features_to_select=2), FOUR, "value", array=True),
+    Case("elimination that predicts values", lambda: RFE(Ridge(), n_features_to_select=2), FOUR, "value"),
     Case(
         "elimination inside a pipeline",
         lambda: make_pipeline(StandardScaler(), RFECV(logistic(), cv=2, min_features_to_select=2), logistic()),

@@ -20,8 +20,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import LinearSVC
 
-SOFT_VOTES = "soft trees break the ties of votes, and a vote that turns over is a whole step"
-
 
 def members() -> list[tuple[str, Any]]:
     """Three classifiers over numbers."""
@@ -97,8 +95,6 @@ CASES = [
         "stack, labels",
         lambda: StackingClassifier(members(), logistic(), cv=2, stack_method="predict"),
         NUMBERS,
-        softens=0.9,
-        why="a label of soft trees is the other one in a row or two, and counts whole in the stack",
     ),
     Case(
         "stack, raw text into parts",
@@ -167,8 +163,6 @@ CASES = [
         lambda: VotingClassifier(members()),
         NUMBERS,
         "grade",
-        softens=0.8,
-        why=SOFT_VOTES,
     ),
     Case(
         "vote, hard, weighted, of raw text",
@@ -176,8 +170,6 @@ CASES = [
             [("linear", on_text()), ("gone", "drop"), ("trees", trees_on_text())], weights=[1, 7, 2]
         ),
         MIXED,
-        softens=0.8,
-        why=SOFT_VOTES,
         **AWKWARD,
     ),
     Case(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from case import WORDS, Case, columns, logistic, one_hot
+from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfTransformer, TfidfVectorizer
@@ -45,7 +46,7 @@ def text(vectorizer: Any, *after: Any, target: str = "label", **options: Any) ->
     shown = ", ".join(f"{name}={getattr(value, '__name__', value)!r}" for name, value in odd.items())
     return Case(
         f"{type(vectorizer).__name__}({shown}){' and more' if after else ''}",
-        lambda: make_pipeline(vectorizer, *(after or (logistic(),))),
+        lambda: clone(make_pipeline(vectorizer, *(after or (logistic(),)))),
         "review",
         target,
         hosts=(type(vectorizer).__name__.lower(),),
@@ -75,7 +76,7 @@ CASES = [
     text(HashingVectorizer(n_features=20, alternate_sign=False, norm="l1", binary=True, ngram_range=(1, 2))),
     text(HashingVectorizer(n_features=64, norm=None), TfidfTransformer(norm="l1"), logistic()),
     Case("tfidf alone", lambda: TfidfVectorizer(sublinear_tf=True), "review", hosts=("TfidfVectorizer",)),
-    Case("counts alone", lambda: CountVectorizer(vocabulary=WORDS), "review", hosts=("CountVectorizer",)),
+    Case("counts alone", lambda: CountVectorizer(vocabulary=WORDS, lowercase=False), "review", hosts=("CountVectorizer",)),
     Case("weights of counts alone", TfidfTransformer, ("visits", "zip")),
     Case(
         "weights of logarithms alone", lambda: TfidfTransformer(sublinear_tf=True, norm="l1"), ("visits", "zip"),
@@ -105,7 +106,9 @@ CASES = [
     ),
     Case(
         "a union of words and letters",
-        lambda: make_pipeline(make_union(TfidfVectorizer(), HashingVectorizer(n_features=16, analyzer="char")), logistic()),
+        lambda: make_pipeline(
+            make_union(TfidfVectorizer(), HashingVectorizer(n_features=16, analyzer="char")), logistic()
+        ),
         "review",
         hosts=("featureunion.tfidfvectorizer", "featureunion.hashingvectorizer"),
     ),
@@ -118,7 +121,9 @@ CASES = [
     ),
     Case(
         "dicts, read densely",
-        lambda: make_pipeline(FunctionTransformer(dicts_of), DictVectorizer(sparse=False), StandardScaler(), logistic()),
+        lambda: make_pipeline(
+            FunctionTransformer(dicts_of), DictVectorizer(sparse=False), StandardScaler(), logistic()
+        ),
         ("city", "visits", "review"),
         hosts=("dictvectorizer",),
     ),

@@ -5,6 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from windtunnel.encode import RowEncoder
 from windtunnel.modules.program import Program
 
 
@@ -17,10 +21,12 @@ class Held(ABC):
     Parameters
     ----------
     program : Program
+    encoder : RowEncoder
+        What makes the rows that the program is given.
     """
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, program: Program, encoder: RowEncoder) -> None:
+        self.program, self.encoder = program, encoder
         self._made: tuple[Any, Any] | None = None
 
     @abstractmethod
@@ -34,6 +40,15 @@ class Held(ABC):
         if self._made is None or self._made[0] != state:
             self._made = (state, self.prepare())
         return self._made[1]
+
+    def example(self, rows: int) -> tuple[Tensor, Tensor]:
+        """Rows of the shapes and types that the program is given."""
+        numbers = torch.zeros(rows, len(self.encoder.numbers), dtype=getattr(torch, self.encoder.dtype))
+        return numbers, torch.zeros(rows, len(self.encoder.categories), dtype=torch.int64)
+
+    @abstractmethod
+    def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
+        """What ``Program.answer`` gives."""
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_made": None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -38,10 +38,10 @@ class OnnxEngine(Held):
         _check_device(self.program)
         methods = ["scores", *self.program.answers]
         try:
-            model = exported(Methods(self.program), _example(self.program), methods)
-            return {method: session(model, method) for method in methods}
+            model = _exported(Methods(self.program), self.example(EXAMPLE_ROWS), INPUTS, methods)
+            return {method: _session(model, method) for method in methods}
         except Exception as error:  # the exporter, its passes and the runtime all have errors of their own
-            raise _explained(self.program, error) from error
+            raise UnfaithfulOption(self._why(error)) from error
 
     def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
         """What ``Program.answer`` gives."""
@@ -49,10 +49,26 @@ class OnnxEngine(Held):
         run = runs.get(method, runs["scores"])
         rows = len(ids) if self.program.whole() else max(1, AT_ONCE // _row_cost(self.program))
         parts = [
-            run.run(None, _fed(run, {"numbers": some, "ids": others}))[0]
-            for some, others in zip(numbers.split(rows), ids.split(rows), strict=True)
+            run.run(None, _fed(run, {"numbers": numbers[start : start + rows], "ids": ids[start : start + rows]}))[0]
+            for start in range(0, len(ids), rows)
         ]
         return torch.cat([torch.from_numpy(part) for part in parts])
+
+    def _why(self, error: Exception) -> str:
+        """Name the step that cannot be exported, or that the runtime does not take, by trying each by itself."""
+        values = list(self.example(EXAMPLE_ROWS))
+        where = "the program as a whole"
+        for step in (*self.program.steps, *self.program.answers.values()):
+            assert isinstance(step, ProgramStep)
+            try:
+                model = _exported(step.module, (step.gather(values),), ("x",), ("y",))
+                _session(model, "y")
+            except Exception as own:  # as above
+                where, error = f"step {step.name!r} ({type(step.module).__name__})", own
+                break
+            if len(values) < 2 + len(self.program.steps):
+                values.append(step(values))
+        return f"backend='onnx' cannot run {where}: {_operator(error)}. Choose backend='torchscript' or 'torch'."
 
 
 class Methods(nn.Module):
@@ -68,3 +84,73 @@ class Methods(nn.Module):
         for step in self.steps:
             values.append(step(values))
         return (values[-1], *(step(values) for step in self.answers.values()))
+
+
+def _exported(module: nn.Module, example: tuple[Tensor, ...], inputs: Sequence[str], outputs: Sequence[str]) -> Any:
+    """The ONNX model of a module that takes any number of rows."""
+    rows = torch.export.Dim("rows")
+    with warnings.catch_warnings(), _quiet("torch.onnx"), _quiet("torch.export"), torch.no_grad():
+        # What PyTorch's exporter says of its own parts; what is wrong with a module is an error.
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            module,
+            example,
+            dynamo=True,
+            dynamic_shapes=(({0: rows},) * len(example)),
+            input_names=list(inputs),
+            output_names=list(outputs),
+            verbose=False,
+        )
+    assert program is not None
+    return program.model_proto
+
+
+def _session(model: Any, output: str) -> Any:
+    """What runs a model up to one of its outputs."""
+    import onnx.utils
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    # Threads that wait in a loop take the processor from those that feed them.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3  # errors, which are raised as well
+    names = [given.name for given in model.graph.input]
+    part = onnx.utils.Extractor(model).extract_model(names, [output])
+    return onnxruntime.InferenceSession(part.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def _fed(session: Any, blocks: Mapping[str, Tensor]) -> dict[str, Any]:
+    return {given.name: blocks[given.name].contiguous().numpy() for given in session.get_inputs()}
+
+
+def _check_device(program: Program) -> None:
+    for tensor in (*program.parameters(), *program.buffers()):
+        if tensor.device.type != "cpu":
+            raise UnfaithfulOption(
+                f"backend='onnx' runs on the CPU, the program is on {tensor.device}; choose device='cpu', or "
+                "backend='torchscript' or 'torch'."
+            )
+
+
+def _row_cost(program: Program) -> int:
+    return max((module.row_cost for module in program.modules() if isinstance(module, TreeWalk)), default=1)
+
+
+def _operator(error: Exception) -> str:
+    """The operator that an error is about, then its own words."""
+    said = " ".join(str(error).split())
+    found = re.search(r"implementation for (\w+)|(aten[.:]+[\w.]+)", said)
+    return (f"{found[1] or found[2]}: " if found else "") + said[:300]
+
+
+@contextmanager
+def _quiet(logger: str) -> Iterator[None]:
+    """Keep a library from logging what is raised as an error as well."""
+    one = logging.getLogger(logger)
+    level = one.level
+    one.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        one.setLevel(level)

@@ -7,23 +7,34 @@ from typing import Any
 from torch import Tensor, nn
 
 from windtunnel.compiler.held import Held
+from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.torchscript import script
-from windtunnel.modules.program import Program
+from windtunnel.modules.program import Program, ProgramStep
 
 
 class Answering(nn.Module):
-    """A program that ends in the step of a method."""
+    """The steps that the answer of one step is made of, and that step at the end."""
 
     def __init__(self, program: Program, answer: nn.Module) -> None:
         super().__init__()
-        self.steps, self.last = program.steps, answer
+        needed = program._before(answer)
+        self.steps = nn.ModuleList([step if i in needed else Nothing() for i, step in enumerate(program.steps)])
+        self.last = answer
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """What the method of the source returns."""
+        """What the last step gives."""
         values = [numbers, ids]
         for step in self.steps:
             values.append(step(values))
         return self.last(values)  # type: ignore[no-any-return]
+
+
+class Nothing(nn.Module):
+    """What stands in the slot of a step that is not needed."""
+
+    def forward(self, values: list[Tensor]) -> Tensor:
+        """``[B, 0]``."""
+        return values[0][:, :0]
 
 
 class TorchScriptEngine(Held):
@@ -32,8 +43,24 @@ class TorchScriptEngine(Held):
     def prepare(self) -> Any:
         """Compile the scores and the methods that have a step of their own."""
         program = self.program
-        runs = {method: script(Answering(program, answer).eval()) for method, answer in program.answers.items()}
-        return runs | {"scores": script(program)}
+        ends = {**program.answers, "scores": program.steps[-1]}
+        try:
+            return {method: script(Answering(program, end).eval()) for method, end in ends.items()}
+        except UnfaithfulOption:
+            self._check_each()
+            raise
+
+    def _check_each(self) -> None:
+        """Name the step that cannot be compiled."""
+        for step in (*self.program.steps, *self.program.answers.values()):
+            assert isinstance(step, ProgramStep)
+            try:
+                script(step.module)
+            except UnfaithfulOption as error:
+                raise UnfaithfulOption(
+                    f"backend='torchscript' cannot run step {step.name!r} ({type(step.module).__name__}): {error} "
+                    "Or choose backend='torch'."
+                ) from error
 
     def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
         """What ``Program.answer`` gives."""

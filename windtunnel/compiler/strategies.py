@@ -40,14 +40,14 @@ def choose(program: Program, strategy: str) -> None:
     for step in _steps(program):
         for parent in list(step.modules()):
             for name, module in list(parent.named_children()):
-                if type(module) in FORMS.values():
+                if isinstance(module, HardTrees) and type(module) in FORMS.values():
                     if module not in forms:
                         forms[module] = _formed(module, strategy, step.name)
                     setattr(parent, name, forms[module])
 
 
 def _steps(program: Program) -> Iterator[ProgramStep]:
-    yield from (*program.steps, *program.answers.values())  # type: ignore[misc]  # lists of modules have no finer type
+    yield from (*program.steps, *program.answers.values())
 
 
 def _formed(trees: HardTrees, strategy: str, step: str) -> HardTrees:

@@ -112,8 +112,8 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):
         table = read_table(self, X, fitting=fitting)
         if table.shape[1] != 2:
             raise BadInput(
-                f"MatrixFactorization got {table.shape[1]} columns; it reads 2, the user and the item. Pick them with a "
-                "ColumnTransformer or by name."
+                f"MatrixFactorization got {table.shape[1]} columns; it reads 2, the user and the item. Pick them by "
+                "name, or with a ColumnTransformer."
             )
         return table
 
@@ -164,7 +164,7 @@ def _fitted_tables(
     wanted, positions = torch.from_numpy(target), torch.from_numpy(codes)
     size = min(max(len(target) // BATCHES, 32), 1024)
     for _ in range(model.epochs):
-        for rows in torch.randperm(len(wanted), generator=random).split(size):
+        for rows in torch.randperm(len(wanted), generator=random).split(size):  # type: ignore[no-untyped-call]
             optimizer.zero_grad()
             _loss(tables, positions[rows], wanted[rows], model.regularization).backward()  # type: ignore[no-untyped-call]
             optimizer.step()

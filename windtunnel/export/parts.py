@@ -160,7 +160,7 @@ def host_data(host: HostStep) -> HostData:
             column = only
     data = None
     if counter is not None and column is not None:
-        options = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(counter).items()}
+        options: dict[str, Any] = {**asdict(counter), "ngram_range": list(counter.ngram_range)}
         data = CounterData(column=column, **options)
     return HostData(
         name=host.name,

@@ -55,6 +55,7 @@ from windtunnel.modules import (
     topics,
     trees,
     votes,
+    whitened_kernel,
 )
 
 __all__ = [
@@ -112,4 +113,5 @@ __all__ = [
     "topics",
     "trees",
     "votes",
+    "whitened_kernel",
 ]

@@ -153,6 +153,7 @@ class TemperatureCalibration(Module):
             other = 1 - each if self.probabilities else -each
             each = torch.cat([other, each], dim=2)
         if self.probabilities:
-            each = torch.log(each + 1e-12)
+            # Trees that are soft may give a little less than 0.
+            each = torch.log(each.clamp_min(0) + 1e-12)
         shares = torch.softmax(each * self.beta.double().unsqueeze(1), dim=2)
         return (shares.cumsum(1)[:, -1] / members).to(scores.dtype)

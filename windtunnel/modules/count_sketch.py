@@ -41,4 +41,5 @@ class CountSketch(Module):
         product = spectra[0]
         for degree in range(1, self.shifts.shape[0]):
             product = product * spectra[degree]
-        return torch.fft.irfft(product, n=self.shifts.shape[1])
+        y: Tensor = torch.fft.irfft(product, n=self.shifts.shape[1])
+        return y

@@ -16,10 +16,10 @@ def blocks(x: Tensor, points: int, cells: int = 4194304) -> list[Tensor]:
 
     An exporter, for which the number of rows is a symbol, gets all of them in one.
     """
-    if not torch.jit.is_scripting():
+    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
         if torch.compiler.is_exporting():
             return [x]
-    return list(x.split(max(1, cells // max(1, points))))
+    return list(torch.split(x, max(1, cells // max(1, points))))
 
 
 def root(square: Tensor) -> Tensor:

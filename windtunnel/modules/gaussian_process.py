@@ -12,7 +12,6 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.distances import blocks
 from windtunnel.modules.kernels import kernel_from
 
-
 # The logistic function as a sum of error functions (Williams and Barber 1998), whose mean over a normal latent value
 # has a closed form.
 RATES = (0.41, 0.4, 0.37, 0.44, 0.39)
@@ -143,7 +142,8 @@ class GaussianProcessClasses(Module):
         for one in range(self.residual.shape[0]):
             alike = self.kernel(x, self.points, self.numbers[one])
             solved = torch.linalg.solve_triangular(self.factor[one], (alike * self.root[one]).T, upper=False)
-            variance = self.kernel.diagonal(x, self.numbers[one]) - solved.square().sum(dim=0)
+            variance = self.kernel.diagonal(x, self.numbers[one])  # type: ignore[operator]
+            variance = variance - solved.square().sum(dim=0)
             found.append(self.probability(alike @ self.residual[one], variance))
         return torch.stack(found, dim=1)
 

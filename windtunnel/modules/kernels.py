@@ -1,4 +1,4 @@
-"""Kernels of Gaussian processes: how alike two rows are. They compose, and a composition is rebuilt from its description, a JSON value."""
+"""Kernels of Gaussian processes: how alike two rows are. They compose, and are rebuilt from a JSON value."""
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
@@ -15,7 +15,7 @@ KERNELS: dict[str, type["Kernel"]] = {}
 
 
 class Kernel(nn.Module):
-    """Likeness of rows ``[B, width]`` and points ``[P, width]``, ``[B, P]``; ``diagonal`` is that of rows with themselves.
+    """Likeness of rows ``[B, width]`` and points ``[P, width]``, ``[B, P]``; ``diagonal``: of rows with themselves.
 
     Kernels hold no tensors: the numbers that can be learned stand in one vector, which belongs to the module that uses
     the kernel. A subclass names the kernels that it is made of (``PARTS``), its numbers (``LEARNED``) and facts.
@@ -87,12 +87,8 @@ class SquaredExponential(Kernel):
 
     def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], [P, width], numbers -> [B, P]."""
-        return torch.exp(
-            -0.5
-            * squared_distances(
-                x / numbers[self.length_from : self.length_to], points / numbers[self.length_from : self.length_to]
-            )
-        )
+        length = numbers[self.length_from : self.length_to]
+        return torch.exp(-0.5 * squared_distances(x / length, points / length))
 
     @torch.jit.export
     def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
@@ -111,15 +107,14 @@ class MaternKernel(Kernel):
 
     def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], [P, width], numbers -> [B, P]."""
-        distance = distances(
-            x / numbers[self.length_from : self.length_to], points / numbers[self.length_from : self.length_to], 2.0
-        )
+        length = numbers[self.length_from : self.length_to]
+        distance = distances(x / length, points / length, 2.0)
         if self.nu == 0.5:
             return torch.exp(-distance)
         if self.nu == 1.5:
-            scaled = distance * math.sqrt(3.0)
+            scaled = math.sqrt(3.0) * distance
             return (1.0 + scaled) * torch.exp(-scaled)
-        scaled = distance * math.sqrt(5.0)
+        scaled = math.sqrt(5.0) * distance
         return (1.0 + scaled + scaled.square() / 3.0) * torch.exp(-scaled)
 
     @torch.jit.export
@@ -135,11 +130,8 @@ class RationalQuadraticKernel(Kernel):
 
     def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], [P, width], numbers -> [B, P]."""
-        return (
-            1.0
-            + squared_distances(x, points)
-            / (2.0 * numbers[self.alpha_from : self.alpha_to] * numbers[self.length_from : self.length_to].square())
-        ) ** (-numbers[self.alpha_from : self.alpha_to])
+        length, alpha = numbers[self.length_from : self.length_to], numbers[self.alpha_from : self.alpha_to]
+        return (1.0 + squared_distances(x, points) / (2.0 * alpha * length.square())) ** (-alpha)
 
     @torch.jit.export
     def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
@@ -154,11 +146,8 @@ class PeriodicKernel(Kernel):
 
     def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], [P, width], numbers -> [B, P]."""
-        wave = (
-            torch.sin(math.pi / numbers[self.period_from : self.period_to] * distances(x, points, 2.0))
-            / numbers[self.length_from : self.length_to]
-        )
-        return torch.exp(-2.0 * wave.square())
+        length, period = numbers[self.length_from : self.length_to], numbers[self.period_from : self.period_to]
+        return torch.exp(-2.0 * (torch.sin(math.pi / period * distances(x, points, 2.0)) / length).square())
 
     @torch.jit.export
     def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
@@ -203,13 +192,13 @@ class SumOfKernels(Kernel):
 
     def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], [P, width], numbers -> [B, P]."""
-        total: Tensor = self.first(x, points, numbers) + self.second(x, points, numbers)
+        total: Tensor = self.first(x, points, numbers) + self.second(x, points, numbers)  # type: ignore[operator]
         return total
 
     @torch.jit.export
     def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], numbers -> [B]."""
-        total: Tensor = self.first.diagonal(x, numbers) + self.second.diagonal(x, numbers)
+        total: Tensor = self.first.diagonal(x, numbers) + self.second.diagonal(x, numbers)  # type: ignore[operator, arg-type]
         return total
 
 
@@ -220,13 +209,13 @@ class ProductOfKernels(Kernel):
 
     def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], [P, width], numbers -> [B, P]."""
-        product: Tensor = self.first(x, points, numbers) * self.second(x, points, numbers)
+        product: Tensor = self.first(x, points, numbers) * self.second(x, points, numbers)  # type: ignore[operator]
         return product
 
     @torch.jit.export
     def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], numbers -> [B]."""
-        product: Tensor = self.first.diagonal(x, numbers) * self.second.diagonal(x, numbers)
+        product: Tensor = self.first.diagonal(x, numbers) * self.second.diagonal(x, numbers)  # type: ignore[operator, arg-type]
         return product
 
 
@@ -238,11 +227,11 @@ class PowerOfKernel(Kernel):
 
     def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], [P, width], numbers -> [B, P]."""
-        power: Tensor = self.first(x, points, numbers) ** self.exponent
+        power: Tensor = self.first(x, points, numbers) ** self.exponent  # type: ignore[operator]
         return power
 
     @torch.jit.export
     def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], numbers -> [B]."""
-        power: Tensor = self.first.diagonal(x, numbers) ** self.exponent
+        power: Tensor = self.first.diagonal(x, numbers) ** self.exponent  # type: ignore[operator, arg-type]
         return power

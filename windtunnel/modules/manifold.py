@@ -104,6 +104,6 @@ class Barycenters(Module):
         ridge = torch.where(trace > 0, self.regularization * trace, torch.full_like(trace, self.regularization))
         unit = torch.eye(self.neighbours, dtype=x.dtype, device=x.device)
         ones = torch.ones([x.shape[0], self.neighbours], dtype=x.dtype, device=x.device)
-        weights = torch.linalg.solve(gram + ridge[:, None, None] * unit, ones)
+        weights: Tensor = torch.linalg.solve(gram + ridge[:, None, None] * unit, ones)
         weights = weights / weights.sum(dim=1, keepdim=True)
         return (weights.unsqueeze(2) * self.places[at]).sum(dim=1)

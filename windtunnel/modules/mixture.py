@@ -161,6 +161,10 @@ class KernelSum(Module):
         self.bandwidth = float(bandwidth)
         self.p = float(p)
 
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with missing or infinite values."""
+        return (~torch.isfinite(x)).any(dim=1)
+
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, 1]."""
         return torch.cat([self.block(part) for part in blocks(x, self.points.shape[0])])

@@ -96,7 +96,7 @@ class MultiplicativeUpdates(Module):
         count = components.shape[0]
         weights = torch.sqrt(x.mean() / count).expand(x.shape[0], count)
         divergence = self.watches == "divergence"
-        start = beta_divergence(x, weights, components, self.beta, self.least).detach() if divergence else x.new_zeros([])
+        start = beta_divergence(x, weights, components, self.beta, self.least).detach()
         before = start
         for step in range(self.steps):
             last = weights

@@ -356,7 +356,7 @@ class RowsWithin(Module):
     targets : Tensor
         ``[P, targets]``: values, or 1 at the class of each row.
     alone : Tensor
-        ``[targets]``, NaN where the source refuses rows without neighbours or predicts NaN.
+        ``[targets]``; NaN where the source predicts so.
     radius : float
         In the unit of the distance.
     p : float
@@ -405,6 +405,16 @@ class RowsWithin(Module):
         return torch.where(near.any(dim=1, keepdim=True), total, self.alone)
 
 
+class RowsThatHaveSomeWithin(RowsWithin):
+    """``RowsWithin`` of a classifier that has no label for rows without neighbours: they are refused."""
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with missing or infinite values, or with no training row within the radius."""
+        return torch.cat(
+            [torch.isnan(self.block(part)[:, 0]) for part in blocks(x.to(torch.float64), len(self.points))]
+        )
+
+
 class ShareOfVotes(Module):
     """Votes over their sum, target by target; 0 where there is none.
 
@@ -432,7 +442,7 @@ class ShareOfVotes(Module):
     def forward(self, scores: Tensor) -> Tensor:
         """[B, classes] -> [B, classes]."""
         shares: list[Tensor] = []
-        for votes in scores[:, : self.kept].split(self.sizes, dim=1):
+        for votes in torch.split(scores[:, : self.kept], self.sizes, dim=1):
             total = votes.sum(dim=1, keepdim=True)
             shares.append(votes / torch.where(total == 0, torch.ones_like(total), total))
         return torch.cat(shares, dim=1)

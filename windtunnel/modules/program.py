@@ -85,6 +85,11 @@ class ProgramStep(nn.Module):
         return type(self.module).outside is not Module.outside
 
 
+def _slots(step: nn.Module) -> set[int]:
+    """The steps that a step takes columns of."""
+    return {take.slot - 2 for take in step.takes if take.slot >= 2}  # type: ignore[union-attr, operator]
+
+
 class Program(nn.Module):
     """Steps in order; the answer of the last is the answer of the program.
 
@@ -115,24 +120,36 @@ class Program(nn.Module):
         """What a method of the source returns; ``"scores"`` is ``forward``."""
         if method not in self.answers:
             return self(numbers, ids)  # type: ignore[no-any-return]
-        values = [numbers, ids]
-        for step in self.steps:
-            values.append(step(values))
+        needed, values = self._before(self.answers[method]), [numbers, ids]
+        for index, step in enumerate(self.steps):
+            values.append(step(values) if index in needed else numbers[:, :0])
         return self.answers[method](values)  # type: ignore[no-any-return]
 
     @torch.jit.unused
-    def refused(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """Whether a step of the source would raise on a row, bool ``[B]``."""
-        values = [numbers, ids]
-        refused = torch.zeros(len(numbers), dtype=torch.bool, device=numbers.device)
-        asked = [step.refuses or step.bounded() for step in self.steps]  # type: ignore[operator]
-        last = max((index for index, asks in enumerate(asked) if asks), default=-1)
-        for step, asks in zip(self.steps[: last + 1], asked, strict=False):
+    def refused(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
+        """Whether a step of the source would raise on a row when it is asked for a method, bool ``[B]``."""
+        asked = {index for index, step in enumerate(self.steps) if step.refuses or step.bounded()}  # type: ignore[operator]
+        if method in self.answers:
+            # What only stands guard leads nowhere; the scores themselves are not asked for.
+            guards = asked - {len(self.steps) - 1}.union(*(_slots(step) for step in self.steps))
+            asked &= self._before(self.answers[method]) | guards
+        needed = asked.union(*(self._before(self.steps[index]) for index in asked))
+        values, refused = [numbers, ids], torch.zeros(len(numbers), dtype=torch.bool, device=numbers.device)
+        for index, step in enumerate(self.steps):
             assert isinstance(step, ProgramStep)
-            if asks:
+            if index in asked:
                 refused |= step.refused(values)
-            values.append(step(values))
+            values.append(step(values) if index in needed else numbers[:, :0])
         return refused
+
+    @torch.jit.unused
+    def _before(self, step: nn.Module) -> set[int]:
+        """The steps whose answers a step is made of."""
+        found, new = set[int](), _slots(step)
+        while new:
+            found |= new
+            new = set[int]().union(*(_slots(self.steps[index]) for index in new)) - found
+        return found
 
     @torch.jit.unused
     def whole(self) -> bool:

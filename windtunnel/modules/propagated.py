@@ -2,7 +2,7 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-from typing import ClassVar
+from typing import ClassVar, Optional
 
 import torch
 from torch import Tensor, nn
@@ -31,30 +31,42 @@ class Propagated(Module):
         In 1 / (unit of the columns)^2.
     neighbors : int
         How many of the nearest points count alone; 0 for all by their distance.
+    smooth : bool
+        Whether the nearest points pass the gradient of all points, weighted by exp(-(distance / that of the last of
+        the nearest)^2); forward nothing changes.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("gamma", "neighbors")
+    FACTS: ClassVar[tuple[str, ...]] = ("gamma", "neighbors", "smooth")
     PARTIAL: ClassVar[bool] = True
     points: Tensor
     gamma: float
     neighbors: int
+    smooth: bool
 
-    def __init__(self, points: Tensor, labels: Tensor, gamma: float, neighbors: int) -> None:
+    def __init__(self, points: Tensor, labels: Tensor, gamma: float, neighbors: int, smooth: bool = False) -> None:
         super().__init__()
         self.register_buffer("points", points.detach().clone())
         self.labels = nn.Parameter(labels.detach().clone())
-        self.gamma, self.neighbors = float(gamma), int(neighbors)
+        self.gamma, self.neighbors, self.smooth = float(gamma), int(neighbors), bool(smooth)
 
     def cast(self, dtype: torch.dtype) -> None:
         """Stay in float64."""
+
+    def soft(self, sample: Optional[Tensor]) -> Module:  # noqa: UP045  TorchScript
+        """The same answers, with a gradient where only the nearest points count."""
+        return Propagated(self.points, self.labels, self.gamma, self.neighbors, smooth=True) if self.neighbors else self
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
         # By subtraction: the shorter way by products loses the digits of near points.
         distance = torch.cdist(x.double(), self.points, 2.0, "donot_use_mm_for_euclid_dist")
         if self.neighbors > 0:
-            nearest = distance.topk(self.neighbors, dim=1, largest=False).indices
+            least, nearest = distance.topk(self.neighbors, dim=1, largest=False)
             near = self.labels[nearest.flatten()].view(x.shape[0], self.neighbors, -1).sum(dim=1)
+            if self.smooth:
+                reach = least[:, -1:].detach().clamp_min(1e-12)
+                every = self.neighbors * torch.softmax(-(distance / reach).square(), dim=1) @ self.labels.detach()
+                near = near + (every - every.detach())
         else:
             near = torch.exp(-self.gamma * distance.square()) @ self.labels
         return (near / near.sum(dim=1, keepdim=True)).to(x.dtype)

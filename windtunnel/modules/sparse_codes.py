@@ -105,7 +105,8 @@ class MatchingPursuit(Module):
         """The solution ``[B, n]`` of the normal equations on the atoms of each row; anything for rows that are done."""
         left = gram[indices.unsqueeze(2), indices.unsqueeze(1)]
         unit = torch.eye(indices.shape[1], dtype=gram.dtype, device=gram.device)
-        return torch.linalg.solve(torch.where(going.unsqueeze(2), left, unit), right.unsqueeze(2)).squeeze(2)
+        solution: Tensor = torch.linalg.solve(torch.where(going.unsqueeze(2), left, unit), right.unsqueeze(2))
+        return solution.squeeze(2)
 
     def independent(self, gram: Tensor, indices: Tensor, best: Tensor, going: Tensor) -> Tensor:
         """The squared length ``[B, 1]`` of what the atoms of a row leave of the next one; infinite for the first."""

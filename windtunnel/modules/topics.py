@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
 
+
 def digamma(x: Tensor, euler: float = 0.5772156649015329) -> Tensor:
     """The derivative of log Gamma(x), x > 0, by recurrence up to 6 and its asymptotic series to 1 / x^6.
 

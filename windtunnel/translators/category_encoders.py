@@ -8,12 +8,10 @@ from typing import Any
 import category_encoders as ce
 import numpy as np
 from category_encoders.count_target import CountTargetEncoder
-from category_encoders.wrapper import NestedCVWrapper, PolynomialWrapper
 
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.modules.tables import Identity
 from windtunnel.translators.encoders import plain_categories
-from windtunnel.translators.registry import Composite, Encoding, Part, translates
+from windtunnel.translators.registry import Encoding, translates
 from windtunnel.translators.shown import is_missing
 
 try:
@@ -98,28 +96,6 @@ def ordinal_encoder(fitted: ce.OrdinalEncoder) -> Encoding:
 def count_encoder(fitted: ce.CountEncoder) -> Encoding:
     """Category -> count or frequency. Reads cols, ordinal_encoder.mapping and the groups of small categories."""
     return _encoding(fitted, _ordinal(fitted), lumped=fitted._min_group_categories)
-
-
-@translates(NestedCVWrapper, trainable="what its encoder has", notes="as transform has it: feature_encoder itself")
-def nested_cv(fitted: NestedCVWrapper) -> Composite:
-    """What feature_encoder, fitted on all rows, makes of them."""
-    return Composite(parts=(), then=fitted.feature_encoder)
-
-
-@translates(PolynomialWrapper, trainable="what its encoders have", notes="one encoder for each class but one")
-def polynomial_wrapper(fitted: PolynomialWrapper) -> Composite:
-    """The columns that are not encoded, then those of each of feature_encoders."""
-    encoders = list(fitted.feature_encoders.values())
-    names = [list(encoder.feature_names_out_) for encoder in encoders]
-    if not encoders:
-        raise UnsupportedEstimator("PolynomialWrapper was fitted on one class, so that it encodes nothing")
-    own = [[names[at].index(column) for column in encoder.cols] for at, encoder in enumerate(encoders)]
-    rest = [at for at, name in enumerate(names[-1]) if name not in encoders[-1].cols]
-    parts = [Part("rest", encoders[-1], "transform", take=rest)] if rest else []
-    parts += [
-        Part(f"feature_encoders.{at}", encoder, "transform", take=own[at]) for at, encoder in enumerate(encoders)
-    ]
-    return Composite(parts=parts, then=Identity())
 
 
 @translates(

@@ -37,7 +37,8 @@ def bisecting_k_means(fitted: cluster.BisectingKMeans) -> Predictor:
     if len(centers) == 1:
         return _nearest(centers, np.int32, {"transform": FromNearness()})
     mean = getattr(fitted, "_X_mean", 0.0)
-    left, right = [], []
+    left: list[Any] = []
+    right: list[Any] = []
     path = np.zeros((len(centers), len(centers) - 1))
 
     def visit(node: Any, above: list[tuple[int, int]]) -> None:
@@ -71,9 +72,7 @@ def mean_shift(fitted: cluster.MeanShift) -> Predictor:
 def affinity_propagation(fitted: cluster.AffinityPropagation) -> Predictor:
     """The nearest of cluster_centers_."""
     if not hasattr(fitted, "cluster_centers_"):
-        raise UnsupportedEstimator(
-            "AffinityPropagation with affinity='precomputed' has no centres, and predicts nothing."
-        )
+        raise UnsupportedEstimator("AffinityPropagation with affinity='precomputed' has no centres and no predict.")
     if len(fitted.cluster_centers_) == 0:
         raise UnsupportedEstimator(
             "AffinityPropagation did not converge: it has no centres and calls every row -1. Raise max_iter or damping."

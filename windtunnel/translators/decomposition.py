@@ -61,7 +61,7 @@ def truncated_svd(fitted: decomposition.TruncatedSVD) -> Linear:
 
 @translates(decomposition.FactorAnalysis, trainable="components, bias")
 def factor_analysis(fitted: decomposition.FactorAnalysis) -> Projection | Transformer:
-    """(x - mean_) V^T (I + components_ V^T)^-1, V = components_ / noise_variance_; score_samples from get_precision()."""
+    """(x - mean_) V^T (I + components_ V^T)^-1, V = components_ / noise_variance_; score_samples too."""
     weighted = fitted.components_ / fitted.noise_variance_
     inner = np.eye(len(weighted)) + weighted @ fitted.components_.T
     return _with_likelihood(fitted, projection(np.linalg.solve(inner.T, weighted), fitted.mean_))
@@ -99,7 +99,11 @@ def _with_likelihood(fitted: Any, module: Projection) -> Projection | Transforme
     """Add score_samples, where the source has it and its answers are more than rounding (dependent columns)."""
     if not hasattr(fitted, "score_samples"):
         return module
-    precision, width = np.asarray(fitted.get_precision(), dtype=np.float64), len(fitted.mean_)
+    try:
+        precision = np.asarray(fitted.get_precision(), dtype=np.float64)
+    except np.linalg.LinAlgError:  # the source's score_samples raises it as well
+        return module
+    width = len(fitted.mean_)
     spread = np.sqrt(np.abs(np.diag(fitted.get_covariance())))
     sign, determinant = np.linalg.slogdet(precision)
     noise = spread @ np.abs(precision) @ spread * np.finfo(np.float64).eps
@@ -115,7 +119,7 @@ def _check_scale(fitted: Any, weight: NDArray[np.float64], spread: NDArray[np.fl
     noise = (np.abs(weight) @ (np.abs(fitted.mean_) + spread)).max() * np.finfo(np.float64).eps
     if not noise <= TOLERANCE:
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} with {what}: {type(fitted).__name__}.transform divides rounding errors by (nearly) "
-            "zero, and no two machines agree on the answer. Set n_components to the number of independent columns, or "
-            "scale the columns first."
+            f"{type(fitted).__name__} with {what}: transform divides rounding errors by (nearly) zero, and no two "
+            "machines agree on the answer. Set n_components to the number of independent columns, or scale the columns "
+            "first."
         )

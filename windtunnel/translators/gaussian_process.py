@@ -34,9 +34,7 @@ from windtunnel.modules.kernels import (
 )
 from windtunnel.translators.registry import Predictor, translates
 
-KERNELS = (
-    "RBF, Matern (nu 0.5, 1.5, 2.5, inf), RationalQuadratic, ExpSineSquared, DotProduct, Constant, White, +, *, **"
-)
+KERNELS = "RBF, Matern (nu 0.5, 1.5, 2.5, inf), RationalQuadratic, ExpSineSquared, DotProduct, Constant, White; +, *"
 
 
 @translates(GaussianProcessRegressor, trainable="training rows, weights, kernel", notes=f"the mean; kernels {KERNELS}")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn import decomposition
 from torch import Tensor
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.modules.pairwise import KERNELS, Chi2KernelMap, KernelMap
+from windtunnel.modules.pairwise import KERNELS
+from windtunnel.modules.whitened_kernel import WhitenedKernel
 from windtunnel.translators.decomposition import linear, projection, tensor
 from windtunnel.translators.registry import translates
 
@@ -60,7 +60,7 @@ def _scaled(fitted: decomposition.KernelPCA) -> NDArray[np.float64]:
     return np.where(values > 0, fitted.eigenvectors_ / np.sqrt(np.where(values > 0, values, 1.0)), 0.0)
 
 
-def kernel_map(fitted: Any, points: Any, given: dict[str, Any], weight: Tensor, bias: Tensor) -> KernelMap:
+def kernel_map(fitted: Any, points: Any, given: dict[str, Any], weight: Tensor, bias: Tensor) -> WhitenedKernel:
     """The module of ``fitted.kernel`` with the numbers ``given``; None is scikit-learn's default."""
     kernel = "poly" if fitted.kernel == "polynomial" else fitted.kernel
     if not isinstance(kernel, str) or kernel not in KERNELS:
@@ -71,5 +71,4 @@ def kernel_map(fitted: Any, points: Any, given: dict[str, Any], weight: Tensor, 
         )
     numbers = {"gamma": 1 / np.shape(points)[1]} | DEFAULTS[kernel]
     numbers |= {name: float(value) for name, value in given.items() if value is not None}
-    module = Chi2KernelMap if kernel in ("chi2", "additive_chi2") else KernelMap
-    return module(tensor(points), weight, bias, kernel, **numbers)
+    return WhitenedKernel(tensor(points), weight, bias, kernel, **numbers)

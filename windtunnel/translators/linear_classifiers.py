@@ -12,6 +12,7 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.at_least import AtLeast
 from windtunnel.modules.class_answers import AboveZero, Unshifted
 from windtunnel.modules.linear import Linear
+from windtunnel.modules.tables import Identity
 from windtunnel.translators.linear import TRAINABLE, linear
 from windtunnel.translators.registry import Predictor, translates
 
@@ -107,4 +108,5 @@ def label_options(fitted: Any) -> dict[str, Any]:
         )
     if not binarizer.y_type_.startswith("multilabel"):
         return {}
-    return {"classes": [np.array([0, 1])] * len(binarizer.classes_), "answers": {"predict": AboveZero()}}
+    answers = {"predict": AboveZero(), "decision_function": Identity()}
+    return {"classes": [np.array([0, 1])] * len(binarizer.classes_), "answers": answers}

@@ -40,7 +40,8 @@ def one_vs_rest(fitted: OneVsRestClassifier) -> Composite:
     if _has(fitted, "predict_proba"):
         shares = MemberScores(place, constant) if labels else MemberShares(place, constant)
         answers["predict_proba"] = Composite(_parts(members, "predict_proba"), shares)
-    _has(fitted, "decision_function")
+    if _has(fitted, "decision_function") and labels:
+        answers["decision_function"] = Composite(_parts(members, "decision_function"), MemberScores(place, constant))
     return Composite(_parts(members, None), then, answers=answers)
 
 

@@ -18,7 +18,14 @@ from windtunnel.modules.discriminants import CentroidAnswer, CentroidDiscriminan
 from windtunnel.modules.distances import NearestPoint
 from windtunnel.modules.linear import Linear
 from windtunnel.modules.mixture import KernelSum
-from windtunnel.modules.neighbours import NeighbourMeans, NeighbourVotes, OutlierFactor, RowsWithin, ShareOfVotes
+from windtunnel.modules.neighbours import (
+    NeighbourMeans,
+    NeighbourVotes,
+    OutlierFactor,
+    RowsThatHaveSomeWithin,
+    RowsWithin,
+    ShareOfVotes,
+)
 from windtunnel.modules.support_vectors import ScoreFrom
 from windtunnel.translators.registry import Predictor, translates
 
@@ -82,16 +89,16 @@ def radius_neighbors_classifier(fitted: neighbors.RadiusNeighborsClassifier) -> 
     if fitted.outlier_label_ is not None:
         if fitted._fit_method == "brute" and fitted.weights == "uniform":
             raise UnsupportedEstimator(
-                "RadiusNeighborsClassifier with outlier_label, algorithm='brute' and uniform weights, which scikit-learn "
-                "compares with positions of labels; take algorithm='kd_tree' or 'ball_tree'."
+                "RadiusNeighborsClassifier with outlier_label, algorithm='brute' and uniform weights, which "
+                "scikit-learn compares with positions of labels; take algorithm='kd_tree' or 'ball_tree'."
             )
         known = [np.flatnonzero(one == label) for one, label in zip(classes, fitted.outlier_label_, strict=True)]
         if all(len(one) == 1 for one in known):
             alone = _one_hot(np.array([[one[0] for one in known]]), sizes)[0]
         elif several:
             raise UnsupportedEstimator(
-                f"RadiusNeighborsClassifier with outlier_label={fitted.outlier_label!r} over several targets, not all of "
-                "which have it among their classes; give labels that were fitted on."
+                f"RadiusNeighborsClassifier with outlier_label={fitted.outlier_label!r} over several targets, not "
+                "all of which have it among their classes; give labels that were fitted on."
             )
         else:
             # A class of its own, which has no probability.
@@ -117,9 +124,7 @@ def radius_neighbors_regressor(fitted: neighbors.RadiusNeighborsRegressor) -> Pr
     """The (weighted) mean of the targets _y of those of _fit_X within the radius."""
     targets = np.asarray(fitted._y, dtype=np.float64).reshape(len(fitted._fit_X), -1)
     alone = np.full(targets.shape[1], np.nan)
-    return Predictor(
-        _within(fitted, targets, alone, mean=True), loss="squared", flat=np.ndim(fitted._y) == 1
-    )
+    return Predictor(_within(fitted, targets, alone, mean=True), loss="squared", flat=np.ndim(fitted._y) == 1)
 
 
 @translates(
@@ -157,7 +162,7 @@ def local_outlier_factor(fitted: neighbors.LocalOutlierFactor) -> Predictor:
 
 @translates(neighbors.NearestCentroid, trainable="centroids", notes="euclidean and manhattan")
 def nearest_centroid(fitted: neighbors.NearestCentroid) -> Predictor:
-    """The nearest of centroids_; with unequal class_prior_ the greatest discriminant, scaled by within_class_std_dev_."""
+    """The nearest of centroids_; with unequal class_prior_ the greatest discriminant. Reads within_class_std_dev_ too."""
     if fitted.metric not in ("euclidean", "manhattan"):
         raise UnsupportedEstimator(
             f"NearestCentroid with metric={fitted.metric!r}; accepted are 'euclidean' and 'manhattan'."
@@ -194,7 +199,12 @@ def neighborhood_components(fitted: neighbors.NeighborhoodComponentsAnalysis) ->
     return Linear(weight, torch.zeros(len(weight), dtype=torch.float64))
 
 
-@translates(neighbors.KernelDensity, trainable="training rows", notes=f"every kernel; {ACCEPTED}; atol=rtol=0")
+@translates(
+    neighbors.KernelDensity,
+    trainable="training rows",
+    notes=f"the density itself; where it is low scikit-learn's sums over a tree lose digits; {ACCEPTED}; atol=rtol=0",
+    exact=False,
+)
 def kernel_density(fitted: neighbors.KernelDensity) -> Predictor:
     """Log of the mean of kernels around the rows of tree_. Reads bandwidth_."""
     if fitted.atol or fitted.rtol:
@@ -222,6 +232,12 @@ def _search(fitted: Any) -> dict[str, Any]:
     """What the search reads: the rows, the order in which it meets them, the bounds of its tree."""
     points = _rows(fitted)
     count, width = points.shape
+    if fitted._fit_method == "brute" and fitted.effective_metric_ != "cosine" and fitted._fit_X.dtype != np.float64:
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} that searches by brute force in numbers of type {fitted._fit_X.dtype}, where "
+            "scikit-learn leaves it to a partition which of equally near rows counts; fit it on float64, or take "
+            "algorithm='kd_tree' or 'ball_tree'."
+        )
     found = {
         "points": _tensor(points),
         "inorder": torch.arange(count),
@@ -260,9 +276,8 @@ def _tree(fitted: Any) -> dict[str, Tensor]:
 
 def _within(fitted: Any, targets: NDArray[Any], alone: NDArray[Any], mean: bool) -> RowsWithin:
     order = _order(fitted, fitted.effective_metric_, fitted.effective_metric_params_, None)
-    return RowsWithin(
-        _tensor(_rows(fitted)), _tensor(targets), _tensor(alone), fitted.radius, order, _weighted(fitted), mean
-    )
+    kind = RowsWithin if mean or np.isfinite(alone).all() else RowsThatHaveSomeWithin
+    return kind(_tensor(_rows(fitted)), _tensor(targets), _tensor(alone), fitted.radius, order, _weighted(fitted), mean)
 
 
 def _rows(fitted: Any) -> NDArray[np.float64]:
@@ -297,7 +312,7 @@ def _weighted(fitted: Any) -> bool:
 
 
 def _check_directions(fitted: Any, targets: NDArray[Any]) -> None:
-    """Under the cosine, rows of one direction are equally near; which of them counts, the source leaves to a partition."""
+    """Under the cosine, rows of one direction are equally near; which one counts, the source leaves to a partition."""
     if fitted.effective_metric_ != "cosine":
         return
     points = _rows(fitted)
@@ -306,8 +321,8 @@ def _check_directions(fitted: Any, targets: NDArray[Any]) -> None:
     both = len(np.unique(np.column_stack([directions, targets]), axis=0))
     if both != len(np.unique(directions, axis=0)):
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} with metric='cosine' over rows of one direction and unlike targets, between which "
-            "scikit-learn chooses by chance; drop the duplicates, or take Normalizer and the euclidean metric."
+            f"{type(fitted).__name__} with metric='cosine' over rows of one direction and unlike targets, between "
+            "which scikit-learn chooses by chance; drop the duplicates, or take Normalizer and the euclidean metric."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ Array = NDArray[np.float64]
 @translates(SplineTransformer, notes="no parameters; gradients pass through; missing values as handle_missing has them")
 def spline_transformer(fitted: SplineTransformer) -> Spline:
     """B-splines of each column. Reads bsplines_, degree, extrapolation, include_bias and sparse_output."""
+    fitted = copy.deepcopy(fitted)  # SciPy's splines make their arrays contiguous when they are asked
     ends = [_ends(spline, degree, fitted) for spline, degree in zip(fitted.bsplines_, _degrees(fitted), strict=True)]
     low, high, start, start_slope, end, end_slope = (np.stack(facts) for facts in zip(*ends, strict=True))
     facts = {"low": low, "high": high, "start": start, "start_slope": start_slope, "end": end, "end_slope": end_slope}

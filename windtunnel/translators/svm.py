@@ -15,11 +15,11 @@ from windtunnel.modules.at_least import AtLeast
 from windtunnel.modules.base import Module
 from windtunnel.modules.linear import Linear
 from windtunnel.modules.support_vectors import (
-    ScoreFrom,
     MostVotes,
     PairCoupling,
     PairVotes,
     PairWinner,
+    ScoreFrom,
     SupportVectors,
     pairs,
 )

@@ -31,7 +31,7 @@ class OneTree:
 
 def child_numbers(is_leaf: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The numbers of nodes and leaves that stand mixed: nodes count up from 0, leaves down from -1."""
-    return np.where(is_leaf, -np.cumsum(is_leaf), np.cumsum(~is_leaf) - 1).astype(np.int64)
+    return np.where(is_leaf, -np.cumsum(is_leaf, dtype=np.int64), np.cumsum(~is_leaf, dtype=np.int64) - 1)
 
 
 def join(

@@ -1,0 +1,236 @@
+"""What runs a program: every backend gives what eager PyTorch gives."""
+
+import copy
+import importlib.util
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from case import Case, table
+from cases import CASES, parametrized
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from test_translate import assert_same, compiled, unlike
+from torch import Tensor
+
+import windtunnel
+from windtunnel.compiler.backends import engine
+from windtunnel.errors import BadInput, UnfaithfulOption
+from windtunnel.modules.base import Module
+
+SPREAD = [
+    "robust scaler",
+    "normalizer",
+    "mean imputer with indicator",
+    "imputer of texts, one-hot",
+    "constant imputer, ordinal, trees",
+    "ordinal, trees with categories",
+    "ce hashing of one column, numbers beside",
+    "ce target",
+    "rare, two-hot, trees",
+    "linear regression, two targets",
+    "sgd modified huber",
+    "linear svc",
+    "trees over pandas categories",
+    "trees of three classes",
+    "trees, zero as missing",
+    "trees, random forest of classes",
+    "booster over pandas categories",
+    "a column as number and as category",
+    "weights",
+    "columns of columns, named by pandas",
+    "nothing but passing",
+]
+ONNX = CASES.values() if "WINDTUNNEL_FUZZ" in os.environ else [CASES[name] for name in SPREAD]
+"""Exporting takes a second or two, so that the whole table is for long runs."""
+PIPELINE = "rare, two-hot, trees"
+BACKENDS = ("torchscript", "onnx")
+
+
+def assert_as_eager(case: Case, backend: str) -> None:
+    net = compiled(case.id)
+    run, batch = engine(net, backend), net.encode(case.rows())
+    with torch.inference_mode():
+        for method in ("scores", *net.program.answers):
+            for rows in (len(batch.ids), 1, 2):
+                given = batch.numbers[:rows], batch.ids[:rows]
+                found, wanted = run.answer(method, *given), net.program.answer(method, *given)
+                assert found.shape == wanted.shape and found.dtype == wanted.dtype, method
+                torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9, equal_nan=True, msg=method)
+
+
+@parametrized()
+def test_torchscript(case: Case) -> None:
+    assert_as_eager(case, "torchscript")
+
+
+@parametrized(*ONNX)
+def test_onnx(case: Case) -> None:
+    assert_as_eager(case, "onnx")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_compile_gives_the_answers_of_the_source(backend: str, dtype: str) -> None:
+    for name in (PIPELINE, "trees of three classes"):
+        case = CASES[name]
+        net = windtunnel.compile(case.fitted(), backend=backend, dtype=dtype, batch_size=64)
+        assert_same(case, net, case.fitted(), unlike(case))
+        assert_same(case, net, case.fitted(), case.rows()[:1])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("strategy", ["gemm", "tree_traversal", "perfect_tree_traversal"])
+def test_strategies_run_in_every_backend(backend: str, strategy: str) -> None:
+    for name in ("ordinal, trees with categories", "trees, zero as missing"):
+        case = CASES[name]
+        net = windtunnel.compile(case.fitted(), backend=backend, strategy=strategy)
+        assert torch.equal(net.scores(case.rows()), compiled(name).scores(case.rows()))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_batches_are_cut(backend: str) -> None:
+    case = CASES["trees alone"]
+    net = windtunnel.compile(case.fitted(), backend=backend, batch_size=7)
+    sizes, answer = [], net.engine.answer
+
+    def spy(method: str, numbers: Tensor, ids: Tensor) -> Tensor:
+        sizes.append(len(ids))
+        return answer(method, numbers, ids)
+
+    net.engine.answer = spy
+    assert torch.equal(net.scores(case.rows(20)), compiled(case.id).scores(case.rows(20)))
+    assert sizes == [7, 7, 6]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))], ids=["copy", "pickle"])
+def test_copies_run_their_own_program(backend: str, copied: object) -> None:
+    case = CASES[PIPELINE]
+    net = windtunnel.compile(case.fitted(), backend=backend)
+    wanted, other = net.scores(case.rows()), copied(net)
+    assert other.engine.program is other.program is not net.program
+    assert torch.equal(other.scores(case.rows()), wanted)
+    with torch.no_grad():
+        next(other.program.parameters()).add_(1.0)
+    assert not torch.equal(other.scores(case.rows()), wanted)
+    assert torch.equal(net.scores(case.rows()), wanted)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_written_moved_or_loaded_is_run(backend: str) -> None:
+    frame = table()[["income", "visits"]]
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(frame, frame["visits"] > 0)
+    net, eager = (windtunnel.compile(model, backend=one) for one in (backend, "torch"))
+    assert torch.equal(net.scores(frame), eager.scores(frame))
+    changed = {name: value * 2 for name, value in net.state_dict().items()}
+    for one in (net, eager):
+        one.load_state_dict(changed)
+    torch.testing.assert_close(net.scores(frame), eager.scores(frame), rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(net.scores(frame), windtunnel.compile(model).scores(frame))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_there_is_nothing_to_fit(backend: str) -> None:
+    case = CASES[PIPELINE]
+    net = windtunnel.compile(case.fitted(), backend=backend)
+    with pytest.raises(BadInput, match="nothing in this translation is trainable"):
+        net.fit(case.train())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_saved_without_the_backend(backend: str, tmp_path) -> None:
+    case = CASES[PIPELINE]
+    net = windtunnel.compile(case.fitted(), backend=backend)
+    net.save(tmp_path / "net")
+    loaded = windtunnel.load(tmp_path / "net")
+    assert loaded.engine is None and torch.equal(loaded.scores(case.rows()), net.scores(case.rows()))
+
+
+class Looping(Module):
+    """Loops over rows, of which a graph cannot tell how many there are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows: list[Tensor] = []
+        for row in range(x.shape[0]):
+            rows.append(x[row] * 2)
+        return torch.stack(rows)
+
+
+class Erf(Module):
+    """An operator that the runtime lacks in float64."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.erf(x)
+
+
+class Unscripted(Module):
+    """Python that TorchScript does not take."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * len({str(one) for one in x.shape})
+
+
+def scaled(module: Module) -> windtunnel.Translation:
+    net = windtunnel.compile(StandardScaler().fit(table()[["age", "income"]]))
+    net.program.steps[0].module = module
+    return net
+
+
+@pytest.mark.parametrize(("module", "operator"), [(Looping(), ""), (Erf(), "Erf")], ids=["looping", "erf"])
+def test_the_step_that_onnx_cannot_run_is_named(module: Module, operator: str) -> None:
+    with pytest.raises(UnfaithfulOption) as raised:
+        engine(scaled(module), "onnx")
+    said = str(raised.value)
+    assert f"cannot run step 'StandardScaler' ({type(module).__name__}): {operator}" in said
+    assert "Choose backend='torchscript' or 'torch'" in said
+
+
+def test_what_torchscript_cannot_take_is_refused() -> None:
+    with pytest.raises(UnfaithfulOption, match=r"cannot run step 'StandardScaler' \(Unscripted\): .* TorchScript"):
+        engine(scaled(Unscripted()), "torchscript")
+
+
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        "windtunnel.compiler.onnx_runtime.find_spec", lambda name: None if name.startswith("onnx") else found(name)
+    )
+    with pytest.raises(
+        UnfaithfulOption, match=r"needs onnx, onnxruntime, onnxscript, .* pip install 'windtunnel\[onnx\]'"
+    ):
+        engine(compiled("trees alone"), "onnx")
+
+
+def test_onnx_is_imported_only_where_it_runs() -> None:
+    code = "import sys, windtunnel; windtunnel.compile; print({'onnx', 'onnxruntime', 'onnxscript'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "set()", done.stderr
+
+
+@pytest.mark.parametrize("device", ["cuda", "nowhere", "meta"])
+def test_devices_that_are_not_there_are_named(device: str) -> None:
+    if device == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(UnfaithfulOption, match=f"device='{device}'"):
+        windtunnel.compile(CASES["trees alone"].fitted(), device=device)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("backend", ["torch", "torchscript"])
+@pytest.mark.parametrize("strategy", ["gemm", "tree_traversal", "perfect_tree_traversal"])
+def test_on_a_gpu(backend: str, strategy: str) -> None:
+    case = CASES["trees of three classes"]
+    net = windtunnel.compile(case.fitted(), backend=backend, strategy=strategy, device="cuda")
+    np.testing.assert_allclose(net.predict_proba(case.rows()), case.fitted().predict_proba(case.rows()), 1e-9)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_onnx_runs_on_the_cpu_only() -> None:
+    with pytest.raises(UnfaithfulOption, match="backend='onnx' runs on the CPU"):
+        windtunnel.compile(CASES["trees alone"].fitted(), backend="onnx", device="cuda")

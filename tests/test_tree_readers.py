@@ -1,0 +1,198 @@
+"""What the readers of trees refuse by name, and rows on which trees of other libraries go astray without a word."""
+
+import warnings
+
+import catboost as cb
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import xgboost as xgb
+from sklearn import dummy, ensemble, linear_model, tree
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.committee import MeanOfParts, Votes, WeightedMedian
+from windtunnel.modules.links import LINKS
+from windtunnel.modules.present_linear import PresentLinear
+from windtunnel.modules.started import StartedScores
+from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.isolation import IsolationScore
+from windtunnel.translators.registry import read
+
+TINY = {"iterations": 6, "depth": 3, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
+SMALL = {"n_estimators": 6, "max_depth": 3, "n_jobs": 1}
+
+
+def rows(count=200, missing=0.0, grid=False):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(count, 3))
+    x = x.round(1) if grid else x.astype(np.float32).astype(np.float64)
+    x[rng.random(x.shape) < missing] = np.nan
+    return x
+
+
+def values(x):
+    filled = np.nan_to_num(x, nan=0.5)
+    return filled[:, 0] - filled[:, 1] ** 2
+
+
+def labels(x):
+    return np.digitize(values(x), [-1.0, 0.0])
+
+
+def answer(fitted, x):
+    predictor = read(fitted)
+    return LINKS[predictor.link](predictor.scores(torch.from_numpy(x)), **predictor.link_options).numpy()
+
+
+@pytest.mark.parametrize(
+    ("make", "fit", "message"),
+    [
+        (lambda: xgb.XGBRegressor(missing=0.0, **SMALL), values, "missing=0.0 takes that number for missing"),
+        (lambda: xgb.XGBClassifier(objective="binary:hinge", **SMALL), lambda x: labels(x) % 2, "binary:hinge"),
+        (lambda: xgb.XGBClassifier(**SMALL), lambda x: np.stack([values(x) > 0, values(x) > 1], 1), "2 labels per row"),
+        (
+            lambda: xgb.XGBRegressor(objective=lambda y, p: (p - y, np.ones_like(p)), **SMALL),
+            values,
+            "custom objective",
+        ),
+        (lambda: cb.CatBoost({"loss_function": "Logloss", **TINY}), lambda x: labels(x) % 2, "a CatBoostClassifier"),
+        (
+            lambda: ensemble.GradientBoostingRegressor(init=linear_model.LinearRegression(), n_estimators=2),
+            values,
+            "LinearRegression that computes in float32",
+        ),
+        (
+            lambda: ensemble.GradientBoostingClassifier(init=dummy.DummyClassifier(strategy="uniform"), n_estimators=2),
+            labels,
+            "draws its answers at random",
+        ),
+    ],
+    ids=["missing", "hinge", "several labels", "custom", "raw classifier", "float32 init", "random init"],
+)
+def test_refused_by_name(make, fit, message):
+    x = rows()
+    fitted = make().fit(x, fit(x))
+    with pytest.raises(UnsupportedEstimator, match=message):
+        read(fitted)
+
+
+@pytest.mark.parametrize("options", [{}, {"one_hot_max_size": 5}], ids=["statistics", "one-hot"])
+def test_categories_of_catboost_are_refused(options):
+    frame = pd.DataFrame(rows(), columns=list("abc")).assign(kind=np.array(["x", "y", "z"])[np.arange(200) % 3])
+    fitted = cb.CatBoostRegressor(cat_features=["kind"], **TINY, **options).fit(frame, frame["kind"] == "x")
+    with pytest.raises(UnsupportedEstimator, match="splits on categories"):
+        read(fitted)
+
+
+TREES = {
+    "tree": lambda: tree.DecisionTreeRegressor(),
+    "forest": lambda: ensemble.RandomForestRegressor(n_estimators=5, random_state=0),
+    "boosting": lambda: ensemble.GradientBoostingRegressor(n_estimators=5),
+    "histogram": lambda: ensemble.HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=2),
+    "lightgbm": lambda: lgb.LGBMRegressor(n_estimators=5, min_child_samples=2, verbosity=-1, n_jobs=1),
+    "xgboost": lambda: xgb.XGBRegressor(**SMALL),
+    "catboost": lambda: cb.CatBoostRegressor(**TINY),
+}
+SINGLE = {"xgboost"}
+"""It adds up in float32."""
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_on_a_float64_grid(name):
+    x = rows(grid=True)
+    fitted = TREES[name]().fit(x, values(x))
+    near = np.concatenate([x, np.nextafter(x, np.inf), np.nextafter(x, -np.inf), x.astype(np.float32)])
+    tolerance = 1e-6 if name in SINGLE else 1e-12
+    np.testing.assert_allclose(answer(fitted, near)[:, 0], fitted.predict(near), tolerance, tolerance)
+
+
+@pytest.mark.parametrize("trained_on_missing", [False, True])
+@pytest.mark.parametrize("name", [name for name in TREES if name != "boosting"])
+def test_missing_values(name, trained_on_missing):
+    x, gone = rows(missing=0.2 if trained_on_missing else 0.0), rows(missing=0.5)
+    fitted = TREES[name]().fit(x, values(x))
+    tolerance = 1e-6 if name in SINGLE else 1e-12
+    try:
+        want = fitted.predict(gone)
+    except ValueError as error:  # scikit-learn's trees that saw none refuse them
+        assert "NaN" in str(error)
+        return
+    np.testing.assert_allclose(answer(fitted, gone)[:, 0], want, tolerance, tolerance)
+
+
+@pytest.mark.parametrize("name", [*TREES])
+def test_awkward_numbers(name):
+    x = rows()
+    x[:30, 0] = 0.0
+    fitted = TREES[name]().fit(x, values(x))
+    special = np.array([0.0, -0.0, 1e-40, -1e-40, 1e-300, 3.4e38, -3.4e38, 5e-324])
+    odd = np.random.default_rng(1).choice(special, size=(100, 3))
+    tolerance = 1e-6 if name in SINGLE else 1e-12
+    np.testing.assert_allclose(answer(fitted, odd)[:, 0], fitted.predict(odd), tolerance, tolerance)
+
+
+def test_base_score_of_each_class():
+    x = rows()
+    fitted = xgb.XGBClassifier(**SMALL | {"n_estimators": 1}).fit(x, labels(x))
+    base = read(fitted).scores.base
+    assert len(set(base.tolist())) == 3
+    np.testing.assert_allclose(answer(fitted, x), fitted.predict_proba(x), 1e-6, 1e-6)
+
+
+def test_a_forest_of_isolation_keeps_the_training_rows_at_its_offset():
+    """With contamination the offset is the score of a training row, or between two that may be equal."""
+    x = np.repeat(rows(40), 5, axis=0)
+    for share in (0.05, 0.1, 0.25, 0.5):
+        fitted = ensemble.IsolationForest(n_estimators=7, contamination=share, random_state=0).fit(x)
+        predictor = read(fitted)
+        position = predictor.answers["predict"](predictor.scores(torch.from_numpy(x))).numpy()
+        np.testing.assert_array_equal(np.array([-1, 1])[position], fitted.predict(x))
+
+
+def test_linear_leaves_train():
+    x = rows(missing=0.1)
+    fitted = lgb.LGBMRegressor(n_estimators=4, num_leaves=4, linear_tree=True, verbosity=-1, n_jobs=1).fit(x, values(x))
+    module, inputs = read(fitted).scores, torch.from_numpy(x).requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        scripted = torch.jit.script(module)
+    assert torch.equal(scripted(inputs), module(inputs))
+    np.testing.assert_allclose(module(inputs).detach()[:, 0], fitted.predict(x), 1e-9, 1e-9)
+    assert torch.equal(module.rebuild(module.state_dict(), module.facts())(inputs), module(inputs))
+    module(inputs).sum().backward()
+    assert all(one.grad.isfinite().all() and one.grad.any() for one in (module.const, module.coefficient, inputs))
+    module.cast(torch.float32)
+    np.testing.assert_allclose(module(inputs.float()).detach()[:, 0], fitted.predict(x), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+@pytest.mark.parametrize(
+    "module",
+    [
+        MeanOfParts(torch.tensor([[0, 1], [2, -1]]), 2.0),
+        MeanOfParts(torch.tensor([[0], [2]]), 2.0, flat=True),
+        Votes(torch.arange(18.0).reshape(3, 3, 2), 3.0),
+        WeightedMedian(torch.tensor([1.0, 2.0, 0.5])),
+        PresentLinear(torch.ones(2, 3), torch.zeros(2)),
+        StartedScores(1, "half_logit"),
+        StartedScores(1, "log_share"),
+        IsolationScore(torch.tensor(-0.5)),
+    ],
+    ids=lambda module: type(module).__name__,
+)
+def test_small_modules_script_and_rebuild(module, count):
+    x = torch.tensor([[0.0, 1.0, 2.0]]).repeat(count, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        scripted = torch.jit.script(module)
+    assert torch.equal(scripted(x), module(x)) and len(module(x)) == count
+    assert torch.equal(type(module).rebuild(module.state_dict(), module.facts())(x), module(x))
+
+
+def test_two_thousand_trees():
+    x = rows(100)
+    fitted = ensemble.RandomForestRegressor(n_estimators=2000, max_depth=2, random_state=0, n_jobs=1).fit(x, values(x))
+    assert isinstance(read(fitted).scores, HardTrees)
+    np.testing.assert_allclose(answer(fitted, x)[:, 0], fitted.predict(x), 1e-12, 1e-12)
