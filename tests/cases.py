@@ -21,6 +21,7 @@ FAMILIES = (
     "selection", "decomposition", "projection",
     "text",
     "svm", "cluster", "mixture", "gaussian_process", "neighbors",
+    "stacking", "multiclass", "multioutput", "calibration", "search",
 )  # fmt: skip
 
 

@@ -145,7 +145,7 @@ def fitted(name: str) -> tuple[Any, pd.DataFrame]:
 
 def assert_same(net: windtunnel.Translation, source: Any, rows: Any, given: Any = None) -> None:
     for method in METHODS:
-        assert hasattr(net, method) == hasattr(source, method)
+        assert method == "apply" or hasattr(net, method) == hasattr(source, method)
         if hasattr(source, method):
             want, got = getattr(source, method)(rows), getattr(net, method)(rows if given is None else given)
             want = want.toarray() if sparse.issparse(want) else want

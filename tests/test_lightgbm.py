@@ -104,7 +104,7 @@ def assert_same_scores(booster, x):
     np.testing.assert_allclose(scores(module, rows), raw(booster, rows), **TOLERANCE)
     np.testing.assert_allclose(scores(module, rows, torch.float32), raw(booster, rows), **SINGLE)
     # Values that float32 has to round, on both sides of the thresholds.
-    thresholds = np.unique(tree_ensemble(booster).threshold)[:40]
+    thresholds = np.unique(np.clip(np.append(tree_ensemble(booster).threshold, 0.0), -1e300, 1e300))[:40]
     edges = [np.nextafter(thresholds, way) for way in (-np.inf, np.inf)]
     near = np.random.default_rng(1).choice(np.concatenate([thresholds, *edges]), size=(200, x.shape[1]))
     np.testing.assert_allclose(scores(module, near), raw(booster, near), **TOLERANCE)

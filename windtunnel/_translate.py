@@ -89,7 +89,7 @@ def translate(
     for position, step in enumerate(net.program.steps):
         if position not in levels and isinstance(step.module, Module):
             if isinstance(step.module, CodeTables):
-                _freeze(_tables(net.program, step).values())
+                _freeze(_tables(net.program, step).values())  # type: ignore[arg-type]
             step.module = _softened(net.program, position, batch)
     for position, name in levels.items():
         _soften_step(net, position, name, start, temperature, batch)

@@ -710,18 +710,29 @@ class Assembly:
                     for one in module.parameters():
                         one.requires_grad_(id(one) in trained)
                     wanted.setdefault(method, (module, places))
-        name = scored.step.name
-        return {method: ProgramStep(module, self._takes(at), name) for method, (module, at) in wanted.items()}, scored
+        name, refuses = scored.step.name, self._refused_rows(scored)
+        answers = {
+            method: ProgramStep(module, self._takes(at), name, refuses if at is scored.given else ())
+            for method, (module, at) in wanted.items()
+        }
+        return answers, scored
+
+    def _refused_rows(self, scored: Scored) -> tuple[str, ...]:
+        """What a predictor refuses in the columns that some of its methods read past the scores."""
+        if not scored.predictor.others or scored.predictor.codes:
+            return ()
+        return refusals(scored.step.estimator, len(scored.given))
 
     def _beside(self, expression: Expression) -> dict[str, ProgramStep]:
         """A step for each method that the final transformer has beside ``transform``."""
         reading = self._readings.get(expression) if isinstance(expression, Step) else None
         if not isinstance(expression, Step) or not isinstance(reading, Transformer):
             return {}
-        takes = self._takes(self._places(expression.name, self.wires(expression.given)))
+        name, places = expression.name, self._places(expression.name, self.wires(expression.given))
+        takes, refuses = self._takes(places), refusals(expression.estimator, len(places))
         for module in reading.others.values():
             module.requires_grad_(False)
-        return {method: ProgramStep(module, takes, expression.name) for method, module in reading.others.items()}
+        return {method: ProgramStep(module, takes, name, refuses) for method, module in reading.others.items()}
 
     def _head(self, scored: Scored, answers: Mapping[str, ProgramStep]) -> Head:
         predictor, classes = scored.predictor, scored.classes

@@ -212,7 +212,11 @@ class RowEncoder:
             if not counts or column in given:
                 numbers[:, position] = self._as_number(frame, column)
         for first, matrix in (counts or {}).items():
-            positions = np.array([self._position.get(first + at, -1) for at in range(matrix.shape[1])])[matrix.col]
+            columns = np.asarray(self.numbers, dtype=np.int64) - first
+            here = np.flatnonzero((columns >= 0) & (columns < matrix.shape[1]))
+            position = np.full(matrix.shape[1], -1)
+            position[columns[here]] = here
+            positions = position[matrix.col]
             read = positions >= 0
             with np.errstate(over="ignore"):
                 numbers[matrix.row[read], positions[read]] = matrix.data[read]

@@ -62,7 +62,7 @@ class HostStep:
         try:
             counts = self.tokens.counts(given)
         except Exception as error:  # a tokenizer may raise whatever it likes
-            missing = sum(is_missing(one) for one in given)
+            missing = sum(pd.api.types.is_scalar(one) and is_missing(one) for one in given)
             hint = f" ({missing} of {len(rows)} are missing; fill them, such as with an empty text)" if missing else ""
             raise BadInput(f"step {self.name!r} ({self.estimator}) refuses these rows: {error}{hint}") from error
         self._check(counts.shape, len(rows))

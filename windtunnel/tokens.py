@@ -89,5 +89,3 @@ class TermCounter:
             warnings.filterwarnings("ignore", "Your stop_words may be inconsistent", UserWarning)
             vectorizer.build_analyzer()
         return vectorizer
-
-

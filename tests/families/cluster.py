@@ -32,7 +32,7 @@ def without_target(estimator: Any, X: Any, y: Any) -> Any:
 CASES = [
     Case("k-means", lambda: scaled(KMeans(4, random_state=0)), NUMBERS),
     Case("k-means on raw incomes", lambda: KMeans(4, random_state=0), NUMBERS, coarse=1e-3, why=INCOMES),
-    Case("k-means, one cluster", lambda: KMeans(1), NUMBERS),
+    Case("k-means, one cluster", lambda: scaled(KMeans(1)), NUMBERS),
     Case(
         "k-means as features", lambda: make_pipeline(StandardScaler(), KMeans(3, random_state=0), logistic()), NUMBERS
     ),

@@ -39,10 +39,6 @@ def of_several(estimator: Any, X: Any, y: Any) -> Any:
     return estimator.fit(X, np.stack([y, np.where(y == 7, -1, 2)], axis=1))
 
 
-def of_floats(estimator: Any, X: Any, y: Any) -> Any:
-    return estimator.fit(X.astype(float), y)
-
-
 CASES = [
     *(
         Case(

@@ -76,7 +76,10 @@ CASES = [
     text(HashingVectorizer(n_features=20, alternate_sign=False, norm="l1", binary=True, ngram_range=(1, 2))),
     text(HashingVectorizer(n_features=64, norm=None), TfidfTransformer(norm="l1"), logistic()),
     Case("tfidf alone", lambda: TfidfVectorizer(sublinear_tf=True), "review", hosts=("TfidfVectorizer",)),
-    Case("counts alone", lambda: CountVectorizer(vocabulary=WORDS, lowercase=False), "review", hosts=("CountVectorizer",)),
+    Case(
+        "counts alone", lambda: CountVectorizer(vocabulary=WORDS, lowercase=False), "review",
+        hosts=("CountVectorizer",),
+    ),
     Case("weights of counts alone", TfidfTransformer, ("visits", "zip")),
     Case(
         "weights of logarithms alone", lambda: TfidfTransformer(sublinear_tf=True, norm="l1"), ("visits", "zip"),

@@ -41,7 +41,6 @@ class CodeTables(Module):
     [[12.5], [nan]]
     """
 
-    PARTIAL: ClassVar[bool] = True
     KINDS: ClassVar[dict[str, str]] = {"rows": "table"}
     start: Tensor
     count: Tensor
@@ -52,6 +51,11 @@ class CodeTables(Module):
         self.bias = nn.Parameter(bias.detach().clone())
         self.register_buffer("start", start.detach().clone())
         self.register_buffer("count", count.detach().clone())
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with a number that has no row, missing and infinite ones among them."""
+        code = x.trunc()
+        return ~((code >= 0) & (code < self.count)).all(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

@@ -86,7 +86,7 @@ class Votes(Module):
         members, labels = self.worth.shape[0], self.worth.shape[1]
         row = positions[:, :members].to(torch.int64) + labels * torch.arange(members, device=positions.device)
         votes = self.worth.view(members * labels, -1).index_select(0, row.flatten())
-        return votes.view(positions.shape[0], members, -1).cumsum(1)[:, -1] / self.divisor
+        return votes.view(positions.shape[0], members, self.worth.shape[2]).cumsum(1)[:, -1] / self.divisor
 
 
 class WeightedMedian(Module):

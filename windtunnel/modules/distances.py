@@ -49,8 +49,8 @@ class NearestPoint(Module):
     Examples
     --------
     >>> import torch
-    >>> NearestPoint(torch.tensor([[0.0, 0.0], [3.0, 4.0]]))(torch.tensor([[3.0, 3.0]])).tolist()
-    [[-18.0, -1.0]]
+    >>> NearestPoint(torch.tensor([[0.0, 0.0], [3.0, 4.0]]))(torch.tensor([[3.0, 0.0]])).tolist()
+    [[-9.0, -16.0]]
     """
 
     FACTS: ClassVar[tuple[str, ...]] = ("p", "power")

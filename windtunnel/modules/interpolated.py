@@ -27,28 +27,39 @@ class Interpolated(Module):
         ``[points]``, ascending; facts.
     y : Tensor
         ``[points]``; learned.
-    clip : bool
-        Whether a value beyond the first or last point gets what is known there; NaN otherwise.
+    beyond : str
+        What a value beyond the first or last point gets: "clip", what is known there; "nan"; "raise", which is "nan"
+        that the source refuses to give.
     single : bool
         Whether x and y are rounded to float32 whatever is computed in, as by a source that was fitted on float32.
 
     Examples
     --------
-    >>> line = Interpolated(torch.tensor([0.0, 2.0]), torch.tensor([0.0, 10.0]), clip=False)
+    >>> line = Interpolated(torch.tensor([0.0, 2.0]), torch.tensor([0.0, 10.0]), "nan")
     >>> line(torch.tensor([[0.5], [3.0]])).tolist()
     [[2.5], [nan]]
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("clip", "single")
+    FACTS: ClassVar[tuple[str, ...]] = ("beyond", "single")
     PARTIAL: ClassVar[bool] = True
     x: Tensor
 
-    def __init__(self, x: Tensor, y: Tensor, clip: bool, single: bool = False) -> None:
+    def __init__(self, x: Tensor, y: Tensor, beyond: str, single: bool = False) -> None:
         super().__init__()
         self.register_buffer("x", x.detach().clone())
         self.y = nn.Parameter(y.detach().clone())
-        self.clip = bool(clip)
+        if beyond not in ("clip", "nan", "raise"):
+            raise ValueError(f"beyond must be 'clip', 'nan' or 'raise', however: beyond={beyond!r}")
+        self.beyond = beyond
         self.single = bool(single)
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Missing and infinite values, and with "raise" those beyond the first or last of several points."""
+        refused = ~torch.isfinite(x)
+        if self.beyond == "raise" and len(self.x) > 1:
+            held = x.to(torch.float32).to(x.dtype) if self.single else x
+            refused = refused | (held < self.x[0]) | (held > self.x[-1])
+        return refused.any(dim=1)
 
     def forward(self, given: Tensor) -> Tensor:
         """[B, 1] -> [B, 1]."""
@@ -60,6 +71,6 @@ class Interpolated(Module):
         at = (torch.searchsorted(self.x, held.detach().contiguous(), right=True) - 1).clamp(0, last - 1)
         low, high = self.y[at], self.y[at + 1]
         y = low + (held - self.x[at]) / (self.x[at + 1] - self.x[at]) * (high - low)
-        if not self.clip:
+        if self.beyond != "clip":
             y = torch.where(x == held, y, torch.full_like(y, torch.nan))
         return y.to(torch.float32).to(given.dtype) if self.single else y

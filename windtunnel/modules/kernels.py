@@ -192,14 +192,12 @@ class SumOfKernels(Kernel):
 
     def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], [P, width], numbers -> [B, P]."""
-        total: Tensor = self.first(x, points, numbers) + self.second(x, points, numbers)  # type: ignore[operator]
-        return total
+        return self.first(x, points, numbers) + self.second(x, points, numbers)  # type: ignore[operator]
 
     @torch.jit.export
     def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], numbers -> [B]."""
-        total: Tensor = self.first.diagonal(x, numbers) + self.second.diagonal(x, numbers)  # type: ignore[operator, arg-type]
-        return total
+        return self.first.diagonal(x, numbers) + self.second.diagonal(x, numbers)  # type: ignore[operator, arg-type]
 
 
 class ProductOfKernels(Kernel):
@@ -209,14 +207,12 @@ class ProductOfKernels(Kernel):
 
     def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], [P, width], numbers -> [B, P]."""
-        product: Tensor = self.first(x, points, numbers) * self.second(x, points, numbers)  # type: ignore[operator]
-        return product
+        return self.first(x, points, numbers) * self.second(x, points, numbers)  # type: ignore[operator]
 
     @torch.jit.export
     def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], numbers -> [B]."""
-        product: Tensor = self.first.diagonal(x, numbers) * self.second.diagonal(x, numbers)  # type: ignore[operator, arg-type]
-        return product
+        return self.first.diagonal(x, numbers) * self.second.diagonal(x, numbers)  # type: ignore[operator, arg-type]
 
 
 class PowerOfKernel(Kernel):
@@ -227,11 +223,9 @@ class PowerOfKernel(Kernel):
 
     def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], [P, width], numbers -> [B, P]."""
-        power: Tensor = self.first(x, points, numbers) ** self.exponent  # type: ignore[operator]
-        return power
+        return self.first(x, points, numbers) ** self.exponent  # type: ignore[operator]
 
     @torch.jit.export
     def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], numbers -> [B]."""
-        power: Tensor = self.first.diagonal(x, numbers) ** self.exponent  # type: ignore[operator, arg-type]
-        return power
+        return self.first.diagonal(x, numbers) ** self.exponent  # type: ignore[operator, arg-type]

@@ -50,8 +50,9 @@ class MissingFlags(Module):
         return (x == self.missing) | (torch.isnan(x) & torch.isnan(self.missing))
 
     def outside(self, x: Tensor) -> Tensor | None:
-        """Rows with a missing value where fitting saw none."""
-        return self.absent(x)[:, self.never].any(dim=1)
+        """Rows with a missing value where fitting saw none, an infinite one, or NaN where it marks nothing."""
+        odd = torch.isinf(x) | (torch.isnan(x) & ~torch.isnan(self.missing))
+        return self.absent(x)[:, self.never].any(dim=1) | odd.any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, len(flagged)]."""

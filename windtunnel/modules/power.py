@@ -89,8 +89,8 @@ class Power(Module):
             setattr(self, name, nn.Parameter(parameter.detach().to(dtype)))
 
     def outside(self, x: Tensor) -> Tensor | None:
-        """Rows with a number that Box-Cox refuses: 0, below, or infinite."""
-        return ((x <= 0) | torch.isinf(x)).any(dim=1) if self.positive else None
+        """Rows with an infinite number, and for Box-Cox with one that is 0 or below."""
+        return (torch.isinf(x) | ((x <= 0) & self.positive)).any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""

@@ -133,13 +133,17 @@ class Program(nn.Module):
             # What only stands guard leads nowhere; the scores themselves are not asked for.
             guards = asked - {len(self.steps) - 1}.union(*(_slots(step) for step in self.steps))
             asked &= self._before(self.answers[method]) | guards
-        needed = asked.union(*(self._before(self.steps[index]) for index in asked))
+        last = [self.answers[method]] if method in self.answers else []
+        last = [step for step in last if step.refuses or step.bounded()]  # type: ignore[operator]
+        needed = asked.union(*(self._before(self.steps[index]) for index in asked), *map(self._before, last))
         values, refused = [numbers, ids], torch.zeros(len(numbers), dtype=torch.bool, device=numbers.device)
         for index, step in enumerate(self.steps):
             assert isinstance(step, ProgramStep)
             if index in asked:
                 refused |= step.refused(values)
             values.append(step(values) if index in needed else numbers[:, :0])
+        for step in last:
+            refused |= step.refused(values)  # type: ignore[operator]
         return refused
 
     @torch.jit.unused

@@ -140,7 +140,7 @@ class Spline(Module):
 
 
 def continued(way: Tensor, there: Tensor, value: Tensor, slope: Tensor) -> Tensor:
-    """value + way * slope where ``there``, else 0: ``[B, width, n]``."""
+    """A value and a slope beyond an end: value + way * slope where ``there``, else 0: ``[B, width, n]``."""
     way = torch.where(there, way, torch.zeros_like(way)).unsqueeze(2)
     rise = torch.where(slope == 0, torch.zeros_like(slope), way * slope)
     return torch.where(there.unsqueeze(2), value + rise, torch.zeros_like(value))

@@ -92,7 +92,6 @@ class SublinearTfidf(Module):
         self.idf = nn.Parameter(idf.detach().clone())
         self.norm = norm
 
-    @torch.jit.unused
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with missing or infinite counts, or with negative ones, of whose logarithms the source takes no norm."""
         return (~torch.isfinite(x) | (x < 0) & (self.norm != "")).any(dim=1)

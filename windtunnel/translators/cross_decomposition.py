@@ -16,7 +16,7 @@ from windtunnel.translators.registry import Predictor, translates
     cross_decomposition.PLSCanonical,
     cross_decomposition.PLSRegression,
     trainable="weights, bias",
-    notes="predicts at the end of a pipeline; inside it transforms, as transform(X) without targets does",
+    notes="predict, and transform of rows without targets",
 )
 def partial_least_squares(fitted: Any) -> Predictor:
     """(x - mean) coef_^T + intercept_; transform gives (x - mean) / scale x_rotations_."""

@@ -23,7 +23,7 @@ def linear_discriminant(fitted: LinearDiscriminantAnalysis) -> Predictor:
     """Log-odds x coef_^T + intercept_; one score for two classes, else one per class and a softmax."""
     if len(fitted.classes_) < 2:
         raise UnsupportedEstimator(
-            f"LinearDiscriminantAnalysis was fitted on the single class {fitted.classes_[0]!r} and cannot give "
+            f"LinearDiscriminantAnalysis was fitted on the single class {str(fitted.classes_[0])!r} and cannot give "
             "probabilities; fit it on two classes or more, or take a DummyClassifier."
         )
     binary = len(fitted.classes_) == 2

@@ -21,7 +21,7 @@ def isotonic(fitted: IsotonicRegression) -> Predictor:
     single = fitted.X_thresholds_.dtype == np.float32
     x, y = (torch.from_numpy(np.array(one, np.float64)) for one in (fitted.X_thresholds_, fitted.y_thresholds_))
     return Predictor(
-        Interpolated(x, y, clip=fitted.out_of_bounds == "clip", single=bool(single)),
+        Interpolated(x, y, beyond=fitted.out_of_bounds, single=bool(single)),
         answers={"transform": Flat()},
         dtypes={"predict": "float32", "transform": "float32"} if single else {},
     )

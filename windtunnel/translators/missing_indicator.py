@@ -17,6 +17,7 @@ from windtunnel.translators.registry import Encoding, translates
 
 @translates(
     MissingIndicator,
+    differentiable=False,
     notes="of numbers, and of text that one text stands for as missing",
 )
 def missing_indicator(fitted: MissingIndicator) -> MissingFlags | Encoding:

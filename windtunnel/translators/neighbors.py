@@ -162,7 +162,7 @@ def local_outlier_factor(fitted: neighbors.LocalOutlierFactor) -> Predictor:
 
 @translates(neighbors.NearestCentroid, trainable="centroids", notes="euclidean and manhattan")
 def nearest_centroid(fitted: neighbors.NearestCentroid) -> Predictor:
-    """The nearest of centroids_; with unequal class_prior_ the greatest discriminant. Reads within_class_std_dev_ too."""
+    """The nearest of centroids_; with unequal class_prior_ the greatest discriminant (within_class_std_dev_)."""
     if fitted.metric not in ("euclidean", "manhattan"):
         raise UnsupportedEstimator(
             f"NearestCentroid with metric={fitted.metric!r}; accepted are 'euclidean' and 'manhattan'."

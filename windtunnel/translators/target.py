@@ -97,8 +97,8 @@ def _tensor(values: ArrayLike, width: int) -> torch.Tensor:
 def _power(transformer: preprocessing.PowerTransformer) -> InversePower:
     width = transformer.n_features_in_
     scale, shift = (transformer._scaler.scale_, transformer._scaler.mean_) if transformer.standardize else (1.0, 0.0)
-    numbers = (_tensor(one, width) for one in (transformer.lambdas_, scale, shift))
-    return InversePower(*numbers, positive=transformer.method == "box-cox")
+    power, scale, shift = (_tensor(one, width) for one in (transformer.lambdas_, scale, shift))
+    return InversePower(power, scale, shift, positive=transformer.method == "box-cox")
 
 
 def _quantiles(transformer: preprocessing.QuantileTransformer) -> InverseQuantiles:

@@ -228,7 +228,8 @@ class TreeWalk(Module):
             goes_right = value > split.index_select(0, at)
             if self.has_sets:
                 code = value.clamp(-1.0, self.NO_CODE).to(torch.int64) + 1
-                place = torch.minimum(code, self.set_last.index_select(0, at)) + self.set_start.index_select(0, at)
+                last = self.set_last.index_select(0, at)
+                place = torch.where(code < last, code, last) + self.set_start.index_select(0, at)
                 goes_right = goes_right | self.set_goes_right.index_select(0, place)
             at = self.follow.index_select(0, at) + goes_right.to(torch.int64)
         return at

@@ -57,7 +57,8 @@ class LaidOutTrees(HardTrees):
         values = self._readings(x)
         if self.has_columns:
             code = values.index_select(1, self.set_column).clamp(-1.0, self.NO_CODE).to(torch.int64) + 1
-            place = torch.minimum(code, self.set_to) + self.set_from
+            # Not their minimum, which ONNX Runtime gets wrong where they are over 2^31 apart.
+            place = torch.where(code < self.set_to, code, self.set_to) + self.set_from
             right = self.set_goes_right.index_select(0, place.reshape(-1)).view(place.shape[0], place.shape[1])
             values = torch.cat([values, right.to(values.dtype)], dim=1)
         return values
