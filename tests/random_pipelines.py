@@ -296,7 +296,12 @@ class Drawn:
     def strict(self) -> bool:
         """Whether every bit counts: columns one by one, then trees, which no order of summation can change."""
         columnwise = self.number_step in COLUMNWISE and self.second in ("nothing", "standard", "k best")
-        return columnwise and (not self.texts or self.text_step != "target") and self.final[1] in TREES
+        return (
+            columnwise
+            and self.imputer != "neighbours"
+            and (not self.texts or self.text_step != "target")
+            and self.final[1] in TREES
+        )
 
     def frame(self, rows: int, offset: int = 0) -> pd.DataFrame:
         """Rows; those with an ``offset`` are others of the same kind, some with values that were not there."""

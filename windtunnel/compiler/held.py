@@ -43,8 +43,12 @@ class Held(ABC):
 
     def example(self, rows: int) -> tuple[Tensor, Tensor]:
         """Rows of the shapes and types that the program is given."""
-        numbers = torch.zeros(rows, len(self.encoder.numbers), dtype=getattr(torch, self.encoder.dtype))
-        return numbers, torch.zeros(rows, len(self.encoder.categories), dtype=torch.int64)
+        drawn = torch.Generator().manual_seed(0)
+        dtype = getattr(torch, self.encoder.dtype)
+        numbers = 3 * torch.randn(rows, len(self.encoder.numbers), generator=drawn, dtype=dtype)
+        sizes = torch.tensor([len(category.vocabulary) for category in self.encoder.categories], dtype=torch.float64)
+        ids = torch.rand(rows, len(sizes), generator=drawn, dtype=torch.float64) * sizes
+        return numbers, ids.to(torch.int64)
 
     @abstractmethod
     def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:

@@ -142,8 +142,7 @@ class GaussianProcessClasses(Module):
         for one in range(self.residual.shape[0]):
             alike = self.kernel(x, self.points, self.numbers[one])
             solved = torch.linalg.solve_triangular(self.factor[one], (alike * self.root[one]).T, upper=False)
-            variance = self.kernel.diagonal(x, self.numbers[one])  # type: ignore[operator]
-            variance = variance - solved.square().sum(dim=0)
+            variance = self.kernel.diagonal(x, self.numbers[one]) - solved.square().sum(dim=0)
             found.append(self.probability(alike @ self.residual[one], variance))
         return torch.stack(found, dim=1)
 

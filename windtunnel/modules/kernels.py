@@ -4,7 +4,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,14 @@ class Kernel(nn.Module):
     PARTS: tuple[str, ...] = ()
     LEARNED: tuple[str, ...] = ()
     FACTS: tuple[str, ...] = ()
+
+    if TYPE_CHECKING:
+
+        def __call__(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
+            """[B, width], [P, width], numbers -> [B, P]."""
+
+        def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
+            """[B, width], numbers -> [B]."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -189,30 +197,36 @@ class SumOfKernels(Kernel):
     """k = k_1 + k_2."""
 
     PARTS = ("first", "second")
+    if TYPE_CHECKING:  # not at run time, where TorchScript would read it
+        first: Kernel
+        second: Kernel
 
     def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], [P, width], numbers -> [B, P]."""
-        return self.first(x, points, numbers) + self.second(x, points, numbers)  # type: ignore[operator]
+        return self.first(x, points, numbers) + self.second(x, points, numbers)
 
     @torch.jit.export
     def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], numbers -> [B]."""
-        return self.first.diagonal(x, numbers) + self.second.diagonal(x, numbers)  # type: ignore[operator, arg-type]
+        return self.first.diagonal(x, numbers) + self.second.diagonal(x, numbers)
 
 
 class ProductOfKernels(Kernel):
     """k = k_1 k_2."""
 
     PARTS = ("first", "second")
+    if TYPE_CHECKING:  # not at run time, where TorchScript would read it
+        first: Kernel
+        second: Kernel
 
     def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], [P, width], numbers -> [B, P]."""
-        return self.first(x, points, numbers) * self.second(x, points, numbers)  # type: ignore[operator]
+        return self.first(x, points, numbers) * self.second(x, points, numbers)
 
     @torch.jit.export
     def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], numbers -> [B]."""
-        return self.first.diagonal(x, numbers) * self.second.diagonal(x, numbers)  # type: ignore[operator, arg-type]
+        return self.first.diagonal(x, numbers) * self.second.diagonal(x, numbers)
 
 
 class PowerOfKernel(Kernel):
@@ -220,12 +234,15 @@ class PowerOfKernel(Kernel):
 
     PARTS = ("first",)
     FACTS = ("exponent",)
+    if TYPE_CHECKING:  # not at run time, where TorchScript would read it
+        first: Kernel
+        exponent: float
 
     def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], [P, width], numbers -> [B, P]."""
-        return self.first(x, points, numbers) ** self.exponent  # type: ignore[operator]
+        return self.first(x, points, numbers) ** self.exponent
 
     @torch.jit.export
     def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], numbers -> [B]."""
-        return self.first.diagonal(x, numbers) ** self.exponent  # type: ignore[operator, arg-type]
+        return self.first.diagonal(x, numbers) ** self.exponent

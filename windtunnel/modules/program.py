@@ -85,6 +85,14 @@ class ProgramStep(nn.Module):
         return type(self.module).outside is not Module.outside
 
 
+class Answers(nn.ModuleDict):
+    """Steps by the method that they answer, "apply" among them, though every module has a method of that name."""
+
+    def add_module(self, name: str, module: nn.Module | None) -> None:
+        """Take any name."""
+        self._modules[name] = module
+
+
 def _slots(step: nn.Module) -> set[int]:
     """The steps that a step takes columns of."""
     return {take.slot - 2 for take in step.takes if take.slot >= 2}  # type: ignore[union-attr, operator]
@@ -106,7 +114,7 @@ class Program(nn.Module):
     def __init__(self, steps: Sequence[ProgramStep], answers: Mapping[str, ProgramStep] | None = None) -> None:
         super().__init__()
         self.steps = nn.ModuleList(steps)
-        self.answers = nn.ModuleDict(dict(answers or {}))
+        self.answers = Answers(dict(answers or {}))
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Raw scores, or the columns of a transformer."""
