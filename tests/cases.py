@@ -59,4 +59,8 @@ def estimators(fitted: Any) -> Iterator[Any]:
             stack += one.values()
         elif hasattr(one, "predict") or isinstance(one, BaseEstimator):
             yield one
-            stack += [v for name, v in vars(one).items() if name.endswith("_") or name in ("steps", "transformer_list")]
+            stack += [
+                v
+                for name, v in getattr(one, "__dict__", {}).items()
+                if name.endswith("_") or name in ("steps", "transformer_list")
+            ]

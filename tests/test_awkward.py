@@ -208,7 +208,7 @@ def test_shapes_of_models(kind: str) -> None:
     rows = 40 if kind == "depth 30" else 100
     X = random.normal(size=(rows, width)) if width else np.full((rows, 2), 3.0)
     # Where each value outweighs all the smaller ones, the best split peels off one row at a time.
-    y = 8.0 ** -np.argsort(np.argsort(X[:, 0])) if kind == "depth 30" else random.normal(size=rows)
+    y = 1e15 * 3.0 ** -np.argsort(np.argsort(X[:, 0])) if kind == "depth 30" else random.normal(size=rows)
     source = make().fit(X, y)
     if kind == "depth 30":
         assert source.get_depth() == 30

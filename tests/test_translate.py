@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 import category_encoders as ce
-import joblib
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -31,6 +30,7 @@ from windtunnel.errors import UnfaithfulOption
 from windtunnel.head import METHODS
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees.soft import SoftTrees
+from windtunnel.testing import fingerprint
 
 TREES = [case for case in CASES.values() if "trees" in case.id or "booster" in case.id]
 
@@ -90,11 +90,11 @@ def test_every_supported_class_has_a_case() -> None:
 @parametrized()
 def test_parity(case: Case) -> None:
     source, rows = case.fitted(), unlike(case)
-    state, given = joblib.hash(source), copy.deepcopy(rows)
+    state, given = fingerprint(source), copy.deepcopy(rows)
     net = compiled(case.id)
     assert [host.name for host in net.hosts] == [*case.hosts]
     assert_same(case, net, source, rows)
-    assert joblib.hash(source) == state
+    assert fingerprint(source) == state
     assert rows.equals(given) if isinstance(rows, pd.DataFrame) else (pd.DataFrame(rows).equals(pd.DataFrame(given)))
 
 

@@ -31,6 +31,7 @@ from windtunnel.graph import (
 from windtunnel.head import METHODS, Head
 from windtunnel.host import HostStep, dense_frame, evaluate
 from windtunnel.modules.affine import Affine
+from windtunnel.modules.absent import ZeroAsMissing
 from windtunnel.modules.answers import AsColumns, Linked, Positions
 from windtunnel.modules.at_least import AtLeast
 from windtunnel.modules.base import Module
@@ -39,6 +40,7 @@ from windtunnel.modules.tables import CategoryTable, Identity, SumGroups
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.votes import Chosen, LabelValues, Logarithm
 from windtunnel.refusals import refusals
+from windtunnel.sparsity import gives_sparse
 from windtunnel.translators.probe import UNKNOWN, probe
 from windtunnel.translators.registry import (
     Composite,
@@ -521,6 +523,8 @@ class Assembly:
         if not isinstance(reading, Predictor):
             raise UnsupportedEstimator(f"step {step.name!r} ({type(step.estimator).__name__}) is no predictor.")
         wires = list(self.wires(given))
+        if not reading.sparse_zeros:
+            wires = self._zeros_missing(step, given, wires)
         for column, categories in reading.codes.items():
             wires[column] = self._codes(step, wires[column], categories)
         scores = reading.scores
@@ -531,6 +535,14 @@ class Assembly:
         slot = self._add(step.name, type(step.estimator).__name__, scores, places, refuses)
         columns = self._width(scores, len(wires))
         return Scored(slot, columns, places, reading, _classes(step.estimator, reading.classes, None), step, own)
+
+    def _zeros_missing(self, step: Step, given: Expression, wires: list[Wire]) -> list[Wire]:
+        """Make zeros missing where the source's own rows are sparse; refuse sparse rows where they are raw."""
+        if any(wire.raw is not None for wire in wires):
+            self.encoder.refuses_sparse = True
+        if not gives_sparse(given, len(wires)):
+            return wires
+        return self._module(step.name, "", ZeroAsMissing(), wires)
 
     def _score_then(self, step: Step, composite: Composite, own: Mapping[str, tuple[Step, Composite]]) -> Scored:
         """The scores of the estimator behind the parts; one that is only wrapped keeps its own classes."""
@@ -801,7 +813,7 @@ def _predicts(reading: Any) -> bool:
 def _classes(estimator: Any, given: Any, otherwise: Any) -> Any:
     """The labels of a predictor: an array, a list of arrays for several targets, or None."""
     classes = getattr(estimator, "classes_", None) if given is None else given
-    if classes is None:
+    if classes is None or len(classes) == 0:  # CatBoost's regressors have an empty list
         return otherwise
     return [np.asarray(one) for one in classes] if isinstance(classes, list | tuple) else np.asarray(classes)
 

@@ -144,6 +144,8 @@ class RowEncoder:
         "float32" or "float64": the type of ``Batch.numbers``.
     flat : bool
         Whether rows are a sequence with one text, dict or list of tokens each, and no table.
+    refuses_sparse : bool
+        Whether sparse rows are refused, whose zeros the source takes for missing values.
     """
 
     names: list[str] | None
@@ -152,6 +154,7 @@ class RowEncoder:
     categories: list[CategoryColumn] = field(default_factory=list)
     dtype: str = "float32"
     flat: bool = False
+    refuses_sparse: bool = False
     _blurred: set[int] = field(default_factory=set, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -291,6 +294,11 @@ class RowEncoder:
         if self.flat:
             column = as_column(rows)
             return pd.DataFrame({at: pd.Series(objects(column)) for at in wanted}, index=range(len(column)))
+        if self.refuses_sparse and hasattr(rows, "toarray"):
+            raise BadInput(
+                "got a sparse matrix, whose zeros XGBoost takes for missing values; give a dense array, with NaN where "
+                "they are meant to be missing."
+            )
         frame = as_frame(rows)
         named = isinstance(rows, pd.DataFrame | Mapping) or hasattr(rows, "to_pandas")
         if self.names is None or not named:

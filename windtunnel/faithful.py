@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from windtunnel.encode import Batch
     from windtunnel.translation import Translation
 
-ANSWERS = ("predict_proba", "decision_function", "predict", "transform")
+ANSWERS = ("predict_proba", "decision_function", "predict", "transform", "score_samples")
 
 
 def variance_kept(ours: Tensor, theirs: Tensor) -> float:

@@ -10,11 +10,11 @@ import pandas as pd
 
 ODD = {"nan": np.nan, "inf": np.inf, "huge": 1e39}
 """What a step is shown; "huge" is finite, and beyond float32."""
-METHODS = ("predict", "transform")
+METHODS = ("predict", "transform", "decision_function", "score_samples")
 
 
 def refusals(estimator: Any, width: int) -> tuple[str, ...]:
-    """The kinds of ``ODD`` on which ``predict`` (or ``transform``) raises; none where it does not take zeros either.
+    """The kinds of ``ODD`` on which a method raises; of one that does not take zeros either nothing is learned.
 
     Parameters
     ----------
@@ -23,10 +23,11 @@ def refusals(estimator: Any, width: int) -> tuple[str, ...]:
     width : int
         How many columns it reads.
     """
-    method = next((name for name in METHODS if hasattr(estimator, name)), None)
-    if method is None or not width or _raises(estimator, method, width, 0.0):
+    if not width:
         return ()
-    return tuple(kind for kind, value in ODD.items() if _raises(estimator, method, width, value))
+    methods = [name for name in METHODS if hasattr(estimator, name) and not _raises(estimator, name, width, 0.0)]
+    # Most methods share their checks; the decision function of a few (NearestCentroid) is stricter than predict.
+    return tuple(kind for kind, value in ODD.items() if any(_raises(estimator, m, width, value) for m in methods))
 
 
 def _raises(estimator: Any, method: str, width: int, value: float) -> bool:

@@ -68,6 +68,7 @@ class OnnxEngine(Held):
         ]
         return torch.cat([torch.from_numpy(part) for part in parts])
 
+    @torch.no_grad()
     def _why(self, error: Exception) -> str:
         """Name the step that cannot be exported, or that the runtime does not take, by trying each by itself."""
         values = list(self.example(EXAMPLE_ROWS))

@@ -80,6 +80,7 @@ class EncoderData(Strict):
     width: Count
     numbers: Columns
     categories: list[CategoryData]
+    refuses_sparse: bool
     dtype: Literal["float32", "float64"]
     flat: bool
 

@@ -122,6 +122,7 @@ def encoder_data(encoder: RowEncoder) -> EncoderData:
         ],
         dtype=encoder.dtype,  # type: ignore[arg-type]  # one of the two
         flat=encoder.flat,
+        refuses_sparse=encoder.refuses_sparse,
     )
 
 
@@ -146,7 +147,7 @@ def read_encoder(data: EncoderData, vocabularies: list[VocabularyData]) -> RowEn
     ]
     if data.flat and (data.names is not None or data.width != 1):
         raise BadFile(f"a sequence of rows with {data.width} columns.")
-    return RowEncoder(data.names, data.width, list(data.numbers), categories, data.dtype, data.flat)
+    return RowEncoder(data.names, data.width, list(data.numbers), categories, data.dtype, data.flat, data.refuses_sparse)
 
 
 def host_data(host: HostStep) -> HostData:

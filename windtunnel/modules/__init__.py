@@ -1,6 +1,7 @@
 """Modules that hold tensors and know no estimator; this list is what an artefact can be rebuilt from."""
 
 from windtunnel.modules import (
+    absent,
     affine,
     against,
     answers,
@@ -59,6 +60,7 @@ from windtunnel.modules import (
 )
 
 __all__ = [
+    "absent",
     "affine",
     "against",
     "answers",

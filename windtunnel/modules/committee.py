@@ -58,12 +58,11 @@ class MeanOfParts(Module):
 class Votes(Module):
     """The sum of what the members' labels are worth.
 
-    y_k = 1 / divisor * sum over members e of worth[e, position_e, k]
+    y_k = 1 / divisor * sum over members e and labels l of x_el worth[e, l, k]
 
     Shape
     -----
-    ``[B, E]``, the position of the label that each member gives (more columns are not read), -> ``[B, K]``. No
-    gradient flows.
+    ``[B, E * labels]``, a column per label of each member, 1 at the one that it gives, -> ``[B, K]``.
 
     Parameters
     ----------
@@ -81,12 +80,10 @@ class Votes(Module):
         self.divisor = divisor
         self.register_buffer("worth", worth.detach().clone())
 
-    def forward(self, positions: Tensor) -> Tensor:
-        """[B, E] -> [B, K]."""
-        members, labels = self.worth.shape[0], self.worth.shape[1]
-        row = positions[:, :members].to(torch.int64) + labels * torch.arange(members, device=positions.device)
-        votes = self.worth.view(members * labels, -1).index_select(0, row.flatten())
-        return votes.view(positions.shape[0], members, self.worth.shape[2]).cumsum(1)[:, -1] / self.divisor
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, E * labels] -> [B, K]."""
+        chosen = x.view(x.shape[0], self.worth.shape[0], self.worth.shape[1])
+        return torch.einsum("bel,elk->bek", chosen, self.worth).cumsum(1)[:, -1] / self.divisor
 
 
 class WeightedMedian(Module):

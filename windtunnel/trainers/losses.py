@@ -125,7 +125,15 @@ def tweedie(scores: Tensor, target: Tensor, weight: Tensor | None, power: float 
     return _mean(rows.mean(dim=1), weight)
 
 
-_CLASSES = (softmax, probabilities, hinge, squared_hinge, modified_huber)
+def one_vs_one_hinge(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """Sum over the pairs of classes i < j that hold y of max(0, 1 - z s_ij), z = 1 where y = i and -1 where y = j."""
+    classes = round((1 + (1 + 8 * scores.shape[1]) ** 0.5) / 2)
+    first, second = torch.triu_indices(classes, classes, 1, device=scores.device)
+    sign = (target.unsqueeze(1) == first).to(scores.dtype) - (target.unsqueeze(1) == second).to(scores.dtype)
+    return _mean(((1 - sign * scores).clamp_min(0) * sign.abs()).sum(dim=1), weight)
+
+
+_CLASSES = (softmax, probabilities, hinge, squared_hinge, modified_huber, one_vs_one_hinge)
 _VALUES = (
     squared, absolute, huber, fair, mape, quantile, epsilon_insensitive, squared_epsilon_insensitive,
     poisson, gamma, tweedie,

@@ -45,6 +45,8 @@ class Predictor:
     others : dict
         The same for methods that raw scores cannot give (``transform`` and ``apply`` of a predictor): Modules that
         read the same ``[B, width]`` columns as ``scores``.
+    sparse_zeros : bool
+        False where the source takes the zeros of a sparse matrix for missing values (XGBoost).
     dtypes : dict
         The NumPy dtype of what a method returns, where it is not float64 (labels have the dtype of ``classes``).
     """
@@ -60,6 +62,7 @@ class Predictor:
     classes: Any = None
     answers: Mapping[str, Module] = field(default_factory=dict)
     others: Mapping[str, Module] = field(default_factory=dict)
+    sparse_zeros: bool = True
     dtypes: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -21,7 +21,7 @@ from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
 from windtunnel.modules.trees.one_tree import OneTree, child_numbers, join
-from windtunnel.translators.registry import Composite, Part, Predictor, translates
+from windtunnel.translators.registry import Composite, Part, Predictor, Transformer, translates
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
 
@@ -134,7 +134,7 @@ _LOSSES = {"absolute_error": "absolute"}
     notes="one column per leaf; a step function, so translate keeps it on the host",
     differentiable=False,
 )
-def trees_embedding(fitted: ensemble.RandomTreesEmbedding) -> LeafOneHot:
+def trees_embedding(fitted: ensemble.RandomTreesEmbedding) -> Transformer:
     """``estimators_`` and the leaves that ``one_hot_encoder_`` knows."""
     trees = [member.tree_ for member in fitted.estimators_]
     for index, (one, known) in enumerate(zip(trees, fitted.one_hot_encoder_.categories_, strict=True)):
@@ -146,7 +146,8 @@ def trees_embedding(fitted: ensemble.RandomTreesEmbedding) -> LeafOneHot:
     numbers = leaf_numbers(trees)
     zeros = [np.zeros(one.node_count) for one in trees]
     model = tree_ensemble(trees, zeros, width=int(fitted.n_features_in_), base=[0.0])
-    return LeafOneHot.numbered(model, np.arange(len(numbers)))
+    leaves = TreeLeaves.numbered(model, numbers, [len(trees)])
+    return Transformer(LeafOneHot.numbered(model, np.arange(len(numbers))), {"apply": leaves})
 
 
 @translates(

@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from sklearn import ensemble, tree
 
-from windtunnel.modules.base import Module
 from windtunnel.modules.committee import MeanOfParts, Votes, WeightedMedian
 from windtunnel.modules.started import LastColumns
 from windtunnel.modules.trees.hard import HardTrees
@@ -23,7 +22,7 @@ TREES = (tree.DecisionTreeClassifier, tree.DecisionTreeRegressor, tree.ExtraTree
 @translates(
     ensemble.AdaBoostClassifier,
     trainable=TRAINABLE,
-    notes="any base estimator; over others than trees the votes end the gradient",
+    notes="any base estimator; the votes of others than trees have the gradient of their probabilities",
 )
 def ada_boost_classifier(fitted: ensemble.AdaBoostClassifier) -> Predictor | Composite:
     """Weighted votes of ``estimators_``: a member adds w to its label and -w / (K - 1) to the others, over sum w."""
@@ -42,7 +41,7 @@ def ada_boost_classifier(fitted: ensemble.AdaBoostClassifier) -> Predictor | Com
         base = np.zeros(worth.shape[2])
         model = tree_ensemble(trees, votes, width=int(fitted.n_features_in_), base=base, divisor=divisor)
         return Predictor(HardTrees.of(model), **options)
-    return Composite(_parts(fitted, "position"), Predictor(Votes(torch.from_numpy(worth), divisor), **options))
+    return Composite(_parts(fitted, "votes"), Predictor(Votes(torch.from_numpy(worth), divisor), **options))
 
 
 def _worth(classes: NDArray[Any], member: Any, weight: float) -> NDArray[np.float64]:
@@ -65,7 +64,7 @@ def ada_boost_regressor(fitted: ensemble.AdaBoostRegressor) -> Composite:
 @translates(
     ensemble.BaggingClassifier,
     trainable=TRAINABLE,
-    notes="any base estimator; votes of members without probabilities end the gradient",
+    notes="any base estimator; votes of members without probabilities have a gradient all the same",
 )
 def bagging_classifier(fitted: ensemble.BaggingClassifier) -> Predictor | Composite:
     """The mean of the probabilities of ``estimators_``, each on its ``estimators_features_``, or of their votes."""
@@ -75,12 +74,9 @@ def bagging_classifier(fitted: ensemble.BaggingClassifier) -> Predictor | Compos
         # Members are fitted on the positions of the labels, of which a sample may miss some.
         values = [_placed(leaf_values(one), one.classes_, classes) for one in members]
         return Predictor(_mean_of_trees(fitted, values), **options)
-    if all(hasattr(one, "predict_proba") for one in members):
-        widths = [len(one.classes_) for one in members]
-        parts = _parts(fitted, "predict_proba")
-        scores: Module = MeanOfParts(_places(widths, [one.classes_ for one in members], classes), float(len(members)))
-    else:
-        widths, parts, scores = [1] * len(members), _parts(fitted, "position"), _hard_votes(fitted)
+    widths = [len(one.classes_) for one in members]
+    parts = _parts(fitted, "predict_proba" if all(hasattr(one, "predict_proba") for one in members) else "votes")
+    scores = MeanOfParts(_places(widths, [one.classes_ for one in members], classes), float(len(members)))
     if hasattr(fitted, "decision_function"):
         columns = 1 if classes == 2 else classes
         places = sum(widths) + torch.arange(len(members) * columns).reshape(-1, columns)
@@ -130,15 +126,6 @@ def _places(widths: Sequence[int], columns: Sequence[NDArray[Any]], width: int) 
         row[np.asarray(known, np.int64)] = start + np.arange(count)
         start += count
     return torch.from_numpy(places)
-
-
-def _hard_votes(fitted: Any) -> Votes:
-    classes = len(fitted.classes_)
-    worth = np.zeros((len(fitted.estimators_), classes, classes))
-    for table, member in zip(worth, fitted.estimators_, strict=True):
-        known = np.asarray(member.classes_, np.int64)
-        table[np.arange(len(known)), known] = 1.0
-    return Votes(torch.from_numpy(worth), float(len(fitted.estimators_)))
 
 
 def _parts(fitted: Any, method: str) -> list[Part]:

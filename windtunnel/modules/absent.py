@@ -1,0 +1,29 @@
+"""Zeros that stand for what a sparse matrix does not store."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.base import Module
+
+
+class ZeroAsMissing(Module):
+    """NaN for zero, as XGBoost reads the entries that a sparse matrix does not hold.
+
+    y = NaN where x = 0, else x
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, width]``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> ZeroAsMissing()(torch.tensor([[0.0, 2.0]])).tolist()
+    [[nan, 2.0]]
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, width]."""
+        return torch.where(x == 0, torch.full_like(x, float("nan")), x)
