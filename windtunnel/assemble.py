@@ -30,8 +30,8 @@ from windtunnel.graph import (
 )
 from windtunnel.head import METHODS, Head
 from windtunnel.host import HostStep, dense_frame, evaluate
-from windtunnel.modules.affine import Affine
 from windtunnel.modules.absent import ZeroAsMissing
+from windtunnel.modules.affine import Affine
 from windtunnel.modules.answers import AsColumns, Linked, Positions
 from windtunnel.modules.at_least import AtLeast
 from windtunnel.modules.base import Module

@@ -217,9 +217,9 @@ class RowEncoder:
         for first, matrix in (counts or {}).items():
             columns = np.asarray(self.numbers, dtype=np.int64) - first
             here = np.flatnonzero((columns >= 0) & (columns < matrix.shape[1]))
-            position = np.full(matrix.shape[1], -1)
-            position[columns[here]] = here
-            positions = position[matrix.col]
+            place = np.full(matrix.shape[1], -1)
+            place[columns[here]] = here
+            positions = place[matrix.col]
             read = positions >= 0
             with np.errstate(over="ignore"):
                 numbers[matrix.row[read], positions[read]] = matrix.data[read]

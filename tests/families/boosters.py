@@ -8,7 +8,7 @@ import catboost as cb
 import lightgbm as lgb
 import numpy as np
 import xgboost as xgb
-from case import NUMBERS, Case, quick
+from case import AWKWARD, NUMBERS, TEXTS, Case, columns, one_hot, quick
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -119,6 +119,12 @@ XGBOOST = [
     Case("xgboost codes", lambda: boosted(
         enable_categorical=True, feature_types=["q", "c"], max_cat_to_onehot=1), ("age", "visits"), "value",
         missing=True, array=True, **IN_FLOAT32),
+    Case("xgboost over sparse one-hot", lambda: make_pipeline(
+        columns((one_hot(), list(TEXTS)), (StandardScaler(), ["income"]), ("passthrough", ["visits"])),
+        boosted(xgb.XGBClassifier)), fit=on_codes, **AWKWARD, **IN_FLOAT32),
+    Case("xgboost over dense one-hot", lambda: make_pipeline(
+        columns((one_hot(), list(TEXTS)), ("passthrough", ["visits"]), sparse_threshold=0),
+        boosted(xgb.XGBClassifier)), fit=on_codes, **AWKWARD, **IN_FLOAT32),
     Case("xgboost without a split", lambda: boosted(gamma=1e9), NUMBERS, "value", **IN_FLOAT32),
 ]  # fmt: skip
 CATBOOST = [

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from windtunnel.compiler.decompositions import DECOMPOSITIONS
 from windtunnel.compiler.held import Held
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.program import Program, ProgramStep
@@ -78,8 +79,10 @@ class OnnxEngine(Held):
             given = step.gather(values)
             try:
                 model = _exported(step.module, (given,), ("x",), ("y",))
-                found = _session(model, "y").run(None, {"x": given.numpy()})[0]
-                torch.testing.assert_close(torch.from_numpy(found), step.module(given), equal_nan=True)
+                run = _session(model, "y")
+                for some in (given, given[:1]):
+                    found = torch.from_numpy(run.run(None, _fed(run, {"x": some}))[0])
+                    torch.testing.assert_close(found, step.module(some), equal_nan=True)
             except Exception as own:  # as above
                 where, error = f"step {step.name!r} ({type(step.module).__name__})", own
                 break
@@ -93,27 +96,26 @@ class Methods(nn.Module):
 
     def __init__(self, program: Program) -> None:
         super().__init__()
-        self.steps, self.answers = program.steps, program.answers
+        self.steps, self.answers = program.steps, nn.ModuleList(program.answers.values())
 
     def forward(self, numbers: Tensor, ids: Tensor) -> tuple[Tensor, ...]:
         """All answers, the scores first."""
         values = [numbers, ids]
         for step in self.steps:
             values.append(step(values))
-        return (values[-1], *(step(values) for step in self.answers.values()))
+        return (values[-1], *(step(values) for step in self.answers))
 
 
 def _exported(module: nn.Module, example: tuple[Tensor, ...], inputs: Sequence[str], outputs: Sequence[str]) -> Any:
     """The ONNX model of a module that takes any number of rows."""
     rows = torch.export.Dim("rows")
-    with warnings.catch_warnings(), _quiet("torch.onnx"), _quiet("torch.export"), torch.no_grad():
+    with warnings.catch_warnings(), _quiet("torch.onnx"), torch.no_grad():
         # What PyTorch's exporter says of its own parts; what is wrong with a module is an error.
         warnings.simplefilter("ignore")
+        graph = torch.export.export(module, example, dynamic_shapes=({0: rows},) * len(example))
         program = torch.onnx.export(
-            module,
-            example,
+            graph.run_decompositions(DECOMPOSITIONS),
             dynamo=True,
-            dynamic_shapes=(({0: rows},) * len(example)),
             input_names=list(inputs),
             output_names=list(outputs),
             verbose=False,
@@ -154,8 +156,10 @@ def _row_cost(program: Program) -> int:
     return max((module.row_cost for module in program.modules() if isinstance(module, TreeWalk)), default=1)
 
 
-def _operator(error: Exception) -> str:
-    """The operator that an error is about, then its own words."""
+def _operator(error: BaseException) -> str:
+    """The operator that an error is about, then the words of its first cause."""
+    while error.__cause__ is not None:
+        error = error.__cause__
     said = " ".join(str(error).split())
     found = re.search(r"implementation for (\w+)|(aten[.:]+[\w.]+)", said)
     return (f"{found[1] or found[2]}: " if found else "") + said[:300]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 
-class Float32(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Float32(TransformerMixin, BaseEstimator):
     """Numbers rounded to float32; there is nothing to fit.
 
     Examples

@@ -147,7 +147,9 @@ def read_encoder(data: EncoderData, vocabularies: list[VocabularyData]) -> RowEn
     ]
     if data.flat and (data.names is not None or data.width != 1):
         raise BadFile(f"a sequence of rows with {data.width} columns.")
-    return RowEncoder(data.names, data.width, list(data.numbers), categories, data.dtype, data.flat, data.refuses_sparse)
+    return RowEncoder(
+        data.names, data.width, list(data.numbers), categories, data.dtype, data.flat, data.refuses_sparse
+    )
 
 
 def host_data(host: HostStep) -> HostData:

@@ -90,12 +90,12 @@ class Answers(nn.ModuleDict):
 
     def add_module(self, name: str, module: nn.Module | None) -> None:
         """Take any name."""
-        self._modules[name] = module
+        self._modules[name] = module  # type: ignore[assignment]  # as torch's own does
 
 
 def _slots(step: nn.Module) -> set[int]:
     """The steps that a step takes columns of."""
-    return {take.slot - 2 for take in step.takes if take.slot >= 2}  # type: ignore[union-attr, operator]
+    return {take.slot - 2 for take in step.takes if take.slot >= 2}  # type: ignore[union-attr]
 
 
 class Program(nn.Module):

@@ -147,7 +147,9 @@ class _Model:
             return Predictor(self._linear(), flat=flat, sparse_zeros=False, **options)
         model, numbers = self._ensemble()
         others = {"apply": TreeLeaves.numbered(model, numbers, [model.trees])}
-        return Predictor(HardTrees.of(model), flat=flat, codes=self._codes(), others=others, sparse_zeros=False, **options)
+        return Predictor(
+            HardTrees.of(model), flat=flat, codes=self._codes(), others=others, sparse_zeros=False, **options
+        )
 
     def _linear(self) -> Module:
         """Gblinear: weights ``[features + 1, K]``, the last row the bias.
