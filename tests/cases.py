@@ -15,13 +15,10 @@ from case import Case
 from sklearn.base import BaseEstimator
 
 FAMILIES = (
-    "scalers", "preprocessing", "imputers", "encoders", "category_encoders", "estimators", "linear", "lightgbm", "compositions",
-    "trees", "boosters",
-    "constants", "discriminant", "naive_bayes", "neural",
-    "selection", "decomposition", "projection",
-    "text",
-    "svm", "cluster", "mixture", "gaussian_process", "neighbors",
-    "stacking", "multiclass", "multioutput", "calibration", "search",
+    "scalers", "preprocessing", "imputers", "encoders", "category_encoders", "estimators", "linear", "lightgbm",
+    "compositions", "trees", "boosters", "constants", "discriminant", "naive_bayes", "neural", "selection",
+    "decomposition", "projection", "text", "svm", "cluster", "mixture", "gaussian_process", "neighbors", "stacking",
+    "multiclass", "multioutput", "calibration", "search",
 )  # fmt: skip
 
 

@@ -269,8 +269,10 @@ LABELS: dict[str, list[Any]] = {
 }
 
 
-COLUMNWISE = {"standard", "standard without mean", "min-max", "min-max clipped", "max-abs", "robust", "function", "variance",
-              "binarizer"}  # fmt: skip
+COLUMNWISE = {
+    "standard", "standard without mean", "min-max", "min-max clipped", "max-abs", "robust", "function", "variance",
+    "binarizer",
+}  # fmt: skip
 TREES = {name for name in (*CLASSIFIERS, *REGRESSORS, *OTHERS) if any(
     word in name for word in ("lightgbm", "tree", "forest", "boosting")
 )} - {"lightgbm, linear trees"}  # fmt: skip

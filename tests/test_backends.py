@@ -20,6 +20,7 @@ from torch import Tensor
 
 import windtunnel
 from windtunnel.compiler.backends import engine
+from windtunnel.compiler.decompositions import bucketize, searchsorted
 from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.modules.base import Module
 
@@ -211,6 +212,19 @@ def test_onnx_is_imported_only_where_it_runs() -> None:
     code = "import sys, windtunnel; windtunnel.compile; print({'onnx', 'onnxruntime', 'onnxscript'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "set()", done.stderr
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 100])
+def test_places_by_halving_are_those_of_torch(count: int, right: bool) -> None:
+    drawn = torch.Generator().manual_seed(count)
+    bounds = torch.randint(0, 9, (2, count), generator=drawn).double().sort().values
+    values = torch.cat([torch.arange(-1, 10, 0.5), torch.tensor([np.nan, np.inf, -np.inf, -0.0])]).double().repeat(2, 1)
+    assert torch.equal(searchsorted(bounds, values, right=right), torch.searchsorted(bounds, values, right=right))
+    assert torch.equal(
+        searchsorted(bounds[0], values, side="right"), torch.searchsorted(bounds[0], values, side="right")
+    )
+    assert torch.equal(bucketize(values, bounds[0], right=right), torch.bucketize(values, bounds[0], right=right))
 
 
 @pytest.mark.parametrize("device", ["cuda", "nowhere", "meta"])

@@ -14,9 +14,9 @@ import torch
 from case import NUMBERS, columns, logistic, ordinal, quick, table, targets
 from cases import CASES
 from lightgbm import LGBMRegressor
+from sklearn.dummy import DummyClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
@@ -67,11 +67,10 @@ NOT_TRANSLATED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         NotFitted,
         "StandardScaler is a class; give a fitted instance.",
     ),
-    "neighbours at the end": (
-        lambda: make_pipeline(StandardScaler(), KNeighborsClassifier()).fit(FRAME[["age"]], Y["label"]),
+    "random answers at the end": (
+        lambda: make_pipeline(StandardScaler(), DummyClassifier(strategy="uniform")).fit(FRAME[["age"]], Y["label"]),
         UnsupportedEstimator,
-        "step 'kneighborsclassifier': no translation for sklearn.neighbors._classification.KNeighborsClassifier; "
-        "...Register a reader with @windtunnel.translates(KNeighborsClassifier).",
+        "step 'dummyclassifier': DummyClassifier(strategy='uniform') answers at random; ...or 'constant'.",
     ),
     "subclass": (
         lambda: type("Mine", (LogisticRegression,), {})().fit(FRAME[["age"]], Y["label"]),

@@ -151,18 +151,22 @@ def test_deviances(name: str, options: dict[str, float], power: float) -> None:
     assert ours(first) - ours(second) == pytest.approx(theirs(first) - theirs(second), rel=1e-9)
 
 
+SCORES = {"one_vs_one_hinge": 1}
+"""One score for each pair of the two classes."""
+
+
 @pytest.mark.parametrize("name", LOSSES)
 def test_gradients_are_finite_and_true(name: str) -> None:
-    scores = _scores(2).requires_grad_()
-    classifies = name in ("softmax", *MARGINS)
+    scores = (_scores(2).abs() + 0.1 if name == "probabilities" else _scores(SCORES.get(name, 2))).requires_grad_()
+    classifies = name in ("softmax", "probabilities", "one_vs_one_hinge", *MARGINS)
     target = torch.from_numpy(_random(1).integers(0, 2, ROWS)) if classifies else _scores(2, seed=3).abs()
     assert torch.autograd.gradcheck(lambda s: LOSSES[name](s, target, None), [scores])
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_weights_that_are_all_zero_teach_nothing(name: str) -> None:
-    scores = _scores(2).float().requires_grad_()
-    classifies = name in ("softmax", *MARGINS)
+    scores = _scores(SCORES.get(name, 2)).float().requires_grad_()
+    classifies = name in ("softmax", "probabilities", "one_vs_one_hinge", *MARGINS)
     target = torch.zeros(ROWS, dtype=torch.int64) if classifies else torch.ones(ROWS, 2)
     loss = LOSSES[name](scores, target, torch.zeros(ROWS))
     loss.backward()

@@ -23,7 +23,7 @@ NEEDED = ("onnx", "onnxruntime", "onnxscript")
 INPUTS = ("numbers", "ids")
 EXAMPLE_ROWS = 61
 """Rows of the example that a graph is taken from; no width, so that no step takes the one for the other."""
-AT_ONCE = 1 << 22
+AT_ONCE = 1 << 20
 """Rows times trees that are walked at once: an exported graph has no slices of its own."""
 
 

@@ -10,6 +10,9 @@ _SPARK = "it lives in Spark's JVM and reads Spark's rows, not a table in memory"
 _DASK = "it is fitted on a Dask cluster; its to_local() gives the estimator that is translated"
 _BASE = "it is the base class of its library's estimators; fit one of these"
 
+_GRAPH = "it gives a sparse graph from rows to the rows that it was fitted on, a column for each of these"
+_TARGETS = "it encodes targets, not columns; a translated classifier keeps its labels itself"
+
 REASONS: dict[str, str] = {
     **dict.fromkeys(
         (
@@ -43,12 +46,19 @@ REASONS: dict[str, str] = {
     "sklearn.neighbors.NearestNeighbors": (
         "it lists neighbours (kneighbors) and has no predict or transform; the estimators that answer from them have"
     ),
+    "sklearn.neighbors.KNeighborsTransformer": _GRAPH,
+    "sklearn.neighbors.RadiusNeighborsTransformer": _GRAPH,
+    "sklearn.preprocessing.LabelBinarizer": _TARGETS,
+    "sklearn.preprocessing.LabelEncoder": _TARGETS,
+    "sklearn.preprocessing.MultiLabelBinarizer": _TARGETS,
+    "category_encoders.MultiHotEncoder": "its cells are sets of categories, written as one text each",
     "category_encoders.GLMMEncoder": "it needs statsmodels, which the tests do not have: its answers are not checked",
     "lightgbm.LGBMModel": _BASE,
     "lightgbm.DaskLGBMClassifier": _DASK,
     "lightgbm.DaskLGBMRanker": _DASK,
     "lightgbm.DaskLGBMRegressor": _DASK,
     "xgboost.XGBModel": _BASE,
+    "xgboost.Booster": "it predicts from a DMatrix, not from rows; XGBClassifier or XGBRegressor load_model it",
     "prophet.Prophet": "it forecasts one series from its dates, by simulating its trend, and is no step over columns",
     "pyspark.ml.classification.LogisticRegressionModel": _SPARK,
     "pyspark.ml.feature.Bucketizer": _SPARK,
