@@ -153,6 +153,10 @@ class Case:
         return self._given(table(rows, seed=1, missing=self.missing, unseen=self.unseen))
 
     def _given(self, frame: pd.DataFrame) -> Any:
+        if "share" in self.columns:
+            # A second column without equal values; no other case has it, as every row would have to change for it.
+            share = np.random.default_rng(len(frame)).random(len(frame)).astype(np.float32).astype(np.float64)
+            frame = frame.assign(share=np.where(frame["age"].shift().isna() & self.missing, np.nan, share))
         if isinstance(self.columns, str):
             return frame[self.columns]
         frame = frame[list(self.columns)]

@@ -126,7 +126,7 @@ CASES = [
     Case(
         "nearest rows impute",
         lambda: make_pipeline(StandardScaler(), KNNImputer(n_neighbors=3, add_indicator=True)),
-        NUMBERS,
+        ("age", "share"),
         missing=True,
     ),
     Case(

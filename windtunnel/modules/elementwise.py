@@ -102,6 +102,11 @@ def arctan(x: Tensor, options: Tensor) -> Tensor:
     return torch.atan(x)
 
 
+def sinh(x: Tensor, options: Tensor) -> Tensor:
+    """(e^x - e^-x) / 2."""
+    return torch.sinh(x)
+
+
 def arcsinh(x: Tensor, options: Tensor) -> Tensor:
     """log(x + sqrt(x^2 + 1))."""
     return torch.asinh(x)
@@ -139,7 +144,7 @@ def logit(x: Tensor, options: Tensor) -> Tensor:
 FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     function.__name__: function
     for function in (
-        log1p, log, log2, log10, exp, exp2, expm1, sqrt, cbrt, square, absolute, sign, sin, cos, tanh, arctan, arcsinh,
+        log1p, log, log2, log10, exp, exp2, expm1, sqrt, cbrt, square, absolute, sign, sin, cos, tanh, arctan, sinh, arcsinh,
         negative, clip, nan_to_num, expit, logit,
     )
 }  # fmt: skip

@@ -18,16 +18,21 @@ LEAST = BOUND - 2.0**-52
 def interpolate(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:
     """Piecewise linear from ``knots`` to ``values``, both ``[width, Q]``, flat outside; x is ``[width, B]``.
 
-    Of repeated knots the last one counts.
+    Of repeated knots the last one counts. Knots so near to each other that the slope is infinite give what NumPy's
+    interpolation gives: no number where it finds none on either side.
     """
     last = knots.shape[1] - 1
     at = torch.searchsorted(knots.detach(), x.detach(), right=True) - 1
     low = at.clamp(0, last - 1)
     start, end = knots.gather(1, low), knots.gather(1, low + 1)
     inside = (at >= 0) & (at < last)
-    part = torch.where(inside, x - start, torch.zeros_like(x)) / torch.where(inside, end - start, torch.ones_like(x))
     first, second = values.gather(1, low), values.gather(1, low + 1)
-    return torch.where(at >= last, second, first + part * (second - first))
+    slope = (second - first) / torch.where(inside, end - start, torch.ones_like(x))
+    zero = torch.zeros_like(x)
+    y = slope * torch.where(inside, x - start, zero) + first
+    y = torch.where(torch.isnan(y), slope * torch.where(inside, x - end, zero) + second, y)
+    y = torch.where((torch.isnan(y) & (first == second)) | (x == start) | (at < 0), first, y)
+    return torch.where(at >= last, second, y)
 
 
 class QuantileMap(Module):
@@ -60,6 +65,7 @@ class QuantileMap(Module):
     """
 
     FACTS: ClassVar[tuple[str, ...]] = ("normal",)
+    PARTIAL: ClassVar[bool] = True
     quantiles: Tensor
 
     def __init__(self, quantiles: Tensor, levels: Tensor, normal: bool) -> None:

@@ -34,6 +34,7 @@ KNOWN: dict[Callable[..., Any], str] = {
     np.cos: "cos",
     np.tanh: "tanh",
     np.arctan: "arctan",
+    np.sinh: "sinh",
     np.arcsinh: "arcsinh",
     np.negative: "negative",
     np.clip: "clip",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from sklearn.impute import KNNImputer
 
 from windtunnel.errors import UnsupportedEstimator
@@ -18,7 +19,8 @@ from windtunnel.translators.registry import translates
 @translates(
     KNNImputer,
     differentiable=False,
-    notes="exact mode only; of rows that are equally far, the source's choice depends on NumPy and the processor",
+    notes="exact mode only, and where no column was fitted on equal values: among rows that are equally far the "
+    "source's choice depends on NumPy and the processor",
 )
 def knn_imputer(fitted: KNNImputer) -> NearestImputer:
     """Means of the nearest rows. Reads _fit_X, _mask_fit_X, n_neighbors, weights, missing_values and indicator_."""
@@ -28,6 +30,7 @@ def knn_imputer(fitted: KNNImputer) -> NearestImputer:
             "metric='nan_euclidean' can be translated"
         )
     known = ~fitted._mask_fit_X
+    _check_ties(np.asarray(fitted._fit_X), known)
     rows = np.where(known, np.asarray(fitted._fit_X, dtype=np.float64), 0.0)
     count = known.sum(axis=0)
     valid = count > 0
@@ -42,6 +45,17 @@ def knn_imputer(fitted: KNNImputer) -> NearestImputer:
         donors=np.minimum(fitted.n_neighbors, count).tolist(),
         by_distance=fitted.weights == "distance",
     )
+
+
+def _check_ties(rows: NDArray[Any], known: NDArray[np.bool_]) -> None:
+    """Refuse columns with equal values: rows may be equally far then, and nothing tells which the source takes."""
+    columns = [j for j in range(rows.shape[1]) if len(np.unique(rows[known[:, j], j])) < known[:, j].sum()]
+    if columns:
+        raise UnsupportedEstimator(
+            f"KNNImputer was fitted on equal values in columns {columns[:12]}; among rows that are equally far it takes "
+            "those that NumPy's partition leaves in front, which depends on the processor. Fit it on columns without "
+            "repeated values, or use SimpleImputer or IterativeImputer"
+        )
 
 
 def mark_of(fitted: Any) -> torch.Tensor:

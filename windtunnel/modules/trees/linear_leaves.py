@@ -100,7 +100,10 @@ class LinearLeafTrees(TreeWalk):
         parts: list[Tensor] = []
         for start in range(0, max(1, x.shape[0]), rows):
             at = leaf[start : start + rows]
-            linear = (self.coefficient[at] * present[start : start + rows].unsqueeze(1)).sum(dim=2) + self.const[at]
-            missing = (self.uses[at] & gone[start : start + rows].unsqueeze(1)).any(dim=2)
+            used = self.uses[at]
+            # A feature that the leaf does not use may be infinite, and 0 times infinity is no number.
+            products = self.coefficient[at] * present[start : start + rows].unsqueeze(1)
+            linear = torch.where(used, products, torch.zeros_like(products)).sum(dim=2) + self.const[at]
+            missing = (used & gone[start : start + rows].unsqueeze(1)).any(dim=2)
             parts.append(torch.where(missing, self.plain[at], linear))
         return torch.cat(parts)
