@@ -73,6 +73,8 @@ def column(values: list[Any], more: Any = None) -> pd.DataFrame:
 @pytest.mark.parametrize("kind", CATEGORIES)
 @pytest.mark.parametrize("name", ENCODERS)
 def test_categories(name: str, kind: str) -> None:
+    if (name, kind) == ("ce hashing", "NaN"):
+        pytest.skip("in an object column a missing value is taken as None: see the notes of HashingEncoder")
     values = CATEGORIES[kind]
     rows = column(values)
     y = np.arange(len(rows)) % 3 % 2

@@ -65,9 +65,18 @@ def _floats(rows: pd.DataFrame) -> list[str]:
     return [name for name in rows if rows[name].dtype.kind == "f"]
 
 
+def shaken_answers(source: Any, method: str, rows: Any) -> list[Any]:
+    """What the source answers when the last bits of the rows, or of what reaches its last step, are others."""
+    answers = [answer(source, method, other) for other in shaken(rows)]
+    if source[-1] == "passthrough":
+        return answers
+    reached = pd.DataFrame(answer(source[:-1], "transform", rows)).astype(float)
+    return answers + [answer(source[-1], method, other.to_numpy()) for other in shaken(reached)]
+
+
 def slack(source: Any, method: str, rows: Any, want: Any) -> Any:
-    """How far the source's own answer moves when the last bits of the rows do, as no translation can be nearer."""
-    moved = [np.abs(answer(source, method, other).astype(float) - want) for other in shaken(rows)]
+    """How far the source's own answer moves when last bits do, as no translation can be nearer."""
+    moved = [np.abs(one.astype(float) - want) for one in shaken_answers(source, method, rows)]
     return 10 * np.nan_to_num(np.max(moved, axis=0), nan=np.inf)
 
 
@@ -81,8 +90,8 @@ def sure(source: Any, rows: Any, strict: bool) -> Any:
             certain &= ordered[:, -1] - ordered[:, -2] > TOLERANCE if ordered.shape[1] > 1 else True
     if not strict:
         label = answer(source, "predict", rows)
-        for other in shaken(rows):
-            certain &= answer(source, "predict", other) == label
+        for other in shaken_answers(source, "predict", rows):
+            certain &= other == label
     return certain
 
 

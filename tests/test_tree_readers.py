@@ -175,7 +175,7 @@ def test_linear_leaves_train():
     [
         MeanOfParts(torch.tensor([[0, 1], [2, -1]]), 2.0),
         MeanOfParts(torch.tensor([[0], [2]]), 2.0, flat=True),
-        Votes(torch.arange(18.0).reshape(3, 3, 2), 3.0),
+        Votes(torch.arange(6.0).reshape(1, 3, 2), 3.0),
         WeightedMedian(torch.tensor([1.0, 2.0, 0.5])),
         PresentLinear(torch.ones(2, 3), torch.zeros(2)),
         StartedScores(1, "half_logit"),

@@ -249,13 +249,22 @@ def _section(path: Sequence[Any]) -> type[BaseModel]:
 
 @cache
 def _estimators() -> dict[str, type]:
-    """Classes with a translation, by the name that a config writes."""
-    every = [(entry.library, entry.estimator) for entry in supported() if hasattr(entry.estimator, "fit")]
+    """Classes with a translation, by the name that a config writes; those made of other estimators are left out."""
+    every = [
+        (entry.library, entry.estimator)
+        for entry in supported()
+        if hasattr(entry.estimator, "fit") and not _needs_arguments(entry.estimator)
+    ]
     names = [estimator.__name__ for _, estimator in every]
     return {
         estimator.__name__ if names.count(estimator.__name__) == 1 else f"{library}.{estimator.__name__}": estimator
         for library, estimator in every
     }
+
+
+def _needs_arguments(estimator: type) -> bool:
+    parameters = signature(estimator).parameters.values()
+    return any(one.default is Parameter.empty for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def estimator_class(name: str) -> type:

@@ -1,7 +1,8 @@
-"""Operators that ONNX lacks, in terms of those that it has."""
+"""Operators that ONNX or its runtime lack in float64, in terms of those that they have."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,27 @@ def bucketize(values: Tensor, boundaries: Tensor, *, out_int32: bool = False, ri
     return searchsorted(boundaries, values, out_int32=out_int32, right=right)
 
 
+def full_like(given: Tensor, value: float, *, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
+    """The number in the shape of another tensor."""
+    return torch.full(given.shape, value, dtype=dtype or given.dtype, device=given.device)
+
+
+def log2(given: Tensor) -> Tensor:
+    """Ln x / ln 2, as the exporter's own constant is that of float32."""
+    return torch.log(given) / math.log(2)
+
+
+def log10(given: Tensor) -> Tensor:
+    """Ln x / ln 10."""
+    return torch.log(given) / math.log(10)
+
+
+def softplus(given: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """ln(1 + exp(beta x)) / beta, and x from the threshold on."""
+    steep = given * beta
+    return torch.where(steep > threshold, given, torch.log1p(torch.exp(steep)) / beta)
+
+
 def _at(sequence: Tensor, position: Tensor) -> Tensor:
     if sequence.dim() == 1:
         return sequence.index_select(0, position.reshape(-1)).view(position.shape)
@@ -49,4 +71,8 @@ def _at(sequence: Tensor, position: Tensor) -> Tensor:
 DECOMPOSITIONS: dict[Any, Callable[..., Tensor]] = {
     torch.ops.aten.searchsorted.Tensor: searchsorted,
     torch.ops.aten.bucketize.Tensor: bucketize,
+    torch.ops.aten.full_like.default: full_like,
+    torch.ops.aten.log2.default: log2,
+    torch.ops.aten.log10.default: log10,
+    torch.ops.aten.softplus.default: softplus,
 }

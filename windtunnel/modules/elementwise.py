@@ -144,8 +144,8 @@ def logit(x: Tensor, options: Tensor) -> Tensor:
 FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     function.__name__: function
     for function in (
-        log1p, log, log2, log10, exp, exp2, expm1, sqrt, cbrt, square, absolute, sign, sin, cos, tanh, arctan, sinh, arcsinh,
-        negative, clip, nan_to_num, expit, logit,
+        log1p, log, log2, log10, exp, exp2, expm1, sqrt, cbrt, square, absolute, sign, sin, cos, tanh, arctan, sinh,
+        arcsinh, negative, clip, nan_to_num, expit, logit,
     )
 }  # fmt: skip
 

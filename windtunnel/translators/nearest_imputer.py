@@ -52,9 +52,9 @@ def _check_ties(rows: NDArray[Any], known: NDArray[np.bool_]) -> None:
     columns = [j for j in range(rows.shape[1]) if len(np.unique(rows[known[:, j], j])) < known[:, j].sum()]
     if columns:
         raise UnsupportedEstimator(
-            f"KNNImputer was fitted on equal values in columns {columns[:12]}; among rows that are equally far it takes "
+            f"KNNImputer was fitted on equal values in columns {columns[:12]}; of rows that are equally far it takes "
             "those that NumPy's partition leaves in front, which depends on the processor. Fit it on columns without "
-            "repeated values, or use SimpleImputer or IterativeImputer"
+            "equal values, or use SimpleImputer or IterativeImputer"
         )
 
 

@@ -1,0 +1,94 @@
+"""Numbers that are written in code, kept in float64 where an exporter would round them to float32."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+
+TENSOR_FORM: dict[Any, Any] = {
+    aten.add.Scalar: aten.add.Tensor,
+    aten.sub.Scalar: aten.sub.Tensor,
+    aten.rsub.Scalar: aten.rsub.Tensor,
+    aten.mul.Scalar: aten.mul.Tensor,
+    aten.div.Scalar: aten.div.Tensor,
+    aten.fmod.Scalar: aten.fmod.Tensor,
+    aten.remainder.Scalar: aten.remainder.Tensor,
+    aten.pow.Scalar: aten.pow.Tensor_Tensor,
+    aten.clamp.default: aten.clamp.Tensor,
+    aten.clamp_min.default: aten.clamp_min.Tensor,
+    aten.clamp_max.default: aten.clamp_max.Tensor,
+    aten.eq.Scalar: aten.eq.Tensor,
+    aten.ne.Scalar: aten.ne.Tensor,
+    aten.gt.Scalar: aten.gt.Tensor,
+    aten.ge.Scalar: aten.ge.Tensor,
+    aten.lt.Scalar: aten.lt.Tensor,
+    aten.le.Scalar: aten.le.Tensor,
+    aten.where.Scalar: aten.where.self,
+    aten.where.ScalarSelf: aten.where.self,
+    aten.where.ScalarOther: aten.where.self,
+    aten.masked_fill.Scalar: aten.masked_fill.Tensor,
+    **{op: op for op in (aten.add.Tensor, aten.sub.Tensor, aten.rsub.Tensor, aten.mul.Tensor, aten.div.Tensor)},
+}
+"""Operators with a number among their arguments -> the same with a tensor in its place."""
+EXACT = {aten.pow.Tensor_Scalar}
+"""Operators whose number is exported in float64."""
+
+
+def keep_literals(graph: fx.GraphModule) -> None:
+    """Put tensors in the place of the numbers that float32 does not hold, wherever the graph computes in float64.
+
+    Raises
+    ------
+    ValueError
+        An operator takes such a number and no tensor.
+    """
+    for node in list(graph.graph.nodes):
+        if node.op != "call_function" or not _is_float64(node) or not any(map(_rounds, _numbers(node))):
+            continue
+        with graph.graph.inserting_before(node):
+            if node.target in (aten.full.default, aten.scalar_tensor.default):
+                _replace_constant(graph, node)
+            elif node.target in TENSOR_FORM and not _rounds(node.kwargs.get("alpha")):
+                node.args = tuple(_held(graph, one) if isinstance(one, float) else one for one in node.args)
+                node.target = TENSOR_FORM[node.target]
+            elif node.target not in EXACT:
+                raise ValueError(f"{node.target}: its numbers {_numbers(node)} would be rounded to float32")
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+
+
+def _replace_constant(graph: fx.GraphModule, node: fx.Node) -> None:
+    held = _held(graph, float(_numbers(node)[0]))
+    if node.target is aten.full.default:
+        held = graph.graph.call_function(aten.expand.default, (held, node.args[0]))
+    node.replace_all_uses_with(held)
+
+
+def _held(graph: fx.GraphModule, number: float) -> fx.Node:
+    """A constant of the graph."""
+    name = f"literal_{sum(1 for one, _ in graph.named_buffers() if one.startswith('literal_'))}"
+    graph.register_buffer(name, torch.tensor(number, dtype=torch.float64))
+    return graph.graph.get_attr(name)
+
+
+def _numbers(node: fx.Node) -> list[Any]:
+    return [one for one in (*node.args, *node.kwargs.values()) if isinstance(one, float)]
+
+
+def _rounds(number: Any) -> bool:
+    """Whether float32 holds another number."""
+    if not isinstance(number, float) or not math.isfinite(number):
+        return False
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.float32(number)) != number
+
+
+def _is_float64(node: fx.Node) -> bool:
+    values = [one.meta.get("val") for one in (node, *node.all_input_nodes)]
+    return any(isinstance(value, torch.Tensor) and value.dtype == torch.float64 for value in values)
