@@ -158,6 +158,7 @@ def test_lightgbm_options_go_by_all_their_names() -> None:
     assert step.build().get_params()["min_data_in_leaf"] == 5
 
 
+@pytest.mark.filterwarnings("ignore:Class PassiveAggressive:FutureWarning")
 def test_every_estimator_on_the_list_can_be_made() -> None:
     for name in config_module._estimators():
         StepConfig(name=name).build()

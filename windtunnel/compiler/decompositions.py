@@ -62,6 +62,18 @@ def softplus(given: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     return torch.where(steep > threshold, given, torch.log1p(torch.exp(steep)) / beta)
 
 
+def cdist(rows: Tensor, others: Tensor, p: float, compute_mode: int | None = None) -> Tensor:
+    """Distances ``[B, N]`` of rows ``[B, width]`` from ``[N, width]``, column by column."""
+    total = torch.zeros(rows.shape[0], others.shape[0], dtype=rows.dtype)
+    for column in range(rows.shape[1]):
+        apart = (rows[:, column : column + 1] - others[:, column]).abs()
+        if p == math.inf:
+            total = torch.where(apart > total, apart, total)
+        else:
+            total = total + (apart if p == 1.0 else apart * apart if p == 2.0 else apart**p)
+    return total if p in (1.0, math.inf) else torch.sqrt(total) if p == 2.0 else total ** (1 / p)
+
+
 def _at(sequence: Tensor, position: Tensor) -> Tensor:
     if sequence.dim() == 1:
         return sequence.index_select(0, position.reshape(-1)).view(position.shape)
@@ -71,6 +83,7 @@ def _at(sequence: Tensor, position: Tensor) -> Tensor:
 DECOMPOSITIONS: dict[Any, Callable[..., Tensor]] = {
     torch.ops.aten.searchsorted.Tensor: searchsorted,
     torch.ops.aten.bucketize.Tensor: bucketize,
+    torch.ops.aten._cdist_forward.default: cdist,
     torch.ops.aten.full_like.default: full_like,
     torch.ops.aten.log2.default: log2,
     torch.ops.aten.log10.default: log10,

@@ -36,7 +36,8 @@ class Held(ABC):
     def prepared(self) -> Any:
         """The other form of the program as it is now."""
         tensors = [*self.program.parameters(), *self.program.buffers()]
-        state = [(tensor.data_ptr(), tensor._version, tensor.dtype) for tensor in tensors]
+        # What was made in inference mode counts no writes.
+        state = [(one.data_ptr(), 0 if one.is_inference() else one._version, one.dtype) for one in tensors]
         if self._made is None or self._made[0] != state:
             self._made = (state, self.prepare())
         return self._made[1]
