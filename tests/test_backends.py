@@ -187,7 +187,11 @@ class Literals(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         small = torch.where(x > 0.3, x * 0.1 + 0.7, 0.3 - x / 0.9)
-        return torch.cat([small, x.clamp(0.3, 0.7), torch.full_like(x, 1e-300), torch.log2(x.abs() + 1e-45)], dim=1)
+        far = torch.log(torch.sigmoid(-60 * x.abs()))
+        product = (x @ torch.ones(2, 2, dtype=x.dtype)) * 0.1
+        return torch.cat(
+            [small, x.clamp(0.3, 0.7), torch.full_like(x, 1e-300), torch.log2(x.abs() + 1e-45), far, product], 1
+        )
 
 
 def scaled(module: Module) -> windtunnel.Translation:

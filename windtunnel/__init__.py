@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         WindTunnelError as WindTunnelError,
     )
     from windtunnel.estimators import (
+        FactorizationMachineClassifier as FactorizationMachineClassifier,
+        FactorizationMachineRegressor as FactorizationMachineRegressor,
         MatrixFactorization as MatrixFactorization,
         RareCategories as RareCategories,
         TwoHotEncoder as TwoHotEncoder,
@@ -41,6 +43,8 @@ _PLACES = {
     "BadFile": "errors",
     "BadInput": "errors",
     "Batch": "encode",
+    "FactorizationMachineClassifier": "estimators",
+    "FactorizationMachineRegressor": "estimators",
     "MatrixFactorization": "estimators",
     "NotFitted": "errors",
     "RareCategories": "estimators",

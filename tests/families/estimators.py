@@ -20,7 +20,13 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from windtunnel import MatrixFactorization, RareCategories, TwoHotEncoder
+from windtunnel import (
+    FactorizationMachineClassifier,
+    FactorizationMachineRegressor,
+    MatrixFactorization,
+    RareCategories,
+    TwoHotEncoder,
+)
 
 CASES = [
     Case(
@@ -48,6 +54,30 @@ CASES = [
         **AWKWARD,
     ),
     Case("two-hot alone", TwoHotEncoder, (*MIXED, "plan"), **AWKWARD),
+    Case(
+        "factorization machine over one-hot",
+        lambda: make_pipeline(
+            one_hot(), FactorizationMachineClassifier(3, learning_rate=0.01, epochs=5, random_state=0)
+        ),
+        TEXTS,
+        **AWKWARD,
+    ),
+    Case(
+        "factorization machine of three classes",
+        lambda: make_pipeline(
+            StandardScaler(), FactorizationMachineClassifier(3, learning_rate=0.01, epochs=5, random_state=0)
+        ),
+        NUMBERS,
+        "grade",
+    ),
+    Case(
+        "factorization machine of values",
+        lambda: make_pipeline(
+            StandardScaler(), FactorizationMachineRegressor(3, learning_rate=0.01, epochs=5, random_state=0)
+        ),
+        NUMBERS,
+        "value",
+    ),
     Case("matrix factorization", lambda: MatrixFactorization(3, random_state=0), ("zip", "city"), "value", **AWKWARD),
     Case(
         "rare, matrix factorization of an array",

@@ -56,13 +56,18 @@ def log10(given: Tensor) -> Tensor:
     return torch.log(given) / math.log(10)
 
 
+def sigmoid(given: Tensor) -> Tensor:
+    """1 / (1 + exp(-x)), as the runtime's own gives 0 for what is near 0, which a logarithm may still tell apart."""
+    return 1 / (1 + torch.exp(-given))
+
+
 def softplus(given: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """ln(1 + exp(beta x)) / beta, and x from the threshold on."""
     steep = given * beta
     return torch.where(steep > threshold, given, torch.log1p(torch.exp(steep)) / beta)
 
 
-def cdist(rows: Tensor, others: Tensor, p: float, compute_mode: int | None = None) -> Tensor:
+def cdist(rows: Tensor, others: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
     """Distances ``[B, N]`` of rows ``[B, width]`` from ``[N, width]``, column by column."""
     total = torch.zeros(rows.shape[0], others.shape[0], dtype=rows.dtype)
     for column in range(rows.shape[1]):
@@ -83,9 +88,11 @@ def _at(sequence: Tensor, position: Tensor) -> Tensor:
 DECOMPOSITIONS: dict[Any, Callable[..., Tensor]] = {
     torch.ops.aten.searchsorted.Tensor: searchsorted,
     torch.ops.aten.bucketize.Tensor: bucketize,
+    torch.ops.aten.cdist.default: cdist,
     torch.ops.aten._cdist_forward.default: cdist,
     torch.ops.aten.full_like.default: full_like,
     torch.ops.aten.log2.default: log2,
     torch.ops.aten.log10.default: log10,
+    torch.ops.aten.sigmoid.default: sigmoid,
     torch.ops.aten.softplus.default: softplus,
 }

@@ -136,6 +136,8 @@ def _session(model: Any, output: str) -> Any:
     options.intra_op_num_threads = torch.get_num_threads()
     # Threads that wait in a loop take the processor from those that feed them.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Extended fusions keep a float64 factor as a float32 attribute.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.log_severity_level = 3  # errors, which are raised as well
     names = [given.name for given in model.graph.input]
     part = onnx.utils.Extractor(model).extract_model(names, [output])

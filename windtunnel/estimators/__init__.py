@@ -1,7 +1,17 @@
 """Estimators in the manner of scikit-learn that the field lacks."""
 
+from windtunnel.estimators.factorization_machine import (
+    FactorizationMachineClassifier,
+    FactorizationMachineRegressor,
+)
 from windtunnel.estimators.matrix_factorization import MatrixFactorization
 from windtunnel.estimators.rare_categories import RareCategories
 from windtunnel.estimators.two_hot import TwoHotEncoder
 
-__all__ = ["MatrixFactorization", "RareCategories", "TwoHotEncoder"]
+__all__ = [
+    "FactorizationMachineClassifier",
+    "FactorizationMachineRegressor",
+    "MatrixFactorization",
+    "RareCategories",
+    "TwoHotEncoder",
+]

@@ -58,7 +58,19 @@ from windtunnel.translators import (
     tree_committees,
     voting,
 )
-from windtunnel.translators.registry import Encoding, Predictor, Recoding, read, supported, translates
+from windtunnel.translators.registry import (
+    Composite,
+    Encoding,
+    Part,
+    Predictor,
+    Recoding,
+    Selection,
+    Tokens,
+    Transformer,
+    read,
+    supported,
+    translates,
+)
 
 # Optional libraries: a reader is there where its library is.
 if find_spec("catboost") is not None:
@@ -67,9 +79,14 @@ if find_spec("xgboost") is not None:
     from windtunnel.translators import xgboost as xgboost
 
 __all__ = [
+    "Composite",
     "Encoding",
+    "Part",
     "Predictor",
     "Recoding",
+    "Selection",
+    "Tokens",
+    "Transformer",
     "calibration",
     "category_encoders",
     "chained_imputer",

@@ -10,8 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.estimators import MatrixFactorization, RareCategories, TwoHotEncoder
+from windtunnel.estimators import (
+    FactorizationMachineClassifier,
+    FactorizationMachineRegressor,
+    MatrixFactorization,
+    RareCategories,
+    TwoHotEncoder,
+)
 from windtunnel.modules.factor_model import FactorModel
+from windtunnel.modules.factorization_machine import FactorizationMachine
 from windtunnel.translators.registry import Encoding, Predictor, Recoding, translates
 
 
@@ -61,3 +68,22 @@ def _rows(biases: NDArray[np.float64], factors: NDArray[np.float64]) -> Tensor:
     """Biases and vectors side by side, and a row of zeros for unknown ones."""
     rows = np.concatenate([biases[:, None], factors], axis=1)
     return torch.from_numpy(np.concatenate([rows, np.zeros((1, rows.shape[1]))]))
+
+
+@translates(FactorizationMachineClassifier, trainable="weights, bias, factors")
+def factorization_machine_classifier(fitted: FactorizationMachineClassifier) -> Predictor:
+    """Log-odds, or a score per class. Reads ``intercept_``, ``coef_`` and ``factors_``."""
+    if len(fitted.classes_) == 2:
+        return Predictor(_machine(fitted), link="sigmoid", loss="logistic")
+    return Predictor(_machine(fitted), link="softmax", loss="softmax")
+
+
+@translates(FactorizationMachineRegressor, trainable="weights, bias, factors")
+def factorization_machine_regressor(fitted: FactorizationMachineRegressor) -> Predictor:
+    """The value itself. Reads ``intercept_``, ``coef_`` and ``factors_``."""
+    return Predictor(_machine(fitted))
+
+
+def _machine(fitted: Any) -> FactorizationMachine:
+    tensors = (torch.from_numpy(one) for one in (fitted.coef_, fitted.intercept_, fitted.factors_))
+    return FactorizationMachine(*tensors)

@@ -1,0 +1,236 @@
+"""Factorization machines in scikit-learn's manner: linear models with factored products of columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from windtunnel.errors import BadInput
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class _FactorizationMachine(BaseEstimator):
+    """What the classifier and the regressor share: options, the optimiser, raw scores."""
+
+    def __init__(
+        self,
+        n_factors: int = 20,
+        *,
+        learning_rate: float = 1e-3,
+        epochs: int = 30,
+        batch_size: int = 256,
+        regularization: float = 1e-6,
+        random_state: Any = None,
+    ) -> None:
+        self.n_factors = n_factors
+        self.learning_rate = learning_rate
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.regularization = regularization
+        self.random_state = random_state
+
+    def _learn(self, X: Any, target: NDArray[Any], outputs: int, bias: float) -> None:
+        """Fit ``intercept_`` [K], ``coef_`` [K, width] and ``factors_`` [K, width, n_factors] by Adam."""
+        import torch  # here, so that the other estimators load without it
+
+        from windtunnel.modules.factorization_machine import FactorizationMachine
+
+        random = torch.Generator().manual_seed(int(check_random_state(self.random_state).randint(2**31)))
+        shape = (outputs, X.shape[1], self.n_factors)
+        machine = FactorizationMachine(
+            weight=torch.zeros(shape[:2], dtype=torch.float64),
+            bias=torch.full(shape[:1], bias, dtype=torch.float64),
+            factors=torch.randn(shape, generator=random, dtype=torch.float64) * 0.01,
+        )
+        optimizer = torch.optim.Adam(machine.parameters(), self.learning_rate, weight_decay=self.regularization)
+        wanted, self.loss_curve_ = torch.from_numpy(np.array(target)), []
+        for _ in range(self.epochs):
+            total = 0.0
+            for rows in torch.randperm(len(target), generator=random).split(self.batch_size):  # type: ignore[no-untyped-call]
+                optimizer.zero_grad()
+                loss = self._loss(machine(torch.from_numpy(_dense(X[rows.numpy()]))), wanted[rows])
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+                total += loss.item() * len(rows)
+            self.loss_curve_.append(total / len(target))
+        self.intercept_, self.coef_, self.factors_ = (
+            one.detach().numpy().copy() for one in (machine.bias, machine.weight, machine.factors)
+        )
+
+    def _loss(self, scores: Tensor, target: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        """Raw scores float64 [rows, K]."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        linear = X @ self.coef_.T + self.intercept_
+        for k, factors in enumerate(self.factors_):
+            own = (X.multiply(X) if sparse.issparse(X) else X * X) @ (factors * factors).sum(axis=1)
+            linear[:, k] += 0.5 * (np.square(X @ factors).sum(axis=1) - own)
+        scores: NDArray[np.float64] = linear
+        return scores
+
+    def _check_options(self) -> None:
+        wrong = []
+        for name, least in (("n_factors", 1), ("epochs", 0), ("batch_size", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                wrong.append(f"{name}={value!r}; give a whole number from {least} up")
+        if not self.learning_rate > 0:
+            wrong.append(f"learning_rate={self.learning_rate!r}; give a number above 0")
+        if not self.regularization >= 0:
+            wrong.append(f"regularization={self.regularization!r}; give a number from 0 up")
+        if wrong:
+            raise BadInput(". ".join(wrong))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class FactorizationMachineClassifier(ClassifierMixin, _FactorizationMachine):
+    """Classify by a factorization machine of second order over numbers, such as one-hot categories.
+
+        s_k = b_k + sum_i w_ki x_i + sum over i < j of <v_ki, v_kj> x_i x_j
+
+    One score, the log-odds, for two classes, else one per class and a softmax; fitted on the log loss.
+
+    Parameters
+    ----------
+    n_factors : int, default 20
+        F, the length of the factors of a column.
+    learning_rate : float, default 1e-3
+        Of Adam.
+    epochs : int, default 30
+        How often each row is seen.
+    batch_size : int, default 256
+        Rows in a step of the optimiser.
+    regularization : float, default 1e-6
+        Weight decay of Adam, on all coefficients.
+    random_state : int, RandomState or None, default None
+        Draws the first factors and the order of the rows. With an int, every fit on the same rows gives the same model.
+
+    Attributes
+    ----------
+    classes_ : array [classes]
+    intercept_ : float64 array [K]
+    coef_ : float64 array [K, width]
+    factors_ : float64 array [K, width, n_factors]
+    loss_curve_ : list of float
+        Mean loss of each epoch.
+    n_features_in_, feature_names_in_
+        As usual.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 20, dtype=float) * 2 - 1
+    >>> y = X[:, 0] * X[:, 1] > 0
+    >>> FactorizationMachineClassifier(2, learning_rate=0.05, batch_size=16, random_state=0).fit(X, y).score(X, y)
+    1.0
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from rows [rows, width], dense or sparse, and a label for each."""
+        self._check_options()
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, target = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise BadInput(
+                f"labels of one class, {self.classes_[0]!r}; a classifier needs rows of at least two classes."
+            )
+        self._learn(X, target, 1 if len(self.classes_) == 2 else len(self.classes_), bias=0.0)
+        return self
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Log-odds [rows] of the second of two classes, else a score per class [rows, classes]."""
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities float64 [rows, classes]."""
+        scores = self._scores(X)
+        if scores.shape[1] == 1:
+            scores = np.concatenate([np.zeros_like(scores), scores], axis=1)
+        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+        probabilities: NDArray[np.float64] = shares / shares.sum(axis=1, keepdims=True)
+        return probabilities
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The label of the greatest score [rows]."""
+        scores = self._scores(X)
+        best = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[best]
+        return labels
+
+    def _loss(self, scores: Tensor, target: Tensor) -> Tensor:
+        from torch.nn import functional
+
+        if scores.shape[1] == 1:
+            return functional.binary_cross_entropy_with_logits(scores[:, 0], target.to(scores.dtype))
+        return functional.cross_entropy(scores, target)
+
+
+class FactorizationMachineRegressor(RegressorMixin, _FactorizationMachine):
+    """Predict a number by a factorization machine of second order over numbers, such as one-hot categories.
+
+        y = b + sum_i w_i x_i + sum over i < j of <v_i, v_j> x_i x_j
+
+    Fitted on the squared error, from the mean of the targets on.
+
+    Parameters
+    ----------
+    n_factors : int, default 20
+        F, the length of the factors of a column.
+    learning_rate : float, default 1e-3
+        Of Adam.
+    epochs : int, default 30
+        How often each row is seen.
+    batch_size : int, default 256
+        Rows in a step of the optimiser.
+    regularization : float, default 1e-6
+        Weight decay of Adam, on all coefficients.
+    random_state : int, RandomState or None, default None
+        Draws the first factors and the order of the rows. With an int, every fit on the same rows gives the same model.
+
+    Attributes
+    ----------
+    intercept_ : float64 array [1]
+    coef_ : float64 array [1, width]
+    factors_ : float64 array [1, width, n_factors]
+    loss_curve_ : list of float
+        Mean loss of each epoch.
+    n_features_in_, feature_names_in_
+        As usual.
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from rows [rows, width], dense or sparse, and a number for each."""
+        self._check_options()
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
+        target = np.asarray(y, dtype=np.float64)
+        self._learn(X, target, 1, bias=float(target.mean()))
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """The number expected for each row, float64 [rows]."""
+        return self._scores(X)[:, 0]
+
+    def _loss(self, scores: Tensor, target: Tensor) -> Tensor:
+        return (scores[:, 0] - target).square().mean()
+
+
+def _dense(rows: Any) -> NDArray[np.float64]:
+    return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)

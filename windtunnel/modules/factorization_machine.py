@@ -1,0 +1,54 @@
+"""Factorization machines of second order."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from windtunnel.modules.base import Module
+
+
+class FactorizationMachine(Module):
+    """K weighted sums of the columns and of their products two by two, whose weights are inner products of factors.
+
+    y_k = b_k + sum_i w_ki x_i + sum_{i < j} <v_ki, v_kj> x_i x_j
+
+    computed in time linear in the columns: the last sum is half of |sum_i v_ki x_i|^2 - sum_i |v_ki|^2 x_i^2.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    weight : Tensor
+        ``[K, width]``; learned.
+    bias : Tensor
+        ``[K]``; learned.
+    factors : Tensor
+        ``[K, width, F]``; learned.
+
+    Source
+    ------
+    S. Rendle, Factorization Machines, ICDM 2010, lemma 3.1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> weight, bias, factors = torch.zeros(1, 2), torch.zeros(1), torch.tensor([[[1.0], [2.0]]])
+    >>> FactorizationMachine(weight, bias, factors)(torch.tensor([[3.0, 5.0]])).tolist()
+    [[30.0]]
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor, factors: Tensor) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight.detach().clone())
+        self.bias = nn.Parameter(bias.detach().clone())
+        self.factors = nn.Parameter(factors.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, K]."""
+        summed = torch.einsum("bw,kwf->bkf", x, self.factors).square().sum(dim=2)
+        own = functional.linear(x.square(), self.factors.square().sum(dim=2))
+        return functional.linear(x, self.weight, self.bias) + 0.5 * (summed - own)
