@@ -318,10 +318,10 @@ class Drawn:
         for index, name in enumerate(self.texts):
             data[f"t{index}"] = TEXTS[name](random, rows)
         frame = pd.DataFrame(data)
-        # NumPy's functions answer booleans in float16, and a FunctionTransformer does not tell what it was fitted on.
-        return (
-            frame.astype({n: float for n in frame if frame[n].dtype == bool}) if "log1p" in self.number_step else frame
-        )
+        # NumPy's functions answer booleans in float16, and scikit-learn looks for infinity in no column of objects,
+        # which booleans beside floats become; neither is known of a fitted pipeline.
+        plain = "log1p" in self.number_step or self.number_step == "function"
+        return frame.astype({n: float for n in frame if frame[n].dtype == bool}) if plain else frame
 
     def target(self) -> Any:
         """What to fit on."""

@@ -89,7 +89,12 @@ def shaken_answers(source: Any, method: str, rows: Any) -> list[Any]:
 def slack(source: Any, method: str, rows: Any, want: Any) -> Any:
     """How far the source's own answer moves when last bits do, as no translation can be nearer."""
     moved = [np.abs(one.astype(float) - want) for one in shaken_answers(source, method, rows)]
-    return 10 * np.nan_to_num(np.max(moved, axis=0), nan=np.inf)
+    bound = 10 * np.nan_to_num(np.max(moved, axis=0), nan=np.inf)
+    if hasattr(source[-1], "predict_joint_log_proba"):
+        # Probabilities are made of differences of these, which a nearly constant column makes as large as 1e10.
+        reached = answer(source[:-1], "transform", rows)
+        bound = bound + 2.0**-50 * np.abs(answer(source[-1], "predict_joint_log_proba", reached)).max()
+    return bound
 
 
 def sure(source: Any, rows: Any, strict: bool) -> Any:
