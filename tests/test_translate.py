@@ -7,6 +7,7 @@ import pickle
 import warnings
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import category_encoders as ce
@@ -96,6 +97,19 @@ def test_parity(case: Case) -> None:
     assert_same(case, net, source, rows)
     assert fingerprint(source) == state
     assert rows.equals(given) if isinstance(rows, pd.DataFrame) else (pd.DataFrame(rows).equals(pd.DataFrame(given)))
+
+
+@parametrized()
+def test_a_saved_one_gives_the_same_bits(case: Case, tmp_path: Path) -> None:
+    net, rows = compiled(case.id), case.rows()
+    net.save(tmp_path / "net")
+    again = windtunnel.load(tmp_path / "net", host=case.fitted() if net.hosts else None)
+    assert again.head.methods == net.head.methods
+    torch.testing.assert_close(again.scores(rows), net.scores(rows), rtol=0, atol=0, equal_nan=True)
+    for method in net.program.answers:
+        ours, theirs = (getattr(one, method)(rows) for one in (net, again))
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 @parametrized()

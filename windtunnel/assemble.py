@@ -267,6 +267,7 @@ class Assembly:
                     )
                 for module in _modules(reading):
                     module.cast(self.dtype)
+                    module.laid_out()
             except UnsupportedEstimator as error:
                 raise UnsupportedEstimator(f"step {step.name!r}: {error}") from error
             self._readings[step] = reading

@@ -17,7 +17,7 @@ from sklearn.neighbors import (
     RadiusNeighborsRegressor,
 )
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.preprocessing import StandardScaler
 
 TIES = ("visits", "zip")
 """Whole numbers, few of them: most rows are there many times, with unlike targets."""
@@ -68,12 +68,6 @@ CASES = [
         "value",
         coarse=10.0,
         why="float32 decimals of the rows are not those that were fitted on: what was a tie is none",
-    ),
-    Case(
-        "neighbours among duplicates, brute",
-        lambda: make_pipeline(MinMaxScaler((0, 4)), KNeighborsClassifier(200)),
-        ("visits",),
-        "grade",
     ),
     Case("all are neighbours", lambda: KNeighborsRegressor(300, weights="distance"), TWO, "value"),
     Case(

@@ -49,6 +49,11 @@ class Module(nn.Module):
         """Compute in ``dtype`` (float32 or float64) from now on; readers build modules in float64."""
         self.to(dtype)
 
+    def laid_out(self) -> None:
+        """Lay tensors out row by row, as a file will: products of transposed ones differ in the last bit."""
+        for tensor in (*self.parameters(), *self.buffers()):
+            tensor.data = tensor.data.contiguous()
+
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows, bool ``[B]``, that the source's step refuses for its own reasons; None where there are none.
 

@@ -312,17 +312,25 @@ def _weighted(fitted: Any) -> bool:
 
 
 def _check_directions(fitted: Any, targets: NDArray[Any]) -> None:
-    """Under the cosine, rows of one direction are equally near; which one counts, the source leaves to a partition."""
-    if fitted.effective_metric_ != "cosine":
+    """Refuse equally near rows of unlike targets where which one counts depends on partitions and on threads.
+
+    Trees walk in an order of their own, which is followed; brute force does not. Under the cosine, rows of one
+    direction are equally near.
+    """
+    if fitted._fit_method != "brute":
         return
-    points = _rows(fitted)
-    size = np.linalg.norm(points, axis=1, keepdims=True)
-    directions = (points / np.where(size == 0, 1, size)).round(12)
-    both = len(np.unique(np.column_stack([directions, targets]), axis=0))
-    if both != len(np.unique(directions, axis=0)):
+    points, cosine = _rows(fitted), fitted.effective_metric_ == "cosine"
+    if cosine:
+        size = np.linalg.norm(points, axis=1, keepdims=True)
+        points = (points / np.where(size == 0, 1, size)).round(12)
+    both = len(np.unique(np.column_stack([points, targets]), axis=0))
+    if both != len(np.unique(points, axis=0)):
+        equal, instead = "that are equal", "algorithm='kd_tree' or 'ball_tree'"
+        if cosine:
+            equal, instead = "of one direction", "Normalizer and the euclidean metric"
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} with metric='cosine' over rows of one direction and unlike targets, between "
-            "which scikit-learn chooses by chance; drop the duplicates, or take Normalizer and the euclidean metric."
+            f"{type(fitted).__name__} searches by brute force among rows {equal} and have unlike targets: which of "
+            f"them scikit-learn takes depends on how many threads it runs; drop the duplicates, or take {instead}."
         )
 
 
