@@ -163,6 +163,7 @@ class Assembly:
     def __post_init__(self) -> None:
         graph = walk(self.pipeline)
         self._readings: dict[Step, Any] = {}
+        self._refused: dict[tuple[int, int], tuple[str, ...]] = {}
         self._inner: dict[Any, Expression] = {}
         self.encoder = RowEncoder(
             *self._raw_columns(graph),
@@ -300,7 +301,7 @@ class Assembly:
             width = module(torch.zeros(2, len(wires), dtype=self.dtype)).shape[1]
         # A module that knows what its source refuses is not second-guessed.
         asks = asked is not None and type(module).outside is Module.outside
-        refuses = refusals(asked, len(wires)) if asks else ()
+        refuses = self._refusals(asked, len(wires)) if asks else ()
         place = _once(lambda: self._add(name, estimator, module, self._places(name, wires), refuses))
         filled = follow(transform, module, [wire.filled for wire in wires]) if transform else [Filled()] * width
         return [Wire(number=partial(place, column), filled=one) for column, one in enumerate(filled)]
@@ -312,6 +313,13 @@ class Assembly:
         self.steps.append(ProgramStep(module, self._takes(places), name, refuses))
         self.origins.append(Origin(name, estimator))
         return len(self.steps) + 1
+
+    def _refusals(self, estimator: Any, width: int) -> tuple[str, ...]:
+        """What a fitted step refuses; it is asked once, as its answers may take long."""
+        key = (id(estimator), width)
+        if key not in self._refused:
+            self._refused[key] = refusals(estimator, width)
+        return self._refused[key]
 
     def _takes(self, places: Sequence[Place]) -> list[Take]:
         """Neighbours from the same slot share one take, which covers the whole answer where it can."""
@@ -325,7 +333,7 @@ class Assembly:
 
     def _selection(self, step: Step, columns: Sequence[int], wires: list[Wire]) -> list[Wire]:
         """The kept columns; what the source refuses is refused in the others as well."""
-        refuses = refusals(step.estimator, len(wires))
+        refuses = self._refusals(step.estimator, len(wires))
         if refuses and all(wire.number is not None for wire in wires):
             name, estimator = step.name, type(step.estimator).__name__
             given = wires
@@ -348,7 +356,7 @@ class Assembly:
                 return self._module(name, estimator, number, wires, rows_of(step.estimator), step.estimator)
         elif any(wire.raw is None for wire, known in zip(wires, recoding.categories, strict=True) if known is not None):
             raise UnsupportedEstimator(f"step {name!r} groups categories that earlier steps computed as numbers.")
-        refuses = refusals(step.estimator, len(wires)) if number is not None else ()
+        refuses = self._refusals(step.estimator, len(wires)) if number is not None else ()
         place = _once(lambda: self._add(name, estimator, number, self._places(name, wires), refuses))  # type: ignore[arg-type]
         filled = [wire.filled for wire in wires]
         if number is not None:
@@ -532,7 +540,7 @@ class Assembly:
         if isinstance(scores, HardTrees):
             scores = settle(scores, [wire.filled for wire in wires])
         places = self._places(step.name, wires)
-        refuses = refusals(step.estimator, len(wires)) if given is step.given and not reading.codes else ()
+        refuses = self._refusals(step.estimator, len(wires)) if given is step.given and not reading.codes else ()
         slot = self._add(step.name, type(step.estimator).__name__, scores, places, refuses)
         columns = self._width(scores, len(wires))
         return Scored(slot, columns, places, reading, _classes(step.estimator, reading.classes, None), step, own)
@@ -561,7 +569,7 @@ class Assembly:
         wires = self.wires(step.given)
         if any(wire.number is None for wire in wires):
             return
-        if refuses := composite.refuses or refusals(step.estimator, len(wires)):
+        if refuses := composite.refuses or self._refusals(step.estimator, len(wires)):
             places = self._places(step.name, wires)
             self._add(step.name, type(step.estimator).__name__, Identity(), places, refuses)
 
@@ -640,7 +648,7 @@ class Assembly:
     def _other(self, step: Step, module: Module) -> list[Place]:
         """What a method gives that reads the rows and no scores: these are left out of the program."""
         wires = self.wires(step.given)
-        places, refuses = self._places(step.name, wires), refusals(step.estimator, len(wires))
+        places, refuses = self._places(step.name, wires), self._refusals(step.estimator, len(wires))
         slot = self._add(step.name, type(step.estimator).__name__, module, places, refuses)
         places = [(slot, column) for column in range(self._width(module, len(wires)))]
         return self._run(step, [self._as_columns()], places)
@@ -734,7 +742,7 @@ class Assembly:
         """What a predictor refuses in the columns that some of its methods read past the scores."""
         if not scored.predictor.others or scored.predictor.codes:
             return ()
-        return refusals(scored.step.estimator, len(scored.given))
+        return self._refusals(scored.step.estimator, len(scored.given))
 
     def _beside(self, expression: Expression) -> dict[str, ProgramStep]:
         """A step for each method that the final transformer has beside ``transform``."""
@@ -742,7 +750,7 @@ class Assembly:
         if not isinstance(expression, Step) or not isinstance(reading, Transformer):
             return {}
         name, places = expression.name, self._places(expression.name, self.wires(expression.given))
-        takes, refuses = self._takes(places), refusals(expression.estimator, len(places))
+        takes, refuses = self._takes(places), self._refusals(expression.estimator, len(places))
         for module in reading.others.values():
             module.requires_grad_(False)
         return {method: ProgramStep(module, takes, name, refuses) for method, module in reading.others.items()}

@@ -19,7 +19,7 @@ class Answering(nn.Module):
 
     def __init__(self, program: Program, answer: nn.Module) -> None:
         super().__init__()
-        needed = program._before(answer)
+        needed = program.before(answer)
         self.steps = nn.ModuleList([step if i in needed else Nothing() for i, step in enumerate(program.steps)])
         self.last = answer
 

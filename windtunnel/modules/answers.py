@@ -56,32 +56,6 @@ class Positions(Module):
         return scores.argmax(dim=1)
 
 
-class PickValue(Module):
-    """The value of the label at each position.
-
-    y = values[position]
-
-    Shape
-    -----
-    ``[B, 1]`` -> ``[B, 1]``.
-
-    Parameters
-    ----------
-    values : Tensor
-        ``[classes]``, labels that are numbers.
-    """
-
-    values: Tensor
-
-    def __init__(self, values: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("values", values.detach().clone())
-
-    def forward(self, positions: Tensor) -> Tensor:
-        """``[B, 1]`` -> ``[B, 1]``."""
-        return self.values[positions.to(torch.int64)]
-
-
 class AsColumns(Module):
     """What a method returns, whole numbers too, in the type that is computed in.
 

@@ -128,7 +128,7 @@ class Program(nn.Module):
         """What a method of the source returns; ``"scores"`` is ``forward``."""
         if method not in self.answers:
             return self(numbers, ids)  # type: ignore[no-any-return]
-        needed, values = self._before(self.answers[method]), [numbers, ids]
+        needed, values = self.before(self.answers[method]), [numbers, ids]
         for index, step in enumerate(self.steps):
             values.append(step(values) if index in needed else numbers[:, :0])
         return self.answers[method](values)  # type: ignore[no-any-return]
@@ -140,10 +140,10 @@ class Program(nn.Module):
         if method in self.answers:
             # What only stands guard leads nowhere; the scores themselves are not asked for.
             guards = asked - {len(self.steps) - 1}.union(*(_slots(step) for step in self.steps))
-            asked &= self._before(self.answers[method]) | guards
+            asked &= self.before(self.answers[method]) | guards
         last = [self.answers[method]] if method in self.answers else []
         last = [step for step in last if step.refuses or step.bounded()]  # type: ignore[operator]
-        needed = asked.union(*(self._before(self.steps[index]) for index in asked), *map(self._before, last))
+        needed = asked.union(*(self.before(self.steps[index]) for index in asked), *map(self.before, last))
         values, refused = [numbers, ids], torch.zeros(len(numbers), dtype=torch.bool, device=numbers.device)
         for index, step in enumerate(self.steps):
             assert isinstance(step, ProgramStep)
@@ -155,7 +155,7 @@ class Program(nn.Module):
         return refused
 
     @torch.jit.unused
-    def _before(self, step: nn.Module) -> set[int]:
+    def before(self, step: nn.Module) -> set[int]:
         """The steps whose answers a step is made of."""
         found, new = set[int](), _slots(step)
         while new:

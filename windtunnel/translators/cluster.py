@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn import cluster
-from torch import Tensor
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.distances import Bisections, Distances, FromNearness, NearestGroup, NearestPoint
 from windtunnel.modules.linear import Linear
 from windtunnel.modules.pooling import PooledGroups
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 
 TRAINABLE = "centres"
@@ -54,11 +54,11 @@ def bisecting_k_means(fitted: cluster.BisectingKMeans) -> Predictor:
 
     visit(fitted._bisecting_tree, [])
     return Predictor(
-        Bisections(_tensor(left), _tensor(right), _tensor(path)),
+        Bisections(tensor(left), tensor(right), tensor(path)),
         link="softmax",
         loss="softmax",
         classes=np.arange(len(centers), dtype=np.int32),
-        others={"transform": Distances(_tensor(centers))},
+        others={"transform": Distances(tensor(centers))},
     )
 
 
@@ -88,7 +88,7 @@ def affinity_propagation(fitted: cluster.AffinityPropagation) -> Predictor:
 def birch(fitted: cluster.Birch) -> Predictor:
     """The label of the nearest of subcluster_centers_ (subcluster_labels_); transform gives the distances to all."""
     classes, group = np.unique(fitted.subcluster_labels_, return_inverse=True)
-    points = _tensor(fitted.subcluster_centers_)
+    points = tensor(fitted.subcluster_centers_)
     return Predictor(
         NearestGroup(points, torch.from_numpy(group.astype(np.int64)), len(classes)),
         link="softmax",
@@ -119,18 +119,14 @@ def feature_agglomeration(fitted: cluster.FeatureAgglomeration) -> Module:
         )
     elif (kind := POOLING[fitted.pooling_func]) != "sum":
         return PooledGroups(torch.from_numpy(labels.astype(np.int64)), len(member), kind)
-    return Linear(_tensor(member), torch.zeros(len(member), dtype=torch.float64))
+    return Linear(tensor(member), torch.zeros(len(member), dtype=torch.float64))
 
 
 def _nearest(centers: Any, dtype: Any, answers: dict[str, Module]) -> Predictor:
     return Predictor(
-        NearestPoint(_tensor(centers)),
+        NearestPoint(tensor(centers)),
         link="softmax",
         loss="softmax",
         classes=np.arange(len(centers), dtype=dtype),
         answers=answers,
     )
-
-
-def _tensor(values: Any) -> Tensor:
-    return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))

@@ -10,12 +10,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn import decomposition
 from sklearn.linear_model import ridge_regression
-from torch import Tensor
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.likelihood import NormalLikelihood
 from windtunnel.modules.linear import Linear
 from windtunnel.modules.projection import Projection
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Transformer, translates
 
 TOLERANCE = 1e-9
@@ -87,12 +87,6 @@ def linear(weight: ArrayLike, bias: ArrayLike = 0.0) -> Linear:
     """X weight^T + bias."""
     matrix = tensor(weight)
     return Linear(matrix, tensor(np.broadcast_to(np.asarray(bias), (len(matrix),))))
-
-
-def tensor(values: Any) -> Tensor:
-    """A float64 copy of an array, dense or sparse."""
-    dense = values.toarray() if hasattr(values, "toarray") else values
-    return torch.from_numpy(np.array(dense, dtype=np.float64, order="C"))
 
 
 def _with_likelihood(fitted: Any, module: Projection) -> Projection | Transformer:

@@ -8,7 +8,7 @@ from sklearn import decomposition
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.sparse_codes import MatchingPursuit, Thresholded
-from windtunnel.translators.decomposition import tensor
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import translates
 
 

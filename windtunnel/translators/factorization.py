@@ -14,7 +14,7 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.multiplicative_updates import MultiplicativeUpdates
 from windtunnel.modules.nonnegative_descent import NonNegativeDescent
 from windtunnel.modules.topics import TopicShares
-from windtunnel.translators.decomposition import tensor
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import translates
 
 LOSSES = {"frobenius": 2.0, "kullback-leibler": 1.0, "itakura-saito": 0.0}

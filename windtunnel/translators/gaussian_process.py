@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor, kernels
-from torch import Tensor
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
@@ -32,6 +31,7 @@ from windtunnel.modules.kernels import (
     SumOfKernels,
     described,
 )
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 
 KERNELS = "RBF, Matern (nu 0.5, 1.5, 2.5, inf), RationalQuadratic, ExpSineSquared, DotProduct, Constant, White; +, *"
@@ -48,7 +48,7 @@ def gaussian_process_regressor(fitted: GaussianProcessRegressor) -> Predictor:
     numbers: list[float] = []
     similarity = _kernel(fitted.kernel_, numbers)
     scores = GaussianProcessMean(
-        _tensor(fitted.X_train_), _tensor((alpha * scale).T), _tensor(shift), _tensor(numbers), similarity
+        tensor(fitted.X_train_), tensor((alpha * scale).T), tensor(shift), tensor(numbers), similarity
     )
     return Predictor(scores, loss="squared", flat=alpha.shape[1] == 1)
 
@@ -83,11 +83,11 @@ def _classes(members: Sequence[Any]) -> GaussianProcessClasses:
     numbers: list[list[float]] = [[] for _ in members]
     similarities = [_kernel(member.kernel_, each) for member, each in zip(members, numbers, strict=True)]
     return GaussianProcessClasses(
-        points=_tensor(members[0].X_train_),
-        residual=_tensor([member.y_train_ - member.pi_ for member in members]),
-        root=_tensor([member.W_sr_ for member in members]),
-        factor=_tensor([member.L_ for member in members]),
-        numbers=_tensor(numbers),
+        points=tensor(members[0].X_train_),
+        residual=tensor([member.y_train_ - member.pi_ for member in members]),
+        root=tensor([member.W_sr_ for member in members]),
+        factor=tensor([member.L_ for member in members]),
+        numbers=tensor(numbers),
         similarity=similarities[0],
     )
 
@@ -123,7 +123,3 @@ def _kernel(given: Any, numbers: list[float]) -> dict[str, Any]:
 
 def _list(values: Any) -> list[float]:
     return [float(value) for value in np.atleast_1d(values)]
-
-
-def _tensor(values: Any) -> Tensor:
-    return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))

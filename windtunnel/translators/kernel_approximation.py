@@ -12,7 +12,8 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.chi2_features import Chi2Features
 from windtunnel.modules.count_sketch import CountSketch
 from windtunnel.modules.random_features import CosineFeatures, LogCosineFeatures
-from windtunnel.translators.decomposition import linear, tensor
+from windtunnel.translators.arrays import tensor
+from windtunnel.translators.decomposition import linear
 from windtunnel.translators.kernel_pca import kernel_map
 from windtunnel.translators.registry import translates
 

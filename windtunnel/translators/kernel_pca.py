@@ -13,7 +13,8 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.pairwise import KERNELS
 from windtunnel.modules.whitened_kernel import WhitenedKernel
-from windtunnel.translators.decomposition import linear, projection, tensor
+from windtunnel.translators.arrays import tensor
+from windtunnel.translators.decomposition import linear, projection
 from windtunnel.translators.registry import translates
 
 DEFAULTS: dict[str, dict[str, float]] = {

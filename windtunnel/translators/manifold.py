@@ -9,7 +9,7 @@ from sklearn import manifold
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.manifold import Barycenters, Geodesics
-from windtunnel.translators.decomposition import tensor
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.kernel_pca import centred
 from windtunnel.translators.registry import translates
 

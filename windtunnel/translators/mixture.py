@@ -9,11 +9,11 @@ import torch
 from scipy.special import digamma
 from sklearn.covariance import EllipticEnvelope
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
-from torch import Tensor
 
 from windtunnel.modules.at_least import AtLeast
 from windtunnel.modules.mixture import LogSum, MahalanobisScore, NormalMixture
 from windtunnel.modules.support_vectors import ScoreFrom
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 
 TRAINABLE = "means, precisions, weights"
@@ -53,7 +53,7 @@ def _mixture(fitted: Any, log_weights: Any) -> Predictor:
     elif fitted.covariance_type == "spherical":
         factors = factors[:, np.newaxis]
     return Predictor(
-        NormalMixture(_tensor(fitted.means_), _tensor(factors), _tensor(log_weights)),
+        NormalMixture(tensor(fitted.means_), tensor(factors), tensor(log_weights)),
         link="softmax",
         loss="softmax",
         classes=np.arange(len(fitted.means_)),
@@ -68,14 +68,10 @@ def _mixture(fitted: Any, log_weights: Any) -> Predictor:
 )
 def elliptic_envelope(fitted: EllipticEnvelope) -> Predictor:
     """-(x - location_) precision (x - location_)^T - offset_; an inlier (1) where it is not negative."""
-    offset, zero = _tensor(fitted.offset_), torch.zeros((), dtype=torch.float64)
+    offset, zero = tensor(fitted.offset_), torch.zeros((), dtype=torch.float64)
     return Predictor(
-        MahalanobisScore(_tensor(fitted.location_), _tensor(fitted.get_precision()), offset),
+        MahalanobisScore(tensor(fitted.location_), tensor(fitted.get_precision()), offset),
         loss="logistic",
         classes=np.array([-1, 1]),
         answers={"predict": AtLeast(zero), "decision_function": ScoreFrom(zero), "score_samples": ScoreFrom(-offset)},
     )
-
-
-def _tensor(values: Any) -> Tensor:
-    return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))

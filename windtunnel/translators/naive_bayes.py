@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from sklearn import naive_bayes
-from torch import Tensor
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.class_answers import LogSoftmax
@@ -16,6 +14,7 @@ from windtunnel.modules.code_tables import CodeTables
 from windtunnel.modules.gaussian_classes import DiagonalGaussians
 from windtunnel.modules.linear import Linear
 from windtunnel.modules.thresholded import ThresholdedLinear
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 
 
@@ -25,7 +24,7 @@ def gaussian(fitted: naive_bayes.GaussianNB) -> Predictor:
     with np.errstate(divide="ignore"):  # a prior of 0; a variance of 0, where the source divides by it as well
         offset = np.log(fitted.class_prior_) - 0.5 * np.log(2.0 * np.pi * fitted.var_).sum(axis=1)
         scale = 1 / np.sqrt(fitted.var_)
-    return _predictor(fitted, DiagonalGaussians(_tensor(fitted.theta_), _tensor(scale), _tensor(offset)))
+    return _predictor(fitted, DiagonalGaussians(tensor(fitted.theta_), tensor(scale), tensor(offset)))
 
 
 @translates(naive_bayes.BernoulliNB, trainable="log probabilities, priors", notes="binarize by any threshold, or none")
@@ -35,16 +34,16 @@ def bernoulli(fitted: naive_bayes.BernoulliNB) -> Predictor:
     With binarize=None x_j itself weighs the two. Reads feature_log_prob_, the log p.
     """
     absent = np.log(1 - np.exp(fitted.feature_log_prob_))
-    weight, bias = _tensor(fitted.feature_log_prob_ - absent), _tensor(fitted.class_log_prior_ + absent.sum(axis=1))
+    weight, bias = tensor(fitted.feature_log_prob_ - absent), tensor(fitted.class_log_prior_ + absent.sum(axis=1))
     if fitted.binarize is None:
         return _predictor(fitted, Linear(weight, bias))
-    return _predictor(fitted, ThresholdedLinear(weight, bias, _tensor(fitted.binarize)))
+    return _predictor(fitted, ThresholdedLinear(weight, bias, tensor(fitted.binarize)))
 
 
 @translates(naive_bayes.MultinomialNB, trainable="log probabilities, priors")
 def multinomial(fitted: naive_bayes.MultinomialNB) -> Predictor:
     """class_log_prior_ + sum_j x_j feature_log_prob_kj."""
-    return _predictor(fitted, Linear(_tensor(fitted.feature_log_prob_), _tensor(fitted.class_log_prior_)))
+    return _predictor(fitted, Linear(tensor(fitted.feature_log_prob_), tensor(fitted.class_log_prior_)))
 
 
 @translates(naive_bayes.ComplementNB, trainable="weights")
@@ -52,7 +51,7 @@ def complement(fitted: naive_bayes.ComplementNB) -> Predictor:
     """sum_j x_j feature_log_prob_kj; the prior counts only where there is one class."""
     alone = len(fitted.classes_) == 1
     bias = fitted.class_log_prior_ if alone else np.zeros(len(fitted.classes_))
-    return _predictor(fitted, Linear(_tensor(fitted.feature_log_prob_), _tensor(bias)))
+    return _predictor(fitted, Linear(tensor(fitted.feature_log_prob_), tensor(bias)))
 
 
 @translates(
@@ -64,7 +63,7 @@ def categorical(fitted: naive_bayes.CategoricalNB) -> Predictor:
     """class_log_prior_ + sum_j of row trunc(x_j) of the table feature_log_prob_j."""
     tables = [np.asarray(one, dtype=np.float64).T for one in fitted.feature_log_prob_]
     count = torch.tensor([len(one) for one in tables], dtype=torch.int64)
-    rows, bias = _tensor(np.concatenate(tables)), _tensor(fitted.class_log_prior_)
+    rows, bias = tensor(np.concatenate(tables)), tensor(fitted.class_log_prior_)
     return _predictor(fitted, CodeTables(rows, bias, count.cumsum(0) - count, count))
 
 
@@ -73,7 +72,3 @@ def _predictor(fitted: Any, scores: Module) -> Predictor:
     # The softmax loss is of two scores or more.
     loss = "softmax" if len(fitted.classes_) > 1 else "logistic"
     return Predictor(scores, link="softmax", loss=loss, answers=answers)
-
-
-def _tensor(values: ArrayLike | Any) -> Tensor:
-    return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))

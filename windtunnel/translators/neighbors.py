@@ -27,6 +27,7 @@ from windtunnel.modules.neighbours import (
     ShareOfVotes,
 )
 from windtunnel.modules.support_vectors import ScoreFrom
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 
 ORDERS = {
@@ -48,7 +49,7 @@ def k_neighbors_classifier(fitted: neighbors.KNeighborsClassifier) -> Predictor:
     _check_directions(fitted, targets)
     sizes = [len(one) for one in classes]
     scores = NeighbourVotes(
-        **_search(fitted), targets=_tensor(targets), k=fitted.n_neighbors, weighted=_weighted(fitted)
+        **_search(fitted), targets=tensor(targets), k=fitted.n_neighbors, weighted=_weighted(fitted)
     )
     return Predictor(
         scores,
@@ -68,7 +69,7 @@ def k_neighbors_regressor(fitted: neighbors.KNeighborsRegressor) -> Predictor:
     targets = np.asarray(fitted._y, dtype=np.float64).reshape(len(fitted._fit_X), -1)
     _check_directions(fitted, targets)
     scores = NeighbourMeans(
-        **_search(fitted), targets=_tensor(targets), k=fitted.n_neighbors, weighted=_weighted(fitted)
+        **_search(fitted), targets=tensor(targets), k=fitted.n_neighbors, weighted=_weighted(fitted)
     )
     return Predictor(scores, loss="squared", flat=np.ndim(fitted._y) == 1)
 
@@ -144,11 +145,11 @@ def local_outlier_factor(fitted: neighbors.LocalOutlierFactor) -> Predictor:
     search = _search(fitted)
     if search["search"] == "cosine":
         raise UnsupportedEstimator(f"LocalOutlierFactor with metric='cosine'; accepted are {ACCEPTED}.")
-    offset, zero = _tensor(fitted.offset_), torch.zeros((), dtype=torch.float64)
+    offset, zero = tensor(fitted.offset_), torch.zeros((), dtype=torch.float64)
     scores = OutlierFactor(
         **search,
-        density=_tensor(fitted._lrd),
-        reach=_tensor(fitted._distances_fit_X_[:, fitted.n_neighbors_ - 1]),
+        density=tensor(fitted._lrd),
+        reach=tensor(fitted._distances_fit_X_[:, fitted.n_neighbors_ - 1]),
         offset=offset,
         k=fitted.n_neighbors_,
     )
@@ -169,10 +170,10 @@ def nearest_centroid(fitted: neighbors.NearestCentroid) -> Predictor:
         )
     p = ORDERS[fitted.metric]
     two = len(fitted.classes_) == 2
-    centroids = _tensor(fitted.centroids_)
-    scale = _tensor(np.where(fitted.within_class_std_dev_ == 0, 1.0, fitted.within_class_std_dev_))
+    centroids = tensor(fitted.centroids_)
+    scale = tensor(np.where(fitted.within_class_std_dev_ == 0, 1.0, fitted.within_class_std_dev_))
     with np.errstate(divide="ignore"):  # a class that is never expected
-        log_prior = _tensor(np.log(fitted.class_prior_))
+        log_prior = tensor(np.log(fitted.class_prior_))
     if not np.isclose(fitted.class_prior_, 1 / len(fitted.classes_)).all():
         answers: dict[str, Module] = {"predict_log_proba": LogSoftmax()}
         if two:
@@ -195,7 +196,7 @@ def nearest_centroid(fitted: neighbors.NearestCentroid) -> Predictor:
 @translates(neighbors.NeighborhoodComponentsAnalysis, trainable="directions")
 def neighborhood_components(fitted: neighbors.NeighborhoodComponentsAnalysis) -> Linear:
     """X components_^T."""
-    weight = _tensor(fitted.components_)
+    weight = tensor(fitted.components_)
     return Linear(weight, torch.zeros(len(weight), dtype=torch.float64))
 
 
@@ -220,10 +221,10 @@ def kernel_density(fitted: neighbors.KernelDensity) -> Predictor:
     alone = neighbors.KernelDensity(kernel=fitted.kernel, bandwidth=fitted.bandwidth_).fit(origin)
     constant = float(alone.score_samples(origin)[0]) - np.log(weights.sum())
     with np.errstate(divide="ignore"):
-        log_weights = _tensor(np.log(weights))
+        log_weights = tensor(np.log(weights))
     order = _order(fitted, fitted.metric, fitted.metric_params or {}, 2.0)
     return Predictor(
-        KernelSum(_tensor(points), log_weights, _tensor(constant), fitted.kernel, fitted.bandwidth_, order),
+        KernelSum(tensor(points), log_weights, tensor(constant), fitted.kernel, fitted.bandwidth_, order),
         answers={"score_samples": ScoreFrom(torch.zeros((), dtype=torch.float64))},
     )
 
@@ -239,7 +240,7 @@ def _search(fitted: Any) -> dict[str, Any]:
             "algorithm='kd_tree' or 'ball_tree'."
         )
     found = {
-        "points": _tensor(points),
+        "points": tensor(points),
         "inorder": torch.arange(count),
         "leaf": torch.zeros(count, dtype=torch.int64),
         "low": torch.zeros((0, width), dtype=torch.float64),
@@ -269,15 +270,15 @@ def _tree(fitted: Any) -> dict[str, Tensor]:
     return {
         "inorder": torch.from_numpy(inorder.astype(np.int64)),
         "leaf": torch.from_numpy(leaf),
-        "low": _tensor(low),
-        "high": _tensor(high),
+        "low": tensor(low),
+        "high": tensor(high),
     }
 
 
 def _within(fitted: Any, targets: NDArray[Any], alone: NDArray[Any], mean: bool) -> RowsWithin:
     order = _order(fitted, fitted.effective_metric_, fitted.effective_metric_params_, None)
     kind = RowsWithin if mean or np.isfinite(alone).all() else RowsThatHaveSomeWithin
-    return kind(_tensor(_rows(fitted)), _tensor(targets), _tensor(alone), fitted.radius, order, _weighted(fitted), mean)
+    return kind(tensor(_rows(fitted)), tensor(targets), tensor(alone), fitted.radius, order, _weighted(fitted), mean)
 
 
 def _rows(fitted: Any) -> NDArray[np.float64]:
@@ -336,7 +337,3 @@ def _check_directions(fitted: Any, targets: NDArray[Any]) -> None:
 
 def _one_hot(codes: NDArray[Any], sizes: list[int]) -> NDArray[np.float64]:
     return np.concatenate([np.eye(size)[codes[:, target]] for target, size in enumerate(sizes)], axis=1)
-
-
-def _tensor(values: Any) -> Tensor:
-    return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn import svm
-from torch import Tensor
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.at_least import AtLeast
@@ -23,6 +22,7 @@ from windtunnel.modules.support_vectors import (
     SupportVectors,
     pairs,
 )
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 
 TRAINABLE = "support vectors, weights, bias"
@@ -56,7 +56,7 @@ def svc(fitted: svm.SVC | svm.NuSVC) -> Predictor:
             answers["decision_function"] = PairVotes(count)
     if hasattr(fitted, "predict_proba"):
         answers["predict_proba"] = PairCoupling(
-            _tensor(fitted.probA_), _tensor(fitted.probB_), count, -1.0 if two else 1.0
+            tensor(fitted.probA_), tensor(fitted.probB_), count, -1.0 if two else 1.0
         )
     dual = _dense(fitted.dual_coef_)
     weight = dual if two else _of_pairs(dual, np.asarray(fitted.n_support_))
@@ -94,7 +94,7 @@ def one_class_svm(fitted: svm.OneClassSVM) -> Predictor:
         classes=np.array([-1, 1], dtype=np.intp),
         answers={
             "decision_function": ScoreFrom(torch.zeros((), dtype=torch.float64)),
-            "score_samples": ScoreFrom(-_tensor(fitted.offset_).reshape(())),
+            "score_samples": ScoreFrom(-tensor(fitted.offset_).reshape(())),
         },
     )
 
@@ -107,7 +107,7 @@ def _machine(fitted: Any, weight: NDArray[np.float64]) -> Module:
             f"{type(fitted).__name__} with kernel={given}: a kernel outside the model cannot be translated; "
             "fit it with 'linear', 'rbf', 'poly' or 'sigmoid'."
         )
-    points, bias = torch.from_numpy(_dense(fitted.support_vectors_)), _tensor(fitted.intercept_)
+    points, bias = torch.from_numpy(_dense(fitted.support_vectors_)), tensor(fitted.intercept_)
     if fitted.kernel == "linear":
         return Linear(torch.from_numpy(weight) @ points, bias)
     return SupportVectors(
@@ -131,7 +131,3 @@ def _dense(values: Any) -> NDArray[np.float64]:
     """A dense copy, also of what was fitted on sparse rows."""
     dense = values.toarray() if hasattr(values, "toarray") else values
     return np.array(dense, dtype=np.float64, order="C")
-
-
-def _tensor(values: Any) -> Tensor:
-    return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))
