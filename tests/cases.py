@@ -18,7 +18,7 @@ FAMILIES = (
     "scalers", "preprocessing", "imputers", "encoders", "category_encoders", "estimators", "linear", "lightgbm",
     "compositions", "trees", "boosters", "constants", "discriminant", "naive_bayes", "neural", "selection",
     "decomposition", "projection", "text", "svm", "cluster", "mixture", "gaussian_process", "neighbors", "stacking",
-    "multiclass", "multioutput", "calibration", "search",
+    "multiclass", "multioutput", "calibration", "search", "labels", "leaves",
 )  # fmt: skip
 
 

@@ -1,14 +1,19 @@
+import json
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import ValidationError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
 
 from windtunnel import config as config_module
-from windtunnel.config import Config, StepConfig, estimator_class
+from windtunnel.config import Config, PipelineConfig, StepConfig, estimator_class
 from windtunnel.errors import BadInput
 
-CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.yaml"))
+ROOT = Path(__file__).parents[1]
+CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
 MINIMAL = "data: {train: rows.csv, target: y}\npipeline: {model: {LogisticRegression: {C: 2}}}\n"
 
 
@@ -18,11 +23,11 @@ def read(folder: Path, text: str, **overrides: object) -> Config:
     return Config.from_yaml(path, {key.replace("__", "."): value for key, value in overrides.items()})
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_config_in_the_repository_is_valid(path: Path) -> None:
     config = Config.from_yaml(path)
     assert config.pipeline.model.build().get_params()
-    assert path.read_text().startswith("# windtunnel fit --config " + f"configs/{path.name}")
+    assert path.read_text().startswith(f"# windtunnel fit --config {path.relative_to(ROOT).as_posix()}")
 
 
 def test_there_are_configs() -> None:
@@ -49,6 +54,35 @@ def test_steps_are_a_name_a_mapping_or_a_list_of_these(tmp_path: Path) -> None:
     assert config.categories[0].build().min_count == 10
     assert [step.name for step in config.numbers] == ["StandardScaler"]
     assert read(tmp_path, MINIMAL, pipeline__numbers="passthrough").pipeline.numbers == ()
+
+
+def test_steps_go_one_after_the_other_side_by_side_and_into_one_another(tmp_path: Path) -> None:
+    written = (
+        "categories: [RareCategories, FeatureUnion: [TwoHotEncoder, sklearn.TargetEncoder]]\n"
+        "numbers: {FeatureUnion: [passthrough, {Pipeline: [SimpleImputer, StandardScaler]}]}\n"
+        "model: [{BaggingClassifier: {estimator: {LGBMClassifier: {num_leaves: 5}}}}, LogisticRegression]\n"
+    )
+    config = PipelineConfig.model_validate(yaml.safe_load(written))
+    both = config.categories[1].build()
+    assert [type(step).__name__ for _, step in both.transformer_list] == ["TwoHotEncoder", "TargetEncoder"]
+    whole, scaled = (step for _, step in config.numbers[0].build().transformer_list)
+    assert whole == "passthrough" and [name for name, _ in scaled.steps] == ["simpleimputer", "standardscaler"]
+    model = config.model.build()
+    assert isinstance(model, Pipeline) and model[0].estimator.num_leaves == 5
+    assert isinstance(model[-1], LogisticRegression)
+    assert PipelineConfig.model_validate(json.loads(config.model_dump_json())) == config
+
+
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        ("paper", {"recipe": "paper"}),
+        ({"name": "paper", "epochs": 3}, {"recipe": "paper", "epochs": 3}),
+        ({"epochs": 3}, {"recipe": None, "epochs": 3}),
+    ],
+)
+def test_a_recipe_is_a_name_options_or_both(tmp_path: Path, given: object, options: object) -> None:
+    assert read(tmp_path, MINIMAL, recipe=given).fit_options == options
 
 
 def test_nothing_changes_once_read(tmp_path: Path) -> None:
@@ -113,6 +147,21 @@ def test_all_that_is_wrong_is_told_at_once_with_the_nearest_key(tmp_path: Path) 
         ("pipeline.model", {"LogisticRegression": {}, "Ridge": {}}, "is no step; write Name, or Name: {option: value}"),
         ("pipeline.model", 3, "3 is no step"),
         ("pipeline.model", {"LogisticRegression": [1]}, "is no step"),
+        ("pipeline.model", {"Pipeline": []}, "Pipeline has no steps"),
+        ("pipeline.model", {"FeatureUnion": ["Ridge"]}, "FeatureUnion is no classifier or regressor"),
+        ("pipeline.model", ["Ridge", "StandardScaler"], "StandardScaler is no classifier or regressor"),
+        ("pipeline.model", ["Ridges", "Ridge"], "pipeline.model.steps.0: no estimator 'Ridges'"),
+        ("pipeline.model", "passthrough", "passthrough is no classifier or regressor"),
+        ("pipeline.model", {"name": "Ridge", "steps": ["Ridge"]}, "Ridge takes no list of steps"),
+        ("pipeline.model", "ClassifierChain", "ClassifierChain needs the option 'estimator'"),
+        ("pipeline.model", {"Ridge": {"estimator": "Lasso"}}, "Ridge has no option 'estimator'"),
+        (
+            "pipeline.model",
+            {"BaggingClassifier": {"estimator": {"LGBMClassifier": {"num_leafs": 3}}}},
+            "pipeline.model.estimators.estimator: LGBMClassifier has no option 'num_leafs'",
+        ),
+        ("recipe", "papr", "recipe='papr' is not known; did you mean paper?"),
+        ("recipe", {"name": "paper", "epoch": 3}, "epoch=3 is not an option"),
         ("data", 3, "data=3"),
     ],
 )
@@ -160,5 +209,6 @@ def test_lightgbm_options_go_by_all_their_names() -> None:
 
 @pytest.mark.filterwarnings("ignore:Class PassiveAggressive:FutureWarning")
 def test_every_estimator_on_the_list_can_be_made() -> None:
-    for name in config_module._estimators():
-        StepConfig(name=name).build()
+    for name, cls in config_module._estimators().items():
+        inner = dict.fromkeys(config_module._required(cls), StepConfig(name="LogisticRegression"))
+        StepConfig(name=name, estimators=inner).build()

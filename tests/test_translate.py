@@ -30,7 +30,7 @@ from windtunnel import RareCategories, TwoHotEncoder
 from windtunnel.errors import UnfaithfulOption, UnsupportedEstimator
 from windtunnel.head import METHODS
 from windtunnel.modules.base import Module
-from windtunnel.modules.trees.soft import SoftTrees
+from windtunnel.modules.trees.soft import SoftSplits, SoftTrees
 from windtunnel.testing import fingerprint
 
 TREES = [case for case in CASES.values() if "trees" in case.id or "booster" in case.id]
@@ -140,7 +140,7 @@ def test_the_warm_start_is_faithful(case: Case) -> None:
     assert net.faithful["rows"] == len(X)
     assert net.faithful["r2"] >= case.softens
     softened = any(type(step.module).soft is not Module.soft for step in compiled(case.id).program.steps)
-    soft_trees = any(isinstance(step.module, SoftTrees) for step in net.program.steps)
+    soft_trees = any(isinstance(step.module, SoftSplits) for step in net.program.steps)
     if not (softened or soft_trees or net.hosts):
         assert_same(case, net, case.fitted(), X)
 

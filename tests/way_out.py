@@ -19,6 +19,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, S
 from sklearn.svm import LinearSVC
 
 import windtunnel
+from windtunnel import LeafEncoder
 
 
 def frame(count: int = 200, seed: int = 0) -> pd.DataFrame:
@@ -80,6 +81,7 @@ PIPELINES: dict[str, Callable[[], Any]] = {
     "lightgbm_poisson": lambda: regression(LGBMRegressor(**SMALL, objective="poisson"), target(frame()).clip(0)),
     "lightgbm_categories": categories_in_trees,
     "hashing": lambda: binary(LogisticRegression(), ce.HashingEncoder(cols=["city"], n_components=4)),
+    "leaves": lambda: binary(make_pipeline(LeafEncoder(LGBMClassifier(**SMALL)), LogisticRegression()), CODES),
     "transformer": lambda: make_pipeline(columns(), MinMaxScaler()).fit(frame()),
 }
 

@@ -23,19 +23,23 @@ if TYPE_CHECKING:
         WindTunnelError as WindTunnelError,
     )
     from windtunnel.estimators import (
+        BinEncoder as BinEncoder,
         FactorizationMachineClassifier as FactorizationMachineClassifier,
         FactorizationMachineRegressor as FactorizationMachineRegressor,
+        LeafEncoder as LeafEncoder,
         MatrixFactorization as MatrixFactorization,
         RareCategories as RareCategories,
         TwoHotEncoder as TwoHotEncoder,
     )
     from windtunnel.export.artefact import load as load
+    from windtunnel.sweeps.result import SweepResult as SweepResult
     from windtunnel.trainers.data import loader as loader
     from windtunnel.trainers.estimator import (
         WindTunnelClassifier as WindTunnelClassifier,
         WindTunnelRegressor as WindTunnelRegressor,
     )
     from windtunnel.trainers.recipe import Recipe as Recipe
+    from windtunnel.trainers.sweep import sweep as sweep
     from windtunnel.translation import Translation as Translation
     from windtunnel.translators import supported as supported, translates as translates
 
@@ -43,12 +47,15 @@ _PLACES = {
     "BadFile": "errors",
     "BadInput": "errors",
     "Batch": "encode",
+    "BinEncoder": "estimators",
     "FactorizationMachineClassifier": "estimators",
     "FactorizationMachineRegressor": "estimators",
+    "LeafEncoder": "estimators",
     "MatrixFactorization": "estimators",
     "NotFitted": "errors",
     "RareCategories": "estimators",
     "Recipe": "trainers.recipe",
+    "SweepResult": "sweeps.result",
     "Translation": "translation",
     "TwoHotEncoder": "estimators",
     "UnfaithfulOption": "errors",
@@ -60,6 +67,7 @@ _PLACES = {
     "load": "export.artefact",
     "loader": "trainers.data",
     "supported": "translators",
+    "sweep": "trainers.sweep",
     "translate": "_translate",
     "translates": "translators",
 }

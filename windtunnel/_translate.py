@@ -23,9 +23,9 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.code_tables import CodeTables
 from windtunnel.modules.program import Program, ProgramStep, Take
 from windtunnel.modules.tables import CategoryTable
-from windtunnel.modules.trees import HardTrees, SoftTrees, TreeEnsemble
+from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftTrees, TreeEnsemble
 from windtunnel.modules.trees.soft import LEVELS
-from windtunnel.modules.trees.soften import soften
+from windtunnel.modules.trees.soften import soften, soften_leaves
 from windtunnel.translation import Translation
 
 SPREADS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.0)
@@ -86,6 +86,7 @@ def translate(
     net = _translation(assembly)
     batch = net.encode(calibrate, training=False) if calibrate is not None else None
     levels = _levels(assembly, level)
+    exact: dict[int, Any] = {position: step.module for position, step in enumerate(net.program.steps)}
     for position, step in enumerate(net.program.steps):
         if position not in levels and isinstance(step.module, Module):
             if isinstance(step.module, CodeTables):
@@ -93,6 +94,9 @@ def translate(
             step.module = _softened(net.program, position, batch)
     for position, name in levels.items():
         _soften_step(net, position, name, start, temperature, batch)
+    if start == "warm":
+        steps = enumerate(net.program.steps)
+        net.exact = {position: exact[position] for position, step in steps if step.module is not exact[position]}
     if start == "cold":
         _redraw_tables(net.program)
     if batch is not None:
@@ -213,7 +217,8 @@ def _check_rows(calibrate: Rows | None) -> None:
 
 def _levels(assembly: Assembly, level: str | Mapping[str, str]) -> dict[int, str]:
     """The level of each program step that holds trees."""
-    trees = {index: step.name for index, step in enumerate(assembly.steps) if isinstance(step.module, HardTrees)}
+    steps = enumerate(assembly.steps)
+    trees = {index: step.name for index, step in steps if isinstance(step.module, HardTrees | LeafOneHot)}
     if not isinstance(level, Mapping):
         return dict.fromkeys(trees, level)
     unknown = sorted(set(level) - set(trees.values()))
@@ -229,34 +234,45 @@ def _levels(assembly: Assembly, level: str | Mapping[str, str]) -> dict[int, str
 def _soften_step(
     net: Translation, position: int, level: str, start: str, temperature: float | str, batch: Batch | None
 ) -> None:
-    """Put soft trees in the place of hard ones."""
+    """Put soft trees in the place of hard ones, soft leaves in that of one-hot ones."""
     step: ProgramStep = net.program.steps[position]  # type: ignore[assignment]
-    hard: HardTrees = step.module  # type: ignore[assignment]
+    hard: HardTrees | LeafOneHot = step.module  # type: ignore[assignment]
+    form = soften_leaves if isinstance(hard, LeafOneHot) else soften
     ensemble = hard.ensemble()
     tables = _tables(net.program, step)
     _freeze_codes(ensemble, tables)
     if temperature != "auto":
-        step.module = soften(ensemble, level=level, start=start, temperature=float(temperature))
+        step.module = form(ensemble, level=level, start=start, temperature=float(temperature))
         return
     grids = _grids(tables)
     if batch is None:
-        step.module = soften(ensemble, level=level, start=start, grids=grids)
+        step.module = form(ensemble, level=level, start=start, grids=grids)
         return
     with torch.no_grad():
         inputs = net.program.inputs_of(position, *batch)
-        exact = hard(inputs)
     sample = inputs.double().numpy()
-    for spread in SPREADS:
-        trial = soften(ensemble, level="L0", spread=spread, sample=sample, grids=grids).eval()
-        error = _error(trial, inputs, exact)
-        if variance_kept(exact + error - error.mean(dim=0), exact) >= FAITHFUL:
-            break
-    trees = soften(ensemble, level=level, start=start, spread=spread, sample=sample, grids=grids).eval()
-    if start == "warm":
-        # What leaks out of leaves that are not quite shut adds up to nearly the same for every row.
+
+    def softened(level: str, start: str, spread: float) -> SoftTrees | SoftLeaves:
+        soft = form(ensemble, level=level, start=start, spread=spread, sample=sample, grids=grids).eval()
+        if isinstance(soft, SoftTrees) and start == "warm":
+            # What leaks out of leaves that are not quite shut adds up to nearly the same for every row.
+            with torch.no_grad():
+                soft.base.sub_((soft(inputs) - exact).mean(dim=0))
+        return soft
+
+    def judged(trees: Module) -> torch.Tensor:
+        """What the trees give; leaves have no score of their own, and are judged by what comes of them."""
+        step.module = trees
+        if isinstance(hard, LeafOneHot):
+            return net.scores(batch)
         with torch.no_grad():
-            trees.base.sub_(_error(trees, inputs, exact).mean(dim=0))
-    step.module = trees
+            return trees(inputs)  # type: ignore[no-any-return]
+
+    exact = judged(hard)
+    for spread in SPREADS:
+        if variance_kept(judged(softened("L0", "warm", spread)), exact) >= FAITHFUL:
+            break
+    step.module = softened(level, start, spread)
 
 
 def _softened(program: Program, position: int, batch: Batch | None) -> Module:
@@ -266,11 +282,6 @@ def _softened(program: Program, position: int, batch: Batch | None) -> Module:
         return module
     with torch.no_grad():
         return module.soft(None if batch is None else program.inputs_of(position, *batch))
-
-
-def _error(trees: SoftTrees, inputs: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
-    with torch.no_grad():
-        return trees(inputs) - exact  # type: ignore[no-any-return]
 
 
 class TableColumn(NamedTuple):

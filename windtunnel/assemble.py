@@ -36,8 +36,8 @@ from windtunnel.modules.answers import AsColumns, Linked, Positions
 from windtunnel.modules.at_least import AtLeast
 from windtunnel.modules.base import Module
 from windtunnel.modules.program import IDS, NUMBERS, Program, ProgramStep, Take
-from windtunnel.modules.tables import CategoryTable, Identity, SumGroups
-from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.tables import CategoryTable, Identity, OneColumn, SumGroups
+from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.modules.votes import Chosen, LabelValues, Logarithm
 from windtunnel.refusals import refusals
 from windtunnel.sparsity import gives_sparse
@@ -79,7 +79,8 @@ class Wire:
     chain : tuple of callables
         What earlier steps make of a list of values, in order: unknown, missing, and the vocabulary.
     refuses : frozenset of int
-        0 where an encoder on the way refuses unknown categories, 1 where missing ones, 2 where infinite numbers.
+        0 where an encoder on the way refuses unknown categories, 1 where missing ones, 2 where infinite numbers, 3
+        where those that are not whole.
     filled : Filled
         What a missing number has become.
     """
@@ -173,13 +174,14 @@ class Assembly:
         self._wires: dict[Expression, list[Wire]] = {}
         self._answered: dict[tuple[Expression, str], list[Wire]] = {}
         self._scores: dict[Step, Scored] = {}
+        self._flat: set[Expression] = set()
         answers: dict[str, ProgramStep] = {}
         scored = self._final(graph)
         if scored is None:
             places = self._places("the end of the pipeline", self.wires(graph))
             answers = self._beside(graph)
-            self._add("columns", "", Identity(), places)
-            self.head = Head("transform", methods=("transform", *answers))
+            self._add("columns", "", OneColumn() if graph in self._flat else Identity(), places)
+            self.head = Head("transform", methods=("transform", *answers), dtypes=self._dtypes(graph))
         else:
             answers, scored = self._answers(scored)
             self.head = self._head(scored, answers)
@@ -248,9 +250,11 @@ class Assembly:
                 case Predictor() | Composite():
                     return self._answer(step, "transform")
                 case Module() | Transformer():
-                    module = reading.module if isinstance(reading, Transformer) else reading
-                    estimator = type(step.estimator).__name__
-                    return self._module(step.name, estimator, module, wires, rows_of(step.estimator), step.estimator)
+                    asked, estimator = step.estimator, type(step.estimator).__name__
+                    if isinstance(reading, Transformer):
+                        asked = None if reading.codes else asked
+                        reading, wires = self._as_read(step, reading, reading.module, step.given)
+                    return self._module(step.name, estimator, reading, wires, rows_of(step.estimator), asked)
             raise UnsupportedEstimator(f"step {step.name!r}: its reader gave {type(reading).__name__}, no translation.")
         except UnsupportedEstimator as error:
             return self._host(step, error)
@@ -261,7 +265,8 @@ class Assembly:
             try:
                 reading = read(step.estimator)
                 data = isinstance(reading, Encoding | Recoding | Selection | Tokens)
-                if not (self.exact or data or entry(step.estimator).differentiable):
+                smooth = entry(step.estimator).differentiable and getattr(reading, "differentiable", True)
+                if not (self.exact or data or smooth):
                     raise UnsupportedEstimator(
                         f"{type(step.estimator).__name__} has no differentiable form; windtunnel.compile gives its "
                         "exact answers"
@@ -382,6 +387,8 @@ class Assembly:
             for wire, known in zip(wires, encoding.categories, strict=True)
         ]
         probed = probe(step.estimator, encoding, [one and one[1] for one in looked])
+        if probed.flat:
+            self._flat.add(step)
         answer: list[Wire | None] = [None] * probed.width
         summed: list[Wire] = []
         for column, (wire, one) in enumerate(zip(wires, looked, strict=True)):
@@ -396,7 +403,8 @@ class Assembly:
                 # Where unknown categories are recoded, the rows of the buckets are out of reach.
                 table: Tensor = probed.tables[column][: len(vocabulary)]  # type: ignore[index]
                 module = CategoryTable(table.to(self.dtype), encoding.trainable)
-                encoded = self._table(step, module, wire, vocabulary, wire.refuses.union(refused, _finite(step)))
+                refuses = wire.refuses.union(refused, _finite(step), {3} if encoding.refuses_fractions else ())
+                encoded = self._table(step, module, wire, vocabulary, refuses)
                 if probed.additive:
                     summed += encoded
                     continue
@@ -413,7 +421,7 @@ class Assembly:
     ) -> list[Wire]:
         """The columns of a table over a raw column; a single one can be encoded again."""
         assert wire.raw is not None
-        column = CategoryColumn(wire.raw, vocabulary, *(kind in refuses for kind in (0, 1, 2)))
+        column = CategoryColumn(wire.raw, vocabulary, *(kind in refuses for kind in (0, 1, 2, 3)))
         place = _once(
             lambda: self._add(step.name, type(step.estimator).__name__, table, [(IDS, self.encoder.category(column))])
         )
@@ -457,7 +465,7 @@ class Assembly:
     def _host(self, step: Step, error: UnsupportedEstimator) -> list[Wire]:
         if self.untranslated == "error" or not hasattr(step.estimator, "transform"):
             raise error
-        return [self._raw(column) for column in self._keep(step, self._host_width(step), str(error)).columns]
+        return [self._raw(column) for column in self._keep(step, self._host_width(step, error), str(error)).columns]
 
     def _keep(self, step: Step, width: int, reason: str, tokens: Tokens | None = None) -> HostStep:
         """Keep a step on the host, whose answer takes the next ``width`` columns."""
@@ -479,16 +487,19 @@ class Assembly:
         wires = [Wire(number=partial(self._number, column)) for column in host.columns]
         return wires if tokens.then is None else self._module(step.name, estimator, tokens.then, wires)
 
-    def _host_width(self, step: Step) -> int:
+    def _host_width(self, step: Step, reason: UnsupportedEstimator) -> int:
         if self.sample is not None:
-            return int(dense_frame(evaluate(step, self.encoder.as_fitted(self.sample)[:8])).shape[1])
+            answer = evaluate(step, self.encoder.as_fitted(self.sample)[:8])
+            if np.ndim(answer) == 1:  # a sequence, which no columns of the host's can be
+                raise reason
+            return int(dense_frame(answer).shape[1])
         try:
             return len(step.estimator.get_feature_names_out())
-        except Exception as error:  # it may be missing, want names, or raise whatever a custom transformer raises
+        except Exception:  # it may be missing, want names, or raise whatever a custom transformer raises
             raise UnsupportedEstimator(
                 f"step {step.name!r} ({type(step.estimator).__name__}) stays on the host and does not tell how many "
                 "columns it gives (get_feature_names_out); give a few raw rows as calibrate=."
-            ) from error
+            ) from reason
 
     # Predictors
 
@@ -531,19 +542,25 @@ class Assembly:
             own = {}
         if not isinstance(reading, Predictor):
             raise UnsupportedEstimator(f"step {step.name!r} ({type(step.estimator).__name__}) is no predictor.")
-        wires = list(self.wires(given))
-        if not reading.sparse_zeros:
-            wires = self._zeros_missing(step, given, wires)
-        for column, categories in reading.codes.items():
-            wires[column] = self._codes(step, wires[column], categories)
-        scores = reading.scores
-        if isinstance(scores, HardTrees):
-            scores = settle(scores, [wire.filled for wire in wires])
+        scores, wires = self._as_read(step, reading, reading.scores, given)
         places = self._places(step.name, wires)
         refuses = self._refusals(step.estimator, len(wires)) if given is step.given and not reading.codes else ()
         slot = self._add(step.name, type(step.estimator).__name__, scores, places, refuses)
         columns = self._width(scores, len(wires))
         return Scored(slot, columns, places, reading, _classes(step.estimator, reading.classes, None), step, own)
+
+    def _as_read(
+        self, step: Step, reading: Predictor | Transformer, module: Module, given: Expression
+    ) -> tuple[Module, list[Wire]]:
+        """The columns as a step reads them, and a module of trees that decides on them as the source does."""
+        wires = list(self.wires(given))
+        if not reading.sparse_zeros:
+            wires = self._zeros_missing(step, given, wires)
+        for column, categories in reading.codes.items():
+            wires[column] = self._codes(step, wires[column], categories)
+        if isinstance(module, TreeWalk):
+            module = settle(module, [wire.filled for wire in wires])
+        return module, wires
 
     def _zeros_missing(self, step: Step, given: Expression, wires: list[Wire]) -> list[Wire]:
         """Make zeros missing where the source's own rows are sparse; refuse sparse rows where they are raw."""
@@ -747,13 +764,20 @@ class Assembly:
     def _beside(self, expression: Expression) -> dict[str, ProgramStep]:
         """A step for each method that the final transformer has beside ``transform``."""
         reading = self._readings.get(expression) if isinstance(expression, Step) else None
-        if not isinstance(expression, Step) or not isinstance(reading, Transformer):
+        if not isinstance(expression, Step) or not isinstance(reading, Transformer) or not reading.others:
             return {}
         name, places = expression.name, self._places(expression.name, self.wires(expression.given))
         takes, refuses = self._takes(places), self._refusals(expression.estimator, len(places))
         for module in reading.others.values():
             module.requires_grad_(False)
         return {method: ProgramStep(module, takes, name, refuses) for method, module in reading.others.items()}
+
+    def _dtypes(self, expression: Expression) -> dict[str, str]:
+        """The type of what the final transformer gives; where its tables may be trained, they are no whole numbers."""
+        reading = self._readings.get(expression) if isinstance(expression, Step) else None
+        if self.exact and isinstance(reading, Encoding | Tokens | Transformer) and reading.dtype != "float64":
+            return {"transform": reading.dtype}
+        return {}
 
     def _head(self, scored: Scored, answers: Mapping[str, ProgramStep]) -> Head:
         predictor, classes = scored.predictor, scored.classes

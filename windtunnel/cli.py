@@ -1,4 +1,4 @@
-"""The command line: ``windtunnel demo | fit | predict | export | report``."""
+"""The command line: ``windtunnel demo | fit | sweep | predict | export | report``."""
 
 from __future__ import annotations
 
@@ -107,6 +107,36 @@ def fit(
     comparison = run(settings, resume=resume)
     Console().print(comparison.table())
     typer.echo(f"model.windtunnel, report.html and summary.json are in {settings.output}")
+
+
+@app.command()
+def sweep(
+    config: Annotated[Path, typer.Option(help="A YAML file; its section sweep may hold a space.")],
+    data: Annotated[Path | None, typer.Option(help="Folder of the data files; replaces data.folder.")] = None,
+    trials: Annotated[int | None, typer.Option(help="How many in all, with those of earlier runs.")] = None,
+    storage: Annotated[str | None, typer.Option(help="A URL; sqlite in the output folder by default.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes that run trials.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder for what comes out; replaces output.")] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE that replaces a value, such as sweep.seed=3.")
+    ] = None,
+) -> None:
+    """Search the options of translation and fine-tuning; write the best model, the trials and plots."""
+    from rich.console import Console
+
+    from windtunnel.config import Config
+    from windtunnel.sweeps.experiment import run
+
+    given = {"data.folder": data, "output": output, "sweep.storage": storage}
+    numbers = {"sweep.trials": trials, "sweep.jobs": jobs}
+    changes = _changes(change or [])
+    changes |= {key: str(value) for key, value in given.items() if value is not None}
+    changes |= {key: value for key, value in numbers.items() if value is not None}
+    settings = Config.from_yaml(config, changes)
+    found = run(settings)
+    typer.echo(str(found.result))
+    Console().print(found.table())
+    typer.echo(f"best.windtunnel, history.csv, summary.json and plots are in {settings.output}")
 
 
 def _changes(pairs: list[str]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from inspect import Parameter, signature
@@ -12,8 +12,19 @@ from typing import Annotated, Any, Literal, Self
 
 import yaml
 from lightgbm.basic import _ConfigAliases
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.pipeline import make_pipeline, make_union
 
 from windtunnel.errors import BadInput
 from windtunnel.modules.trees.soft import LEVELS
@@ -21,6 +32,10 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.translators import supported
 
 Share = Annotated[float, Field(gt=0, lt=1)]
+COMPOSITIONS: dict[str, Callable[..., Any]] = {"Pipeline": make_pipeline, "FeatureUnion": make_union}
+"""Estimators made of a list of steps, which a config writes as a list: one after the other, or side by side."""
+INNER = ("estimator", "encoder", "final_estimator", "regressor", "transformer")
+"""Options of estimators that take another estimator."""
 
 
 class Section(BaseModel):
@@ -83,40 +98,88 @@ class StepConfig(Section):
     """One estimator: a class with a translation, by name, and the options of its constructor.
 
     Written as ``Name`` or ``Name: {option: value, ...}``. A name that two libraries use is written with its library,
-    such as ``category_encoders.OneHotEncoder``.
+    such as ``category_encoders.OneHotEncoder``. An option that takes another estimator is written as a step again:
+    ``LeafEncoder: {estimator: {LGBMClassifier: {num_leaves: 64}}}``. ``Pipeline: [step, ...]`` puts steps one after
+    the other, ``FeatureUnion: [step, ...]`` their answers side by side, where ``passthrough`` stands for the columns
+    as they are.
     """
 
     name: str
     options: dict[str, Any] = {}
+    estimators: dict[str, StepConfig] = {}
+    steps: tuple[StepConfig, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
     def _short(cls, given: Any) -> Any:
         if isinstance(given, str):
             return {"name": given}
-        if isinstance(given, Mapping) and "name" in given and set(given) <= {"name", "options"}:
+        if isinstance(given, Mapping) and "name" in given and set(given) <= set(cls.model_fields):
             return given  # as a summary.json writes it
         if isinstance(given, Mapping) and len(given) == 1 and all(isinstance(name, str) for name in given):
             ((name, options),) = given.items()
-            if options is None or isinstance(options, Mapping):
-                return {"name": name, "options": dict(options or {})}
-        raise BadInput(f"{given!r} is no step; write Name, or Name: {{option: value}}")
+            if name in COMPOSITIONS and isinstance(options, Sequence) and not isinstance(options, str):
+                return {"name": name, "steps": options}
+            if name not in COMPOSITIONS and (options is None or isinstance(options, Mapping)):
+                return {"name": name, **_apart(options or {})}
+        raise BadInput(
+            f"{given!r} is no step; write Name, or Name: {{option: value}}; {_listed(COMPOSITIONS)} take lists of steps"
+        )
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        known = _options(estimator_class(self.name))
-        wrong = [f"{self.name} has no option {one!r}{_nearest(one, known)}" for one in self.options if one not in known]
+        if self.name in COMPOSITIONS:
+            if not self.steps:
+                raise BadInput(f"{self.name} has no steps; write {self.name}: [step, ...]")
+            return self
+        if self.steps:
+            raise BadInput(f"{self.name} takes no list of steps; {_listed(COMPOSITIONS)} do")
+        if self.name == PASSTHROUGH:
+            return self
+        cls = estimator_class(self.name)
+        known, given = _options(cls), {**self.options, **self.estimators}
+        wrong = [f"{self.name} has no option {one!r}{_nearest(one, known)}" for one in given if one not in known]
+        wrong += [
+            f"{self.name} needs the option {one!r}, a step such as {one}: LGBMClassifier"
+            for one in _required(cls)
+            if one not in given
+        ]
         if wrong:
             raise BadInput("; ".join(wrong))
         return self
 
+    @model_serializer(mode="wrap")
+    def _written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what few steps have."""
+        values: dict[str, Any] = written(self)
+        return {key: value for key, value in values.items() if value or key in ("name", "options")}
+
+    @property
+    def last(self) -> StepConfig:
+        """The step itself, or the last one of a ``Pipeline``."""
+        return self.steps[-1].last if self.name == "Pipeline" else self
+
     def build(self) -> Any:
         """Make the estimator, not fitted."""
-        return estimator_class(self.name)(**self.options)
+        if self.name == PASSTHROUGH:
+            return PASSTHROUGH
+        if self.name in COMPOSITIONS:
+            return COMPOSITIONS[self.name](*(step.build() for step in self.steps))
+        inner = {option: step.build() for option, step in self.estimators.items()}
+        return estimator_class(self.name)(**self.options, **inner)
+
+
+PASSTHROUGH = "passthrough"
+
+
+def _apart(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Options that are estimators apart from plain ones."""
+    inner = {name: value for name, value in options.items() if name in INNER and value is not None}
+    return {"options": {name: value for name, value in options.items() if name not in inner}, "estimators": inner}
 
 
 def _as_list(given: Any) -> Any:
-    if given == "passthrough":
+    if given == PASSTHROUGH:
         return []
     return given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
 
@@ -134,18 +197,26 @@ class PipelineConfig(Section):
     numbers : list of steps
         For the other columns; empty, or "passthrough" in a file, leaves them as they are.
     model : step
-        A classifier or a regressor.
+        A classifier or a regressor, or a list of steps that ends in one, which is a ``Pipeline``.
     """
 
     categories: Steps = ()
     numbers: Steps = ()
     model: StepConfig
 
+    @field_validator("model", mode="before")
+    @classmethod
+    def _chained(cls, given: Any) -> Any:
+        return {"Pipeline": given} if isinstance(given, Sequence) and not isinstance(given, str) else given
+
     @field_validator("model")
     @classmethod
     def _predicts(cls, step: StepConfig) -> StepConfig:
-        if not issubclass(estimator_class(step.name), (ClassifierMixin, RegressorMixin)):
-            raise BadInput(f"{step.name} is no classifier or regressor; put it under categories or numbers")
+        name = step.last.name
+        if name in (*COMPOSITIONS, PASSTHROUGH) or not issubclass(
+            estimator_class(name), (ClassifierMixin, RegressorMixin)
+        ):
+            raise BadInput(f"{name} is no classifier or regressor; put it under categories or numbers")
         return step
 
 
@@ -180,7 +251,8 @@ class Config(Section):
     Attributes
     ----------
     recipe : dict
-        Options of ``windtunnel.Recipe``; ``Recipe.resolve(None, recipe)`` has been checked.
+        Options of ``windtunnel.Recipe``, which have been checked, and under ``name`` the recipe that they change;
+        a name alone stands for that recipe as it is.
     output : path
     """
 
@@ -190,11 +262,22 @@ class Config(Section):
     recipe: dict[str, Any] = {}
     output: Path = Path("runs/fit")
 
+    @field_validator("recipe", mode="before")
+    @classmethod
+    def _by_name(cls, given: Any) -> Any:
+        return {"name": given} if isinstance(given, str) else given
+
     @field_validator("recipe")
     @classmethod
     def _a_recipe(cls, given: dict[str, Any]) -> dict[str, Any]:
-        Recipe.resolve(None, given)
+        Recipe.resolve(given.get("name"), {key: value for key, value in given.items() if key != "name"})
         return given
+
+    @property
+    def fit_options(self) -> dict[str, Any]:
+        """The recipe as arguments of ``Translation.fit``."""
+        options = dict(self.recipe)
+        return {"recipe": options.pop("name", None), **options}
 
     @classmethod
     def from_yaml(cls, path: str | Path, overrides: Mapping[str, Any] | None = None) -> Self:
@@ -249,7 +332,7 @@ def _section(path: Sequence[Any]) -> type[BaseModel]:
 
 @cache
 def _estimators() -> dict[str, type]:
-    """Classes with a translation, by the name that a config writes; those made of other estimators are left out."""
+    """Classes with a translation, by the name that a config writes; those made of lists of others are left out."""
     every = [
         (entry.library, entry.estimator)
         for entry in supported()
@@ -263,8 +346,15 @@ def _estimators() -> dict[str, type]:
 
 
 def _needs_arguments(estimator: type) -> bool:
+    """Whether the constructor asks for something that a config cannot write."""
+    return any(name not in INNER for name in _required(estimator))
+
+
+def _required(estimator: type) -> list[str]:
+    """Arguments of the constructor without a default."""
+    named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
     parameters = signature(estimator).parameters.values()
-    return any(one.default is Parameter.empty for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD)
+    return [one.name for one in parameters if one.default is Parameter.empty and one.kind in named]
 
 
 def estimator_class(name: str) -> type:

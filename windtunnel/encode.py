@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from difflib import get_close_matches
@@ -34,7 +34,7 @@ DENSE_BYTES = 2**34
 """The most memory that rows may take when they are made dense: 16 GiB."""
 _NUMBERS = (Real, Decimal)
 Rows = Any
-"""A DataFrame, an Arrow table, a NumPy array or a dict of columns; for vectorizers a sequence of texts or dicts."""
+"""A DataFrame, an Arrow table, a NumPy array or a dict of columns; for vectorizers and label encoders a sequence."""
 
 
 class Batch(NamedTuple):
@@ -124,6 +124,7 @@ class CategoryColumn:
     refuses_unknown: bool = False
     refuses_missing: bool = False
     refuses_infinite: bool = False
+    refuses_fractions: bool = False
 
 
 @dataclass
@@ -143,7 +144,7 @@ class RowEncoder:
     dtype : str
         "float32" or "float64": the type of ``Batch.numbers``.
     flat : bool
-        Whether rows are a sequence with one text, dict or list of tokens each, and no table.
+        Whether rows are a sequence with one text, label, dict or list of tokens each, and no table.
     refuses_sparse : bool
         Whether sparse rows are refused, whose zeros the source takes for missing values.
     """
@@ -261,7 +262,7 @@ class RowEncoder:
 
     def _as_ids(self, frame: pd.DataFrame, category: CategoryColumn, training: bool) -> NDArray[np.int64]:
         values, vocabulary = frame[category.column], category.vocabulary
-        if not _fits(values, vocabulary):
+        if not _fits(values, vocabulary) or (self.flat and _mixes(values)):
             known = f", such as {vocabulary.values[0]!r}" if vocabulary.values else ""
             raise BadInput(
                 f"column {self.name(category.column)} holds {_sample(values)} of dtype {values.dtype}, which is "
@@ -274,6 +275,11 @@ class RowEncoder:
                 f"column {self.name(category.column)} holds infinite values, which its encoder refuses; "
                 "drop these rows, or replace the values."
             )
+        if category.refuses_fractions and (fractions := _fractions(values)):
+            raise BadInput(
+                f"column {self.name(category.column)} holds numbers that are not whole, which its encoder does not "
+                f"take for labels: {_some([*map(_shown, fractions)])}. Drop these rows, or round the numbers."
+            )
         unknown = (ids == UNKNOWN_ID) & category.refuses_unknown
         missing = (ids == MISSING_ID) & category.refuses_missing
         if training:
@@ -281,6 +287,11 @@ class RowEncoder:
             category.refuses_missing &= not missing.any()
         elif (unknown | missing).any():
             unseen = sorted({_shown(value) for value in values[unknown]}) + ["missing values"] * bool(missing.any())
+            if self.flat:
+                raise BadInput(
+                    f"the rows hold labels that the encoder was not fitted on: {_some(unseen)}. Fit it on them too, or "
+                    "drop these rows."
+                )
             raise BadInput(
                 f"column {self.name(category.column)} holds categories that its encoder was not fitted on and refuses "
                 f"(handle_unknown='error'): {_some(unseen)}. Fit the encoder with handle_unknown='ignore' or a value "
@@ -368,7 +379,9 @@ def as_frame(rows: Rows) -> pd.DataFrame:
 
 
 def as_column(rows: Any) -> Any:
-    """Rows with one text, dict or list of tokens each, as a sequence: the list, array or Series that was given."""
+    """Rows with one text, label, dict or list of tokens each, as the list, array or Series that was given."""
+    if isinstance(rows, Tensor):
+        rows = rows.detach().cpu().numpy()
     if isinstance(rows, Mapping):
         return [rows]  # a single dict is a single row
     if isinstance(rows, pd.DataFrame) or (hasattr(rows, "to_pandas") and np.ndim(rows) == 2):
@@ -385,8 +398,8 @@ def as_column(rows: Any) -> Any:
         return rows[:, 0]
     raise BadInput(
         f"rows given as {type(rows).__name__}{f' of shape {rows.shape}' if hasattr(rows, 'shape') else ''}; the "
-        "pipeline was fitted on a sequence of texts, dicts or lists of tokens: give a list, a Series or an array with "
-        "one of them per row, or a table with that one column."
+        "pipeline was fitted on a sequence of texts, labels, dicts or lists of tokens: give a list, a Series or an "
+        "array with one of them per row, or a table with that one column."
     )
 
 
@@ -457,12 +470,25 @@ def _numbers_among(column: pd.Series) -> NDArray[np.float64]:
     return np.array([value if isinstance(value, _NUMBERS) else np.nan for value in column], dtype=np.float64)
 
 
+def _fractions(column: pd.Series) -> list[float]:
+    """The numbers of a column that are not whole, infinite ones and those beyond int64 among them; each once."""
+    numbers = _numbers_among(column[column.notna()])
+    with np.errstate(invalid="ignore"):
+        odd = numbers[(numbers.astype(np.int64) != numbers) & ~np.isnan(numbers)]
+    return np.unique(odd).tolist()  # type: ignore[no-any-return]
+
+
 def _fits(column: pd.Series, vocabulary: Vocabulary) -> bool:
     """Whether values of a column can be among the categories: never text among numbers, and no dates at all."""
     given, known = _kind(column), vocabulary.kind
     plain = given in ("text", "number", "mixed")
     alike = given == known or (plain and (given == "mixed" or known in ("mixed", "empty")))
     return alike or vocabulary.buckets > 0 or bool(column.isna().all())
+
+
+def _mixes(column: pd.Series) -> bool:
+    """Whether there are texts beside other values, of which NumPy would make texts too."""
+    return _kind(column) == "mixed" and len({isinstance(value, str) for value in column.dropna()}) == 2
 
 
 def _kind(column: pd.Series) -> str:
@@ -474,8 +500,10 @@ def _kind(column: pd.Series) -> str:
     inferred = pd.api.types.infer_dtype(column, skipna=True)
     groups = {
         "string": "text", "floating": "number", "integer": "number", "mixed-integer-float": "number",
-        "boolean": "number", "decimal": "number", "empty": "empty", "mixed": "mixed", "mixed-integer": "mixed",
+        "boolean": "number", "decimal": "number", "empty": "empty", "mixed-integer": "mixed",
     }  # fmt: skip
+    if inferred == "mixed":  # what cannot be hashed is never among categories
+        return next((type(value).__name__ for value in column if not isinstance(value, Hashable)), "mixed")
     return groups.get(inferred, inferred)
 
 

@@ -104,7 +104,7 @@ def run(config: Config, *, resume: bool = False) -> Comparison:
         seed=config.data.seed,
         translate_options=config.translate.model_dump(exclude={"calibrate_rows"}),
         fit_options={
-            **config.recipe,
+            **config.fit_options,
             "checkpoint_dir": checkpoints,
             "resume_from": checkpoints if resume else None,
             "log_dir": folder / "logs",

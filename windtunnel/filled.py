@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,9 +18,10 @@ from numpy.typing import NDArray
 from windtunnel.modules.affine import Affine, ClippedAffine
 from windtunnel.modules.base import Module
 from windtunnel.modules.imputer import Imputer
-from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.hard import TreeWalk
 
 Rows = NDArray[np.float64]
+Walk = TypeVar("Walk", bound=TreeWalk)
 
 
 class Filled(NamedTuple):
@@ -62,7 +62,7 @@ def rows_of(estimator: Any) -> Callable[[Rows], Any]:
     return lambda rows: estimator.transform(rows if names is None else pd.DataFrame(rows, columns=names))
 
 
-def settle(trees: HardTrees, given: Sequence[Filled]) -> HardTrees:
+def settle(trees: Walk, given: Sequence[Filled]) -> Walk:
     """Move the thresholds between the two values of a column to where float32 decides as the source does."""
     ensemble = trees.ensemble()
     threshold = ensemble.threshold.copy()
@@ -75,4 +75,6 @@ def settle(trees: HardTrees, given: Sequence[Filled]) -> HardTrees:
         wrong = (ensemble.feature == column) & compares & (left != (ours <= threshold))
         below = float(np.nextafter(np.float32(ours), np.float32(-np.inf)))
         threshold[wrong] = np.where(left[wrong], ours, below)
-    return trees if (threshold == ensemble.threshold).all() else HardTrees.of(replace(ensemble, threshold=threshold))
+    if (threshold == ensemble.threshold).all():
+        return trees
+    return type(trees).rebuild(trees.state_dict() | {"threshold": torch.from_numpy(threshold)}, trees.facts())

@@ -102,7 +102,7 @@ def raw_columns(pipeline: Any) -> tuple[list[str] | None, int]:
 
 
 def one_dimensional(pipeline: Any) -> bool:
-    """Whether rows are a sequence with one text, dict or list of tokens each, and no table."""
+    """Whether rows are a sequence with one text, label, dict or list of tokens each, and no table."""
     for step in _leading(pipeline):
         # A function that was fitted on a table knows how wide it is.
         if isinstance(step, FunctionTransformer) and not hasattr(step, "n_features_in_"):

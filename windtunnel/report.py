@@ -17,7 +17,7 @@ from rich.text import Text
 from torch import Tensor
 
 from windtunnel.host import HostStep
-from windtunnel.modules.trees.soft import SoftTrees
+from windtunnel.modules.trees.soft import SoftSplits
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
@@ -153,7 +153,7 @@ def _row(net: Translation, name: str, positions: list[int]) -> Row:
 
 def _became(modules: Iterable[Any]) -> str:
     counts = Counter(
-        f"{type(module).__name__} {module.level}" if isinstance(module, SoftTrees) else type(module).__name__
+        f"{type(module).__name__} {module.level}" if isinstance(module, SoftSplits) else type(module).__name__
         for module in modules
     )
     return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
@@ -191,7 +191,7 @@ def _facts(net: Translation) -> list[tuple[str, str]]:
 
 
 def _faithful(net: Translation) -> str:
-    soft = any(isinstance(step.module, SoftTrees) for step in net.program.steps)
+    soft = any(isinstance(step.module, SoftSplits) for step in net.program.steps)
     rows, kept = net.faithful.get("rows"), net.faithful.get("r2")
     if not soft and (kept is None or kept > 1 - 1e-6):
         return "exact: every step computes what its source does"

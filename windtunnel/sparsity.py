@@ -29,7 +29,9 @@ def gives_sparse(expression: Expression, width: int) -> bool:
 def _makes_sparse(estimator: Any) -> bool:
     if type(estimator).__module__.startswith("sklearn.feature_extraction."):
         return bool(getattr(estimator, "sparse", True))  # DictVectorizer alone can be told
-    return getattr(estimator, "sparse_output", False) is True or getattr(estimator, "encode", "") == "onehot"
+    if getattr(estimator, "encode", "") == "onehot" or getattr(estimator, "output", "") == "one_hot":
+        return True
+    return getattr(estimator, "sparse_output", False) is True
 
 
 def _keeps_sparse(estimator: Any) -> bool:

@@ -21,7 +21,9 @@ from windtunnel.encode import FIRST_ID, Batch, RowEncoder, Rows
 from windtunnel.errors import BadInput
 from windtunnel.head import Head
 from windtunnel.host import HostStep
+from windtunnel.modules.base import Module
 from windtunnel.modules.program import FLOAT32_MAX, Program
+from windtunnel.modules.trees import LeafOneHot, SoftLeaves
 
 if TYPE_CHECKING:
     from windtunnel.report import Report
@@ -33,12 +35,23 @@ CHUNK_BYTES = 2**24
 """The most memory that rows take whose tokens are counted; more of them at once were slower, not faster."""
 
 
+LEAF_CELLS = 2**22
+"""The most columns, times rows, that leaves take at once; more of them were slower, not faster."""
+
+
 class Engine(Protocol):
     """What runs a program in the place of eager torch."""
 
     def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
         """What ``Program.answer`` gives; called without gradients, with rows on the device of the program."""
         ...
+
+
+def _at_once(program: Program) -> int:
+    """How many rows go through a program at once: fewer where leaves of trees make them wide."""
+    leaves = [one.column.shape[0] for one in program.modules() if isinstance(one, SoftLeaves)]
+    leaves += [one.columns for one in program.modules() if isinstance(one, LeafOneHot)]
+    return min(CHUNK, max(LEAF_CELLS // max(leaves, default=1), 256))
 
 
 def _source_has(method: str) -> Callable[[Translation], bool]:
@@ -64,6 +77,8 @@ class Translation(nn.Module):
         The source step behind each program step.
     hosts : list of HostStep
         Steps that stay on the host.
+    exact : dict of int to Module
+        Program step -> the module that computes what the source does, where a soft one stands in its place untrained.
     untranslated : str
         "cache" or "stream": whether ``windtunnel.loader`` computes the host steps' answers once or batch by batch.
     """
@@ -84,8 +99,9 @@ class Translation(nn.Module):
         self.hosts, self.untranslated = list(hosts), untranslated
         self.faithful = dict(faithful or {})
         self.history: History | None = None
-        self.batch_size = CHUNK
+        self.batch_size = _at_once(program)
         self.engine: Engine | None = None
+        self.exact: dict[int, Module] = {}
         self.mark_start()
         self.eval()
 

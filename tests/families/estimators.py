@@ -15,12 +15,15 @@ from case import (
     one_hot,
     quick,
 )
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import (
+    OneHotEncoder,
     StandardScaler,
+    TargetEncoder,
 )
 
 from windtunnel import (
+    BinEncoder,
     FactorizationMachineClassifier,
     FactorizationMachineRegressor,
     MatrixFactorization,
@@ -53,6 +56,15 @@ CASES = [
         TEXTS,
         **AWKWARD,
     ),
+    Case(
+        "bins two-hot, with the numbers",
+        lambda: make_pipeline(
+            make_union("passthrough", BinEncoder(n_bins=8), BinEncoder(TargetEncoder(), n_bins=5)), quick()
+        ),
+        NUMBERS,
+        **AWKWARD,
+    ),
+    Case("bins alone", lambda: BinEncoder(OneHotEncoder(drop="first"), n_bins=8), NUMBERS, missing=True),
     Case("two-hot alone", TwoHotEncoder, (*MIXED, "plan"), **AWKWARD),
     Case(
         "factorization machine over one-hot",

@@ -1,16 +1,20 @@
 """Estimators in the manner of scikit-learn that the field lacks."""
 
+from windtunnel.estimators.bin_encoder import BinEncoder
 from windtunnel.estimators.factorization_machine import (
     FactorizationMachineClassifier,
     FactorizationMachineRegressor,
 )
+from windtunnel.estimators.leaf_encoder import LeafEncoder
 from windtunnel.estimators.matrix_factorization import MatrixFactorization
 from windtunnel.estimators.rare_categories import RareCategories
 from windtunnel.estimators.two_hot import TwoHotEncoder
 
 __all__ = [
+    "BinEncoder",
     "FactorizationMachineClassifier",
     "FactorizationMachineRegressor",
+    "LeafEncoder",
     "MatrixFactorization",
     "RareCategories",
     "TwoHotEncoder",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from windtunnel.errors import BadInput
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 class _FactorizationMachine(BaseEstimator):
     """What the classifier and the regressor share: options, the optimiser, raw scores."""
@@ -27,7 +24,7 @@ class _FactorizationMachine(BaseEstimator):
         *,
         learning_rate: float = 1e-3,
         epochs: int = 30,
-        batch_size: int = 256,
+        batch_size: int | None = None,
         regularization: float = 1e-6,
         random_state: Any = None,
     ) -> None:
@@ -38,36 +35,34 @@ class _FactorizationMachine(BaseEstimator):
         self.regularization = regularization
         self.random_state = random_state
 
-    def _learn(self, X: Any, target: NDArray[Any], outputs: int, bias: float) -> None:
+    def _learn(self, X: Any, target: NDArray[Any], outputs: int, bias: float, loss: str) -> None:
         """Fit ``intercept_`` [K], ``coef_`` [K, width] and ``factors_`` [K, width, n_factors] by Adam."""
         import torch  # here, so that the other estimators load without it
 
         from windtunnel.modules.factorization_machine import FactorizationMachine
+        from windtunnel.trainers.factorization import fit_machine
+        from windtunnel.trainers.losses import LOSSES
+        from windtunnel.trainers.recipe import Recipe
 
-        random = torch.Generator().manual_seed(int(check_random_state(self.random_state).randint(2**31)))
+        seed = int(check_random_state(self.random_state).randint(2**31))
         shape = (outputs, X.shape[1], self.n_factors)
+        draws = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         machine = FactorizationMachine(
             weight=torch.zeros(shape[:2], dtype=torch.float64),
             bias=torch.full(shape[:1], bias, dtype=torch.float64),
-            factors=torch.randn(shape, generator=random, dtype=torch.float64) * 0.01,
+            factors=draws * 0.01,
         )
-        optimizer = torch.optim.Adam(machine.parameters(), self.learning_rate, weight_decay=self.regularization)
-        wanted, self.loss_curve_ = torch.from_numpy(np.array(target)), []
-        for _ in range(self.epochs):
-            total = 0.0
-            for rows in torch.randperm(len(target), generator=random).split(self.batch_size):  # type: ignore[no-untyped-call]
-                optimizer.zero_grad()
-                loss = self._loss(machine(torch.from_numpy(_dense(X[rows.numpy()]))), wanted[rows])
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-                total += loss.item() * len(rows)
-            self.loss_curve_.append(total / len(target))
+        recipe = Recipe(
+            epochs=int(self.epochs),
+            learning_rate=float(self.learning_rate),
+            weight_decay=float(self.regularization),
+            batch_size=None if self.batch_size is None else int(self.batch_size),
+            seed=seed,
+        )
+        self.loss_curve_ = fit_machine(machine, X, target, LOSSES[loss], recipe)
         self.intercept_, self.coef_, self.factors_ = (
             one.detach().numpy().copy() for one in (machine.bias, machine.weight, machine.factors)
         )
-
-    def _loss(self, scores: Tensor, target: Tensor) -> Tensor:
-        raise NotImplementedError
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """Raw scores float64 [rows, K]."""
@@ -82,10 +77,12 @@ class _FactorizationMachine(BaseEstimator):
 
     def _check_options(self) -> None:
         wrong = []
-        for name, least in (("n_factors", 1), ("epochs", 0), ("batch_size", 1)):
+        for name, other in (("n_factors", ""), ("epochs", ""), ("batch_size", ", or None")):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                wrong.append(f"{name}={value!r}; give a whole number from {least} up")
+            if value is None and other:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                wrong.append(f"{name}={value!r}; give a whole number from 1 up{other}")
         if not self.learning_rate > 0:
             wrong.append(f"learning_rate={self.learning_rate!r}; give a number above 0")
         if not self.regularization >= 0:
@@ -114,8 +111,8 @@ class FactorizationMachineClassifier(ClassifierMixin, _FactorizationMachine):
         Of Adam.
     epochs : int, default 30
         How often each row is seen.
-    batch_size : int, default 256
-        Rows in a step of the optimiser.
+    batch_size : int or None, default None
+        Rows in a step of the optimiser; None is 4096, or so few that an epoch has 20 steps.
     regularization : float, default 1e-6
         Weight decay of Adam, on all coefficients.
     random_state : int, RandomState or None, default None
@@ -151,7 +148,10 @@ class FactorizationMachineClassifier(ClassifierMixin, _FactorizationMachine):
             raise BadInput(
                 f"labels of one class, {self.classes_[0]!r}; a classifier needs rows of at least two classes."
             )
-        self._learn(X, target, 1 if len(self.classes_) == 2 else len(self.classes_), bias=0.0)
+        if len(self.classes_) == 2:
+            self._learn(X, target, 1, bias=0.0, loss="logistic")
+        else:
+            self._learn(X, target, len(self.classes_), bias=0.0, loss="softmax")
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -175,13 +175,6 @@ class FactorizationMachineClassifier(ClassifierMixin, _FactorizationMachine):
         labels: NDArray[Any] = self.classes_[best]
         return labels
 
-    def _loss(self, scores: Tensor, target: Tensor) -> Tensor:
-        from torch.nn import functional
-
-        if scores.shape[1] == 1:
-            return functional.binary_cross_entropy_with_logits(scores[:, 0], target.to(scores.dtype))
-        return functional.cross_entropy(scores, target)
-
 
 class FactorizationMachineRegressor(RegressorMixin, _FactorizationMachine):
     """Predict a number by a factorization machine of second order over numbers, such as one-hot categories.
@@ -198,8 +191,8 @@ class FactorizationMachineRegressor(RegressorMixin, _FactorizationMachine):
         Of Adam.
     epochs : int, default 30
         How often each row is seen.
-    batch_size : int, default 256
-        Rows in a step of the optimiser.
+    batch_size : int or None, default None
+        Rows in a step of the optimiser; None is 4096, or so few that an epoch has 20 steps.
     regularization : float, default 1e-6
         Weight decay of Adam, on all coefficients.
     random_state : int, RandomState or None, default None
@@ -221,16 +214,9 @@ class FactorizationMachineRegressor(RegressorMixin, _FactorizationMachine):
         self._check_options()
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
         target = np.asarray(y, dtype=np.float64)
-        self._learn(X, target, 1, bias=float(target.mean()))
+        self._learn(X, target, 1, bias=float(target.mean()), loss="squared")
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """The number expected for each row, float64 [rows]."""
         return self._scores(X)[:, 0]
-
-    def _loss(self, scores: Tensor, target: Tensor) -> Tensor:
-        return (scores[:, 0] - target).square().mean()
-
-
-def _dense(rows: Any) -> NDArray[np.float64]:
-    return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)

@@ -71,6 +71,7 @@ class CategoryData(Strict):
     refuses_unknown: bool
     refuses_missing: bool
     refuses_infinite: bool
+    refuses_fractions: bool
 
 
 class EncoderData(Strict):

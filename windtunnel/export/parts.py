@@ -117,6 +117,7 @@ def encoder_data(encoder: RowEncoder) -> EncoderData:
                 refuses_unknown=bool(category.refuses_unknown),
                 refuses_missing=bool(category.refuses_missing),
                 refuses_infinite=category.refuses_infinite,
+                refuses_fractions=category.refuses_fractions,
             )
             for category in encoder.categories
         ],
@@ -142,6 +143,7 @@ def read_encoder(data: EncoderData, vocabularies: list[VocabularyData]) -> RowEn
             one.refuses_unknown,
             one.refuses_missing,
             one.refuses_infinite,
+            one.refuses_fractions,
         )
         for one, known in zip(data.categories, vocabularies, strict=True)
     ]

@@ -135,6 +135,8 @@ class NumberLookup(nn.Module):
         self.hashes = category.vocabulary.buckets > 0
         self.refuses_unknown = bool(category.refuses_unknown)
         self.refuses_missing = bool(category.refuses_missing)
+        self.refuses_infinite = bool(category.refuses_infinite)
+        self.refuses_fractions = bool(category.refuses_fractions)
 
     def forward(self, numbers: Tensor) -> Tensor:
         """float64 ``[B]`` -> int64 ``[B]``."""
@@ -143,6 +145,10 @@ class NumberLookup(nn.Module):
         missing = torch.isnan(numbers)
         found = torch.where(known, self.ids[at], missing.to(torch.int64))
         unknown = ~(known | missing)
+        if self.refuses_infinite and bool(torch.isinf(numbers).any()):
+            raise ValueError(f"column {self.name}: its encoder refuses infinite values")
+        if self.refuses_fractions and bool((~missing & (numbers.to(torch.int64).to(torch.float64) != numbers)).any()):
+            raise ValueError(f"column {self.name}: its encoder takes no numbers that are not whole for labels")
         if self.refuses_unknown and bool(unknown.any()):
             raise ValueError(f"column {self.name}: its encoder refuses the category {numbers[unknown][0].item()}")
         if self.hashes and bool(unknown.any()):

@@ -91,3 +91,18 @@ class Identity(Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
         return x
+
+
+class OneColumn(Module):
+    """The only column, as a sequence.
+
+    y = x_0
+
+    Shape
+    -----
+    ``[B, 1]`` -> ``[B]``, any dtype.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, 1] -> [B]."""
+        return x[:, 0]

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from windtunnel.errors import BadInput
 from windtunnel.trainers.history import Epoch
+from windtunnel.trainers.metrics import Judge
 from windtunnel.trainers.module import FineTuning
 
 CHECKPOINT = "last.ckpt"
@@ -32,15 +33,18 @@ class Keeper(Checkpoint):
     Parameters
     ----------
     net : nn.Module
-        The translation.
+        The translation, or a branch beside it.
+    judge : Judge
+        The metric.
     patience : int or None
         Epochs without a better metric before training stops.
     directory : path or None
         Where the checkpoint of the last epoch goes.
     """
 
-    def __init__(self, net: nn.Module, patience: int | None, directory: Path | None) -> None:
+    def __init__(self, net: nn.Module, judge: Judge, patience: int | None, directory: Path | None) -> None:
         self.net = net
+        self.judge = judge
         self.patience = patience
         self.directory = directory
         self.epochs: list[Epoch] = []
@@ -59,6 +63,10 @@ class Keeper(Checkpoint):
         with torch.no_grad():
             for name, value in self._best.items():
                 parameters[name].copy_(value)
+
+    def reject(self) -> None:
+        """Let nothing be better than epoch 0."""
+        self.best_epoch, self.best_metric = 0, self.epochs[0].metric
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Judge the weights that were just validated, and keep them if they are the best."""

@@ -1,4 +1,4 @@
-"""Fine-tuning from end to end: judge, train, keep the best, hand back."""
+"""Fine-tuning from end to end: judge, train a branch or the translation itself, keep the best, hand back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import signal
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
@@ -21,9 +21,10 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch import nn
 
 from windtunnel.errors import BadFile, BadInput
+from windtunnel.trainers.branching import Stage, grow
 from windtunnel.trainers.callbacks import CHECKPOINT, Average, Keeper
 from windtunnel.trainers.history import History
-from windtunnel.trainers.module import DataModule, FineTuning
+from windtunnel.trainers.module import DataModule, FineTuning, Loaders
 from windtunnel.trainers.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ def finetune(
     progress: bool = True,
     **overrides: Any,
 ) -> History:
-    """Train what is trainable in a translation, and leave it with the weights of the best epoch, in eval mode.
+    """Fine-tune a translation, and leave it with the weights of the best epoch, in eval mode.
+
+    By default a branch is trained beside the pipeline, whose own steps stay as the source has them; with
+    ``branch=False``, as in the recipes "joint" and "paper", everything that is trainable in the translation is.
 
     Epoch 0 is the translation as it came: where no epoch beats it on the rows judged by, it is handed back unchanged.
     An error or an interrupt while training leaves the best weights so far and is raised again.
@@ -62,7 +66,7 @@ def finetune(
         ``validation_fraction`` of the training rows is held out; a loader of raw rows cannot be split, so there the
         epochs are judged on the training rows.
     recipe : Recipe, str or None
-        The options; "default" or "paper" by name.
+        The options; "default", "joint" or "paper" by name.
     resume_from : path, optional
         A checkpoint, or the ``checkpoint_dir`` of an earlier run over the same rows and options: training goes on after
         its last whole epoch and on a CPU ends with the same bits.
@@ -92,26 +96,27 @@ def finetune(
     """
     started = time.perf_counter()
     options = Recipe.resolve(recipe, overrides)
-    _check_trainable(net)
-    module = FineTuning(net, options)
-    checkpoint = None if resume_from is None else _checkpoint(Path(resume_from), module)
     hardware = {"accelerator": accelerator, "devices": devices, "precision": precision}
-    with _quiet():
-        if trainer is None:
-            trainer = _trainer(options, hardware, callbacks, log_dir, logger, progress)
-        else:
-            given = {**hardware, "callbacks": callbacks, "log_dir": log_dir, "logger": logger, "clip": options.clip}
-            _check_trainer(trainer, {**given, "epochs": overrides.get("epochs")})
-        data = DataModule(net, train, valid, options)
-        _settle(data, trainer.strategy.root_device)
-        keeper = Keeper(net, options.patience, None if checkpoint_dir is None else Path(checkpoint_dir))
-        own = [keeper] if options.ema is None else [keeper, Average(net, options.ema)]
-        with _training(net, options.dropout, keeper), _attached(trainer, own):
-            _fit(trainer, module, data, keeper, checkpoint)
+    given = {**hardware, "callbacks": callbacks, "log_dir": log_dir, "logger": logger, "clip": options.clip}
+    if trainer is not None:
+        _check_trainer(trainer, {**given, "epochs": overrides.get("epochs")})
+    folder = None if checkpoint_dir is None else Path(checkpoint_dir)
+
+    def stage(net: Any, data: Loaders, recipe: Recipe, finish: Callable[[Keeper], None]) -> Keeper:
+        own = trainer or _trainer(recipe, hardware, callbacks, log_dir, logger, progress)
+        checkpoint = None if resume_from is None else Path(resume_from)
+        return _stage(net, data, recipe, own, folder, checkpoint, finish)
+
+    data = DataModule(net, train, valid, options)
+    keeper = grow(net, data, options, stage) if options.branch else None
+    if keeper is None:
+        keeper = _joint(
+            net, data, Recipe.resolve("joint", overrides) if recipe in (None, "default") else options, stage
+        )
     return History(
         epochs=keeper.epochs,
-        metric=module.judge.name,
-        greater_is_better=module.judge.greater_is_better,
+        metric=keeper.judge.name,
+        greater_is_better=keeper.judge.greater_is_better,
         start=keeper.epochs[0].metric,
         best=keeper.best_metric,
         best_epoch=keeper.best_epoch,
@@ -120,7 +125,42 @@ def finetune(
     )
 
 
-def _fit(trainer: pl.Trainer, module: FineTuning, data: DataModule, keeper: Keeper, checkpoint: Path | None) -> None:
+def _joint(net: Translation, data: DataModule, options: Recipe, stage: Stage) -> Keeper:
+    """Train the translation itself."""
+    if not any(parameter.requires_grad for parameter in net.parameters()):
+        raise BadInput(
+            "nothing in this translation is trainable: its steps are frozen or have no parameters; translate with "
+            'level="L1" to "L4", or set requires_grad on what shall move'
+        )
+    net.exact = {}  # what training moves is not what the source has
+    return stage(net, data, options, lambda keeper: None)
+
+
+def _stage(
+    net: Any,
+    data: Loaders,
+    options: Recipe,
+    trainer: pl.Trainer,
+    checkpoint_dir: Path | None,
+    resume_from: Path | None,
+    finish: Callable[[Keeper], None],
+) -> Keeper:
+    """Train a net on ready batches, and leave it with its best weights."""
+    module = FineTuning(net, options)
+    checkpoint = None if resume_from is None else _checkpoint(resume_from, module)
+    with _quiet():
+        _settle(data, trainer.strategy.root_device)
+        keeper = Keeper(net, module.judge, options.patience, checkpoint_dir)
+        own = [keeper] if options.ema is None else [keeper, Average(net, options.ema)]
+        try:
+            with _training(net, options.dropout, keeper), _attached(trainer, own):
+                _fit(trainer, module, data, keeper, checkpoint)
+        finally:
+            finish(keeper)
+    return keeper
+
+
+def _fit(trainer: pl.Trainer, module: FineTuning, data: Loaders, keeper: Keeper, checkpoint: Path | None) -> None:
     on_interrupt = signal.getsignal(signal.SIGINT)
     with isolate_rng():
         torch.manual_seed(module.recipe.seed)
@@ -235,14 +275,6 @@ def _loggers(log_dir: Any, logger: Any) -> list[Logger]:
     return [*own, *given]
 
 
-def _check_trainable(net: nn.Module) -> None:
-    if not any(parameter.requires_grad for parameter in net.parameters()):
-        raise BadInput(
-            "nothing in this translation is trainable: its steps are frozen or have no parameters; translate with "
-            'level="L1" to "L4", or set requires_grad on what shall move'
-        )
-
-
 def _check_trainer(trainer: pl.Trainer, given: dict[str, Any]) -> None:
     defaults = {"accelerator": "auto", "devices": 1}
     clash = [name for name, value in given.items() if value not in (defaults.get(name), ())]
@@ -257,7 +289,7 @@ def _check_trainer(trainer: pl.Trainer, given: dict[str, Any]) -> None:
         )
 
 
-def _settle(data: DataModule, device: torch.device) -> None:
+def _settle(data: Loaders, device: torch.device) -> None:
     """Move the rows to a GPU where they take a small part of it: slicing there beats a copy per step."""
     if device.type == "cuda" and data.nbytes < torch.cuda.mem_get_info(device)[0] / 4:
         data.to(device)

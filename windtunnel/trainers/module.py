@@ -98,8 +98,10 @@ class FineTuning(pl.LightningModule):
                 if parameter.requires_grad:
                     groups.setdefault(kinds.get(name, ""), []).append(parameter)
         rates = {"table": self.recipe.table_rate, "tree": self.recipe.tree_rate, "leaf": self.recipe.leaf_rate}
+        # A branch beside the pipeline says how large the slopes are that its decay has to hold against.
+        decay = self.recipe.weight_decay * getattr(self.net, "decay_scale", 1.0)
         return [
-            {"params": parameters, "lr": self.recipe.learning_rate * rates.get(kind, 1.0)}
+            {"params": parameters, "lr": self.recipe.learning_rate * rates.get(kind, 1.0), "weight_decay": decay}
             for kind, parameters in groups.items()
         ]
 
@@ -119,8 +121,40 @@ class FineTuning(pl.LightningModule):
         return total / count
 
 
-class DataModule(pl.LightningDataModule):
-    """Training and validation rows as encoded batches.
+class Loaders(pl.LightningDataModule):
+    """Training and validation rows as encoded batches, ready.
+
+    Parameters
+    ----------
+    train, valid : loader
+        ``Batches``, or anything else that yields encoded ``(rows, target)`` or ``(rows, target, weight)``.
+    """
+
+    def __init__(self, train: Any, valid: Any) -> None:
+        super().__init__()
+        self.train, self.valid = train, valid
+
+    def train_dataloader(self) -> Any:
+        """Shuffled batches, with a ``set_epoch``."""
+        return self.train
+
+    def val_dataloader(self) -> Any:
+        """Batches in order."""
+        return self.valid
+
+    def to(self, device: torch.device) -> None:
+        """Move rows that lie in memory to a device, once for all epochs."""
+        self.train = self.train.to(device) if isinstance(self.train, Batches) else self.train
+        self.valid = self.valid.to(device) if isinstance(self.valid, Batches) else self.valid
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows that lie in memory."""
+        return sum(part.nbytes for part in (self.train, self.valid) if isinstance(part, Batches))
+
+
+class DataModule(Loaders):
+    """Training and validation rows, encoded.
 
     Parameters
     ----------
@@ -139,9 +173,8 @@ class DataModule(pl.LightningDataModule):
     """
 
     def __init__(self, net: Translation, train: Any, valid: Any = None, recipe: Recipe | None = None) -> None:
-        super().__init__()
         self.recipe = recipe or Recipe()
-        self.train = _batches(net, train, self.recipe, training=True)
+        super().__init__(_batches(net, train, self.recipe, training=True), None)
         if isinstance(self.train, Batches):
             check_classes(net, self.train)
         self.valid, self.judged_on = self._resolve(net, valid)
@@ -157,24 +190,6 @@ class DataModule(pl.LightningDataModule):
             return self.train.in_order(), "training rows"
         self.train = split[0]
         return split[1], "held-out rows"
-
-    def train_dataloader(self) -> Batches | Encoded:
-        """Shuffled batches, with a ``set_epoch``."""
-        return self.train
-
-    def val_dataloader(self) -> Batches | Encoded:
-        """Batches in order."""
-        return self.valid
-
-    def to(self, device: torch.device) -> None:
-        """Move rows that lie in memory to a device, once for all epochs."""
-        self.train = self.train.to(device) if isinstance(self.train, Batches) else self.train
-        self.valid = self.valid.to(device) if isinstance(self.valid, Batches) else self.valid
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the rows that lie in memory."""
-        return sum(part.nbytes for part in (self.train, self.valid) if isinstance(part, Batches))
 
 
 def _batches(net: Translation, data: Any, recipe: Recipe, *, training: bool) -> Batches | Encoded:

@@ -14,19 +14,34 @@ OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine")
 LARGEST_BATCH = 4096
 """The paper's batch size, which small data cuts."""
+BRANCH_BATCH = 1024
+"""The same for a branch, whose steps are small."""
 
 _NAMED: dict[str, dict[str, Any]] = {
     "default": {},
+    # All that is trainable in the translation itself, trees as soft as they come, from small rates on their leaves.
+    "joint": {
+        "branch": False,
+        "learning_rate": 1e-3,
+        "table_rate": 5.0,
+        "tree_rate": 1.0,
+        "leaf_rate": 0.1,
+        "weight_decay": 1e-6,
+        "ema": 0.9,
+    },
     # Section 5.4 of the paper; 1e-5 was its rate on Criteo, and "until convergence" its number of epochs.
     "paper": {
+        "branch": False,
         "epochs": 100,
         "learning_rate": 1e-4,
         "patience": 10,
         "batch_size": 4096,
+        "weight_decay": 1e-6,
         "dropout": 0.1,
         "schedule": "constant",
         "ema": None,
         "table_rate": 1.0,
+        "tree_rate": 1.0,
         "leaf_rate": 1.0,
     },
 }
@@ -38,6 +53,12 @@ class Recipe:
 
     Parameters
     ----------
+    branch : bool
+        Whether a branch is trained beside the pipeline, which stays exactly as the source has it, trees included: a
+        scalar per value of a column and per pair of values, and a factorization machine, over the columns and pairs
+        that show on half of the validation rows too. It starts at zero, and is kept where it makes the metric better
+        on all validation rows and no worse on their other half. Where no branch can be had (no validation rows, counts
+        of words, nothing that shows), and with False, the translation itself is trained, its trees as soft networks.
     epochs : int
         Passes over the training rows, at most.
     learning_rate : float
@@ -46,11 +67,14 @@ class Recipe:
         What the learning rate is multiplied by for the rows of category tables, for thresholds and weights of soft
         trees, and for their leaf values; 0 leaves them as they are. Leaf values are small numbers that memorise rows
         when they move as fast as everything else; a row of a table meets few rows of data and may move faster.
+    branch_rank : int
+        Width of the factors of the branch; 0 for none.
     batch_size : int or None
-        Rows per step, where rows and not ready batches are given; None is 4096, the paper's, or so few that an epoch
-        has 20 steps.
+        Rows per step, where rows and not ready batches are given; None is 1024 beside a branch and else 4096, the
+        paper's, or so few that an epoch has 20 steps.
     weight_decay : float
-        Factor of the squared weights in the objective (decoupled with "adamw").
+        Factor of the squared weights in the objective (decoupled with "adamw"); in a branch, relative to the size of
+        the loss's slopes at the start (0.4 being that of two classes).
     dropout : float
         Probability of zeroing, for the layers that have a ``dropout``; in [0, 1). The paper's is 0.1, for
         tens of millions of rows; at a warm start of deep trees it undoes what the source knows, and the default is 0.
@@ -82,19 +106,21 @@ class Recipe:
         Naming every option that is wrong.
     """
 
+    branch: bool = True
     epochs: int = 10
-    learning_rate: float = 1e-3
-    table_rate: float = 5.0
-    tree_rate: float = 1.0
-    leaf_rate: float = 0.1
+    learning_rate: float = 2e-3
+    table_rate: float = 2.5
+    tree_rate: float = 0.5
+    leaf_rate: float = 0.05
+    branch_rank: int = 8
     batch_size: int | None = None
-    weight_decay: float = 1e-6
+    weight_decay: float = 3e-4
     dropout: float = 0.0
     patience: int | None = 3
     seed: int = 0
     optimizer: str = "adam"
     schedule: str = "cosine"
-    ema: float | None = 0.9
+    ema: float | None = 0.99
     loss: str | Callable[[Tensor, Tensor, Tensor | None], Tensor] | None = None
     metric: str | None = None
     validation_fraction: float = 0.1
@@ -111,7 +137,7 @@ class Recipe:
 
     @classmethod
     def named(cls, name: str) -> Recipe:
-        """Give the recipe of that name: "default", or "paper" for the numbers of the paper."""
+        """Give the recipe of that name: "default", "joint" without a branch, or "paper" for the paper's numbers."""
         if name not in _NAMED:
             raise BadInput(f"recipe={name!r} is not known; {nearest(name, list(_NAMED))}")
         return cls(**_NAMED[name])
@@ -137,7 +163,7 @@ class Recipe:
 
     def rows_per_step(self, rows: int) -> int:
         """The batch size over so many training rows."""
-        return self.batch_size or min(LARGEST_BATCH, max(1, rows // 20))
+        return self.batch_size or min(BRANCH_BATCH if self.branch else LARGEST_BATCH, max(1, rows // 20))
 
     def facts(self) -> dict[str, Any]:
         """Give the options as JSON values; a loss that is a function goes by its name."""
@@ -158,11 +184,13 @@ def _number(value: Any, low: float, high: float, *, low_too: bool = False) -> bo
 
 _INF = float("inf")
 _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "branch": ("True or False", lambda v: isinstance(v, bool)),
     "epochs": ("a whole number from 1", lambda v: _whole(v, 1)),
     "learning_rate": ("a finite number above 0", lambda v: _number(v, 0, _INF)),
     "table_rate": ("a finite number from 0", lambda v: _number(v, 0, _INF, low_too=True)),
     "tree_rate": ("a finite number from 0", lambda v: _number(v, 0, _INF, low_too=True)),
     "leaf_rate": ("a finite number from 0", lambda v: _number(v, 0, _INF, low_too=True)),
+    "branch_rank": ("a whole number from 0", lambda v: _whole(v, 0)),
     "batch_size": ("a whole number from 1, or None", lambda v: v is None or _whole(v, 1)),
     "weight_decay": ("a finite number from 0", lambda v: _number(v, 0, _INF, low_too=True)),
     "dropout": ("in [0, 1)", lambda v: _number(v, 0, 1, low_too=True)),

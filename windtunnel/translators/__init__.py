@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 from windtunnel.translators import (
+    bin_encoder,
     calibration,
     category_encoders,
     chained_imputer,
@@ -28,6 +29,8 @@ from windtunnel.translators import (
     kernel_centerer,
     kernel_pca,
     kernel_ridge,
+    labels,
+    leaf_encoder,
     lightgbm,
     linear,
     linear_classifiers,
@@ -87,6 +90,7 @@ __all__ = [
     "Selection",
     "Tokens",
     "Transformer",
+    "bin_encoder",
     "calibration",
     "category_encoders",
     "chained_imputer",
@@ -112,6 +116,8 @@ __all__ = [
     "kernel_centerer",
     "kernel_pca",
     "kernel_ridge",
+    "labels",
+    "leaf_encoder",
     "lightgbm",
     "linear",
     "linear_classifiers",

@@ -11,7 +11,6 @@ _DASK = "it is fitted on a Dask cluster; its to_local() gives the estimator that
 _BASE = "it is the base class of its library's estimators; fit one of these"
 
 _GRAPH = "it gives a sparse graph from rows to the rows that it was fitted on, a column for each of these"
-_TARGETS = "it encodes targets, not columns; a translated classifier keeps its labels itself"
 
 REASONS: dict[str, str] = {
     **dict.fromkeys(
@@ -48,9 +47,6 @@ REASONS: dict[str, str] = {
     ),
     "sklearn.neighbors.KNeighborsTransformer": _GRAPH,
     "sklearn.neighbors.RadiusNeighborsTransformer": _GRAPH,
-    "sklearn.preprocessing.LabelBinarizer": _TARGETS,
-    "sklearn.preprocessing.LabelEncoder": _TARGETS,
-    "sklearn.preprocessing.MultiLabelBinarizer": _TARGETS,
     "category_encoders.MultiHotEncoder": "its cells are sets of categories, written as one text each",
     "category_encoders.GLMMEncoder": "it needs statsmodels, which the tests do not have: its answers are not checked",
     "lightgbm.LGBMModel": _BASE,

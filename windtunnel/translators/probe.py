@@ -56,6 +56,8 @@ class Probed:
         Number of output columns.
     refused : list of list of int
         The rows on which the source raises; they are zeros.
+    flat : bool
+        Whether the encoder answers with a sequence, and no table of one column.
     """
 
     tables: list[Tensor | None]
@@ -63,6 +65,7 @@ class Probed:
     additive: bool
     width: int
     refused: list[list[int]]
+    flat: bool
 
 
 def probe(fitted: Any, encoding: Encoding, columns: Sequence[Sequence[Any] | None]) -> Probed:
@@ -87,7 +90,7 @@ def probe(fitted: Any, encoding: Encoding, columns: Sequence[Sequence[Any] | Non
         shown_number() if values is None else shown_categories(fitted, encoding, column, values)
         for column, values in enumerate(columns)
     ]
-    source = _Source(fitted, shown)
+    source = _Source(fitted, encoding, shown)
     shown = source.asked()
     moves = [source.vary(column) for column in range(len(shown))]
     owners = np.bincount(
@@ -110,6 +113,7 @@ def probe(fitted: Any, encoding: Encoding, columns: Sequence[Sequence[Any] | Non
         additive=additive,
         width=source.width,
         refused=[column.refused for column in shown],
+        flat=source.flat,
     )
     _verify(source, shown, probed)
     return probed
@@ -126,21 +130,23 @@ class _Move:
 class _Source:
     """A fitted encoder that answers with plain rows."""
 
-    def __init__(self, fitted: Any, shown: list[Shown]) -> None:
-        self.fitted = fitted
+    def __init__(self, fitted: Any, encoding: Encoding, shown: list[Shown]) -> None:
+        self.fitted, self.encoding = fitted, encoding
         if hasattr(fitted, "max_process"):
             # HashingEncoder starts a pool of processes for each call; the copy works in this one.
             self.fitted = copy.copy(fitted)
             self.fitted.max_process = 1
         self.shown = shown
         self.names = list(getattr(fitted, "feature_names_in_", range(len(shown))))
+        base = self._base()
+        self.flat = np.ndim(base) == 1
         # [width], what the encoder makes of the base row
-        self.origin = _dense(self._base())[0]
+        self.origin = _dense(_rows(base))[0]
         self.width = len(self.origin)
 
     def _base(self) -> Any:
         try:
-            return self.transform([column.still(1) for column in self.shown])
+            return self._answer([column.still(1) for column in self.shown])
         except Exception as error:  # libraries have errors of their own
             raise UnsupportedEstimator(
                 f"{type(self.fitted).__name__} accepts no value at all in some input column: not even "
@@ -157,7 +163,8 @@ class _Source:
                 value = shown.wanted[row]
                 kind = repr(value) if is_missing(value) else "unknown"
                 if kind not in answers:
-                    answers[kind] = self._refuses(column, row)
+                    told = self.encoding.refuses_missing if is_missing(value) else self.encoding.refuses_unknown
+                    answers[kind] = told or self._refuses(column, row)
                 refused += [row] * answers[kind]
             self.shown[column] = shown if shown.number else shown.accepting(refused)
         return self.shown
@@ -173,16 +180,18 @@ class _Source:
 
     def transform(self, columns: Sequence[Array]) -> Any:
         """Give the encoder's output for columns of values, as float64 ``[rows, width]`` or as a CSR array."""
-        series = [pd.Series(column, dtype=column.dtype) for column in columns]
-        frame = pd.concat(series, axis=1) if series else pd.DataFrame(index=range(1))
-        frame.columns = pd.Index(self.names)
+        return _rows(self._answer(columns))
+
+    def _answer(self, columns: Sequence[Array]) -> Any:
         with warnings.catch_warnings():
             for message, category in EXPECTED_WARNINGS:
                 warnings.filterwarnings("ignore", message, category)
-            output = self.fitted.transform(frame)
-        if sparse.issparse(output):
-            return sparse.csr_array(output)
-        return np.asarray(output).astype(np.float64)
+            return self.fitted.transform(columns[0] if self.encoding.flat else self._frame(columns))
+
+    def _frame(self, columns: Sequence[Array]) -> pd.DataFrame:
+        series = [pd.Series(column, dtype=column.dtype) for column in columns]
+        frame = pd.concat(series, axis=1) if series else pd.DataFrame(index=range(1))
+        return frame.set_axis(self.names, axis=1)
 
     def vary(self, column: int) -> _Move:
         """Run one column through its values while the others stand still."""
@@ -208,6 +217,14 @@ class _Source:
         origin = self.origin[candidates]
         moved = ~((output == origin) | (np.isnan(output) & np.isnan(origin))).all(axis=0)
         return _Move(candidates[moved], output[:, moved])
+
+
+def _rows(output: Any) -> Any:
+    """An encoder's output as float64 ``[rows, width]``, or as a CSR array."""
+    if sparse.issparse(output):
+        return sparse.csr_array(output)
+    rows = np.asarray(output).astype(np.float64)
+    return rows[:, None] if rows.ndim == 1 else rows
 
 
 def _dense(output: Any) -> Array:

@@ -156,21 +156,32 @@ class Encoding:
     categories : sequence of (list or None)
         One entry per input column: the categories that the encoder knows (str, int, float, bool; missing values may be
         listed as None or NaN), or None for a column that the encoder passes through as a number.
-    refuses_unknown : bool
-        True where the source raises on a category that it has not seen. The encoder is asked about one anyway.
+    refuses_unknown, refuses_missing : bool
+        True where the source raises on a category that it has not seen, on a missing value that is not listed. Where
+        they are False the encoder is asked.
+    refuses_fractions : bool
+        True where the source raises on numbers that are not whole.
     buckets : int
         Above 0: unknown categories go to one of so many rows by the md5 of their text, as a hashing encoder does.
     trainable : bool
         False where the rows are codes, facts that a tree looks up, and not an embedding.
     tells_none : bool
         True where None and NaN in a column of objects are encoded differently.
+    flat : bool
+        True where the source takes a sequence, such as labels, and no table.
+    dtype : str
+        The NumPy dtype of what it gives.
     """
 
     categories: Sequence[Sequence[Any] | None]
     refuses_unknown: bool = False
+    refuses_missing: bool = False
+    refuses_fractions: bool = False
     buckets: int = 0
     trainable: bool = True
     tells_none: bool = False
+    flat: bool = False
+    dtype: str = "float64"
 
 
 @dataclass(frozen=True)
@@ -208,17 +219,20 @@ class Tokens:
         From the counts to the columns of the step; None where these are the counts.
     counter : TermCounter or None
         The same counts from plain options, which a file can hold; None where that takes code.
+    dtype : str
+        The NumPy dtype of what the step gives.
     """
 
     counts: Callable[[Any], Any]
     width: int
     then: Module | None = None
     counter: TermCounter | None = None
+    dtype: str = "float64"
 
 
 @dataclass(frozen=True)
 class Transformer:
-    """What a reader returns for a transformer that has methods beside ``transform``.
+    """What a reader returns for a transformer of which more is to be said than its module.
 
     Parameters
     ----------
@@ -226,10 +240,20 @@ class Transformer:
         ``[B, width] -> [B, K]``, what ``transform`` gives.
     others : dict
         Name (such as "score_samples") -> a Module that reads the same columns and returns what the method returns.
+    codes, sparse_zeros
+        As those of ``Predictor``, where trees read the columns.
+    differentiable : bool
+        False where this fitted instance is a step function, which ``translate`` does not take.
+    dtype : str
+        The NumPy dtype of what the step gives.
     """
 
     module: Module
     others: Mapping[str, Module] = field(default_factory=dict)
+    codes: Mapping[int, Sequence[Any]] = field(default_factory=dict)
+    sparse_zeros: bool = True
+    differentiable: bool = True
+    dtype: str = "float64"
 
 
 Reading = Module | Predictor | Encoding | Recoding | Composite | Selection | Tokens | Transformer

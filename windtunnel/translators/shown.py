@@ -145,7 +145,7 @@ def _stranger(known: Sequence[Any]) -> Any:
 
 
 def typed(values: Sequence[Any], as_objects: bool) -> Array:
-    """Numbers as int64 or float64 where that loses nothing, everything else as objects."""
+    """Numbers as int64 or float64 where that loses nothing, booleans as such, everything else as objects."""
     numeric = all(_is_number(value) for value in values) and any(value == value for value in values)
     whole = numeric and all(isinstance(value, numbers.Integral) for value in values)
     exact = not numeric or all(
@@ -153,6 +153,8 @@ def typed(values: Sequence[Any], as_objects: bool) -> Array:
     )
     if numeric and exact and not as_objects:
         return np.array(values, dtype=np.int64 if whole else np.float64)
+    if values and not as_objects and all(isinstance(value, bool | np.bool_) for value in values):
+        return np.array(values, dtype=np.bool_)
     column = np.empty(len(values), dtype=object)
     column[:] = values
     return column

@@ -7,7 +7,8 @@ from windtunnel.modules.trees.isolation import IsolationScore
 from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
 from windtunnel.modules.trees.linear_leaves import LinearLeafTrees
 from windtunnel.modules.trees.perfect import PerfectTrees
-from windtunnel.modules.trees.soft import SoftTrees
+from windtunnel.modules.trees.soft import SoftSplits, SoftTrees
+from windtunnel.modules.trees.soft_leaves import SoftLeaves
 
 __all__ = [
     "GemmTrees",
@@ -16,6 +17,8 @@ __all__ = [
     "LeafOneHot",
     "LinearLeafTrees",
     "PerfectTrees",
+    "SoftLeaves",
+    "SoftSplits",
     "SoftTrees",
     "TreeEnsemble",
     "TreeLeaves",

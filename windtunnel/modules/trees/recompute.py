@@ -72,6 +72,29 @@ def soft_trees(
     return scores
 
 
+def soft_leaves(
+    z: Tensor,
+    weight: Tensor,
+    threshold: Tensor,
+    slope: Tensor,
+    path: Tensor,
+    path_bias: Tensor,
+    leaf_slope: Tensor,
+    given: Tensor,
+    value: Tensor,
+    group: int = GROUP,
+) -> Tensor:
+    """``(1 + h_t) / 2`` of every leaf, ``[B, T * l]``. Straight torch, for scripting and export."""
+    parts: list[Tensor] = []
+    for t0 in range(0, threshold.shape[0], group):
+        t1 = min(t0 + group, threshold.shape[0])
+        active = node_activations(z, weight[t0:t1], threshold[t0:t1], slope[t0:t1], rows_of(given, t0, t1),
+                                  rows_of(value, t0, t1))  # fmt: skip
+        leaf = leaf_activations(active, path[t0:t1], path_bias[t0:t1], leaf_slope[t0:t1])
+        parts.append((1 + leaf).transpose(0, 1).flatten(1) / 2)
+    return torch.cat(parts, dim=1)
+
+
 def rows_of(settled: Tensor, first: int, last: int) -> Tensor:
     """The part of a settled-nodes tensor for some trees; empty stays empty."""
     return settled[first:last] if settled.numel() else settled
@@ -134,13 +157,49 @@ class SoftTreesFunction(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         """Gradients of everything that wants one; None for the rest."""
         of = Operands(*ctx.saved_tensors)
-        wanted = [name for name, needs in zip(Operands._fields, ctx.needs_input_grad[1:], strict=True) if needs]
-        into = {name: torch.zeros_like(getattr(of, name)) for name in wanted}
+        into = _wanted(ctx, of)
         if "leaf_value" in into:
             into["leaf_value"] += grads[0].sum(dim=0)  # the 1 of (1 + h)
         for group in _groups(of, ctx.rate, ctx.seed):
             _backward_leaves(of, group, grads[0], into)
         return (None, *(into.get(name) for name in Operands._fields))
+
+
+class SoftLeavesFunction(torch.autograd.Function):
+    """``soft_leaves`` with dropout on both layers and a backward pass that recomputes each group.
+
+    What is dropped of a leaf is all of ``(1 + h) / 2``, so that a leaf without a row and one that is dropped are 0.
+    Called as ``SoftLeavesFunction.apply(rate, *operands)``; no leaf value is read.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rate: float, *tensors: Tensor) -> Tensor:
+        """``[B, T * l]``."""
+        of = Operands(*tensors)
+        ctx.rate = rate
+        ctx.seed = int(torch.randint(2**62, ()).item()) if rate else 0
+        ctx.save_for_backward(*tensors)
+        leaves = of.z.new_empty(len(of.z), *of.path_bias.shape)
+        for group in _groups(of, ctx.rate, ctx.seed):
+            kept = 1 if group.leaf_mask is None else group.leaf_mask
+            leaves[:, group.part] = ((kept + group.leaf) / 2).transpose(0, 1)
+        return leaves.flatten(1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        """Gradients of everything that wants one; None for the rest."""
+        of = Operands(*ctx.saved_tensors)
+        into = _wanted(ctx, of)
+        grad = grads[0].view(len(of.z), *of.path_bias.shape).transpose(0, 1) / 2  # [T, B, l]
+        for group in _groups(of, ctx.rate, ctx.seed):
+            _backward_paths(of, group, grad[group.part], into)
+        return (None, *(into.get(name) for name in Operands._fields))
+
+
+def _wanted(ctx: Any, of: Operands) -> dict[str, Tensor]:
+    """Zeros in the shape of every operand that wants a gradient."""
+    wanted = [name for name, needs in zip(Operands._fields, ctx.needs_input_grad[1:], strict=True) if needs]
+    return {name: torch.zeros_like(getattr(of, name)) for name in wanted}
 
 
 def _groups(of: Operands, rate: float, seed: int) -> Iterator[Group]:
@@ -162,15 +221,19 @@ def _groups(of: Operands, rate: float, seed: int) -> Iterator[Group]:
 
 
 def _backward_leaves(of: Operands, group: Group, grad: Tensor, into: dict[str, Tensor]) -> None:
-    """Add one group's gradients for leaf values and second layer, and go on to the first where somebody asks."""
+    """Add one group's gradients for leaf values, and go on to the second layer where somebody asks."""
     part = group.part
     grad_rows = grad.unsqueeze(0).expand(len(group.leaf), *grad.shape)
     if "leaf_value" in into:
         into["leaf_value"][part] += torch.bmm(group.leaf.transpose(1, 2), grad_rows)
-    if not into.keys() - {"leaf_value"}:
-        return
-    grad_leaf = torch.bmm(grad_rows, of.leaf_value[part].transpose(1, 2))
-    grad_leaf = _through_tanh(grad_leaf, group.leaf, group.leaf_mask).mul_(of.leaf_slope[part].unsqueeze(1))
+    if into.keys() - {"leaf_value"}:
+        _backward_paths(of, group, torch.bmm(grad_rows, of.leaf_value[part].transpose(1, 2)), into)
+
+
+def _backward_paths(of: Operands, group: Group, grad: Tensor, into: dict[str, Tensor]) -> None:
+    """Add one group's gradients for the second layer from those of its leaves ``[G, B, l]``, and go on to the first."""
+    part = group.part
+    grad_leaf = _through_tanh(grad, group.leaf, group.leaf_mask).mul_(of.leaf_slope[part].unsqueeze(1))
     if "path_bias" in into:
         into["path_bias"][part] = grad_leaf.sum(dim=1)
     if "path" in into:

@@ -2,7 +2,7 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-from typing import Final
+from typing import ClassVar, Final
 
 import torch
 from torch import Tensor, nn
@@ -14,37 +14,30 @@ from windtunnel.modules.trees.recompute import SoftTreesFunction, soft_trees
 LEVELS = ("L0", "L1", "L2", "L3", "L4")
 
 
-class SoftTrees(Module):
-    r"""T trees of at most n nodes and l leaves each, as tanh networks with two hidden layers.
+class SoftSplits(Module):
+    r"""T trees of at most n nodes and l leaves each, down to their leaves, as two layers of a tanh network.
 
     With z the input, scaled column by column, and s the slope (one over the temperature):
 
     - node: ``a = tanh(s_node (z . w - threshold))``, +1 towards the right child (a categorical node: ``a =
       tanh(s_node table[category])``; a missing value: the default direction, -1 or +1);
-    - leaf: ``h = tanh(s_leaf (sum of signed ancestors - C + 1))`` for a path of C ancestors;
-    - score k: ``base_k + sum over the trees of k and their leaves of value / 2 (1 + h)``; what all leaves of a tree
-      have in common is in the base.
+    - leaf: ``h = tanh(s_leaf (sum of signed ancestors - C + 1))`` for a path of C ancestors.
 
-    What is trainable: L0 nothing, L1 ``value`` and ``base``, L2 also ``threshold`` and ``table``, L3 also ``w``, L4
-    also the second layer, the weights of nodes that are no ancestors (0 at the start) included. Up to L2 a node reads
-    its one feature. Nodes and leaves that pad smaller trees to n and l are masked: they add 0 whatever training does.
-
-    Shape
-        float32 ``[B, width]`` -> float32 ``[B, K]``, raw scores in the unit of the source (log-odds for a classifier).
+    What is trainable: up to L1 nothing, L2 ``threshold`` and ``table``, L3 also ``w``, L4 also the second layer, the
+    weights of nodes that are no ancestors (0 at the start) included. Up to L2 a node reads its one feature. Nodes and
+    leaves that pad smaller trees to n and l are masked.
 
     Source
-        WindTunnel (VLDB 2022): node, leaf and tree formulas, levels L1-L4. Temperatures per node and the
-        direction of missing values are ours.
+        WindTunnel (VLDB 2022): node and leaf formulas, levels L1-L4. Temperatures per node and the direction of missing
+        values are ours.
     """
 
     FACTS = ("level", "dropout")
-    KINDS = {
-        "leaf_value": "leaf",
-        "base": "leaf",
-        **dict.fromkeys(("threshold", "category_table", "node_weight", "path", "path_bias"), "tree"),
-    }
+    KINDS = dict.fromkeys(("threshold", "category_table", "node_weight", "path", "path_bias"), "tree")
     NAN: Final = MISSING_NAN
     ZERO: Final = MISSING_ZERO
+    # For classes that derive from this one: TorchScript reads Final off the class itself only.
+    __constants__: ClassVar[list[str]] = ["NAN", "ZERO"]
     dropout: float
     center: Tensor
     scale: Tensor
@@ -56,7 +49,6 @@ class SoftTrees(Module):
     node_mask: Tensor
     leaf_mask: Tensor
     leaf_slope: Tensor
-    output: Tensor
     category_node: Tensor
 
     def __init__(
@@ -74,9 +66,6 @@ class SoftTrees(Module):
         path: Tensor,
         path_bias: Tensor,
         leaf_slope: Tensor,
-        leaf_value: Tensor,
-        base: Tensor,
-        output: Tensor,
         node_mask: Tensor,
         leaf_mask: Tensor,
         category_node: Tensor,
@@ -97,7 +86,6 @@ class SoftTrees(Module):
             ("missing", missing),  # int8 [T, n], see TreeEnsemble
             ("direction", direction),  # [T, n], -1 where a missing value goes left, else +1
             ("leaf_slope", leaf_slope),  # [T, l]
-            ("output", output),  # int64 [T], not read where leaf_value is [T, l, K]
             ("node_mask", node_mask),  # [T, n], 1 for a node, 0 for padding
             ("leaf_mask", leaf_mask),  # [T, l]
             ("category_node", category_node),  # int64 [c], positions in T * n
@@ -108,43 +96,22 @@ class SoftTrees(Module):
         self.node_weight = nn.Parameter(node_weight, requires_grad=depth >= 3)  # [T, width, n]; empty up to L2
         self.path = nn.Parameter(path, requires_grad=depth >= 4)  # [T, n, l], -1 / 0 / +1 at the start
         self.path_bias = nn.Parameter(path_bias, requires_grad=depth >= 4)  # [T, l], 1 - C at the start
-        self.leaf_value = nn.Parameter(leaf_value, requires_grad=depth >= 1)  # [T, l] or [T, l, K]
-        self.base = nn.Parameter(base, requires_grad=depth >= 1)  # [K]
         self.any_zero_missing = bool((missing == MISSING_ZERO).any())
         self.any_missing = bool((missing != MISSING_NONE).any())
         self.any_category = category_node.numel() > 0
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Raw scores ``[B, K]``."""
-        zero = torch.zeros_like(x)
-        z = (torch.where(torch.isnan(x), zero, x) - self.center) / self.scale
-        z = torch.minimum(torch.maximum(z, self.bound[0]), self.bound[1])
-        given, value = self.settled_nodes(x)
-        weight = self.node_weight if self.depth >= 3 else self.feature
-        if torch.jit.is_scripting():  # type: ignore[attr-defined]
-            scores = soft_trees(z, weight, self.threshold, self.slope, self.path * self.path_mask(), self.path_bias,
-                                self.leaf_slope, self.masked_values(), given, value)  # fmt: skip
-        else:
-            scores = self._train_forward(z, weight, given, value)
-        return scores + self.base
+    def scaled(self, x: Tensor) -> Tensor:
+        """The input as z ``[B, width]``, at 0 where a value is missing."""
+        z = (torch.where(torch.isnan(x), torch.zeros_like(x), x) - self.center) / self.scale
+        return torch.minimum(torch.maximum(z, self.bound[0]), self.bound[1])
 
-    @torch.jit.unused
-    def _train_forward(self, z: Tensor, weight: Tensor, given: Tensor, value: Tensor) -> Tensor:
-        rate = self.dropout if self.training else 0.0
-        return SoftTreesFunction.apply(  # type: ignore[no-any-return, no-untyped-call]
-            rate, z, weight, self.threshold, self.slope, self.path * self.path_mask(), self.path_bias,
-            self.leaf_slope, self.masked_values(), given, value)  # fmt: skip
+    def first_layer(self) -> Tensor:
+        """Weights ``[T, width, n]``, or int64 ``[T, n]`` where each node reads one feature."""
+        return self.node_weight if self.depth >= 3 else self.feature
 
     def path_mask(self) -> Tensor:
         """1 between a real node and a real leaf, ``[T, n, l]``."""
         return self.node_mask.unsqueeze(2) * self.leaf_mask.unsqueeze(1)
-
-    def masked_values(self) -> Tensor:
-        """Half of each real leaf's value in the column of its tree's score, ``[T, l, K]``."""
-        if self.leaf_value.dim() == 3:
-            return self.leaf_value * (self.leaf_mask * 0.5).unsqueeze(2)
-        column = torch.nn.functional.one_hot(self.output, self.base.shape[0]).to(self.leaf_value.dtype)
-        return (self.leaf_value * self.leaf_mask * 0.5).unsqueeze(2) * column.unsqueeze(1)
 
     def settled_nodes(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Which nodes do not compare (bool ``[T, B, n]``) and their activations; empty where every node compares."""
@@ -174,3 +141,82 @@ class SoftTrees(Module):
             given = given.index_fill(1, at, True)
         shape = (x.shape[0], trees, nodes)
         return given.view(shape).transpose(0, 1), value.reshape(shape).transpose(0, 1)
+
+
+class SoftTrees(SoftSplits):
+    r"""Trees as tanh networks with two hidden layers, those of ``SoftSplits``, and a value at each leaf.
+
+    score k: ``base_k + sum over the trees of k and their leaves of value / 2 (1 + h)``; what all leaves of a tree have
+    in common is in the base. What pads smaller trees adds 0 whatever training does.
+
+    From L1 on ``value`` and ``base`` are trainable.
+
+    Shape
+        float32 ``[B, width]`` -> float32 ``[B, K]``, raw scores in the unit of the source (log-odds for a classifier).
+
+    Source
+        WindTunnel (VLDB 2022): tree formula.
+    """
+
+    KINDS = {**SoftSplits.KINDS, "leaf_value": "leaf", "base": "leaf"}
+    output: Tensor
+
+    def __init__(
+        self,
+        *,
+        center: Tensor,
+        scale: Tensor,
+        bound: Tensor,
+        feature: Tensor,
+        threshold: Tensor,
+        slope: Tensor,
+        missing: Tensor,
+        direction: Tensor,
+        node_weight: Tensor,
+        path: Tensor,
+        path_bias: Tensor,
+        leaf_slope: Tensor,
+        node_mask: Tensor,
+        leaf_mask: Tensor,
+        category_node: Tensor,
+        category_table: Tensor,
+        leaf_value: Tensor,
+        base: Tensor,
+        output: Tensor,
+        level: str = "L4",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(
+            center=center, scale=scale, bound=bound, feature=feature, threshold=threshold, slope=slope,
+            missing=missing, direction=direction, node_weight=node_weight, path=path, path_bias=path_bias,
+            leaf_slope=leaf_slope, node_mask=node_mask, leaf_mask=leaf_mask, category_node=category_node,
+            category_table=category_table, level=level, dropout=dropout,
+        )  # fmt: skip
+        self.register_buffer("output", output)  # int64 [T], not read where leaf_value is [T, l, K]
+        self.leaf_value = nn.Parameter(leaf_value, requires_grad=self.depth >= 1)  # [T, l] or [T, l, K]
+        self.base = nn.Parameter(base, requires_grad=self.depth >= 1)  # [K]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Raw scores ``[B, K]``."""
+        given, value = self.settled_nodes(x)
+        if torch.jit.is_scripting():  # type: ignore[attr-defined]
+            scores = soft_trees(self.scaled(x), self.first_layer(), self.threshold, self.slope,
+                                self.path * self.path_mask(), self.path_bias, self.leaf_slope, self.masked_values(),
+                                given, value)  # fmt: skip
+        else:
+            scores = self._train_forward(self.scaled(x), given, value)
+        return scores + self.base
+
+    @torch.jit.unused
+    def _train_forward(self, z: Tensor, given: Tensor, value: Tensor) -> Tensor:
+        rate = self.dropout if self.training else 0.0
+        return SoftTreesFunction.apply(  # type: ignore[no-any-return, no-untyped-call]
+            rate, z, self.first_layer(), self.threshold, self.slope, self.path * self.path_mask(), self.path_bias,
+            self.leaf_slope, self.masked_values(), given, value)  # fmt: skip
+
+    def masked_values(self) -> Tensor:
+        """Half of each real leaf's value in the column of its tree's score, ``[T, l, K]``."""
+        if self.leaf_value.dim() == 3:
+            return self.leaf_value * (self.leaf_mask * 0.5).unsqueeze(2)
+        column = torch.nn.functional.one_hot(self.output, self.base.shape[0]).to(self.leaf_value.dtype)
+        return (self.leaf_value * self.leaf_mask * 0.5).unsqueeze(2) * column.unsqueeze(1)

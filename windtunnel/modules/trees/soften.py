@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
-from windtunnel.modules.trees.soft import LEVELS, SoftTrees
+from windtunnel.modules.trees.soft import LEVELS, SoftSplits, SoftTrees
+from windtunnel.modules.trees.soft_leaves import SoftLeaves
 
 LEAF_TEMPERATURE = 0.3
 GAP_SHARE = 0.3
@@ -21,6 +22,7 @@ HUGE = 1e30
 FAR = 1e4
 """Where such a threshold is put, in scaled units."""
 Floats = NDArray[np.float64]
+Soft = TypeVar("Soft", bound=SoftSplits)
 
 
 @dataclass(frozen=True)
@@ -146,19 +148,51 @@ def soften(
         Of the cold start.
     """
     padded = Padded.of(ensemble)
-    grids = grids or {}
-    if temperature is None:
-        units = Units.of(ensemble, sample, grids)
-        threshold, slope = place_nodes(ensemble, units, spread, sample, grids)
-        leaf_temperature = LEAF_TEMPERATURE
-    else:
-        units = Units(np.zeros(ensemble.width), np.ones(ensemble.width))
-        threshold, slope = ensemble.threshold, np.full(len(ensemble.threshold), 1.0 / temperature)
-        leaf_temperature = temperature
-    trees = _pack(ensemble, padded, units, threshold, slope, leaf_temperature, level)
+    splits = _splits(ensemble, padded, level, temperature, spread, sample, grids or {})
+    return _started(SoftTrees(**splits, **_values(ensemble, padded), level=level), start, seed)
+
+
+def soften_leaves(
+    ensemble: TreeEnsemble,
+    *,
+    level: str = "L4",
+    start: str = "warm",
+    temperature: float | None = None,
+    spread: float = 0.0,
+    sample: Floats | None = None,
+    grids: dict[int, Floats] | None = None,
+    seed: int = 0,
+) -> SoftLeaves:
+    """The leaves of an ensemble, softly; parameters as those of ``soften``."""
+    padded = Padded.of(ensemble)
+    splits = _splits(ensemble, padded, level, temperature, spread, sample, grids or {})
+    column = torch.from_numpy(np.flatnonzero(padded.leaf.flatten() >= 0))
+    return _started(SoftLeaves(**splits, column=column, level=level), start, seed)
+
+
+def _started(trees: Soft, start: str, seed: int) -> Soft:
     if start == "cold":
         _draw(trees, torch.Generator().manual_seed(seed))
     return trees
+
+
+def _splits(
+    ensemble: TreeEnsemble,
+    padded: Padded,
+    level: str,
+    temperature: float | None,
+    spread: float,
+    sample: Floats | None,
+    grids: dict[int, Floats],
+) -> dict[str, Any]:
+    """What ``SoftSplits`` is made of."""
+    if temperature is None:
+        units = Units.of(ensemble, sample, grids)
+        threshold, slope = place_nodes(ensemble, units, spread, sample, grids)
+        return _pack(ensemble, padded, units, threshold, slope, LEAF_TEMPERATURE, level)
+    units = Units(np.zeros(ensemble.width), np.ones(ensemble.width))
+    slope = np.full(len(ensemble.threshold), 1.0 / temperature)
+    return _pack(ensemble, padded, units, ensemble.threshold, slope, temperature, level)
 
 
 def place_nodes(
@@ -259,24 +293,15 @@ def _pack(
     slope: Floats,
     leaf_temperature: float,
     level: str,
-) -> SoftTrees:
-    """Everything in rectangular float32 tensors; padding is 0, its slope 1."""
+) -> dict[str, Any]:
+    """Nodes and paths as rectangular float32 tensors; padding is 0, its slope 1."""
     node, leaf = padded.node, padded.leaf
     real, leaf_real = node >= 0, leaf >= 0
     length = np.abs(padded.path).sum(axis=1)
     feature = _spread_out(ensemble.feature, node, 0)
     table_nodes, table = _category_table(ensemble, padded, leaf_temperature)
     placed = _spread_out(threshold, node, 0.0)
-    # One of (1 + leaf) / 2 is 1 and the others are 0, but for a little: whatever all leaves of a tree share, such as
-    # the first guess that boosting starts from, would leak with them, and goes to the base.
-    shared = _leaf_means(ensemble)
-    if ensemble.vector:
-        base = ensemble.base + shared.sum(axis=0)
-        leaf_value = np.where(leaf_real[:, :, None], ensemble.leaf_value[np.maximum(leaf, 0)] - shared[:, None], 0.0)
-    else:
-        base = ensemble.base + np.bincount(ensemble.output, weights=shared, minlength=ensemble.outputs)
-        leaf_value = np.where(leaf_real, _spread_out(ensemble.leaf_value, leaf, 0.0) - shared[:, None], 0.0)
-    return SoftTrees(
+    return dict(
         center=_float(units.center),
         scale=_float(units.scale),
         bound=_bounds(ensemble, threshold, slope),
@@ -289,14 +314,29 @@ def _pack(
         path=torch.from_numpy(padded.path),
         path_bias=_float(np.where(leaf_real, 1 - length, 0)),
         leaf_slope=torch.full(leaf.shape, 1.0 / leaf_temperature),
-        leaf_value=_float(leaf_value / ensemble.divisor),
-        base=_float(base / ensemble.divisor),
-        output=torch.from_numpy(ensemble.output.copy()),
         node_mask=_float(real),
         leaf_mask=_float(leaf_real),
         category_node=torch.from_numpy(table_nodes[0]),
         category_table=table,
-        level=level,
+    )
+
+
+def _values(ensemble: TreeEnsemble, padded: Padded) -> dict[str, Any]:
+    """The values of leaves, and what all of them share."""
+    leaf, leaf_real = padded.leaf, padded.leaf >= 0
+    # One of (1 + leaf) / 2 is 1 and the others are 0, but for a little: whatever all leaves of a tree share, such as
+    # the first guess that boosting starts from, would leak with them, and goes to the base.
+    shared = _leaf_means(ensemble)
+    if ensemble.vector:
+        base = ensemble.base + shared.sum(axis=0)
+        leaf_value = np.where(leaf_real[:, :, None], ensemble.leaf_value[np.maximum(leaf, 0)] - shared[:, None], 0.0)
+    else:
+        base = ensemble.base + np.bincount(ensemble.output, weights=shared, minlength=ensemble.outputs)
+        leaf_value = np.where(leaf_real, _spread_out(ensemble.leaf_value, leaf, 0.0) - shared[:, None], 0.0)
+    return dict(
+        leaf_value=_float(leaf_value / ensemble.divisor),
+        base=_float(base / ensemble.divisor),
+        output=torch.from_numpy(ensemble.output.copy()),
     )
 
 
@@ -345,7 +385,7 @@ def _category_table(
     return (positions, categorical), table
 
 
-def _draw(trees: SoftTrees, generator: torch.Generator) -> None:
+def _draw(trees: SoftSplits, generator: torch.Generator) -> None:
     """A cold start: what is trainable is drawn at the size it had, the architecture and what is frozen stay."""
     with torch.no_grad():
         for name, parameter in trees.named_parameters():

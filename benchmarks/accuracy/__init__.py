@@ -1,0 +1,1 @@
+"""Test scores side by side: what a user would pick instead, the sources, and their translations."""

@@ -1,0 +1,157 @@
+"""The section "Side by side" of a Markdown file: the tables, how they were made, and what falls short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+from benchmarks.accuracy import builtin
+from benchmarks.accuracy.cells import ALTERNATIVES
+from benchmarks.accuracy.sources import SOURCES
+from benchmarks.accuracy.table import Line, Scores, grids
+from benchmarks.paper.tables import markdown, written
+from windtunnel.errors import BadInput
+
+BEGIN = "<!-- side by side: written by python -m benchmarks.accuracy --report -->"
+END = "<!-- end of side by side -->"
+HOW = """`python -m benchmarks.accuracy --data FOLDER --output FOLDER` on sets with a train, a valid and a test part. \
+Scores are on the test rows: AUC unless the set says otherwise; means ± standard errors over the seeds. Everything is \
+chosen on the valid rows. Seconds are those of fitting, for translations without fitting the source, on whatever \
+machine ran it.
+
+- `logistic`: one-hot categories with ten rows or more, numbers in 32 bins and scaled; C from \
+six values. For numbers, ridge regression.
+- `lightgbm_two_hot`, `lightgbm_native`, `xgboost`, `catboost`: regularised, small rates, early stopping after 50 \
+trees without a better valid score. `realmlp`, `tabm`: pytabkit's, in a Python of its own.
+- `strong`: two-hot, 31 leaves, rate 0.1, at most 250 trees, early stopping after 30. `paper`: two-hot, 100 trees of \
+64 leaves, rate 0.25.
+- From a source: `warm` is its translation before training, `recipe_paper` and `default` are fine-tuned with \
+`fit(train, valid, recipe="paper")` and `fit(train, valid)`, `crossfit` is `windtunnel.crossfit`. Gains are over the \
+source of the same seed; positive is better for every metric."""
+
+
+class Goal(NamedTuple):
+    """What was set out to be reached on the sets of ``--data``."""
+
+    way: str
+    source: str
+    mean: float
+    least: float | None = None
+
+
+GOALS = (
+    Goal("crossfit", "strong", 0.004, -0.0005),
+    Goal("default", "strong", 0.002, -0.0005),
+    Goal("default", "paper", 0.010),
+    Goal("default", "logistic", 0.010),
+)
+BEST_ON = 0.6
+"""The share of the sets on which the best of all alternatives should be passed."""
+
+
+def write_report(path: Path, results: Sequence[Line]) -> None:
+    """Put the section between its two marks, at the end of a file without them, or in a new file."""
+    if not results:
+        raise BadInput("no results to report; run it with --data or --set, or give the --output of an earlier run")
+    text = path.read_text(encoding="utf-8") if path.is_file() else "# Accuracy\n"
+    if BEGIN not in text and END not in text:
+        text = f"{text.rstrip()}\n\n{BEGIN}\n{END}\n"
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise BadInput(f"{path} has to have the lines {BEGIN!r} and {END!r} once each, in order, or not at all")
+    head, rest = text.split(BEGIN)
+    _, tail = rest.split(END)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{head}{BEGIN}\n{section(results)}\n{END}{tail}", encoding="utf-8")
+
+
+def section(results: Sequence[Line]) -> str:
+    """The whole section."""
+    scores = Scores(results)
+    parts = ["## Side by side", HOW, _measured(scores)]
+    for grid in grids(scores):
+        rows = [[cell.replace("\n", "<br>") for cell in row] for row in grid.rows]
+        parts += [f"### {grid.title}", markdown(rows)]
+    parts += [
+        "### What was set out for, and what falls short",
+        "\n".join(summary(scores)) or "Nothing was compared yet.",
+    ]
+    if any(name in scores.sets for name in ("housing_like", "covertype_like")):
+        parts += ["### The generated sets", _generators()]
+    return "\n\n".join(parts)
+
+
+def summary(scores: Scores) -> list[str]:
+    """Goals met and missed on the sets of ``--data``, losses everywhere, and the best alternative per set."""
+    lines = [line for goal in GOALS if (line := _goal(scores, goal))]
+    lines += [line for way in ("default", "crossfit") if (line := _from_best(scores, way))]
+    ways = ("warm", "recipe_paper", "default", "crossfit")
+    lost = []
+    for source in SOURCES:
+        for way in ways:
+            for one in scores.sets:
+                gain = scores.gains(one, f"{source}/{way}", source)
+                if gain and fmean(gain) < -0.0005:
+                    lost.append(f"{source}/{way} on {one} ({written(gain, sign=True)})")
+    if lost:
+        lines.append(f"- Worse than the source by more than 0.0005: {'; '.join(lost)}.")
+    return lines
+
+
+def _goal(scores: Scores, goal: Goal) -> str | None:
+    gains = scores.mean_gains(f"{goal.source}/{goal.way}", goal.source)
+    if not gains:
+        return None
+    mean, lowest = fmean(gains.values()), min(gains, key=gains.__getitem__)
+    met = mean >= goal.mean and (goal.least is None or gains[lowest] >= goal.least)
+    wanted = f"at least {goal.mean:+.3f}" + ("" if goal.least is None else f", nowhere below {goal.least:+.4f}")
+    return (
+        f"- {goal.way} over {goal.source}: {mean:+.4f} on average over {len(gains)} sets, the least on {lowest} "
+        f"({gains[lowest]:+.4f}); wanted {wanted}: {'met' if met else 'missed'}."
+    )
+
+
+def _from_best(scores: Scores, way: str) -> str | None:
+    """From the source that is best on the valid rows, against that source and against the best of all alternatives."""
+    told, above, below = [], 0, []
+    for one in scores.of_data:
+        known = {source: values for source in SOURCES if (values := scores.values(one, source, "valid"))}
+        others = {name: fmean(values.values()) for name in ALTERNATIVES if (values := scores.values(one, name))}
+        source = max(known, key=lambda name: fmean(known[name].values()), default="")
+        ours = scores.values(one, f"{source}/{way}")
+        if not ours or not others:
+            continue
+        best = max(others, key=others.__getitem__)
+        difference = fmean(ours.values()) - others[best]
+        above += difference > 0
+        if fmean(scores.gains(one, f"{source}/{way}", source)) < 0:
+            below.append(one)
+        told.append(f"{one}: {source}/{way} {fmean(ours.values()):.4f}, {best} {others[best]:.4f} ({difference:+.4f})")
+    if not told:
+        return None
+    met = not below and above >= BEST_ON * len(told)
+    return (
+        f"- {way} from the source with the best valid score, against the best alternative by the test score: "
+        f"{'; '.join(told)}. Above it on {above} of {len(told)} sets, below its source on "
+        f"{', '.join(below) or 'none'}; wanted above on three of five and below on none: {'met' if met else 'missed'}."
+    )
+
+
+def _measured(scores: Scores) -> str:
+    seeds = sorted({line["settings"]["seed"] for line in scores.lines})
+    versions = {name: one for line in scores.lines for name, one in line["settings"]["versions"].items()}
+    rows = {name: next(line for line in scores.lines if line["settings"]["set"] == name) for name in scores.sets}
+    sizes = ", ".join(f"{name} {line['train_rows']:,} / {line['test_rows']:,}" for name, line in rows.items())
+    epochs = {line["settings"]["options"]["epochs"] for line in scores.lines if "epochs" in line["settings"]["options"]}
+    capped = f" recipe_paper: at most {', '.join(map(str, sorted(epochs)))} epochs." if epochs - {None} else ""
+    return (
+        f"Seeds {', '.join(map(str, seeds))}; rows for training / test: {sizes}; a set with more than "
+        f"{max(line['settings']['most_rows'] for line in scores.lines):,} training rows is cut to as many, drawn at "
+        f"random.{capped} Versions: {', '.join(f'{name} {one}' for name, one in sorted(versions.items()))}."
+    )
+
+
+def _generators() -> str:
+    assert builtin.__doc__ is not None
+    return builtin.__doc__.partition("\n\n")[2].strip()

@@ -1,0 +1,115 @@
+"""``python -m benchmarks.paper``: run tables of the paper, go on where an earlier run stopped, print, report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.paper.cells import Cell, Limits, Results, groups, key, measure
+from benchmarks.paper.report import paper_form, runs_of, write_report
+from benchmarks.paper.tables import TABLES, aligned
+from windtunnel.cli import Commands
+from windtunnel.errors import BadInput
+
+app = typer.Typer(
+    cls=Commands,
+    invoke_without_command=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def main(
+    table: Annotated[list[str] | None, typer.Option(help="5.3, 5.4, 5.5 or 5.6; several may be given.")] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="NAME=PATH: criteo, avazu, flight, clicklog=ROWS, or a name in a folder.")
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="Separated by commas.")] = "0,1,2",
+    rows: Annotated[int | None, typer.Option(help="Take so many rows of each set at random.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="The most epochs; the recipe's are 100.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="The paper's are 1e-5 on Criteo, else 1e-4.")] = None,
+    output: Annotated[Path, typer.Option(help="Folder of results.jsonl.")] = Path("runs/paper"),
+    jobs: Annotated[int, typer.Option(min=1, help="Pipelines to fit at once, each in a process of its own.")] = 1,
+    report: Annotated[Path | None, typer.Option(help="Markdown file to write the section with all results to.")] = None,
+) -> None:
+    """Run the paper's tables on the given data; finished cells of an earlier run are not run again."""
+    if not table and report is None:
+        raise BadInput(f"nothing to do; give --table {'|'.join(TABLES)} with --data NAME=PATH, or --report FILE")
+    if wrong := [one for one in table or [] if one not in TABLES]:
+        raise BadInput(f"--table {wrong[0]}: there are {', '.join(TABLES)}")
+    if table and not data:
+        raise BadInput("no --data; give NAME=PATH, such as criteo=train.txt or clicklog=1000000")
+    results, limits = Results(output / "results.jsonl"), Limits(rows, epochs, learning_rate)
+    results.repair()
+    wanted = [(name, TABLES[name].cells(one, _seeds(seeds))) for name in table or [] for one in data or []]
+    run(list(dict.fromkeys(cell for _, cells in wanted for cell in cells)), limits, results, jobs)
+    finished = results.finished()
+    for name in dict.fromkeys(table or []):
+        shown = [finished[key(cell.settings(limits))] for of, cells in wanted if of == name for cell in cells]
+        typer.echo(f"\nTable {name}: {TABLES[name].title}. Test AUC, mean ± standard error over seeds {seeds}.")
+        typer.echo(told(shown, limits))
+        typer.echo(aligned(paper_form(TABLES[name], runs_of(shown), shown)))
+    if report is not None:
+        write_report(report, list(finished.values()))
+        typer.echo(f"wrote {report}")
+
+
+def _seeds(given: str) -> list[int]:
+    parts = given.replace(",", " ").split()
+    if not parts or not all(part.isdecimal() for part in parts):
+        raise BadInput(f"--seeds {given!r}; give whole numbers, such as 0,1,2")
+    return [int(part) for part in dict.fromkeys(parts)]
+
+
+def run(cells: Sequence[Cell], limits: Limits, results: Results, jobs: int = 1) -> None:
+    """Measure the cells that have no result yet, and write each result as soon as it is there."""
+    finished = results.finished()
+    left = groups(cell for cell in cells if key(cell.settings(limits)) not in finished)
+    typer.echo(f"{sum(map(len, left))} of {len(cells)} cells to run")
+    threads = None if jobs == 1 else max(1, (os.cpu_count() or 1) // jobs)
+    work = partial(measured, limits=limits, results=results, threads=threads)
+    if jobs == 1:
+        for group in left:
+            work(group)
+        return
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(work, group) for group in left]):
+            done.result()
+
+
+def measured(cells: list[Cell], limits: Limits, results: Results, threads: int | None) -> None:
+    """Measure cells of one source and write them down."""
+    for cell, result in zip(cells, measure(cells, limits, threads), strict=True):
+        results.add(result)
+        share = "" if cell.share == 1 else f", {cell.share:.0%} of the rows"
+        name = result["settings"]["data"]
+        typer.echo(
+            f"{name} Pre{cell.pre} Pipe{cell.pipe} seed {cell.seed}{share}: {cell.variant} {result['auc']:.4f} "
+            f"({result['seconds']:.0f} s)"
+        )
+
+
+def told(shown: Sequence[dict[str, object]], limits: Limits) -> str:
+    """What the training was held to, and how often that ended it."""
+    trained = [one for one in shown if "epochs" in one]
+    caps = {one["settings"]["recipe"]["epochs"] for one in trained}  # type: ignore[index]
+    rates = sorted({one["settings"]["recipe"]["learning_rate"] for one in trained})  # type: ignore[index]
+    capped = sum(one["epochs"] in caps for one in trained)
+    return (
+        f'recipe="paper", rate {", ".join(f"{rate:g}" for rate in rates)}, '
+        f"{'all' if limits.rows is None else f'{limits.rows:,}'} rows, at most {max(caps)} epochs where the paper "
+        f"trains until convergence: the cap ended {capped} of {len(trained)} trainings."
+    )
+
+
+if __name__ == "__main__":
+    app()

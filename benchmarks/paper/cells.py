@@ -1,0 +1,250 @@
+"""One cell of a table: a pipeline, fitted and translated in one way, on one set with one seed; and its measurement."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from lightgbm import LGBMClassifier
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import TargetEncoder
+
+import windtunnel
+from benchmarks.sets import DataSet, load
+from windtunnel.config import Config
+from windtunnel.errors import BadInput
+from windtunnel.experiment import build_pipeline
+from windtunnel.modules.trees import SoftTrees
+from windtunnel.trainers.recipe import Recipe
+from windtunnel.translation import Translation
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "paper"
+VARIANTS: dict[str, dict[str, Any]] = {
+    "source": {},
+    "L2": {"level": "L2"},
+    "L3": {"level": "L3"},
+    "L4": {"level": "L4"},
+    "cold": {"level": "L4", "start": "cold"},
+    "trees": {"level": "L4"},
+}
+"""What is measured: the source pipeline itself, or a translation with these options; "trees" trains nothing else."""
+RATES = {"criteo": 1e-5}
+"""The learning rates of the paper that are not its recipe's."""
+CALIBRATION = 5000
+"""Training rows by which soft trees start."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run is held to.
+
+    Attributes
+    ----------
+    rows : int or None
+        Rows of the data set that are taken.
+    epochs : int or None
+        The most epochs; None is the recipe's.
+    learning_rate : float or None
+        None is the paper's for the data set.
+    """
+
+    rows: int | None = None
+    epochs: int | None = None
+    learning_rate: float | None = None
+
+    def recipe(self, data: str, seed: int) -> Recipe:
+        """The paper's recipe within these limits."""
+        rate = self.learning_rate or RATES.get(data.partition("=")[0])
+        given = {"epochs": self.epochs, "learning_rate": rate, "seed": seed}
+        return Recipe.resolve("paper", {name: value for name, value in given.items() if value is not None})
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is measured once.
+
+    Attributes
+    ----------
+    data : str
+        NAME=PATH.
+    pre, pipe : int
+        1 to 3; the config ``pre<pre>_pipe<pipe>.yaml``.
+    variant : str
+        A key of ``VARIANTS``.
+    seed : int
+        Of the source, the training, and which rows make up a share.
+    share : float
+        Of the training rows, in (0, 1].
+    """
+
+    data: str
+    pre: int
+    pipe: int
+    variant: str
+    seed: int
+    share: float = 1.0
+
+    @property
+    def source(self) -> Cell:
+        """The cell of the source that this one is translated from."""
+        return Cell(self.data, self.pre, self.pipe, "source", self.seed, self.share)
+
+    def settings(self, limits: Limits) -> dict[str, Any]:
+        """All that the result depends on, as JSON values."""
+        name, _, path = self.data.partition("=")
+        settings = asdict(self) | {"data": name, "rows": limits.rows, "pipeline": config(self.pre, self.pipe)[1]}
+        if name == "clicklog":  # its path is no place but a number of rows
+            settings["data"] = f"clicklog of {int(path):,}"
+        if self.variant != "source":
+            settings["recipe"] = limits.recipe(self.data, self.seed).facts()
+        return json.loads(json.dumps(settings))  # type: ignore[no-any-return]
+
+
+@cache
+def config(pre: int, pipe: int) -> tuple[Config, dict[str, Any]]:
+    """The config of a pipeline, and its pipeline as JSON values."""
+    read = Config.from_yaml(CONFIGS / f"pre{pre}_pipe{pipe}.yaml")
+    return read, read.pipeline.model_dump(mode="json")
+
+
+class Results:
+    """Measurements in a file, one JSON object per line, found by their settings.
+
+    A line is written once its cell is finished; what a killed run left of a line is taken away.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def finished(self) -> dict[str, dict[str, Any]]:
+        """Every result, by ``key`` of its settings."""
+        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.is_file() else []
+        results = (json.loads(line) for line in lines)
+        return {key(result["settings"]): result for result in results}
+
+    def repair(self) -> None:
+        """Take an unfinished last line away."""
+        if self.path.is_file():
+            whole = self.path.read_bytes()
+            if (end := whole.rfind(b"\n") + 1) < len(whole):
+                with self.path.open("r+b") as file:
+                    file.truncate(end)
+
+    def add(self, result: Mapping[str, Any]) -> None:
+        """Write a result, in one piece, as several processes may write."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(result) + "\n")
+
+
+def key(settings: Mapping[str, Any]) -> str:
+    """Settings as one text."""
+    return json.dumps(settings, sort_keys=True)
+
+
+def groups(cells: Iterable[Cell]) -> list[list[Cell]]:
+    """Cells of the same source together."""
+    found: dict[Cell, list[Cell]] = {}
+    for cell in cells:
+        found.setdefault(cell.source, []).append(cell)
+    return list(found.values())
+
+
+def measure(cells: list[Cell], limits: Limits, threads: int | None = None) -> Iterator[dict[str, Any]]:
+    """Fit the source that these cells share, and measure one after the other."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    first, data = cells[0], loaded(cells[0].data, limits.rows)
+    train, valid, test = shared(*data.part("train"), first.share, first.seed), data.part("valid"), data.part("test")
+    pipeline = seeded(build_pipeline(config(first.pre, first.pipe)[0].pipeline, train[0]), first.seed, threads)
+    started = time.perf_counter()
+    source = pipeline.fit(*train)
+    seconds = time.perf_counter() - started
+    for cell in cells:
+        result = {"settings": cell.settings(limits), "train_rows": len(train[1]), "test_rows": len(test[1])}
+        if cell.variant == "source":
+            yield result | {"auc": auc(source, *test), "seconds": round(seconds, 2)}
+        else:
+            yield result | tuned(cell, source, train, valid, test, limits)
+
+
+def tuned(
+    cell: Cell,
+    source: Pipeline,
+    train: tuple[pd.DataFrame, NDArray[Any]],
+    valid: tuple[pd.DataFrame, NDArray[Any]],
+    test: tuple[pd.DataFrame, NDArray[Any]],
+    limits: Limits,
+) -> dict[str, Any]:
+    """Translate, fine-tune and measure."""
+    started = time.perf_counter()
+    sample = train[0].sample(min(CALIBRATION, len(train[0])), random_state=cell.seed)
+    net = windtunnel.translate(source, calibrate=sample, **VARIANTS[cell.variant])
+    if cell.variant == "trees":
+        freeze_all_but_trees(net)
+    start = auc(net, *test)
+    net.fit(train, valid, recipe=limits.recipe(cell.data, cell.seed), progress=False)
+    history = net.history
+    assert history is not None
+    return {
+        "auc": auc(net, *test),
+        "start_auc": start,
+        "valid_auc": history.best,
+        "faithful_r2": net.faithful["r2"],
+        "epochs": len(history.epochs) - 1,
+        "best_epoch": history.best_epoch,
+        "seconds": round(time.perf_counter() - started, 2),
+    }
+
+
+@lru_cache(maxsize=1)
+def loaded(data: str, rows: int | None) -> DataSet:
+    """The data set, kept for the next cells; its rows do not depend on the seeds."""
+    given = load(data, rows=rows)
+    if len(np.unique(given.y)) != 2:
+        raise BadInput(f"{given.name} has targets {np.unique(given.y)[:5]}; the paper's tables are about two classes")
+    return given
+
+
+def shared(X: pd.DataFrame, y: NDArray[Any], share: float, seed: int) -> tuple[pd.DataFrame, NDArray[Any]]:
+    """A share of the rows, drawn anew by each seed."""
+    if share == 1:
+        return X, y
+    at = np.sort(np.random.default_rng(seed).choice(len(y), max(1, round(share * len(y))), replace=False))
+    return X.iloc[at].reset_index(drop=True), y[at]
+
+
+def seeded(pipeline: Pipeline, seed: int, threads: int | None = None) -> Pipeline:
+    """Give a seed to every step that draws."""
+    for part in pipeline.get_params().values():
+        if isinstance(part, TargetEncoder):
+            part.set_params(cv=StratifiedKFold(5, shuffle=True, random_state=seed))
+        elif isinstance(part, BaseEstimator) and "random_state" in part.get_params(deep=False):
+            part.set_params(random_state=seed)
+        if isinstance(part, LGBMClassifier) and threads is not None:
+            part.set_params(n_jobs=threads)
+    return pipeline
+
+
+def freeze_all_but_trees(net: Translation) -> None:
+    """Leave the trees alone trainable, as in a translation of nothing but the trees."""
+    for step in net.program.steps:
+        if not isinstance(step.module, SoftTrees):
+            step.module.requires_grad_(False)
+
+
+def auc(model: Any, X: pd.DataFrame, y: NDArray[Any]) -> float:
+    """Area under the ROC curve."""
+    return float(roc_auc_score(y == model.classes_[1], model.predict_proba(X)[:, 1]))

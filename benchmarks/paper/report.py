@@ -1,0 +1,224 @@
+"""The results as a section of docs/accuracy.md: beside the paper's own numbers, with what falls short."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from benchmarks.paper.tables import TABLES, Fields, Table, markdown, mean_and_error, written
+from windtunnel.errors import BadInput
+
+BEGIN = "<!-- paper: written by `python -m benchmarks.paper --report` -->"
+END = "<!-- /paper -->"
+DIFFERENT = """\
+What is done otherwise than in the paper, or where it does not say:
+
+- Trees start with a temperature of their own for each node (`temperature="auto"`), not with 1 for all; with 1, the \
+warm start loses much of what the source knows.
+- Target encoding is scikit-learn's, which cross-fits what the trees are fitted on; an encoder that shows them the \
+target of the very row lets them rely on it.
+- "The lower 1 % by frequency" is taken as the least frequent categories that together hold at most 1 % of the rows \
+of a column.
+- Bins of numbers are quantiles; a missing number is a bin of its own. In Pipe1 numbers are imputed by the mean and \
+standardised.
+- GBDT2NN trains the trees and keeps all tables as they are.
+- The epoch with the best AUC on the validation rows is kept, and epoch 0, the warm start, counts: W.T. can fall below \
+ML on the test rows only.
+- LightGBM without sampling draws nothing, so that ML (Pipe1) and ML (Pipe2) have no spread over seeds where the \
+encoders have none. DeepGBM was not run."""
+
+
+class Run(NamedTuple):
+    """A data set and the limits that it was run in."""
+
+    data: str
+    rows: int | None
+    epochs: int | None
+    rate: float | None
+
+    @property
+    def label(self) -> str:
+        """Name and rows."""
+        return self.data + ("" if self.rows is None else f", {self.rows:,} rows")
+
+
+def write_report(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
+    """Put the section between its two marks in a Markdown file, which is made where it is not there."""
+    if not results:
+        raise BadInput("no results to report; run a table first, or give the --output folder of an earlier run")
+    text = path.read_text(encoding="utf-8") if path.is_file() else f"# Accuracy\n\n{BEGIN}\n{END}\n"
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise BadInput(f"{path} does not have the lines {BEGIN!r} and {END!r} once each, in order; put them in")
+    head, rest = text.split(BEGIN)
+    _, tail = rest.split(END)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{head}{BEGIN}\n{section(results)}\n{END}{tail}", encoding="utf-8")
+
+
+def section(results: Sequence[Mapping[str, Any]]) -> str:
+    """The whole section."""
+    runs = runs_of(results)
+    parts = ["## The paper's experiments", _settings(runs, results), DIFFERENT]
+    for table in TABLES.values():
+        if any(_values(results, run, line, column) for run in runs for line in table.lines for column in table.columns):
+            parts += [f"### Table {table.number}: {table.title}", _beside(table, runs, results)]
+            if table.number == "5.3":
+                parts.append(_gains(table, runs, results))
+    return "\n\n".join([*parts, "### What falls short", _short(runs, results)])
+
+
+def runs_of(results: Sequence[Mapping[str, Any]]) -> list[Run]:
+    """The runs that translations were made in; sources belong to every one with the same rows."""
+    found = {
+        Run(one["data"], one["rows"], one["recipe"]["epochs"], one["recipe"]["learning_rate"])
+        for one in (result["settings"] for result in results)
+        if "recipe" in one
+    }
+    bare = {Run(one["settings"]["data"], one["settings"]["rows"], None, None) for one in results}
+    known = {(run.data, run.rows) for run in found}
+    return sorted(found | {run for run in bare if run[:2] not in known}, key=str)
+
+
+def values_of(results: Sequence[Mapping[str, Any]], run: Run, fields: Fields) -> dict[int, float]:
+    """The AUC by seed of the cells with these fields."""
+    wanted = {"share": 1.0, **fields}
+    answer = {}
+    for result in results:
+        settings = result["settings"]
+        recipe = settings.get("recipe", {"epochs": run.epochs, "learning_rate": run.rate})
+        same = Run(settings["data"], settings["rows"], recipe["epochs"], recipe["learning_rate"]) == run
+        if same and all(settings[name] == value for name, value in wanted.items()):
+            answer[settings["seed"]] = result["auc"]
+    return answer
+
+
+def paper_form(table: Table, runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """The table as the paper has it: a line per model, columns per data set."""
+    rows = [["Model", *(f"{run.data} {label}" for run in runs for label, _ in table.columns)]]
+    for line in table.lines:
+        cells = [_values(results, run, line, column) for run in runs for column in table.columns]
+        rows.append([line[0], *map(written, cells)])
+    return rows
+
+
+def _values(
+    results: Sequence[Mapping[str, Any]], run: Run, line: tuple[str, Fields], column: tuple[str, Fields]
+) -> list[float]:
+    return list(values_of(results, run, line[1] | column[1]).values())
+
+
+def _beside(table: Table, runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:
+    """Ours and the paper's, a row per data set and column of the paper's table."""
+    rows = [["data", "", *(label for label, _ in table.lines)]]
+    for run in runs:
+        for column in table.columns:
+            cells = [_values(results, run, line, column) for line in table.lines]
+            if any(cells):
+                rows.append([_named(run, runs), column[0], *map(written, cells)])
+    for name, numbers in table.paper.items():
+        for at, (label, _) in enumerate(table.columns):
+            rows.append([f"*{name}, paper*", label, *(f"{line[at]:.4f}" for line in numbers)])
+    return markdown(rows)
+
+
+def _gains(table: Table, runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:
+    """What the translation adds to its source, by seed."""
+    rows = [["W.T. - ML", *(f"Pipe{pipe} {label}" for pipe in (1, 2, 3) for label, _ in table.columns)]]
+    for run in runs:
+        gains = [_gain(results, run, pipe, column[1]) for pipe in (1, 2, 3) for column in table.columns]
+        if any(gains):
+            rows.append([_named(run, runs), *(written(one, sign=True) for one in gains)])
+    for name, numbers in table.paper.items():
+        gained = [numbers[pipe + 3][at] - numbers[pipe][at] for pipe in range(3) for at in range(len(table.columns))]
+        rows.append([f"*{name}, paper*", *(f"{one:+.4f}" for one in gained)])
+    return markdown(rows)
+
+
+def _gain(results: Sequence[Mapping[str, Any]], run: Run, pipe: int, fields: Fields) -> list[float]:
+    ours, source = (values_of(results, run, {"pipe": pipe, "variant": one, **fields}) for one in ("L4", "source"))
+    return [ours[seed] - source[seed] for seed in ours.keys() & source.keys()]
+
+
+def _named(run: Run, runs: Sequence[Run]) -> str:
+    """The label of a run, with its limits where others of the same data have other ones."""
+    alike = [one for one in runs if one.label == run.label]
+    return run.label if len(alike) == 1 else f"{run.label} (epochs {run.epochs}, rate {run.rate})"
+
+
+def _settings(runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:
+    """What the runs were, and how many of them the cap on epochs ended."""
+    seeds = sorted({result["settings"]["seed"] for result in results})
+    lines = [
+        "`python -m benchmarks.paper --table 5.3 --data NAME=PATH` with the pipelines of configs/paper/ and "
+        f'`recipe="paper"`; AUC on the test rows, mean ± standard error over the seeds {", ".join(map(str, seeds))}. '
+        "The paper trains until convergence on 14 to 41 million rows; here training ends at the cap on epochs, or "
+        "after ten epochs without a better AUC on the validation rows.",
+    ]
+    for run in runs:
+        trained = [one for one in results if _belongs(one["settings"], run)]
+        if trained:
+            capped = sum(one["epochs"] == run.epochs for one in trained)
+            rows = max(one["train_rows"] for one in trained)
+            lines.append(
+                f"- {run.label}: {rows:,} training rows, rate {run.rate:g}, at most {run.epochs} epochs, which ended "
+                f"{capped} of {len(trained)} trainings."
+            )
+    return "\n".join([lines[0], "", *lines[1:]])
+
+
+def _belongs(settings: Mapping[str, Any], run: Run) -> bool:
+    recipe = settings.get("recipe")
+    return recipe is not None and run == (
+        settings["data"], settings["rows"], recipe["epochs"], recipe["learning_rate"]
+    )  # fmt: skip
+
+
+def _short(runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:
+    """Where the paper's findings are not found here."""
+    lines = list[str]()
+    for run in runs:
+        gains = {
+            (f"Pipe{pipe}", f"Pre{pre}"): _gain(results, run, pipe, {"pre": pre})
+            for pipe in (1, 2, 3)
+            for pre in (1, 2, 3)
+        }
+        means = {name: mean_and_error(gain)[0] for name, gain in gains.items() if gain}
+        if means:
+            lost = [f"{pre} {pipe} ({mean:+.4f})" for (pipe, pre), mean in means.items() if round(mean, 4) < 0]
+            lines.append(
+                f"- {_named(run, runs)}: the translation gains {fmean(means.values()):+.4f} on average over "
+                f"{len(means)} pipelines (the paper: {_paper_mean():+.4f} over 27)"
+                + (f"; it is below its source with {', '.join(lost)}." if lost else "; it is never below its source.")
+            )
+        lines += _orders(run, runs, results)
+    return "\n".join(lines) or "Nothing was compared yet."
+
+
+def _paper_mean() -> float:
+    numbers = TABLES["5.3"].paper.values()
+    return fmean(one[pipe + 3][at] - one[pipe][at] for one in numbers for pipe in range(3) for at in range(3))
+
+
+ORDERS = (
+    ("5.4", {"pipe": 2, "variant": "trees"}, {"pipe": 2, "variant": "source"}, "GBDT2NN is not above its source"),
+    ("5.4", {"pipe": 2, "variant": "L4"}, {"pipe": 2, "variant": "trees"}, "the whole is not above GBDT2NN"),
+    ("5.5", {"pipe": 2, "variant": "L4"}, {"pipe": 2, "variant": "cold"}, "Pipe2, warm is not above cold"),
+    ("5.5", {"pipe": 3, "variant": "L4"}, {"pipe": 3, "variant": "cold"}, "Pipe3, warm is not above cold"),
+)
+"""What the paper finds above what, in its tables 5.4 and 5.5, and how to say that it is not so here."""
+
+
+def _orders(run: Run, runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = []
+    for number, above, below, told in ORDERS:
+        for pre in (2, 3):
+            high, low = (values_of(results, run, {"pre": pre, **fields}) for fields in (above, below))
+            seeds = sorted(high.keys() & low.keys())
+            difference = [high[seed] - low[seed] for seed in seeds]
+            if difference and fmean(difference) <= 0:
+                lines.append(
+                    f"- {_named(run, runs)}, table {number}, Pre{pre}: {told} ({written(difference, sign=True)})."
+                )
+    return lines

@@ -1,0 +1,146 @@
+"""The tables in the paper's form: which cells their lines and columns are made of, and the paper's own numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from benchmarks.paper.cells import Cell
+
+Fields = dict[str, Any]
+Numbers = tuple[tuple[float, ...], ...]
+SE = "AUC on the test rows, and its standard error over the seeds"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the paper.
+
+    Attributes
+    ----------
+    number : str
+    title : str
+    lines, columns : sequence of (str, dict)
+        Labels, and what of a ``Cell`` they settle; the columns come again for each data set.
+    paper : dict
+        The paper's data sets and its numbers, by line and column.
+    """
+
+    number: str
+    title: str
+    lines: Sequence[tuple[str, Fields]]
+    columns: Sequence[tuple[str, Fields]]
+    paper: dict[str, Numbers]
+
+    def cells(self, data: str, seeds: Sequence[int]) -> list[Cell]:
+        """Every cell on a data set."""
+        return [self.cell(data, line, column, seed) for seed in seeds for line in self.lines for column in self.columns]
+
+    def cell(self, data: str, line: tuple[str, Fields], column: tuple[str, Fields], seed: int) -> Cell:
+        """One cell."""
+        return Cell(data=data, seed=seed, **line[1], **column[1])
+
+
+PRE = tuple((f"Pre{at}", {"pre": at}) for at in (1, 2, 3))
+TABLES = {
+    "5.3": Table(
+        "5.3",
+        "Overall performance",
+        [(f"ML (Pipe{at})", {"pipe": at, "variant": "source"}) for at in (1, 2, 3)]
+        + [(f"W.T. (Pipe{at})", {"pipe": at, "variant": "L4"}) for at in (1, 2, 3)],
+        PRE,
+        {
+            "Flight": (
+                (0.6783, 0.6847, 0.7126),
+                (0.7358, 0.7427, 0.7507),
+                (0.7519, 0.7547, 0.7467),
+                (0.6913, 0.6910, 0.7244),
+                (0.7790, 0.7897, 0.7960),
+                (0.7829, 0.7906, 0.7989),
+            ),
+            "Avazu": (
+                (0.6896, 0.7264, 0.7553),
+                (0.7521, 0.7550, 0.7718),
+                (0.7597, 0.7616, 0.7728),
+                (0.7588, 0.7589, 0.7637),
+                (0.7753, 0.7742, 0.7763),
+                (0.7746, 0.7718, 0.7753),
+            ),
+            "Criteo": (
+                (0.7167, 0.7442, 0.7769),
+                (0.7739, 0.7781, 0.7925),
+                (0.7838, 0.7884, 0.7954),
+                (0.7750, 0.7804, 0.7903),
+                (0.8006, 0.8053, 0.8041),
+                (0.8014, 0.8058, 0.8048),
+            ),
+        },
+    ),
+    "5.4": Table(
+        "5.4",
+        "Translation scopes",
+        [
+            ("ML (Pipe2)", {"pipe": 2, "variant": "source"}),
+            ("GBDT2NN (Pipe2)", {"pipe": 2, "variant": "trees"}),
+            ("W.T. (Pipe2)", {"pipe": 2, "variant": "L4"}),
+        ],
+        PRE[1:],
+        {"Criteo": ((0.7781, 0.7925), (0.7962, 0.7998), (0.8053, 0.8041))},
+    ),
+    "5.5": Table(
+        "5.5",
+        "Parameter initialization",
+        [("W.T. (Pipe2)", {"pipe": 2}), ("W.T. (Pipe3)", {"pipe": 3})],
+        [
+            (f"{label} {start}", {**pre, "variant": variant})
+            for label, pre in PRE[1:]
+            for start, variant in (("Cold", "cold"), ("Warm", "L4"))
+        ],
+        {"Criteo": ((0.7983, 0.8053, 0.7990, 0.8041), (0.7966, 0.8058, 0.7975, 0.8048))},
+    ),
+    "5.6": Table(
+        "5.6",
+        "Levels and sizes of the data",
+        [("ML (Pipe2)", {"pre": 2, "pipe": 2, "variant": "source"})]
+        + [(f"W.T. (Pipe2, {level})", {"pre": 2, "pipe": 2, "variant": level}) for level in ("L2", "L3", "L4")],
+        [("100%", {"share": 1.0}), ("10%", {"share": 0.1}), ("1%", {"share": 0.01})],
+        {
+            "Criteo": (
+                (0.7781, 0.7777, 0.7657),
+                (0.7924, 0.7874, 0.7685),
+                (0.8051, 0.7912, 0.7699),
+                (0.8053, 0.7906, 0.7691),
+            )
+        },
+    ),
+}
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
+    """The mean, and its standard error where there are two values or more."""
+    error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+    return fmean(values), error
+
+
+def written(values: Sequence[float], *, sign: bool = False) -> str:
+    """Mean and standard error as a table has them."""
+    if not values:
+        return "-"
+    mean, error = mean_and_error(values)
+    return f"{mean:{'+' if sign else ''}.4f}" + ("" if error is None else f" ± {error:.4f}")
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text as columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def markdown(rows: Iterable[Sequence[str]]) -> str:
+    """Rows of text, the first of them titles, as a Markdown table."""
+    titles, *body = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([titles, "| --- " * (titles.count("|") - 1) + "|", *body])

@@ -1,0 +1,132 @@
+"""Numbers as categories: put into bins, which an encoder of categories then encodes."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+
+from windtunnel.errors import BadInput
+from windtunnel.estimators.two_hot import TwoHotEncoder
+
+MISSING = "missing"
+"""The category of a missing number; those of bins are their positions as text."""
+
+
+class BinEncoder(TransformerMixin, BaseEstimator):
+    """Put each number into one of about equally full bins, and encode the bins as categories.
+
+        bin_j(x) = number of the edges e of column j with e <= x,    y = encoder(bin_1(x_1), ..., bin_n(x_n))
+
+    The edges of a column are its quantiles i / n_bins, i = 1 .. n_bins - 1, each a number that occurs; equal ones
+    count once, and no bin is empty. A missing number (NaN) is a category of its own.
+
+    ``fit_transform`` is that of the encoder, so that an encoder which cross-fits what training sees, as scikit-learn's
+    ``TargetEncoder`` does, does so here too.
+
+    Parameters
+    ----------
+    encoder : encoder of categories, default None
+        Fitted on a DataFrame of texts, a column for each column of numbers; None is ``TwoHotEncoder()``.
+    n_bins : int, default 32
+        At most so many bins for each column, 2 or more.
+
+    Attributes
+    ----------
+    encoder_ : fitted encoder
+    bin_edges_ : list of float64 arrays
+        The inner edges of each column, ascending; none where all its numbers are equal or missing.
+    n_features_in_, feature_names_in_
+        As usual.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> encoder = BinEncoder(n_bins=4).fit(np.array([[1.0], [2.0], [3.0], [4.0]]))
+    >>> encoder.bin_edges_[0].tolist(), encoder.transform([[2.5], [9.0]]).tolist()
+    ([2.0, 3.0], [[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
+    """
+
+    def __init__(self, encoder: Any = None, *, n_bins: int = 32) -> None:
+        self.encoder = encoder
+        self.n_bins = n_bins
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the edges from numbers [rows, columns], and fit the encoder on their bins and ``y``."""
+        frame = self._learn(X)
+        self.encoder_.fit(frame, y)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> NDArray[np.float64]:
+        """Fit, and give what the encoder's own ``fit_transform`` gives."""
+        if fit_params:
+            raise BadInput(f"fit_transform got {', '.join(fit_params)}; it takes X and y only")
+        frame = self._learn(X)
+        return _dense(self.encoder_.fit_transform(frame, y))
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """The encoded bins of numbers [rows, columns], float64."""
+        check_is_fitted(self)
+        return _dense(self.encoder_.transform(self._bins(self._numbers(X, fitting=False))))
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the columns out, as the encoder has them."""
+        check_is_fitted(self)
+        names: NDArray[np.object_] = self.encoder_.get_feature_names_out(_check_feature_names_in(self, input_features))
+        return names
+
+    def categories(self, column: int) -> list[str]:
+        """The bins of a column as the encoder sees them, in order."""
+        count = len(self.bin_edges_[column]) + 1
+        return [f"{at:0{len(str(self.n_bins - 1))}d}" for at in range(count)]
+
+    def _learn(self, X: Any) -> pd.DataFrame:
+        if not isinstance(self.n_bins, Integral) or self.n_bins < 2:
+            raise BadInput(f"n_bins={self.n_bins!r}; give a whole number from 2 up")
+        numbers = self._numbers(X, fitting=True)
+        self.bin_edges_: list[NDArray[np.float64]] = [_edges(column, int(self.n_bins)) for column in numbers.T]
+        self.encoder_: Any = TwoHotEncoder() if self.encoder is None else clone(self.encoder)
+        return self._bins(numbers)
+
+    def _numbers(self, X: Any, *, fitting: bool) -> NDArray[np.float64]:
+        numbers: NDArray[np.float64] = validate_data(
+            self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=fitting
+        )
+        return numbers
+
+    def _bins(self, numbers: NDArray[np.float64]) -> pd.DataFrame:
+        names = _check_feature_names_in(self)
+        columns = {}
+        for at, (name, edges) in enumerate(zip(names, self.bin_edges_, strict=True)):
+            known = np.array([*self.categories(at), MISSING], dtype=object)
+            position = np.searchsorted(edges, numbers[:, at], side="right")
+            position[np.isnan(numbers[:, at])] = len(known) - 1
+            columns[name] = pd.Series(known[position], dtype="str")
+        return pd.DataFrame(columns)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        if self.encoder is not None and hasattr(self.encoder, "__sklearn_tags__"):
+            tags.target_tags = self.encoder.__sklearn_tags__().target_tags
+        return tags
+
+
+def _edges(column: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
+    """Quantiles that occur, without the least number, below which there is nothing."""
+    known = column[~np.isnan(column)]
+    if not len(known):
+        return np.zeros(0)
+    quantiles = np.quantile(known, np.arange(1, bins) / bins, method="inverted_cdf")
+    edges: NDArray[np.float64] = np.unique(quantiles[quantiles > known.min()])
+    return edges
+
+
+def _dense(answer: Any) -> NDArray[np.float64]:
+    return np.asarray(answer.toarray() if sparse.issparse(answer) else answer, dtype=np.float64)

@@ -1,0 +1,86 @@
+"""Soft leaves: how far a row reaches each leaf of a tree ensemble, which gradients flow through."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.trees.recompute import SoftLeavesFunction, soft_leaves
+from windtunnel.modules.trees.soft import SoftSplits
+
+
+class SoftLeaves(SoftSplits):
+    """One column per leaf of every tree: near 1 where the row falls into the leaf, near 0 elsewhere.
+
+    y = (1 + h) / 2, with h the leaf of ``SoftSplits``
+
+    There is no leaf value, so up to L1 nothing is trainable; from L2 on it is what ``SoftSplits`` says.
+
+    Shape
+    -----
+    float32 ``[B, width]`` -> float32 ``[B, L]``, L the leaves of all trees, tree after tree.
+
+    Parameters
+    ----------
+    column : Tensor
+        int64 ``[L]``, where the real leaves stand among the T * l of padded trees.
+    **tensors and facts
+        As ``SoftSplits``.
+
+    Source
+    ------
+    WindTunnel (VLDB 2022), section 5.2.2.
+    """
+
+    column: Tensor
+
+    def __init__(
+        self,
+        *,
+        center: Tensor,
+        scale: Tensor,
+        bound: Tensor,
+        feature: Tensor,
+        threshold: Tensor,
+        slope: Tensor,
+        missing: Tensor,
+        direction: Tensor,
+        node_weight: Tensor,
+        path: Tensor,
+        path_bias: Tensor,
+        leaf_slope: Tensor,
+        node_mask: Tensor,
+        leaf_mask: Tensor,
+        category_node: Tensor,
+        category_table: Tensor,
+        column: Tensor,
+        level: str = "L4",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(
+            center=center, scale=scale, bound=bound, feature=feature, threshold=threshold, slope=slope,
+            missing=missing, direction=direction, node_weight=node_weight, path=path, path_bias=path_bias,
+            leaf_slope=leaf_slope, node_mask=node_mask, leaf_mask=leaf_mask, category_node=category_node,
+            category_table=category_table, level=level, dropout=dropout,
+        )  # fmt: skip
+        self.register_buffer("column", column)
+        self.padded = column.shape[0] < self.leaf_mask.numel()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, L]."""
+        given, value = self.settled_nodes(x)
+        if torch.jit.is_scripting():  # type: ignore[attr-defined]
+            leaves = soft_leaves(self.scaled(x), self.first_layer(), self.threshold, self.slope,
+                                 self.path * self.path_mask(), self.path_bias, self.leaf_slope, given,
+                                 value)  # fmt: skip
+        else:
+            leaves = self._train_forward(self.scaled(x), given, value)
+        return leaves.index_select(1, self.column) if self.padded else leaves
+
+    @torch.jit.unused
+    def _train_forward(self, z: Tensor, given: Tensor, value: Tensor) -> Tensor:
+        rate = self.dropout if self.training else 0.0
+        no_value = torch.zeros(0, device=z.device)
+        return SoftLeavesFunction.apply(  # type: ignore[no-any-return, no-untyped-call]
+            rate, z, self.first_layer(), self.threshold, self.slope, self.path * self.path_mask(), self.path_bias,
+            self.leaf_slope, no_value, given, value)  # fmt: skip

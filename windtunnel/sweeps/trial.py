@@ -1,0 +1,179 @@
+"""One trial of a sweep: suggest, translate, fine-tune, keep the model, tell the value."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import optuna
+import pytorch_lightning as pl
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.samplers import BaseSampler, TPESampler
+from optuna.trial import Trial
+
+from windtunnel._translate import translate
+from windtunnel.sweeps.artefacts import Artefacts
+from windtunnel.sweeps.cost import inference_cost
+from windtunnel.sweeps.rows import SharedRows
+from windtunnel.sweeps.space import TRANSLATE, Space
+from windtunnel.trainers.module import FineTuning
+from windtunnel.trainers.recipe import Recipe
+from windtunnel.translation import Translation
+
+
+class Pruning(pl.Callback):
+    """Reports the metric to the trial after every epoch, and ends the training of a trial that is to be pruned.
+
+    Epoch 0, before training, counts as a step: ``fit`` would hand it back.
+
+    Parameters
+    ----------
+    trial : optuna.Trial
+    may_end : bool
+        False only reports.
+
+    Attributes
+    ----------
+    pruned : bool
+        Whether training was ended.
+    """
+
+    def __init__(self, trial: Trial, *, may_end: bool) -> None:
+        self.trial, self.may_end = trial, may_end
+        self.pruned = False
+        self._epoch = 0
+
+    def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Report, and ask whether to go on."""
+        assert isinstance(module, FineTuning)
+        value = float(trainer.callback_metrics[f"val_{module.judge.name}"])
+        self.trial.report(value, self._epoch)
+        if self.may_end and self._epoch > 0 and self.trial.should_prune():
+            # The epoch is ended as any last one, so that nothing is left half done.
+            self.pruned = trainer.should_stop = True
+        self._epoch += 1
+
+
+@dataclass
+class Objective:
+    """What Optuna optimises: calling it with a trial runs the trial.
+
+    Attributes
+    ----------
+    pipeline : fitted pipeline
+    rows : SharedRows
+    calibrate : rows
+        For ``translate``.
+    space : Space
+    translated : dict
+        The options of ``translate`` where the space has none.
+    recipe : Recipe
+        The recipe where the space has no option of it.
+    artefacts : Artefacts
+    claim : callable
+        Raises ``Surplus`` for the number of a trial that may not run.
+    alive : callable or None
+        Leaves the first sign of life of a trial.
+    seed : int
+        Of the suggestions, which also go by the number of the trial: two processes never draw the same.
+    sampler : optuna.samplers.BaseSampler or None
+        Instead of Optuna's TPE.
+    several : bool
+        Whether the cost of a prediction is an objective too.
+    accelerator : str
+    number : int or None
+        Of the trial that was begun last.
+    ended : bool
+        Whether it was trained to its end, or another process gave it up.
+    """
+
+    pipeline: Any
+    rows: SharedRows
+    calibrate: Any
+    space: Space
+    translated: dict[str, Any]
+    recipe: Recipe
+    artefacts: Artefacts
+    claim: Callable[[int], None]
+    alive: Callable[[int], None] | None = None
+    seed: int = 0
+    sampler: BaseSampler | None = None
+    several: bool = False
+    accelerator: str = "auto"
+
+    def __post_init__(self) -> None:
+        self.number: int | None = None
+        self.ended = False
+
+    def __call__(self, trial: Trial) -> float | tuple[float, float]:
+        """Run a trial; its model is written before its value is returned."""
+        self.number, self.ended = trial.number, False
+        try:
+            value = self._run(trial)
+        except (optuna.TrialPruned, UpdateFinishedTrialError):
+            self.ended = True
+            raise
+        self.ended = True
+        return value
+
+    def _run(self, trial: Trial) -> float | tuple[float, float]:
+        self.claim(trial.number)
+        if self.alive is not None:
+            self.alive(trial._trial_id)
+        trial.set_user_attr("begun", True)
+        started = time.perf_counter()
+        default = bool(trial.user_attrs.get("default"))
+        options = self.options(self._suggest(trial, default))
+        trial.set_user_attr("options", _plain(self.recipe, options))
+        # The default is run to its end, as everything else is measured by it; fronts have no order to prune by.
+        watch = None if self.several else Pruning(trial, may_end=not default)
+        net = self.train(options, [] if watch is None else [watch])
+        assert net.history is not None
+        trial.set_user_attr("epochs", len(net.history.epochs) - 1)
+        trial.set_user_attr("best_epoch", net.history.best_epoch)
+        trial.set_user_attr("seconds", round(time.perf_counter() - started, 3))
+        if watch is not None and watch.pruned:
+            raise optuna.TrialPruned(f"after {len(net.history.epochs) - 1} epochs")
+        self.artefacts.keep(trial.number, net)
+        return (net.history.best, inference_cost(net, self.rows.some())) if self.several else net.history.best
+
+    def options(self, suggested: dict[str, Any]) -> dict[str, Any]:
+        """All options that the space names, with the default's where nothing was suggested."""
+        return {**{name: self.usual(name) for name in self.space.swept}, **self.space.fixed, **suggested}
+
+    def usual(self, name: str) -> Any:
+        """The default's value of an option."""
+        if name == "batch_size":
+            return self.recipe.rows_per_step(self.rows.train.size)
+        return self.translated[name] if name in TRANSLATE else getattr(self.recipe, name)
+
+    def default(self) -> dict[str, Any]:
+        """The default's values of what is swept, as far as the space holds them."""
+        usual = {name: self.usual(name) for name in self.space.swept}
+        return {name: value for name, value in usual.items() if self.space.swept[name].holds(value)}
+
+    def train(self, options: dict[str, Any], callbacks: list[pl.Callback]) -> Translation:
+        """Translate and fine-tune with these options."""
+        overrides = {name: value for name, value in options.items() if name not in TRANSLATE}
+        translated = {**self.translated, **{name: options[name] for name in TRANSLATE if name in options}}
+        recipe = Recipe.resolve(self.recipe, overrides)
+        net = translate(self.pipeline, calibrate=self.calibrate, **translated)
+        train, valid = self.rows.batches(net, recipe)
+        return net.fit(train, valid, recipe=recipe, callbacks=callbacks, accelerator=self.accelerator, progress=False)
+
+    def _suggest(self, trial: Trial, default: bool) -> dict[str, Any]:
+        if self.sampler is None:
+            seed = int(np.random.SeedSequence([self.seed, trial.number]).generate_state(1)[0])
+            trial.study.sampler = TPESampler(seed=seed)
+        # What the space does not hold, the default has all the same.
+        names = self.default() if default else self.space.swept
+        return {name: self.space.swept[name].suggest(trial, name) for name in names}
+
+
+def _plain(recipe: Recipe, options: dict[str, Any]) -> dict[str, Any]:
+    """Options as JSON values; a function goes by its name."""
+    facts = Recipe.resolve(recipe, {name: one for name, one in options.items() if name not in TRANSLATE}).facts()
+    return {name: facts.get(name, value) for name, value in options.items()}

@@ -1,0 +1,359 @@
+"""A branch beside the pipeline: what it reads, what it learns from, and how it becomes part of the translation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.assemble import Origin
+from windtunnel.encode import Batch
+from windtunnel.head import Head
+from windtunnel.modules.branch import Added, Branch, LogProbabilities
+from windtunnel.modules.program import IDS, NUMBERS, Program, ProgramStep, Take
+from windtunnel.trainers.callbacks import Keeper
+from windtunnel.trainers.data import Batches
+from windtunnel.trainers.losses import Loss, pick
+from windtunnel.trainers.metrics import Judge
+from windtunnel.trainers.module import DataModule, Loaders
+from windtunnel.trainers.recipe import Recipe
+from windtunnel.trainers.screening import MOST_ROWS, Rows, screen
+
+if TYPE_CHECKING:
+    from windtunnel.translation import Translation
+
+NAME = "branch"
+BINS = 32
+"""Bins of a number, by its quantiles over the training rows; of fewer values each has its own."""
+CELLS = 2**18
+"""Rows of the table that all pairs of values share."""
+USUAL_SLOPE = 0.4
+"""The slope of the log loss where a fifth of the rows is positive: sqrt(0.2 (1 - 0.2))."""
+MOST_INPUTS = 1000
+"""Columns of a translation that gets a branch; what has more, such as counts of words, has none."""
+SPEAKING = ("predict", "predict_proba", "predict_log_proba", "decision_function")
+
+
+class Stage(Protocol):
+    """Trains a net on ready batches; calls ``finish`` in the end, whatever happens, with its best weights in place."""
+
+    def __call__(self, net: Any, data: Loaders, recipe: Recipe, finish: Callable[[Keeper], None]) -> Keeper:
+        """Give what was kept."""
+        ...
+
+
+def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Keeper | None:
+    """Train a branch beside a translation and make it part of it where it helps; None where no branch can be had.
+
+    An error or an interrupt while training leaves the best branch so far in place, and is raised again.
+    """
+    if not may_branch(net) or data.judged_on == "training rows":
+        return None
+    scored = Scorer(net)
+    train, valid = scored(data.train), scored(data.valid)
+    plan = begin(net, train, valid, recipe)
+    if plan is None:
+        return None
+
+    def finish(keeper: Keeper) -> None:
+        if keeper.best_epoch == 0:
+            return
+        # The soft trees that came may be better than those of the source, by chance.
+        given = _metric(keeper.judge, plan.loss, net, data.valid) if net.exact else keeper.epochs[0].metric
+        if plan.holds(keeper.judge) and not keeper.judge.better(given, keeper.best_metric):
+            attach(net, plan.beside.branch, plan.inputs)
+        else:
+            keeper.reject()
+
+    return stage(plan.beside, Loaders(plan.narrowed(train), plan.narrowed(valid)), recipe, finish)
+
+
+def may_branch(net: Translation) -> bool:
+    """Whether what the methods answer comes from raw scores that something can be added to, of readable columns."""
+    inputs = len(net.encoder.numbers) + len(net.encoder.categories)
+    return (
+        0 < inputs <= MOST_INPUTS
+        and not isinstance(net.head.classes, list)
+        and not any(method in net.program.answers for method in SPEAKING)
+        and not net.program.whole()
+    )
+
+
+class Beside(nn.Module):
+    """A branch on rows whose last numbers are the scores of the pipeline, which stays as it is.
+
+    Shape
+    -----
+    numbers ``[B, n + K]``, ids int64 ``[B, m]`` -> ``[B, K]``
+
+    Parameters
+    ----------
+    branch : Branch
+    head : Head
+    slope : float
+        Root mean square of the loss's slope by the branch, over rows and raw scores; weight decay is relative to it.
+    """
+
+    def __init__(self, branch: Branch, head: Head, slope: float) -> None:
+        super().__init__()
+        self.branch, self.head = branch, head
+        self.decay_scale = slope / USUAL_SLOPE
+
+    def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
+        """The scores of the pipeline plus those of the branch."""
+        rows, scores = _apart(Batch(numbers, ids), len(self.branch.unit))
+        return scores + self.branch(_inputs(rows))  # type: ignore[no-any-return]
+
+
+class Mapped:
+    """A loader of encoded batches, each changed on its way."""
+
+    def __init__(self, loader: Any, change: Callable[[Batch], Batch]) -> None:
+        self.loader, self.change = loader, change
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Pass the epoch on."""
+        self.loader.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        for rows, *rest in self.loader:
+            yield self.change(rows), *rest
+
+
+class Scorer:
+    """Puts the scores of a pipeline beside the numbers of its rows: once where they lie in memory, else as they come.
+
+    The trees are as the source has them, in the place of the soft ones; other steps are those of the translation.
+    """
+
+    def __init__(self, net: Translation) -> None:
+        self.net = net
+        steps = [
+            ProgramStep(net.exact[index], list(step.takes), step.name, step.refuses) if index in net.exact else step  # type: ignore[arg-type]
+            for index, step in enumerate(net.program.steps)
+        ]
+        self.program = Program(steps).eval()  # type: ignore[arg-type]
+
+    def __call__(self, loader: Any) -> Any:
+        """The same batches with scores."""
+        return mapped(loader, self._scored)
+
+    def _scored(self, rows: Batch) -> Batch:
+        scores = self.net._in_slices(self.program, rows)
+        if self.net.head.link == "probabilities":
+            scores = LogProbabilities()(scores)
+        return Batch(torch.cat([rows.numbers, scores.to(rows.numbers)], dim=1), rows.ids)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The columns of a batch that a branch reads: positions among its numbers, and among its ids."""
+
+    numbers: list[int]
+    ids: list[int]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A branch that adds nothing yet, what it reads, and the judged rows that had no part in choosing that.
+
+    Attributes
+    ----------
+    beside : Beside
+    inputs : Inputs
+    loss : callable
+    untouched : tuple of Batch, Tensor, Tensor or None
+        Narrowed rows with scores, targets, weights.
+    """
+
+    beside: Beside
+    inputs: Inputs
+    loss: Loss
+    untouched: tuple[Any, ...]
+
+    def narrowed(self, loader: Any) -> Any:
+        """Batches with scores, with no more columns than the branch reads."""
+        return mapped(loader, lambda rows: _narrowed(rows, self.inputs, len(self.beside.branch.unit)))
+
+    def holds(self, judge: Judge) -> bool:
+        """Whether the pipeline is no better on the untouched rows without the branch."""
+        with_branch = _metric(judge, self.loss, self.beside, [self.untouched])
+        outputs = len(self.beside.branch.unit)
+        without = _metric(judge, self.loss, lambda numbers, ids: numbers[:, -outputs:], [self.untouched])
+        return not judge.better(without, with_branch)
+
+
+def begin(net: Translation, train: Any, judged: Any, recipe: Recipe) -> Plan | None:
+    """Choose what a branch shall read, and make one that adds nothing yet; None where no column has anything to say.
+
+    Parameters
+    ----------
+    train, judged : loaders
+        Of batches with scores. One half of the judged rows has a part in choosing, the other none.
+    """
+    generator = torch.Generator().manual_seed(recipe.seed)
+    head = branch_head(net.head)
+    loss = pick(recipe.loss, head)
+    items, (half, other) = _collected(train), _halves(_collected(judged), generator)
+    outputs = items[0].numbers.shape[1] - len(net.encoder.numbers)
+    rows, scores = _apart(items[0], outputs)
+    edges = _edges(rows.numbers)
+    sizes = [int(torch.isfinite(row).sum()) + 2 for row in edges]
+    sizes += [len(category.vocabulary) for category in net.encoder.categories]
+    unit = _unit(head, scores, items[1])
+    probe = Branch.zero(edges, sizes, [], unit, rank=0, cells=0, generator=generator)
+
+    def read(rows: Batch, target: Tensor, weight: Tensor | None = None) -> Rows:
+        rows, scores = _apart(rows, outputs)
+        return Rows(probe.codes(_inputs(rows)), _residual(loss, scores, target, weight)).some(generator)
+
+    seen = read(*items)
+    found = screen(seen, read(*half), sizes, CELLS)
+    if not found.columns:
+        return None
+    count = len(edges)
+    inputs = Inputs([c for c in found.columns if c < count], [c - count for c in found.columns if c >= count])
+    branch = Branch.zero(
+        edges[inputs.numbers],
+        [sizes[column] for column in found.columns],
+        found.pairs,
+        unit,
+        rank=recipe.branch_rank,
+        cells=CELLS,
+        generator=generator,
+    )
+    slope = float((seen.residual * unit).square().mean().sqrt())
+    return Plan(Beside(branch, head, slope), inputs, loss, (_narrowed(other[0], inputs, outputs), *other[1:]))
+
+
+def branch_head(head: Head) -> Head:
+    """The head behind a branch, which adds to scores that are no probabilities."""
+    return replace(head, link="softmax", loss="softmax") if head.link == "probabilities" else head
+
+
+def attach(net: Translation, branch: Branch, inputs: Inputs) -> None:
+    """Make a branch part of a translation, as two further steps; the others are the source's from now on, and stay."""
+    for index, module in net.exact.items():
+        net.program.steps[index].module = module
+    net.exact = {}
+    net.program.requires_grad_(False)
+    outputs = range(len(branch.unit))
+    if net.head.link == "probabilities":
+        _append(net, LogProbabilities(), [_last(net, outputs)])
+    net.head = branch_head(net.head)
+    scores = _last(net, outputs)
+    takes = ((NUMBERS, inputs.numbers), (IDS, inputs.ids))
+    _append(net, branch, [Take(slot, columns) for slot, columns in takes if columns])
+    _append(net, Added(), [scores, _last(net, outputs)])
+    net.mark_start()
+    for name in ("weight", "factors", "cross"):
+        net.start[f"steps.{len(net.program.steps) - 2}.module.{name}"].zero_()
+    net.eval()
+
+
+def _last(net: Translation, columns: range) -> Take:
+    """The answer of the last step so far."""
+    return Take(1 + len(net.program.steps), columns)
+
+
+def _append(net: Translation, module: Any, takes: list[Take]) -> None:
+    net.program.steps.append(ProgramStep(module, takes, NAME))
+    net.origins.append(Origin(NAME, ""))
+
+
+def mapped(loader: Any, change: Callable[[Batch], Batch]) -> Any:
+    """The batches of a loader, changed at once where they lie in memory, else as they come."""
+    if type(loader) is not Batches:
+        return Mapped(loader, change)
+    return loader._with(change(loader.rows), loader.target, loader.weight, shuffle=loader.shuffle)
+
+
+def _apart(rows: Batch, outputs: int) -> tuple[Batch, Tensor]:
+    """Rows with scores as rows and scores."""
+    return Batch(rows.numbers[:, :-outputs], rows.ids), rows.numbers[:, -outputs:]
+
+
+def _narrowed(rows: Batch, inputs: Inputs, outputs: int) -> Batch:
+    rows, scores = _apart(rows, outputs)
+    return Batch(torch.cat([rows.numbers[:, inputs.numbers], scores], dim=1), rows.ids[:, inputs.ids])
+
+
+def _inputs(rows: Batch) -> Tensor:
+    """What a branch takes: numbers and ids side by side."""
+    return torch.cat([rows.numbers, rows.ids.to(rows.numbers.dtype)], dim=1)
+
+
+def _collected(loader: Any) -> tuple[Any, ...]:
+    """Rows, targets and, where there are any, weights: all that lie in memory, or the first of a loader."""
+    if type(loader) is Batches:
+        return (loader.rows, loader.target) if loader.weight is None else (loader.rows, loader.target, loader.weight)
+    parts, count = [], 0
+    for item in loader:
+        parts.append(item)
+        count += len(item[1])
+        if count >= MOST_ROWS:
+            break
+    rows, *rest = zip(*parts, strict=True)
+    blocks = Batch(*(torch.cat(list(blocks)) for blocks in zip(*rows, strict=True)))
+    return blocks, *(torch.cat(list(one)) for one in rest)
+
+
+def _halves(items: tuple[Any, ...], generator: torch.Generator) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Two random halves of collected rows."""
+    order = torch.randperm(len(items[1]), generator=generator)
+    parts = order.tensor_split(2)
+
+    def part(index: Tensor) -> tuple[Any, ...]:
+        return Batch(items[0].numbers[index], items[0].ids[index]), *(one[index] for one in items[1:])
+
+    return part(parts[0]), part(parts[1])
+
+
+def _edges(numbers: Tensor) -> Tensor:
+    """Edges between the bins of each number ``[n, E]``, padded with infinity."""
+    edges = []
+    for column in numbers.t():
+        known = column[torch.isfinite(column)].sort().values
+        values = torch.unique_consecutive(known)
+        if len(values) > BINS:
+            place = torch.linspace(0, len(known) - 1, BINS + 1, dtype=torch.float64)[1:-1]
+            values = torch.unique_consecutive(known[place.round().long()])
+        edges.append(values)
+    width = max(map(len, edges), default=0)
+    padded = [nn.functional.pad(one, (0, width - len(one)), value=torch.inf) for one in edges]
+    return torch.stack(padded) if padded else numbers.new_zeros(0, 0)
+
+
+def _unit(head: Head, scores: Tensor, target: Tensor) -> Tensor:
+    """What a branch of one adds to each raw score: 1, or the spread of the residuals where scores are values."""
+    if head.task != "regression" or head.link != "identity" or len(scores) < 2:
+        return scores.new_ones(scores.shape[1])
+    spread = (target.reshape(scores.shape) - scores).std(dim=0)
+    return torch.where(spread > 0, spread, torch.ones_like(spread))
+
+
+def _residual(loss: Loss, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """The descent of the loss of each row by its scores, ``[N, K]``."""
+    scores = scores.detach().clone().requires_grad_()
+    (slope,) = torch.autograd.grad(loss(scores, target, weight), scores)
+    return -slope * len(scores)
+
+
+def _metric(judge: Judge, loss: Loss, score: Callable[[Tensor, Tensor], Tensor], loader: Any) -> float:
+    """The metric of scores over the rows of a loader."""
+    judge.reset()
+    total, count = 0.0, 0
+    with torch.no_grad():
+        for rows, target, *weight in loader:
+            scores = score(*rows)
+            judge.update(scores, target)
+            total, count = total + float(loss(scores, target, *(weight or [None]))) * len(target), count + len(target)
+    value = total / count if judge.name == "loss" else judge.compute()
+    judge.reset()
+    return value

@@ -1,0 +1,22 @@
+"""Lightning without its announcements."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without Lightning's announcements, and one deprecation that its use of torch's trees causes."""
+    log = logging.getLogger("pytorch_lightning")
+    level = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+            yield
+    finally:
+        log.setLevel(level)
