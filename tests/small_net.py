@@ -25,6 +25,7 @@ class SmallNet(nn.Module):
     def __init__(self, head: Head, seed: int = 0) -> None:
         super().__init__()
         self.head = head
+        self.exact: dict[int, Any] = {}
         self.dropout = 0.0
         outputs = len(head.classes) if head.task == "multiclass" and head.classes is not None else 1
         with torch.random.fork_rng():
@@ -34,6 +35,9 @@ class SmallNet(nn.Module):
             self.last = nn.Linear(16, outputs)
         self.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
         self.register_buffer("fact", torch.arange(3.0))
+
+    def may_branch(self) -> bool:
+        return False
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         rows = torch.cat([numbers * self.frozen, self.table(ids[:, 0])], dim=1)

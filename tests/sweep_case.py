@@ -17,7 +17,8 @@ from sklearn.preprocessing import StandardScaler
 import windtunnel
 from windtunnel.sweeps import trial as one_trial
 
-QUICK = windtunnel.Recipe(epochs=2, batch_size=50, ema=None)
+QUICK = windtunnel.Recipe(branch=False, epochs=2, learning_rate=1e-3, batch_size=50, ema=None)
+BRANCH = windtunnel.Recipe(epochs=2, batch_size=50, ema=None)
 SPACE: dict[str, Any] = {"learning_rate": {"low": 1e-3, "high": 0.1, "log": True}, "weight_decay": [0.0, 1e-6, 1e-2]}
 
 
@@ -36,7 +37,7 @@ def logistic() -> Any:
 
 
 def trees() -> Any:
-    model = LGBMClassifier(n_estimators=4, num_leaves=4, min_child_samples=5, verbosity=-1, n_jobs=1, random_state=0)
+    model = LGBMClassifier(n_estimators=3, num_leaves=3, min_child_samples=5, verbosity=-1, n_jobs=1, random_state=0)
     return model.fit(*TRAIN)
 
 

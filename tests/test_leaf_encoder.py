@@ -155,7 +155,8 @@ def test_a_pipeline_from_end_to_end() -> None:
     net.zero_grad()
 
     before = {name: one.detach().clone() for name, one in learned.items()}
-    net.fit((frame[MIXED], y), (frame[MIXED], y), epochs=2, progress=False)
+    rates = {"learning_rate": 1e-3, "dropout": 0.0, "batch_size": 200}
+    net.fit((frame[MIXED], y), (frame[MIXED], y), recipe="paper", epochs=2, progress=False, **rates)
     assert net.history.best > net.history.start
     assert not [name for name, one in learned.items() if torch.equal(one, before[name])]
 

@@ -9,9 +9,11 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
 import pytest
 import torch
@@ -24,7 +26,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
-from sweep_case import QUICK, SPACE, TRAIN, VALID, logistic, rows, trees
+from sweep_case import BRANCH, QUICK, SPACE, TRAIN, VALID, logistic, rows, trees
 from typer.testing import CliRunner
 
 import windtunnel
@@ -79,12 +81,14 @@ def test_a_default_outside_of_the_space_is_run_all_the_same() -> None:
 
 
 def test_the_default_space_leaves_out_what_has_no_effect() -> None:
-    names = {
-        name: set(default_space(windtunnel.translate(fitted()), windtunnel.Recipe(), 200).swept)
-        for name, fitted in {"logistic": logistic, "trees": trees}.items()
-    }
-    assert names["logistic"] == {"learning_rate", "weight_decay", "batch_size"}
-    assert names["trees"] == {*DEFAULT, "batch_size"} - {"table_rate"}
+    def names(fitted: Any, recipe: str) -> set[str]:
+        return set(default_space(windtunnel.translate(fitted), windtunnel.Recipe.named(recipe), 200).swept)
+
+    assert names(logistic(), "default") == {
+        "branch", "branch_rank", "learning_rate", "weight_decay", "batch_size", "ema"
+    }  # fmt: skip
+    assert names(logistic(), "joint") == {"learning_rate", "weight_decay", "batch_size", "ema"}
+    assert names(trees(), "default") == {*DEFAULT, "batch_size"} - {"table_rate"}
 
 
 def test_first_trials_of_the_default_space_keep_start_and_temperature() -> None:
@@ -251,6 +255,54 @@ def test_categories_that_the_source_refuses_are_learned_in_every_trial() -> None
     assert len(result.net.predict(X)) == 120
 
 
+# Branches
+
+
+def test_options_are_suggested_where_they_have_an_effect() -> None:
+    space = {**SPACE, "branch": [True, False], "branch_rank": [0, 4], "level": ["L1", "L4"]}
+    result = sweep(trees(), 8, space=space, recipe=BRANCH)
+    branched = result.history["branch"]
+    assert set(branched) == {True, False} and branched.iloc[0]
+    assert result.history["level"].isna().tolist() == branched.tolist()
+    assert result.history["branch_rank"].isna().tolist() == (~branched).tolist()
+    assert {len(trial.params) for trial in result.study.trials} == {4}
+    assert auroc(result.net) == pytest.approx(result.best_value, abs=1e-6)
+    assert result.best_value > result.history[~branched]["auroc"].max()
+    assert "branch" in [origin.name for origin in result.net.origins]
+
+
+@pytest.mark.parametrize("shows", [True, False])
+def test_the_first_trial_is_what_fit_does_by_default(shows: bool) -> None:
+    """Also where no column shows anything for a branch, and ``fit`` trains the translation with other rates."""
+    random = np.random.default_rng(0)
+    train, valid = ((X, y if shows else random.permutation(y)) for X, y in (TRAIN, VALID))
+    pipeline = logistic()
+    alone = windtunnel.translate(pipeline, calibrate=TRAIN[0]).fit(train, valid, epochs=2, progress=False)
+    options = {**EVERY, "recipe": None, "space": {"learning_rate": [1e-3, 2e-3, 5e-3], "epochs": 2}, "trials": 1}
+    result = windtunnel.sweep(pipeline, train, valid, calibrate=TRAIN[0], **options)
+    assert [one.metric for one in alone.history.epochs] == [*result.study.trials[0].intermediate_values.values()]
+    assert result.best_value == alone.history.best
+    assert result.best_options == {"learning_rate": 2e-3 if shows else 1e-3, "epochs": 2}
+
+
+@pytest.mark.parametrize(
+    ("space", "recipe", "message"),
+    [
+        (
+            {"level": ["L1", "L4"]},
+            None,
+            "level without effect beside a branch, which the recipe trains; add branch: false",
+        ),
+        ({"leaf_rate": [0.1, 1.0], "branch": True}, "joint", "leaf_rate without effect beside a branch"),
+        ({"branch_rank": [0, 4]}, "joint", "branch_rank without effect without a branch; add branch: true"),
+    ],
+)
+def test_what_has_no_effect_is_not_swept(space: dict[str, Any], recipe: Any, message: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        sweep(trees(), space=space, recipe=recipe)
+    assert message in str(raised.value)
+
+
 # Pruning
 
 
@@ -274,7 +326,9 @@ def test_a_hopeless_trial_is_pruned_after_an_epoch_and_never_the_default(monkeyp
 
 def test_the_median_of_the_others_prunes() -> None:
     space = {"learning_rate": [0.05, 1e-12]}
-    result = sweep(logistic(), 9, space=space, recipe=windtunnel.Recipe(epochs=4, learning_rate=0.05, ema=None))
+    result = sweep(
+        logistic(), 9, space=space, recipe=windtunnel.Recipe(branch=False, epochs=4, learning_rate=0.05, ema=None)
+    )
     pruned = result.history[result.history["state"] == "pruned"]
     assert len(pruned) > 0
     assert set(pruned["learning_rate"]) == {1e-12} and set(pruned["epochs"]) <= {2, 3}
@@ -284,9 +338,11 @@ def test_the_median_of_the_others_prunes() -> None:
 
 
 def test_two_objectives_give_the_front(tmp_path: Path) -> None:
-    space = {"level": ["L1", "L4"], "learning_rate": [1e-3, 0.05]}
-    result = sweep(trees(), 6, space=space, objectives=("metric", "inference_cost"), folder=tmp_path)
+    options: dict[str, Any] = {"space": {"level": ["L1", "L3"], "learning_rate": [1e-3, 0.13]}, "folder": tmp_path}
+    recipe = windtunnel.Recipe(branch=False, epochs=6, tree_rate=1.0, leaf_rate=1.0, ema=0.9)
+    result = sweep(trees(), 6, objectives=("metric", "inference_cost"), recipe=recipe, **options)
     table = result.history
+    assert len(result.front) == 2
     assert set(table["state"]) == {"complete"}
     points = list(zip(table["auroc"], table["inference_cost"], strict=True))
     beaten = [any(b >= a and d <= c and (b, d) != (a, c) for b, d in points) for a, c in points]
@@ -382,7 +438,7 @@ def test_a_later_call_adds_what_is_missing_and_finds_the_model(tmp_path: Path) -
     ("options", "message"),
     [
         ({"metric": "log_loss"}, "metric='auroc' (now 'log_loss')"),
-        ({"recipe": windtunnel.Recipe(epochs=1)}, "epochs=2 (now 1)"),
+        ({"recipe": replace(QUICK, epochs=1)}, "epochs=2 (now 1)"),
         ({"space": {**SPACE, "epochs": 3}}, "epochs=2 (now 3)"),
         ({"space": {**SPACE, "weight_decay": [0.0, 1.0]}}, "only the bounds of ranges may change"),
         ({"objectives": ("metric", "inference_cost")}, "objectives=['metric'] (now"),
@@ -456,6 +512,7 @@ def test_the_metric_may_be_one_that_is_to_be_small() -> None:
 def test_plots_are_files_that_are_not_empty(tmp_path: Path) -> None:
     from matplotlib import image, pyplot as plt, rcParams
 
+    mine = plt.figure()
     before = rcParams.copy()
     result = sweep(trees(), 5, space={"level": ["L1", "L4"], "start": ["warm", "cold"]}, folder=tmp_path)
     assert result.history["auroc"].nunique() > 1
@@ -469,7 +526,8 @@ def test_plots_are_files_that_are_not_empty(tmp_path: Path) -> None:
         else:
             assert "plotly.min.js" in path.read_text(encoding="utf-8")
     assert (tmp_path / "plots" / "plotly.min.js").stat().st_size > 1e6
-    assert plt.get_fignums() == [] and dict(rcParams) == dict(before)
+    assert plt.get_fignums() == [mine.number] and dict(rcParams) == dict(before)
+    plt.close(mine)
 
 
 def test_one_trial_can_be_drawn(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     )
     from windtunnel.estimators import (
         BinEncoder as BinEncoder,
+        CrossFittedClassifier as CrossFittedClassifier,
+        CrossFittedRegressor as CrossFittedRegressor,
         FactorizationMachineClassifier as FactorizationMachineClassifier,
         FactorizationMachineRegressor as FactorizationMachineRegressor,
         LeafEncoder as LeafEncoder,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     )
     from windtunnel.export.artefact import load as load
     from windtunnel.sweeps.result import SweepResult as SweepResult
+    from windtunnel.trainers.crossfit import crossfit as crossfit
     from windtunnel.trainers.data import loader as loader
     from windtunnel.trainers.estimator import (
         WindTunnelClassifier as WindTunnelClassifier,
@@ -48,6 +51,8 @@ _PLACES = {
     "BadInput": "errors",
     "Batch": "encode",
     "BinEncoder": "estimators",
+    "CrossFittedClassifier": "estimators",
+    "CrossFittedRegressor": "estimators",
     "FactorizationMachineClassifier": "estimators",
     "FactorizationMachineRegressor": "estimators",
     "LeafEncoder": "estimators",
@@ -64,6 +69,7 @@ _PLACES = {
     "WindTunnelError": "errors",
     "WindTunnelRegressor": "trainers.estimator",
     "compile": "_translate",
+    "crossfit": "trainers.crossfit",
     "load": "export.artefact",
     "loader": "trainers.data",
     "supported": "translators",

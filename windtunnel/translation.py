@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 CHUNK = 8192
 """Rows scored at once unless told otherwise; bounds the memory of a prediction, whatever the number of rows."""
+MOST_BRANCHED = 1000
+"""Columns of a translation that gets a branch; what has more, such as counts of words, has none."""
 CHUNK_BYTES = 2**24
 """The most memory that rows take whose tokens are counted; more of them at once were slower, not faster."""
 
@@ -332,6 +334,16 @@ class Translation(nn.Module):
             self.encoder.categories = refused
             raise
         return self
+
+    def may_branch(self) -> bool:
+        """Whether a branch can stand beside it: all answers come from raw scores, and of columns that it can read."""
+        speaking = {"predict", "predict_proba", "predict_log_proba", "decision_function"}
+        return (
+            0 < len(self.encoder.numbers) + len(self.encoder.categories) <= MOST_BRANCHED
+            and not isinstance(self.head.classes, list)
+            and not speaking & set(self.program.answers)
+            and not self.program.whole()
+        )
 
     def report(self) -> Report:
         """What became what, how faithful it is, and what training has moved."""

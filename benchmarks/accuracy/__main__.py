@@ -78,10 +78,11 @@ def main(
                 f"nothing to do: no results in {output}; give --data FOLDER, or --set {next(iter(BUILT_IN))}"
             )
     else:
+        names, numbers, models = _sets(data, sets), _seeds(seeds), named(model or MODELS)
         pytabkit = None if pytabkit_python is None else find(pytabkit_python, pytabkit_epochs)
         run = Settings(paper_epochs=paper_epochs, pytabkit=pytabkit)
-        models = _models(model or MODELS, run)
-        cells = [Cell(one, name, seed) for one in _sets(data, sets) for seed in _seeds(seeds) for name in models]
+        models = _runnable(models, run)
+        cells = [Cell(name, one, seed) for name in names for seed in numbers for one in models]
         measured(cells, data, run, results)
         finished = results.finished()
         shown = [finished[key(cell.settings(run))] for cell in cells]
@@ -136,8 +137,8 @@ def _sets(data: Path | None, wanted: Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(wanted or names))
 
 
-def _models(wanted: Sequence[str], run: Settings) -> list[str]:
-    models = named(wanted)
+def _runnable(models: Sequence[str], run: Settings) -> list[str]:
+    """Those that this run has the libraries for; the others are told."""
     skipped = [name for name in models if name in NEURAL and run.pytabkit is None]
     if skipped:
         _say(f"skipped {', '.join(skipped)}: give --pytabkit-python, a Python that has pytabkit and pyarrow")

@@ -6,8 +6,9 @@ that results can tell what they were made with. Trees stop early by the metric t
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lightgbm import LGBMClassifier, LGBMRegressor, early_stopping
@@ -69,9 +70,7 @@ def logistic(task: Task, seed: int) -> Pipeline:
     one_hot = OneHotEncoder(handle_unknown="ignore", min_frequency=LOGISTIC["min_frequency"])
     numbers = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), scaled_and_binned)
     columns = by_kind(task, categories=one_hot, numbers=numbers)
-    with warnings.catch_warnings():
-        # Columns of few distinct numbers have fewer bins, or one; that is how it should be.
-        warnings.filterwarnings("ignore", message="(?s).*(Bins whose width are too small|is constant and will be)")
+    with fewer_bins():
         train = columns.fit_transform(task.train.X)
     valid = columns.transform(task.valid.X)
     found = []
@@ -121,6 +120,14 @@ def catboost(task: Task, seed: int) -> Any:
         allow_writing_files=False,
     )
     return model.fit(*task.train, eval_set=tuple(task.valid))
+
+
+@contextlib.contextmanager
+def fewer_bins() -> Iterator[None]:
+    """Without the warnings that columns of few distinct numbers have fewer bins, which is how it should be."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="(?s).*(Bins whose width are too small|is constant and will be)")
+        yield
 
 
 def by_kind(task: Task, categories: Any, numbers: Any) -> ColumnTransformer:

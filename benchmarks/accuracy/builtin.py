@@ -81,16 +81,16 @@ def covertype_like(rows: int = ROWS, seed: int = 0) -> tuple[pd.DataFrame, NDArr
     best = np.array([3130.0, 2920.0, 2400.0, 2220.0, 2790.0, 2430.0, 3360.0])
     width = np.array([160.0, 210.0, 190.0, 110.0, 120.0, 170.0, 140.0])
     common = np.array([1.6, 2.0, 0.6, -0.8, -0.6, 0.0, 0.0])
-    shift, likes = random.normal(0, 70, 40), random.normal(0, 0.8, (4, 40, 7))
+    shift, likes = random.normal(0, 70, 40), random.normal(0, 1.4, (4, 40, 7))
     side, thirst = random.uniform(0, 2 * np.pi, 7), random.normal(0, 0.5, 7)
     steep = np.minimum(slope / 15, 2.0)
     utility = (
         common
         - ((elevation[:, None] - best - shift[soil][:, None]) / width) ** 2 / 2  # [rows, 7]
         + likes[area, soil]
-        + 0.9 * np.cos(aspect[:, None] - side) * steep[:, None]
+        + 1.3 * np.cos(aspect[:, None] - side) * steep[:, None]
         - thirst * np.log1p(water / 100)[:, None] * np.where(elevation < 2900, 1.0, -0.3)[:, None]
-        + random.gumbel(0, 0.7, (rows, 7))
+        + random.gumbel(0, 0.6, (rows, 7))
     )
     light = {
         f"shade_{hour}": np.round(220 + 30 * np.sin(np.radians(slope)) * np.cos(aspect - turn)).clip(0, 254)

@@ -114,7 +114,9 @@ class Cell:
         model = FITTED[self.source]
         if not self.way:
             return model.options, _versions(model.libraries)
-        options: dict[str, Any] = {"source": model.options, "calibration": CALIBRATION}
+        options: dict[str, Any] = {"source": model.options}
+        if self.way != "crossfit":  # which is exact
+            options["calibration"] = CALIBRATION
         if self.way == "recipe_paper":
             options["epochs"] = run.paper_epochs
         return options, _versions((*model.libraries, "windtunnel", "torch"))

@@ -71,6 +71,8 @@ class Pytabkit:
                 raise RuntimeError(f"{model} on {task.name}, by {self.python}, failed:\n{done.stderr[-3000:]}")
             with np.load(folder / "answers.npz") as answers:
                 valid, test = (answers[name].astype(np.float64) for name in ("valid", "test"))
+            if task.kind == "multiclass":  # float32, as in ``Task.answers``
+                valid, test = (one / one.sum(axis=1, keepdims=True) for one in (valid, test))
             return Answers(valid, test, json.loads((folder / "done.json").read_text())["seconds"])
 
 

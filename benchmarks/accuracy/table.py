@@ -47,7 +47,7 @@ class Scores:
 
     def metric(self, set: str) -> str:
         """What is compared on a set."""
-        return next(line["metric"] for (name, _, _), line in self._lines.items() if name == set)
+        return next(str(line["metric"]) for (name, _, _), line in self._lines.items() if name == set)
 
     def values(self, set: str, model: str, field: str = "test") -> dict[int, float]:
         """By seed."""

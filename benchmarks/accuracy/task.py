@@ -58,9 +58,17 @@ class Task:
 
     def as_categories(self) -> Task:
         """The same with pandas' category dtype: the categories of the training rows, any other missing."""
-        train = self.train.X
-        dtypes = {name: pd.CategoricalDtype(sorted(train[name].dropna().unique())) for name in self.categories}
-        return self._with(*(part.X.astype(dtypes) for part in (self.train, self.valid, self.test)))
+        known = {name: sorted(self.train.X[name].dropna().unique()) for name in self.categories}
+
+        def form(X: pd.DataFrame) -> pd.DataFrame:
+            return X.assign(
+                **{
+                    name: X[name].where(X[name].isin(values)).astype(pd.CategoricalDtype(values))
+                    for name, values in known.items()
+                }
+            )
+
+        return self._with(*(form(part.X) for part in (self.train, self.valid, self.test)))
 
     def as_text(self) -> Task:
         """The same with Python's strings for categories, "NA" where they are missing."""
@@ -78,7 +86,8 @@ class Task:
         if self.kind == "regression":
             return np.asarray(model.predict(X), dtype=np.float64).reshape(-1)
         chances = np.asarray(model.predict_proba(X), dtype=np.float64)
-        return chances[:, 1] if self.kind == "binary" else chances
+        # Made in float32, they may miss a sum of 1 by more than log loss lets pass.
+        return chances[:, 1] if self.kind == "binary" else chances / chances.sum(axis=1, keepdims=True)
 
     def score(self, y: NDArray[Any], answers: NDArray[np.float64]) -> float:
         """Area under the ROC curve, log loss or root mean squared error, as ``METRICS`` says."""

@@ -1,6 +1,7 @@
 """Estimators in the manner of scikit-learn that the field lacks."""
 
 from windtunnel.estimators.bin_encoder import BinEncoder
+from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor
 from windtunnel.estimators.factorization_machine import (
     FactorizationMachineClassifier,
     FactorizationMachineRegressor,
@@ -12,6 +13,8 @@ from windtunnel.estimators.two_hot import TwoHotEncoder
 
 __all__ = [
     "BinEncoder",
+    "CrossFittedClassifier",
+    "CrossFittedRegressor",
     "FactorizationMachineClassifier",
     "FactorizationMachineRegressor",
     "LeafEncoder",

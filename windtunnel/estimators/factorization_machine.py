@@ -110,7 +110,8 @@ class FactorizationMachineClassifier(ClassifierMixin, _FactorizationMachine):
     learning_rate : float, default 1e-3
         Of Adam.
     epochs : int, default 30
-        How often each row is seen.
+        How often each row is seen. Over the leaves of trees that were fitted on the same rows (``LeafEncoder``), which
+        know these rows already, one or two are enough, and more memorise them.
     batch_size : int or None, default None
         Rows in a step of the optimiser; None is 4096, or so few that an epoch has 20 steps.
     regularization : float, default 1e-6
@@ -190,7 +191,8 @@ class FactorizationMachineRegressor(RegressorMixin, _FactorizationMachine):
     learning_rate : float, default 1e-3
         Of Adam.
     epochs : int, default 30
-        How often each row is seen.
+        How often each row is seen. Over the leaves of trees that were fitted on the same rows (``LeafEncoder``), which
+        know these rows already, one or two are enough, and more memorise them.
     batch_size : int or None, default None
         Rows in a step of the optimiser; None is 4096, or so few that an epoch has 20 steps.
     regularization : float, default 1e-6

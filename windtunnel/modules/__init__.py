@@ -8,6 +8,7 @@ from windtunnel.modules import (
     at_least,
     bin_tables,
     bins,
+    branch,
     calibrators,
     chained_imputer,
     chi2_features,

@@ -10,9 +10,6 @@ from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
 
-PRIME = 2147483629
-"""The largest prime below 2^31 - 2; cells of pairs are spread modulo it, so that no product passes 2^63."""
-
 
 class Branch(Module):
     r"""Scores added to those of a pipeline, zero at the start.
@@ -53,7 +50,7 @@ class Branch(Module):
     2010). Its place beside a translated pipeline is ours.
     """
 
-    KINDS: ClassVar = dict.fromkeys(("weight", "factors", "cross"), "branch")
+    KINDS: ClassVar[dict[str, str]] = dict.fromkeys(("weight", "factors", "cross"), "branch")
     edges: Tensor
     size: Tensor
     pairs: Tensor
@@ -131,12 +128,16 @@ class Branch(Module):
 
 
 def cells(codes: Tensor, pairs: Tensor, count: int) -> Tensor:
-    """Spread the pairs of codes over ``count`` cells, int64 ``[B, P]``: another linear hash modulo a prime per pair."""
+    """Spread the pairs of codes over ``count`` cells, int64 ``[B, P]``: another linear hash modulo a prime per pair.
+
+    Codes stay below 2^31, so that no product passes 2^63.
+    """
+    prime = 2147483647  # 2^31 - 1
     number = torch.arange(pairs.shape[0], device=codes.device)
-    first = (number * 40503 + 7919) * 25931 % PRIME
-    second = (number * 30011 + 104729) * 16807 % PRIME
-    spread = codes[:, pairs[:, 0]] * first % PRIME + codes[:, pairs[:, 1]] * second % PRIME + number * 7368787 % PRIME
-    return spread % PRIME % count
+    first = (number * 40503 + 7919) * 25931 % prime
+    second = (number * 30011 + 104729) * 16807 % prime
+    spread = codes[:, pairs[:, 0]] * first % prime + codes[:, pairs[:, 1]] * second % prime + number * 7368787 % prime
+    return spread % prime % count
 
 
 class Added(Module):

@@ -54,13 +54,14 @@ def run(config: Config) -> SweptExperiment:
         raise BadInput(f"the pipeline cannot be fitted on the training rows: {error}") from error
     folder = config.output
     folder.mkdir(parents=True, exist_ok=True)
-    recipe = dict(config.recipe)
+    options = config.fit_options
+    name = options.pop("recipe")
     sample = X.sample(min(config.translate.calibrate_rows, len(X)), random_state=config.data.seed)
     result = sweep(
         source,
         parts["train"],
         parts["valid"],
-        recipe=Recipe.resolve(recipe.pop("name", None), recipe),
+        recipe=Recipe.resolve(name, options) if options else name,
         calibrate=sample,
         folder=folder,
         progress=True,

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import optuna
 from optuna import visualization
-from optuna.exceptions import ExperimentalWarning
 from optuna.trial import FrozenTrial, TrialState
 
 from windtunnel.errors import BadInput
+from windtunnel.sweeps.quiet import quiet
 
 if TYPE_CHECKING:
     from windtunnel.sweeps.result import SweepResult
@@ -28,31 +29,39 @@ def draw(result: SweepResult, folder: Path) -> list[Path]:
     if missing := [name for name in ("matplotlib", "plotly") if find_spec(name) is None]:
         raise BadInput(f"plots need {' and '.join(missing)}, not installed; pip install 'windtunnel[tune]'")
     folder.mkdir(parents=True, exist_ok=True)
-    return [path for name, plot in _plots(result).items() for path in _written(folder, name, plot)]
+    with quiet():
+        # Said of the default where it lies outside of the space: one trial is no basis for a bar, and gets none.
+        warnings.filterwarnings("ignore", message="Some regimes for parameter")
+        return [path for name, plot in _plots(result).items() for path in _written(folder, name, plot)]
 
 
 def _plots(result: SweepResult) -> dict[str, Callable[[Any], Any]]:
     """Name to what draws it with the one or the other backend of ``optuna.visualization``."""
-    study, name = result.study, result.metric
-    target: Any = None if len(result.objectives) == 1 else _metric
-    named = {"target": target, "target_name": name}
-    complete = [trial for trial in study.get_trials(deepcopy=False) if trial.state == TrialState.COMPLETE]
+    study = _by_metric(result) if len(result.objectives) > 1 else result.study
+    named = {"target_name": result.metric}
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     plots: dict[str, Callable[[Any], Any]] = {
         "history": lambda backend: backend.plot_optimization_history(study, **named),
     }
-    if len({_metric(trial) for trial in complete}) > 1:
-        varied = _varied(complete)
-        sign = -1.0 if result.greater_is_better else 1.0
-        # Told a target, Optuna asks what makes it small.
-        small = target and {"target": lambda trial: sign * _metric(trial), "target_name": name}
-        plots["importances"] = lambda backend: backend.plot_param_importances(study, **(small or named))
+    varied = _varied(complete)
+    if len({trial.value for trial in complete}) > 1:
+        plots["importances"] = lambda backend: backend.plot_param_importances(study, **named)
         plots["parallel"] = lambda backend: backend.plot_parallel_coordinate(study, params=varied, **named)
-    if any("level" in trial.params for trial in complete):
+    if "level" in varied:
         plots["level"] = lambda backend: backend.plot_slice(study, params=["level"], **named)
     if len(result.objectives) > 1:
-        names = [name, "operations per row"]
-        plots["front"] = lambda backend: backend.plot_pareto_front(study, target_names=names)
+        names = [result.metric, "operations per row"]
+        plots["front"] = lambda backend: backend.plot_pareto_front(result.study, target_names=names)
     return plots
+
+
+def _by_metric(result: SweepResult) -> optuna.Study:
+    """The trials with their metric alone: of several values, Optuna's plots cannot tell which way is up."""
+    study = optuna.create_study(direction="maximize" if result.greater_is_better else "minimize")
+    for one in result.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
+        value = one.values[0]
+        study.add_trial(optuna.trial.create_trial(value=value, params=one.params, distributions=one.distributions))
+    return study
 
 
 def _varied(trials: list[FrozenTrial]) -> list[str]:
@@ -61,28 +70,17 @@ def _varied(trials: list[FrozenTrial]) -> list[str]:
     return [name for name in names if len({trial.params[name] for trial in trials if name in trial.params}) > 1]
 
 
-def _metric(trial: FrozenTrial) -> float:
-    return float(trial.values[0])
-
-
 def _written(folder: Path, name: str, plot: Callable[[Any], Any]) -> list[Path]:
     import matplotlib
     from matplotlib import pyplot as plt
 
     html, png = folder / f"{name}.html", folder / f"{name}.png"
-    backend = matplotlib.get_backend()
+    plot(visualization).write_html(html, include_plotlyjs="directory")
     # Optuna sets a style for the whole process; the context undoes it.
-    with warnings.catch_warnings(), matplotlib.rc_context():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        warnings.filterwarnings("ignore", message="PedAnovaImportanceEvaluator computes the importances")
-        plot(visualization).write_html(html, include_plotlyjs="directory")
-        plt.switch_backend("agg")
-        try:
-            axes = plot(visualization.matplotlib)
-            figure = np.ravel(axes)[0].figure
-            figure.set_size_inches(*SIZE.get(name, USUAL_SIZE))
-            figure.savefig(png, dpi=120, bbox_inches="tight")
-        finally:
-            plt.close("all")
-            plt.switch_backend(backend)
+    with matplotlib.rc_context():
+        axes = plot(visualization.matplotlib)
+        figure = np.ravel(axes)[0].figure
+        figure.set_size_inches(*SIZE.get(name, USUAL_SIZE))
+        figure.savefig(png, dpi=120, bbox_inches="tight")
+        plt.close(figure)
     return [html, png]

@@ -64,9 +64,8 @@ class SweepResult:
         """Draw the sweep; each plot as HTML, which needs ``plotly.min.js`` beside it, and as PNG.
 
         ``history`` (the metric by trial), ``importances`` (what matters, by PED-ANOVA), ``parallel`` (parallel
-        coordinates of the options of which more than one value was tried), ``level`` (level against metric, where it
-        was swept), and with two objectives ``front``. Importances and coordinates need complete trials of different
-        value and are left out without.
+        coordinates), ``level`` (level against metric), and with two objectives ``front``. Options of which complete
+        trials tried one value only have no axis; plots that would show nothing are left out.
 
         Parameters
         ----------

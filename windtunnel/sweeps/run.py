@@ -8,15 +8,12 @@ import json
 import sys
 import tempfile
 import time
-import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import optuna
 from optuna.distributions import check_distribution_compatibility
-from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import BasePruner, MedianPruner, NopPruner
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, RDBStorage
@@ -29,6 +26,7 @@ from windtunnel.errors import BadInput
 from windtunnel.export.artefact import load
 from windtunnel.sweeps.artefacts import Artefacts, winners
 from windtunnel.sweeps.budget import COUNTED, Budget, Surplus
+from windtunnel.sweeps.quiet import quiet
 from windtunnel.sweeps.result import SweepResult, history
 from windtunnel.sweeps.rows import SharedRows
 from windtunnel.sweeps.space import RISKY, TRANSLATE, Space, default_space
@@ -36,6 +34,7 @@ from windtunnel.sweeps.storage import open_storage, try_again
 from windtunnel.sweeps.trial import Objective
 from windtunnel.trainers.module import FineTuning
 from windtunnel.trainers.recipe import Recipe
+from windtunnel.translation import Translation
 
 PAUSE = 0.5
 """Seconds between looks at the trials of other processes."""
@@ -52,7 +51,8 @@ class Settings:
     trials: int
     storage: str | BaseStorage | None
     study_name: str
-    recipe: Recipe
+    recipe: Recipe | str | None
+    metric: dict[str, Any]
     translated: dict[str, Any]
     objectives: tuple[str, ...]
     calibrate: Any
@@ -75,14 +75,14 @@ def run(settings: Settings) -> SweepResult:
             here = settings
         if settings.jobs > 1:
             Parallel(n_jobs=settings.jobs)(delayed(_work)(here) for _ in range(settings.jobs))
-        with _quiet():
+        with quiet():
             process = Process(here)
             process.work()
             return process.result(settings.folder)
 
 
 def _work(settings: Settings) -> None:
-    with _quiet():
+    with quiet():
         Process(settings).work()
 
 
@@ -98,24 +98,25 @@ class Process:
         assert settings.folder is not None
         self.settings = settings
         net = translate(settings.pipeline, calibrate=settings.calibrate, **settings.translated)
-        judge = FineTuning(net, settings.recipe).judge
+        self.recipe = self._recipe(net)
+        judge = FineTuning(net, self.recipe).judge
         self.metric, self.greater_is_better = judge.name, judge.greater_is_better
-        rows = SharedRows(net, settings.train, settings.valid)
-        self.space = settings.space or default_space(net, settings.recipe, rows.train.size)
-        self.rows, self.steps = (
-            rows,
-            [[step.name, type(step.module).__name__, _size(step)] for step in net.program.steps],
-        )
+        self.rows = SharedRows(net, settings.train, settings.valid)
+        self.space = settings.space or default_space(net, self.recipe, self.rows.train.size)
+        self.space.check_effect(bool(self.space.fixed.get("branch", self.recipe.branch)) and net.may_branch())
+        self.steps = [[step.name, type(step.module).__name__, _size(step)] for step in net.program.steps]
         storage = open_storage(settings.storage)
         self.study = self._study(storage)
         self.artefacts = Artefacts(settings.folder)
         self.objective = Objective(
             settings.pipeline,
-            rows,
+            self.rows,
             settings.calibrate,
             self.space,
             settings.translated,
             settings.recipe,
+            settings.metric,
+            self.recipe,
             self.artefacts,
             claim=lambda number: self.budget.claim(number),
             alive=storage.record_heartbeat if isinstance(storage, RDBStorage) else None,
@@ -123,11 +124,19 @@ class Process:
             sampler=settings.sampler,
             several=len(settings.objectives) > 1,
             accelerator=settings.accelerator,
+            may_branch=net.may_branch(),
         )
         default = self.objective.default()
         usual = {name: default[name] for name in RISKY if name in default} if self.space.careful else {}
         shared = isinstance(storage, RDBStorage)
         self.budget = Budget(self.study, settings.trials, default, usual, shared=shared)
+
+    def _recipe(self, net: Translation) -> Recipe:
+        """The recipe that ``fit`` takes for this pipeline."""
+        given = self.settings.recipe
+        if given in (None, "default") and not net.may_branch():
+            given = "joint"
+        return Recipe.resolve(given, self.settings.metric)
 
     def _study(self, storage: BaseStorage) -> optuna.Study:
         settings = self.settings
@@ -184,7 +193,7 @@ class Process:
     def _facts(self) -> dict[str, Any]:
         """What two sweeps must have in common for their values to be compared, as JSON values."""
         settings, swept, fixed = self.settings, self.space.swept, self.space.fixed
-        recipe = Recipe.resolve(settings.recipe, {name: one for name, one in fixed.items() if name not in TRANSLATE})
+        recipe = Recipe.resolve(self.recipe, {name: one for name, one in fixed.items() if name not in TRANSLATE})
         shared = {**recipe.facts(), **settings.translated, **{n: one for n, one in fixed.items() if n in TRANSLATE}}
         return {
             "metric": self.metric,
@@ -256,15 +265,15 @@ class Process:
                 "trials, or a pruner that lets some finish"
             )
         best, columns = front[0], tuple(self._columns())
-        options = self.objective.options(best.params)
         path = self.artefacts.path(best.number)
+        suggested = {} if best.user_attrs.get("default") else best.params
         if not path.is_file():
             self._say(f"the model of trial {best.number} is not in {path.parent}; training it again")
-            self.artefacts.keep(best.number, self.objective.train(options, []))
+            self.artefacts.keep(best.number, self.objective.train(suggested, []))
         self.artefacts.settle(self.study)
         return SweepResult(
             study=self.study,
-            best_options=options,
+            best_options={**best.user_attrs["options"], **self.space.fixed},
             best_value=best.values[0],
             net=load(path, host=self.settings.pipeline),
             metric=self.metric,
@@ -283,16 +292,3 @@ def _size(step: Any) -> int:
 def _cut(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without Optuna's announcements, and its warnings that a part of it is new."""
-    level = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ExperimentalWarning)
-            yield
-    finally:
-        optuna.logging.set_verbosity(level)

@@ -32,6 +32,8 @@ _WHOLE = frozenset(name for name, hint in get_type_hints(Recipe).items() if int 
 _RANGE = ("low", "high", "log", "step")
 
 DEFAULT: dict[str, Any] = {
+    "branch": [True, False],
+    "branch_rank": [0, 4, 8, 16],
     "level": ["L1", "L2", "L3", "L4"],
     "temperature": ["auto", 0.1, 1.0],
     "start": ["warm", "cold"],
@@ -39,10 +41,15 @@ DEFAULT: dict[str, Any] = {
     "table_rate": {"low": 0.5, "high": 20.0, "log": True},
     "tree_rate": {"low": 0.05, "high": 5.0, "log": True},
     "leaf_rate": {"low": 0.01, "high": 1.0, "log": True},
-    "weight_decay": {"low": 1e-8, "high": 1e-3, "log": True},
+    "weight_decay": {"low": 1e-8, "high": 1e-2, "log": True},
     "dropout": {"low": 0.0, "high": 0.3},
+    "ema": [0.9, 0.99],
 }
 """What is swept where no space is given; the batch size joins, from a quarter of the recipe's to four times it."""
+WITHOUT_BRANCH = (*TRANSLATE, "table_rate", "tree_rate", "leaf_rate", "dropout")
+"""Options of what a branch leaves as it is; suggested where there is none."""
+OF_BRANCH = ("branch_rank",)
+"""Options of a branch; suggested where there is one."""
 RISKY = ("temperature", "start")
 """Most values of these lose what the source knows, so the first trials of the default space keep the default's."""
 
@@ -173,6 +180,24 @@ class Space:
             raise BadInput("space: " + "; ".join(wrong))
         return cls(swept, fixed, careful)
 
+    def active(self, branch: bool) -> list[str]:
+        """Names of the swept options that have an effect with a branch, or without one."""
+        idle = WITHOUT_BRANCH if branch else OF_BRANCH
+        return [name for name in self.swept if name != "branch" and name not in idle]
+
+    def check_effect(self, branch: bool) -> None:
+        """Refuse to sweep what has no effect where ``branch`` says whether all trials have one.
+
+        Raises
+        ------
+        BadInput
+        """
+        idle = [name for name in self.swept if name not in self.active(branch)]
+        if idle and "branch" not in self.swept:
+            where = "beside a branch, which the recipe trains" if branch else "without a branch"
+            told = "branch: false, or [true, false]" if branch else "branch: true, or [true, false]"
+            raise BadInput(f"space: {', '.join(idle)} without effect {where}; add {told}")
+
     def distributions(self) -> dict[str, BaseDistribution]:
         """Give the swept options as Optuna's distributions."""
         return {name: part.distribution() for name, part in self.swept.items()}
@@ -181,8 +206,10 @@ class Space:
 def default_space(net: Translation, recipe: Recipe, rows: int) -> Space:
     """Sweep what has an effect on this translation, trained on so many rows.
 
-    Without trees there is no level, no temperature and no rate for them, without category tables no rate for those.
+    Without trees there is no level, no temperature and no rate for them, without category tables no rate for those;
+    whether to train a branch is swept where the recipe trains one.
     """
+    branched = recipe.branch and net.may_branch()
     modules = [module for module in net.modules() if isinstance(module, Module)]
     kinds = {
         module.KINDS.get(name, "")
@@ -191,6 +218,8 @@ def default_space(net: Translation, recipe: Recipe, rows: int) -> Space:
         if parameter.requires_grad
     }
     without = {
+        "branch": not branched,
+        "branch_rank": not branched,
         "level": "leaf" not in kinds,
         "temperature": "leaf" not in kinds,
         "tree_rate": "tree" not in kinds,

@@ -32,6 +32,8 @@ class Pruning(pl.Callback):
     Parameters
     ----------
     trial : optuna.Trial
+    reports : bool
+        False for several objectives, of which Optuna takes no reports.
     may_end : bool
         False only reports.
 
@@ -39,18 +41,23 @@ class Pruning(pl.Callback):
     ----------
     pruned : bool
         Whether training was ended.
+    recipe : Recipe or None
+        What was trained with: ``fit`` takes another one where there can be no branch.
     """
 
-    def __init__(self, trial: Trial, *, may_end: bool) -> None:
-        self.trial, self.may_end = trial, may_end
+    def __init__(self, trial: Trial, *, reports: bool, may_end: bool) -> None:
+        self.trial, self.reports, self.may_end = trial, reports, may_end
         self.pruned = False
+        self.recipe: Recipe | None = None
         self._epoch = 0
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Report, and ask whether to go on."""
         assert isinstance(module, FineTuning)
-        value = float(trainer.callback_metrics[f"val_{module.judge.name}"])
-        self.trial.report(value, self._epoch)
+        self.recipe = module.recipe
+        if not self.reports:
+            return
+        self.trial.report(float(trainer.callback_metrics[f"val_{module.judge.name}"]), self._epoch)
         if self.may_end and self._epoch > 0 and self.trial.should_prune():
             # The epoch is ended as any last one, so that nothing is left half done.
             self.pruned = trainer.should_stop = True
@@ -70,8 +77,12 @@ class Objective:
     space : Space
     translated : dict
         The options of ``translate`` where the space has none.
+    given : Recipe, str or None
+        The recipe as ``fit`` takes it.
+    metric : dict
+        The metric, where one is named beside the recipe.
     recipe : Recipe
-        The recipe where the space has no option of it.
+        What these come to on this pipeline.
     artefacts : Artefacts
     claim : callable
         Raises ``Surplus`` for the number of a trial that may not run.
@@ -84,6 +95,8 @@ class Objective:
     several : bool
         Whether the cost of a prediction is an objective too.
     accelerator : str
+    may_branch : bool
+        Whether the pipeline takes a branch at all.
     number : int or None
         Of the trial that was begun last.
     ended : bool
@@ -95,6 +108,8 @@ class Objective:
     calibrate: Any
     space: Space
     translated: dict[str, Any]
+    given: Recipe | str | None
+    metric: dict[str, Any]
     recipe: Recipe
     artefacts: Artefacts
     claim: Callable[[int], None]
@@ -103,6 +118,7 @@ class Objective:
     sampler: BaseSampler | None = None
     several: bool = False
     accelerator: str = "auto"
+    may_branch: bool = True
 
     def __post_init__(self) -> None:
         self.number: int | None = None
@@ -126,54 +142,87 @@ class Objective:
         trial.set_user_attr("begun", True)
         started = time.perf_counter()
         default = bool(trial.user_attrs.get("default"))
-        options = self.options(self._suggest(trial, default))
-        trial.set_user_attr("options", _plain(self.recipe, options))
+        suggested = self._suggest(trial, default)
+        trial.set_user_attr("options", self.told(suggested))
         # The default is run to its end, as everything else is measured by it; fronts have no order to prune by.
-        watch = None if self.several else Pruning(trial, may_end=not default)
-        net = self.train(options, [] if watch is None else [watch])
+        watch = Pruning(trial, reports=not self.several, may_end=not default)
+        net = self.train({} if default else suggested, [watch])
+        trial.set_user_attr("options", self.told(suggested, watch.recipe if default else None))
         assert net.history is not None
         trial.set_user_attr("epochs", len(net.history.epochs) - 1)
         trial.set_user_attr("best_epoch", net.history.best_epoch)
         trial.set_user_attr("seconds", round(time.perf_counter() - started, 3))
-        if watch is not None and watch.pruned:
+        if watch.pruned:
             raise optuna.TrialPruned(f"after {len(net.history.epochs) - 1} epochs")
         self.artefacts.keep(trial.number, net)
         return (net.history.best, inference_cost(net, self.rows.some())) if self.several else net.history.best
 
-    def options(self, suggested: dict[str, Any]) -> dict[str, Any]:
-        """All options that the space names, with the default's where nothing was suggested."""
-        return {**{name: self.usual(name) for name in self.space.swept}, **self.space.fixed, **suggested}
+    def told(self, suggested: dict[str, Any], trained: Recipe | None = None) -> dict[str, Any]:
+        """The options that the space names, as JSON values; a function goes by its name.
+
+        Parameters
+        ----------
+        suggested : dict
+            What the trial suggested.
+        trained : Recipe, optional
+            What it was trained with, where that was not for the space to say.
+        """
+        branch = self._branched(suggested.get("branch"))
+        names = [name for name in self.space.swept if name == "branch" or name in self.space.active(branch)]
+        options = {**{name: self.usual(name) for name in names}, **self.space.fixed, **suggested}
+        recipe = trained or Recipe.resolve(self.recipe, {n: one for n, one in options.items() if n not in TRANSLATE})
+        facts = recipe.facts()
+        return {name: facts.get(name) if facts.get(name) is not None else value for name, value in options.items()}
 
     def usual(self, name: str) -> Any:
         """The default's value of an option."""
         if name == "batch_size":
-            return self.recipe.rows_per_step(self.rows.train.size)
+            return self.resolved({}).rows_per_step(self.rows.train.size)
         return self.translated[name] if name in TRANSLATE else getattr(self.recipe, name)
 
     def default(self) -> dict[str, Any]:
-        """The default's values of what is swept, as far as the space holds them."""
-        usual = {name: self.usual(name) for name in self.space.swept}
+        """The default's values of what is swept and has an effect on it, as far as the space holds them."""
+        names = [*self.space.active(self._branched(None)), *(["branch"] if "branch" in self.space.swept else [])]
+        usual = {name: self.usual(name) for name in names}
         return {name: value for name, value in usual.items() if self.space.swept[name].holds(value)}
 
-    def train(self, options: dict[str, Any], callbacks: list[pl.Callback]) -> Translation:
-        """Translate and fine-tune with these options."""
-        overrides = {name: value for name, value in options.items() if name not in TRANSLATE}
+    def resolved(self, suggested: dict[str, Any]) -> Recipe:
+        """The recipe that ``fit`` is asked for."""
+        return Recipe.resolve(self.given, self._overrides(suggested))
+
+    def train(self, suggested: dict[str, Any], callbacks: list[pl.Callback]) -> Translation:
+        """Translate and fine-tune; without suggestions as the default, which ``fit`` is left to settle."""
+        options = {**self.space.fixed, **suggested}
         translated = {**self.translated, **{name: options[name] for name in TRANSLATE if name in options}}
-        recipe = Recipe.resolve(self.recipe, overrides)
         net = translate(self.pipeline, calibrate=self.calibrate, **translated)
-        train, valid = self.rows.batches(net, recipe)
-        return net.fit(train, valid, recipe=recipe, callbacks=callbacks, accelerator=self.accelerator, progress=False)
+        train, valid = self.rows.batches(net, self.resolved(suggested))
+        return net.fit(
+            train,
+            valid,
+            recipe=self.given,
+            callbacks=callbacks,
+            accelerator=self.accelerator,
+            progress=False,
+            **self._overrides(suggested),
+        )
+
+    def _overrides(self, suggested: dict[str, Any]) -> dict[str, Any]:
+        options = {**self.metric, **self.space.fixed, **suggested}
+        return {name: value for name, value in options.items() if name not in TRANSLATE}
+
+    def _branched(self, suggested: Any) -> bool:
+        """Whether there is a branch, in a trial that suggests one or not, or says nothing of it."""
+        usual = bool(self.space.fixed.get("branch", self.recipe.branch))
+        return self.may_branch and (usual if suggested is None else bool(suggested))
 
     def _suggest(self, trial: Trial, default: bool) -> dict[str, Any]:
         if self.sampler is None:
             seed = int(np.random.SeedSequence([self.seed, trial.number]).generate_state(1)[0])
             trial.study.sampler = TPESampler(seed=seed)
-        # What the space does not hold, the default has all the same.
-        names = self.default() if default else self.space.swept
-        return {name: self.space.swept[name].suggest(trial, name) for name in names}
-
-
-def _plain(recipe: Recipe, options: dict[str, Any]) -> dict[str, Any]:
-    """Options as JSON values; a function goes by its name."""
-    facts = Recipe.resolve(recipe, {name: one for name, one in options.items() if name not in TRANSLATE}).facts()
-    return {name: facts.get(name, value) for name, value in options.items()}
+        swept = self.space.swept
+        if default:
+            # What the space does not hold, the default has all the same.
+            return {name: swept[name].suggest(trial, name) for name in self.default()}
+        first = {"branch": swept["branch"].suggest(trial, "branch")} if "branch" in swept else {}
+        names = self.space.active(self._branched(first.get("branch")))
+        return first | {name: swept[name].suggest(trial, name) for name in names}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from windtunnel.assemble import Origin
-from windtunnel.encode import Batch
+from windtunnel.encode import Batch, CategoryColumn
 from windtunnel.head import Head
 from windtunnel.modules.branch import Added, Branch, LogProbabilities
 from windtunnel.modules.program import IDS, NUMBERS, Program, ProgramStep, Take
@@ -32,9 +32,6 @@ CELLS = 2**18
 """Rows of the table that all pairs of values share."""
 USUAL_SLOPE = 0.4
 """The slope of the log loss where a fifth of the rows is positive: sqrt(0.2 (1 - 0.2))."""
-MOST_INPUTS = 1000
-"""Columns of a translation that gets a branch; what has more, such as counts of words, has none."""
-SPEAKING = ("predict", "predict_proba", "predict_log_proba", "decision_function")
 
 
 class Stage(Protocol):
@@ -50,7 +47,7 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
 
     An error or an interrupt while training leaves the best branch so far in place, and is raised again.
     """
-    if not may_branch(net) or data.judged_on == "training rows":
+    if not net.may_branch() or data.judged_on == "training rows":
         return None
     scored = Scorer(net)
     train, valid = scored(data.train), scored(data.valid)
@@ -69,17 +66,6 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
             keeper.reject()
 
     return stage(plan.beside, Loaders(plan.narrowed(train), plan.narrowed(valid)), recipe, finish)
-
-
-def may_branch(net: Translation) -> bool:
-    """Whether what the methods answer comes from raw scores that something can be added to, of readable columns."""
-    inputs = len(net.encoder.numbers) + len(net.encoder.categories)
-    return (
-        0 < inputs <= MOST_INPUTS
-        and not isinstance(net.head.classes, list)
-        and not any(method in net.program.answers for method in SPEAKING)
-        and not net.program.whole()
-    )
 
 
 class Beside(nn.Module):
@@ -141,14 +127,13 @@ class Scorer:
         self.program = Program(steps).eval()  # type: ignore[arg-type]
 
     def __call__(self, loader: Any) -> Any:
-        """The same batches with scores."""
-        return mapped(loader, self._scored)
+        """The same batches with scores: those that the loader itself brings, or the program's."""
+        known = getattr(loader, "scores", None)
+        return mapped(loader, self._scored if known is None else lambda rows: _beside(rows, known))
 
     def _scored(self, rows: Batch) -> Batch:
         scores = self.net._in_slices(self.program, rows)
-        if self.net.head.link == "probabilities":
-            scores = LogProbabilities()(scores)
-        return Batch(torch.cat([rows.numbers, scores.to(rows.numbers)], dim=1), rows.ids)
+        return _beside(rows, LogProbabilities()(scores) if self.net.head.link == "probabilities" else scores)
 
 
 @dataclass(frozen=True)
@@ -213,11 +198,12 @@ def begin(net: Translation, train: Any, judged: Any, recipe: Recipe) -> Plan | N
         rows, scores = _apart(rows, outputs)
         return Rows(probe.codes(_inputs(rows)), _residual(loss, scores, target, weight)).some(generator)
 
+    count = len(edges)
+    offered = [*range(count), *(count + position for position in _one_each(net.encoder.categories))]
     seen = read(*items)
-    found = screen(seen, read(*half), sizes, CELLS)
+    found = screen(seen, read(*half), sizes, offered, CELLS)
     if not found.columns:
         return None
-    count = len(edges)
     inputs = Inputs([c for c in found.columns if c < count], [c - count for c in found.columns if c >= count])
     branch = Branch.zero(
         edges[inputs.numbers],
@@ -251,6 +237,7 @@ def attach(net: Translation, branch: Branch, inputs: Inputs) -> None:
     takes = ((NUMBERS, inputs.numbers), (IDS, inputs.ids))
     _append(net, branch, [Take(slot, columns) for slot, columns in takes if columns])
     _append(net, Added(), [scores, _last(net, outputs)])
+    branch.cast(getattr(torch, net.encoder.dtype))
     net.mark_start()
     for name in ("weight", "factors", "cross"):
         net.start[f"steps.{len(net.program.steps) - 2}.module.{name}"].zero_()
@@ -272,6 +259,10 @@ def mapped(loader: Any, change: Callable[[Batch], Batch]) -> Any:
     if type(loader) is not Batches:
         return Mapped(loader, change)
     return loader._with(change(loader.rows), loader.target, loader.weight, shuffle=loader.shuffle)
+
+
+def _beside(rows: Batch, scores: Tensor) -> Batch:
+    return Batch(torch.cat([rows.numbers, scores.to(rows.numbers)], dim=1), rows.ids)
 
 
 def _apart(rows: Batch, outputs: int) -> tuple[Batch, Tensor]:
@@ -313,6 +304,16 @@ def _halves(items: tuple[Any, ...], generator: torch.Generator) -> tuple[tuple[A
         return Batch(items[0].numbers[index], items[0].ids[index]), *(one[index] for one in items[1:])
 
     return part(parts[0]), part(parts[1])
+
+
+def _one_each(categories: list[CategoryColumn]) -> list[int]:
+    """Of several ids of one raw column, the position of the one with the most categories."""
+    most: dict[int, int] = {}
+    for position, category in enumerate(categories):
+        known = most.setdefault(category.column, position)
+        if len(category.vocabulary) > len(categories[known].vocabulary):
+            most[category.column] = position
+    return sorted(most.values())
 
 
 def _edges(numbers: Tensor) -> Tensor:

@@ -39,6 +39,11 @@ class Batches:
         Whether to permute the rows, and whether to leave out a smaller last batch.
     seed : int
         Of the order of the rows.
+
+    Attributes
+    ----------
+    scores : Tensor or None
+        ``[N, K]``, raw scores that a branch learns beside, in the place of those of the translation.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class Batches:
         self.shuffle = shuffle
         self.seed = seed
         self.drop_last = drop_last
+        self.scores: Tensor | None = None
         self._epoch = 0
 
     @property
@@ -109,16 +115,20 @@ class Batches:
 
     def subset(self, index: Tensor, *, shuffle: bool) -> Batches:
         """Pick the rows of these numbers, int64 ``[n]``."""
-        return self._with(
+        picked = self._with(
             Batch(self.rows.numbers[index], self.rows.ids[index]),
             None if self.target is None else self.target[index],
             None if self.weight is None else self.weight[index],
             shuffle=shuffle,
         )
+        picked.scores = None if self.scores is None else self.scores[index]
+        return picked
 
     def in_order(self) -> Batches:
         """Give the same rows unshuffled, to judge by."""
-        return self._with(self.rows, self.target, self.weight, shuffle=False)
+        ordered = self._with(self.rows, self.target, self.weight, shuffle=False)
+        ordered.scores = self.scores
+        return ordered
 
     def to(self, device: torch.device) -> Batches:
         """Give the same rows on a device."""

@@ -44,7 +44,7 @@ class Screened:
     pairs: list[tuple[int, int]]
 
 
-def screen(train: Rows, judged: Rows, size: list[int], cell_count: int) -> Screened:
+def screen(train: Rows, judged: Rows, size: list[int], offered: list[int], cell_count: int) -> Screened:
     """Keep what shows on the training rows and shows again on rows that were not trained on.
 
     With G_c the sum of the residuals of the rows of value c, n_c their number, S_c the sum of their squares, m the
@@ -63,15 +63,17 @@ def screen(train: Rows, judged: Rows, size: list[int], cell_count: int) -> Scree
     train, judged : Rows
     size : list of int
         Number of codes of each column.
+    offered : list of int
+        The columns to choose among.
     cell_count : int
         Cells that the values of a pair are spread over.
     """
     rest, judged_rest = train.residual, judged.residual - judged.residual.mean(dim=0)
     main: dict[int, float] = {}
-    for column in range(len(size)):
+    for column in offered:
         at, judged_at = train.codes[:, column], judged.codes[:, column]
         main[column] = _again(_effect(at, train.residual, size[column])[judged_at], judged_rest)
-    for column in range(len(size)):
+    for column in offered:
         effect = _effect(train.codes[:, column], rest, size[column])
         rest = rest - effect[train.codes[:, column]]
         judged_rest = judged_rest - effect[judged.codes[:, column]]

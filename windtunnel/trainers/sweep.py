@@ -63,8 +63,10 @@ def sweep(
     space : mapping, optional
         Name to what is tried: a list (one of its values), ``{"low": ..., "high": ..., "log": ..., "step": ...}`` or a
         distribution of Optuna's (a range), anything else (the same in every trial). Names are ``level``, ``start`` and
-        ``temperature`` of ``translate``, and the fields of ``windtunnel.Recipe``. None takes
-        ``windtunnel.sweeps.space.DEFAULT`` as far as it has an effect on this pipeline; the epochs are the recipe's.
+        ``temperature`` of ``translate``, and the fields of ``windtunnel.Recipe``. Options of the translation itself
+        are suggested where a trial trains no branch, and have no effect otherwise: sweep ``branch``, or fix it to
+        False. None takes ``windtunnel.sweeps.space.DEFAULT`` as far as it has an effect on this pipeline; the epochs
+        are the recipe's.
     trials : int
         How many trials the study shall have complete or pruned in all: those of earlier calls and of other processes on
         the same storage and study count.
@@ -122,7 +124,8 @@ def sweep(
         raise BadInput(
             f"jobs={jobs} with storage={storage!r}: processes share their trials by a URL such as sqlite:///sweep.db"
         )
-    base = Recipe.resolve(recipe, {} if metric is None else {"metric": metric})
+    always = {} if metric is None else {"metric": metric}
+    base = Recipe.resolve(recipe, always)
     given = None if space is None else Space.of(space)
     if given is not None:
         _check_space(given, base)
@@ -139,7 +142,8 @@ def sweep(
             trials=trials,
             storage=storage,
             study_name=study_name,
-            recipe=base,
+            recipe=recipe,
+            metric=always,
             translated={"level": level, "start": start, "temperature": temperature, "untranslated": untranslated},
             objectives=tuple(objectives),
             calibrate=calibration_rows(train, seed) if calibrate is None else calibrate,

@@ -1,0 +1,207 @@
+"""Members fitted on all but one fold each, their mean as one model, and out-of-fold scores for what comes after it."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _num_samples,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from windtunnel.errors import BadInput
+
+LEAST_PROBABILITY = 1e-7
+"""Probabilities are kept above it before their logarithm is taken."""
+
+
+class _CrossFitted(BaseEstimator):
+    """What the classifier and the regressor share: folds and members."""
+
+    def __init__(self, estimator: Any, *, folds: int = 5, random_state: int | None = 0) -> None:
+        self.estimator = estimator
+        self.folds = folds
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None, time: Any = None) -> Self:
+        """Fit the members, each on all rows but those of one fold.
+
+        Parameters
+        ----------
+        X : rows
+            DataFrame, array, or what the estimator takes.
+        y : array of shape (rows,)
+        sample_weight : array of shape (rows,), optional
+            For the estimator, or the last step of a pipeline.
+        groups : array of shape (rows,), optional
+            Rows of one group stay together in one fold.
+        time : array of shape (rows,), optional
+            Folds are blocks of neighbouring rows in the order of these values.
+        """
+        validate_data(self, X, skip_check_array=True)  # names and number of columns
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y, sample_weight, groups, time)
+        if is_classifier(self):
+            check_classification_targets(y)
+            self.classes_ = np.unique(y)
+        self.fold_ = self._fold(X, y, groups, time)
+        self.estimators_ = []
+        for fold in range(self.folds):
+            rows = np.flatnonzero(self.fold_ != fold)
+            self._check_labels(y[rows], fold)
+            weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
+            self.estimators_.append(_fitted(settled(self.estimator), _safe_indexing(X, rows), y[rows], weight))
+        return self
+
+    def _fold(self, X: Any, y: NDArray[Any], groups: Any, time: Any) -> NDArray[np.int64]:
+        """The fold of each row, int64 [rows]."""
+        count = _num_samples(X)
+        if isinstance(self.folds, bool) or not isinstance(self.folds, int) or not 2 <= self.folds <= count:
+            raise BadInput(f"folds={self.folds!r} must be a whole number from 2 to the number of rows, {count}")
+        if groups is not None and time is not None:
+            raise BadInput("groups and time are both given; folds go by one of them")
+        if groups is not None:
+            parts: Any = GroupKFold(self.folds).split(y, y, groups)
+        elif time is not None:
+            order = np.argsort(np.asarray(time), kind="stable")
+            parts = ((None, order[held]) for _, held in KFold(self.folds).split(order))
+        elif is_classifier(self) and np.unique(y, return_counts=True)[1].min() >= self.folds:
+            parts = StratifiedKFold(self.folds, shuffle=True, random_state=self.random_state).split(y, y)
+        else:
+            parts = KFold(self.folds, shuffle=True, random_state=self.random_state).split(y)
+        fold = np.empty(count, dtype=np.int64)
+        for number, (_, held) in enumerate(parts):
+            fold[held] = number
+        return fold
+
+    def _check_labels(self, y: NDArray[Any], fold: int) -> None:
+        if is_classifier(self) and (missing := sorted(set(self.classes_.tolist()) - set(y.tolist()))):
+            raise BadInput(
+                f"the rows outside of fold {fold} hold no row of class {missing[0]!r}; every member has to meet every "
+                "class: take fewer folds, random ones, or drop the class"
+            )
+
+    def out_of_fold(self, X: Any) -> NDArray[np.float64]:
+        """What each row of the training data gets from the member that did not see it, [rows, ...].
+
+        Probabilities of a classifier, values of a regressor. X has to be the rows that ``fit`` was given, in order.
+        """
+        check_is_fitted(self)
+        check_consistent_length(X, self.fold_)
+        answers: NDArray[np.float64] | None = None
+        for fold, member in enumerate(self.estimators_):
+            rows = np.flatnonzero(self.fold_ == fold)
+            answer = np.asarray(self._answer(member, _safe_indexing(X, rows)), dtype=np.float64)
+            if answers is None:
+                answers = np.empty((len(self.fold_), *answer.shape[1:]))
+            answers[rows] = answer
+        assert answers is not None
+        return answers
+
+    def _answer(self, member: Any, X: Any) -> Any:
+        raise NotImplementedError
+
+
+class CrossFittedClassifier(ClassifierMixin, _CrossFitted):
+    """The logarithmic mean of members that were fitted on all but one fold of the rows each.
+
+        p_k(x) proportional to exp(mean over members m of log p_mk(x)),    p_mk >= 1e-7
+
+    Rows of a fold are known to all members but one, whose answers for them are honest (``out_of_fold``).
+
+    Parameters
+    ----------
+    estimator : classifier or Pipeline with predict_proba
+        Cloned. Where it is fitted and was stopped early, members get as many trees as it has.
+    folds : int, default 5
+    random_state : int or None, default 0
+        Of the folds.
+
+    Attributes
+    ----------
+    estimators_ : list of fitted members
+    fold_ : int64 [rows]
+        The fold of each training row: the number of the member that did not see it.
+    classes_ : labels
+    """
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities, one column per class."""
+        check_is_fitted(self)
+        pooled = np.mean([log_probabilities(member.predict_proba(X)) for member in self.estimators_], axis=0)
+        unscaled = np.exp(pooled - pooled.max(axis=1, keepdims=True))
+        probabilities: NDArray[np.float64] = unscaled / unscaled.sum(axis=1, keepdims=True)
+        return probabilities
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable label."""
+        labels: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return labels
+
+    def _answer(self, member: Any, X: Any) -> Any:
+        return member.predict_proba(X)
+
+
+class CrossFittedRegressor(RegressorMixin, _CrossFitted):
+    """The mean of members that were fitted on all but one fold of the rows each.
+
+    Parameters and attributes are those of ``CrossFittedClassifier``, without labels.
+    """
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """The mean of what the members predict."""
+        check_is_fitted(self)
+        mean: NDArray[np.float64] = np.mean([member.predict(X) for member in self.estimators_], axis=0)
+        return mean
+
+    def _answer(self, member: Any, X: Any) -> Any:
+        return member.predict(X)
+
+
+def log_probabilities(probabilities: Any) -> NDArray[np.float64]:
+    """The logarithm of probabilities, kept above ``LEAST_PROBABILITY``."""
+    logs: NDArray[np.float64] = np.log(np.maximum(np.asarray(probabilities, dtype=np.float64), LEAST_PROBABILITY))
+    return logs
+
+
+def settled(estimator: Any) -> Any:
+    """A clone to fit on other rows; one that was stopped early by rows of its own gets as many trees as it has."""
+    copy = clone(estimator)
+    last, fitted = (one.steps[-1][1] if isinstance(one, Pipeline) else one for one in (copy, estimator))
+    options = _stopped(fitted)
+    if options:
+        last.set_params(**options)
+    return copy
+
+
+def _stopped(fitted: Any) -> dict[str, Any]:
+    """The options of a booster that stopped early which give as many trees without rows to stop by."""
+    library, options = type(fitted).__module__.split(".")[0], fitted.get_params()
+    if library == "lightgbm" and getattr(fitted, "best_iteration_", None):
+        return {"n_estimators": fitted.best_iteration_}
+    if library == "xgboost" and options.get("early_stopping_rounds") and hasattr(fitted, "best_iteration"):
+        return {"n_estimators": fitted.best_iteration + 1, "early_stopping_rounds": None}
+    if library == "catboost" and fitted.is_fitted() and fitted.tree_count_:
+        own = {"early_stopping_rounds", "od_wait", "od_type", "use_best_model"} & options.keys()
+        name = next(
+            (name for name in ("n_estimators", "num_boost_round", "num_trees") if name in options), "iterations"
+        )
+        return {**dict.fromkeys(own), name: fitted.tree_count_}
+    return {}
+
+
+def _fitted(estimator: Any, X: Any, y: NDArray[Any], weight: NDArray[Any] | None) -> Any:
+    if weight is None:
+        return estimator.fit(X, y)
+    name = f"{estimator.steps[-1][0]}__sample_weight" if isinstance(estimator, Pipeline) else "sample_weight"
+    return estimator.fit(X, y, **{name: weight})

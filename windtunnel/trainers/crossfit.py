@@ -1,0 +1,96 @@
+"""``crossfit``: members fitted on all but one fold each, and one branch that learns from their out-of-fold scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from sklearn.base import is_classifier
+from torch import Tensor
+
+from windtunnel._translate import compile
+from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor, log_probabilities
+from windtunnel.head import Head
+from windtunnel.trainers.data import loader
+from windtunnel.trainers.recipe import Recipe
+from windtunnel.translation import Translation
+
+
+def crossfit(
+    pipeline: Any,
+    X: Any,
+    y: Any,
+    weight: Any = None,
+    *,
+    valid: Any = None,
+    folds: int = 5,
+    groups: Any = None,
+    time: Any = None,
+    recipe: Recipe | str | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Translation:
+    """Fit a pipeline once per fold, on all rows but the fold's, and train a branch beside the mean of these members.
+
+    The branch learns from scores that every row got from the member that did not see it, which is what the members
+    will be worth on new rows; scores of rows that a model was fitted on are too good to learn from. The price is
+    ``folds`` times the time to fit, and to score.
+
+    Parameters
+    ----------
+    pipeline : estimator or Pipeline
+        Cloned; a fitted one that was stopped early gives members of as many trees as it has.
+    X : rows
+        DataFrame, array, or what the pipeline takes.
+    y : array-like
+        Original targets.
+    weight : array-like, optional
+        Row weights, from 0, for the members and the branch.
+    valid : loader, (X, y) or (X, y, weight), optional
+        Rows that choose the epoch and whether the branch is kept; without them the recipe's ``validation_fraction`` of
+        the training rows, with their out-of-fold scores.
+    folds : int
+        Number of members, 2 or more.
+    groups : array-like, optional
+        Rows of one group stay in one fold: wherever rows of a customer, a patient or a session resemble each other.
+    time : array-like, optional
+        Folds are blocks of rows that are neighbours in time: wherever the data drift.
+    recipe : Recipe, str or None
+        The options of fine-tuning.
+    seed : int
+        Of the folds, and of fine-tuning where the recipe does not say.
+    **options
+        See ``windtunnel.trainers.finetune``.
+
+    Returns
+    -------
+    Translation
+        Of a ``CrossFittedClassifier`` or ``CrossFittedRegressor``: exact, with the branch where it helped.
+
+    Raises
+    ------
+    BadInput
+        For folds that cannot be made, or rows, targets or options that cannot be used.
+    UnsupportedEstimator
+        For a pipeline with a step that has no translation.
+
+    Examples
+    --------
+    >>> net = windtunnel.crossfit(pipeline, X, y, folds=5, time=X["day"])  # doctest: +SKIP
+    """
+    family = CrossFittedClassifier if is_classifier(pipeline) else CrossFittedRegressor
+    source = family(pipeline, folds=folds, random_state=seed).fit(X, y, weight, groups=groups, time=time)
+    net = compile(source, dtype=torch.float32)
+    resolved = Recipe.resolve(recipe, {"seed": seed} if recipe is None or isinstance(recipe, str) else {})
+    train = loader(net, X, y, weight, seed=resolved.seed)
+    train.batch_size = resolved.rows_per_step(train.size)
+    train.scores = _scores(net.head, source.out_of_fold(X))
+    return net.fit(train, valid, recipe=resolved, **options)
+
+
+def _scores(head: Head, answers: Any) -> Tensor:
+    """Probabilities or values as raw scores ``[N, K]``."""
+    if head.classes is None:
+        return torch.from_numpy(answers).reshape(len(answers), -1)
+    scores = torch.from_numpy(log_probabilities(answers))
+    return scores[:, 1:] - scores[:, :1] if len(head.classes) == 2 else scores
