@@ -19,7 +19,7 @@ from windtunnel.sweeps import trial as one_trial
 
 QUICK = windtunnel.Recipe(branch=False, epochs=2, learning_rate=1e-3, batch_size=50, ema=None)
 BRANCH = windtunnel.Recipe(epochs=2, batch_size=50, ema=None)
-SPACE: dict[str, Any] = {"learning_rate": {"low": 1e-3, "high": 0.1, "log": True}, "weight_decay": [0.0, 1e-6, 1e-2]}
+SPACE: dict[str, Any] = {"learning_rate": {"low": 1e-3, "high": 0.1, "log": True}, "weight_decay": [0.0, 3e-4, 1e-2]}
 
 
 def rows(count: int, seed: int) -> tuple[pd.DataFrame, Any]:

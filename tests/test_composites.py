@@ -149,7 +149,8 @@ def test_soft_trees_inside_a_stack_are_fine_tuned() -> None:
     fitted = StackingRegressor(parts, LinearRegression(), cv=2).fit(X, TARGETS["value"])
     net = windtunnel.translate(fitted, calibrate=X)
     before = {name: one.detach().clone() for name, one in net.named_parameters()}
-    net.fit((X, TARGETS["value"]), (X, TARGETS["value"]), epochs=2, batch_size=64, progress=False, accelerator="cpu")
+    rows = (X, TARGETS["value"])
+    net.fit(rows, rows, recipe="joint", epochs=2, batch_size=64, progress=False, accelerator="cpu")
     moved = {name for name, one in net.named_parameters() if one.requires_grad and not torch.equal(one, before[name])}
     trees = [f"program.steps.{at}." for at, one in enumerate(net.program.steps) if isinstance(one.module, SoftTrees)]
     assert net.history.best < net.history.start

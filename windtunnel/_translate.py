@@ -123,7 +123,7 @@ def compile(
     dtype: torch.dtype | str | None = None,
     calibrate: Rows | None = None,
 ) -> Translation:
-    """Exact inference for a fitted pipeline: the source's own answers, nothing to train.
+    """Exact inference for a fitted pipeline: the source's own answers, with nothing to train but a branch beside it.
 
     Parameters
     ----------

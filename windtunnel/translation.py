@@ -311,7 +311,7 @@ class Translation(nn.Module):
         return self.head.classes
 
     def fit(self, train: Any, valid: Any = None, **options: Any) -> Translation:
-        """Fine-tune all trainable parts together; see ``windtunnel.trainers.finetune`` for the options.
+        """Fine-tune: by default a branch beside the pipeline; see ``windtunnel.trainers.finetune`` for the options.
 
         Parameters
         ----------
@@ -326,6 +326,8 @@ class Translation(nn.Module):
 
         if self.head.task == "transform":
             raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
+        if self.engine is not None:
+            raise BadInput('this translation runs on a backend that is fixed; compile with backend="torch" to fit.')
         refused = [replace(category) for category in self.encoder.categories]
         try:
             self.history = finetune(self, train, valid, **options)

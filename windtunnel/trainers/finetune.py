@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import logging
 import signal
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
@@ -25,6 +23,7 @@ from windtunnel.trainers.branching import Stage, grow
 from windtunnel.trainers.callbacks import CHECKPOINT, Average, Keeper
 from windtunnel.trainers.history import History
 from windtunnel.trainers.module import DataModule, FineTuning, Loaders
+from windtunnel.trainers.quiet import quiet
 from windtunnel.trainers.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -103,7 +102,8 @@ def finetune(
     folder = None if checkpoint_dir is None else Path(checkpoint_dir)
 
     def stage(net: Any, data: Loaders, recipe: Recipe, finish: Callable[[Keeper], None]) -> Keeper:
-        own = trainer or _trainer(recipe, hardware, callbacks, log_dir, logger, progress)
+        with quiet():
+            own = trainer or _trainer(recipe, hardware, callbacks, log_dir, logger, progress)
         checkpoint = None if resume_from is None else Path(resume_from)
         return _stage(net, data, recipe, own, folder, checkpoint, finish)
 
@@ -148,7 +148,7 @@ def _stage(
     """Train a net on ready batches, and leave it with its best weights."""
     module = FineTuning(net, options)
     checkpoint = None if resume_from is None else _checkpoint(resume_from, module)
-    with _quiet():
+    with quiet():
         _settle(data, trainer.strategy.root_device)
         keeper = Keeper(net, module.judge, options.patience, checkpoint_dir)
         own = [keeper] if options.ema is None else [keeper, Average(net, options.ema)]
@@ -217,20 +217,6 @@ def _attached(trainer: Any, own: Sequence[pl.Callback]) -> Iterator[None]:
         yield
     finally:
         trainer.callbacks = theirs
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without Lightning's announcements, and one deprecation that its use of torch's trees causes."""
-    log = logging.getLogger("pytorch_lightning")
-    level = log.level
-    log.setLevel(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
-            yield
-    finally:
-        log.setLevel(level)
 
 
 def _trainer(
