@@ -296,7 +296,7 @@ def test_crossfit(folds: str) -> None:
     y, z = labelled(X, "label"), labelled(held, "label", 5)
     by: dict[str, Any] = {"random": {}, "groups": {"groups": X["city"]}, "time": {"time": X["age"]}}[folds]
     net = windtunnel.crossfit(unfitted(), X, y, valid=(held, z), folds=3, **by, **OPTIONS)
-    assert net.history.best > net.history.start + 0.05 and list(net.classes_) == ["no", "yes"]
+    assert net.history.best > net.history.start + 0.03 and list(net.classes_) == ["no", "yes"]
     members = [(one.predict(held) == z).mean() for one in source_members(X, y, **by)]
     assert (net.predict(held) == z).mean() > max(members)
 

@@ -183,7 +183,7 @@ def test_numbers_with_an_exponent_are_numbers(tmp_path: Path, written: str, valu
         ("data: [", "is not valid YAML"),
         ("data: {train: a, train: b}", "key 'train' is given twice"),
         ("data: !!python/object/apply:os.getcwd []", "is not valid YAML"),
-        ("- data", "a config is a mapping with the keys data, pipeline, translate, recipe, output"),
+        ("- data", "a config is a mapping with the keys data, pipeline, translate, recipe, sweep, output"),
         ("", "holds None; a config is a mapping"),
     ],
 )

@@ -580,4 +580,6 @@ def test_a_hostile_checkpoint_runs_nothing(tmp_path: Path, monkeypatch: pytest.M
 def test_the_keeper_says_when_an_epoch_was_not_judged() -> None:
     net = SmallNet(TASKS["binary"])
     with pytest.raises(BadInput, match="an epoch ended without validation"):
-        Keeper(net, Judge(None, net.head), None, None).on_train_epoch_end(pl.Trainer(logger=False, enable_checkpointing=False), net)  # type: ignore[arg-type]
+        Keeper(net, Judge(None, net.head), None, None).on_train_epoch_end(
+            pl.Trainer(logger=False, enable_checkpointing=False), net
+        )  # type: ignore[arg-type]

@@ -34,6 +34,7 @@ from windtunnel.cli import app
 from windtunnel.clicklog import click_log
 from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.sweeps import storage, trial as one_trial
+from windtunnel.sweeps.budget import CAREFUL
 from windtunnel.sweeps.cost import inference_cost
 from windtunnel.sweeps.rows import SharedRows
 from windtunnel.sweeps.space import DEFAULT, RECIPE, TRANSLATE, Choice, Range, Space, default_space
@@ -92,10 +93,12 @@ def test_the_default_space_leaves_out_what_has_no_effect() -> None:
 
 
 def test_first_trials_of_the_default_space_keep_start_and_temperature() -> None:
-    result = windtunnel.sweep(trees(), TRAIN, VALID, trials=4, **EVERY)
-    assert set(result.history["start"]) == {"warm"} and set(result.history["temperature"]) == {"auto"}
-    assert result.history["level"].iloc[0] == "L4"
-    assert result.history["learning_rate"].nunique() == 4
+    options = {**EVERY, "recipe": replace(BRANCH, epochs=1), "pruner": optuna.pruners.NopPruner()}
+    result = windtunnel.sweep(trees(), TRAIN, VALID, trials=CAREFUL, **options)
+    joint = result.history[~result.history["branch"]]
+    assert len(joint) > 1
+    assert set(joint["start"]) == {"warm"} and set(joint["temperature"]) == {"auto"}
+    assert result.history["learning_rate"].nunique() == CAREFUL
 
 
 @pytest.mark.parametrize("option", [*TRANSLATE, *RECIPE])

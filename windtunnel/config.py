@@ -28,6 +28,7 @@ from sklearn.pipeline import make_pipeline, make_union
 
 from windtunnel.errors import BadInput
 from windtunnel.modules.trees.soft import LEVELS
+from windtunnel.sweeps.config import SweepConfig
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.translators import supported
 
@@ -260,6 +261,7 @@ class Config(Section):
     pipeline: PipelineConfig
     translate: TranslateConfig = TranslateConfig()
     recipe: dict[str, Any] = {}
+    sweep: SweepConfig = SweepConfig()
     output: Path = Path("runs/fit")
 
     @field_validator("recipe", mode="before")

@@ -127,7 +127,8 @@ class Process:
             may_branch=net.may_branch(),
         )
         default = self.objective.default()
-        usual = {name: default[name] for name in RISKY if name in default} if self.space.careful else {}
+        risky = [name for name in RISKY if self.space.careful and name in self.space.swept]
+        usual = {name: self.objective.usual(name) for name in risky}
         shared = isinstance(storage, RDBStorage)
         self.budget = Budget(self.study, settings.trials, default, usual, shared=shared)
 

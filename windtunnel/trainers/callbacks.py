@@ -26,6 +26,9 @@ CHECKPOINT = "last.ckpt"
 class Keeper(Checkpoint):
     """Records each epoch, keeps the best weights, stops early, and writes a checkpoint per epoch.
 
+    The best epoch is the one with the best metric; ``by_loss`` the one with the lowest loss among those whose loss and
+    metric are both better than at the start: a ranking is right long before the size of the scores is.
+
     Epoch 0 is the translation as it came, judged by ``Trainer.validate``. A checkpoint is written to a temporary file
     and moved into place, so that a kill at any time leaves the previous one whole. As one of Lightning's checkpoint
     callbacks it ends an epoch after the module has logged its means.
@@ -40,13 +43,18 @@ class Keeper(Checkpoint):
         Epochs without a better metric before training stops.
     directory : path or None
         Where the checkpoint of the last epoch goes.
+    by_loss : bool
+        Whether the loss chooses among the epochs that make the metric better.
     """
 
-    def __init__(self, net: nn.Module, judge: Judge, patience: int | None, directory: Path | None) -> None:
+    def __init__(
+        self, net: nn.Module, judge: Judge, patience: int | None, directory: Path | None, *, by_loss: bool = False
+    ) -> None:
         self.net = net
         self.judge = judge
         self.patience = patience
         self.directory = directory
+        self.by_loss = by_loss
         self.epochs: list[Epoch] = []
         self.best_epoch = 0
         self.best_metric = math.nan
@@ -77,7 +85,7 @@ class Keeper(Checkpoint):
         self._judged = float(logged["val_loss"]), float(logged[f"val_{module.judge.name}"])
         if not self.epochs:
             self._begin(module)
-        elif module.judge.better(self._judged[1], self.best_metric):
+        elif self._better(*self._judged):
             self._keep(self._judged[1])
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -166,6 +174,11 @@ class Keeper(Checkpoint):
             for name, parameter in self.net.named_parameters()
             if parameter.requires_grad
         }
+
+    def _better(self, loss: float, metric: float) -> bool:
+        if not self.by_loss:
+            return self.judge.better(metric, self.best_metric)
+        return self.judge.better(metric, self.epochs[0].metric) and loss < self.epochs[self.best_epoch].val_loss
 
     def _hopeless(self) -> bool:
         last = self.epochs[-1]

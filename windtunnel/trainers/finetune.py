@@ -110,9 +110,9 @@ def finetune(
     data = DataModule(net, train, valid, options)
     keeper = grow(net, data, options, stage) if options.branch else None
     if keeper is None:
-        keeper = _joint(
-            net, data, Recipe.resolve("joint", overrides) if recipe in (None, "default") else options, stage
-        )
+        default = recipe in (None, "default")
+        joint = Recipe.resolve("joint" if default else options, {**(overrides if default else {}), "branch": False})
+        keeper = _joint(net, data, joint, stage)
     return History(
         epochs=keeper.epochs,
         metric=keeper.judge.name,
@@ -150,7 +150,7 @@ def _stage(
     checkpoint = None if resume_from is None else _checkpoint(resume_from, module)
     with quiet():
         _settle(data, trainer.strategy.root_device)
-        keeper = Keeper(net, module.judge, options.patience, checkpoint_dir)
+        keeper = Keeper(net, module.judge, options.patience, checkpoint_dir, by_loss=options.branch)
         own = [keeper] if options.ema is None else [keeper, Average(net, options.ema)]
         try:
             with _training(net, options.dropout, keeper), _attached(trainer, own):
