@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from windtunnel import Recipe, UnfaithfulOption, WindTunnelClassifier, WindTunnelRegressor
+from windtunnel import BadInput, Recipe, UnfaithfulOption, WindTunnelClassifier, WindTunnelRegressor
 
 WEIGHTS = "rows are held out and batched: a weight of 2 is not the same draw as the row twice"
 
@@ -66,9 +66,17 @@ def test_estimators_ask_for_what_their_pipeline_has():
     assert hasattr(WindTunnelClassifier(LinearSVC()), "decision_function")
 
 
-def test_folds_are_refused_by_name():
-    with pytest.raises(UnfaithfulOption, match="folds=5"):
-        clone(WindTunnelClassifier(folds=5)).fit(np.eye(4), [0, 1, 0, 1])
+@pytest.mark.parametrize("folds", [1, 2.5, "many"])
+def test_folds_that_cannot_be(folds):
+    with pytest.raises(BadInput, match=f"folds={folds!r}"):
+        clone(WindTunnelClassifier(folds=folds)).fit(np.eye(40)[:, :4], [0, 1] * 20)
+
+
+def test_folds_make_members():
+    X, y = load_breast_cancer(return_X_y=True)
+    model = clone(WindTunnelClassifier(make_pipeline(StandardScaler(), LogisticRegression()), folds=3)).fit(X, y)
+    assert sum("estimators_.2" in origin.name for origin in model.translation_.origins) > 0
+    assert model.score(X, y) > 0.95 and model.classes_.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from case import (
     one_hot,
     quick,
 )
+from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import (
     OneHotEncoder,
@@ -24,6 +25,8 @@ from sklearn.preprocessing import (
 
 from windtunnel import (
     BinEncoder,
+    CrossFittedClassifier,
+    CrossFittedRegressor,
     FactorizationMachineClassifier,
     FactorizationMachineRegressor,
     MatrixFactorization,
@@ -98,5 +101,22 @@ CASES = [
         "value",
         array=True,
         **AWKWARD,
+    ),
+    Case(
+        "cross-fitted trees",
+        lambda: CrossFittedClassifier(make_pipeline(RareCategories(min_count=20), TwoHotEncoder(), quick()), folds=3),
+        **AWKWARD,
+    ),
+    Case(
+        "cross-fitted, three classes",
+        lambda: CrossFittedClassifier(make_pipeline(StandardScaler(), logistic()), folds=2),
+        NUMBERS,
+        "grade",
+    ),
+    Case(
+        "cross-fitted values",
+        lambda: CrossFittedRegressor(make_pipeline(StandardScaler(), Ridge()), folds=3),
+        NUMBERS,
+        "value",
     ),
 ]

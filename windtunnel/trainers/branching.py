@@ -19,7 +19,7 @@ from windtunnel.trainers.data import Batches
 from windtunnel.trainers.losses import Loss, pick
 from windtunnel.trainers.metrics import Judge
 from windtunnel.trainers.module import DataModule, Loaders
-from windtunnel.trainers.recipe import Recipe
+from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
 from windtunnel.trainers.screening import MOST_ROWS, Rows, screen
 
 if TYPE_CHECKING:
@@ -340,10 +340,17 @@ def _unit(head: Head, scores: Tensor, target: Tensor) -> Tensor:
 
 
 def _residual(loss: Loss, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-    """The descent of the loss of each row by its scores, ``[N, K]``."""
-    scores = scores.detach().clone().requires_grad_()
-    (slope,) = torch.autograd.grad(loss(scores, target, weight), scores)
-    return -slope * len(scores)
+    """The descent of the loss of each row by its scores, ``[N, K]``.
+
+    Taken a batch after the other: a loss of one's own may compare every row with every other.
+    """
+    parts = []
+    for start in range(0, len(scores), LARGEST_BATCH):
+        rows = slice(start, start + LARGEST_BATCH)
+        part = scores[rows].detach().clone().requires_grad_()
+        value = loss(part, target[rows], None if weight is None else weight[rows])
+        parts.append(-torch.autograd.grad(value, part)[0] * len(part))
+    return torch.cat(parts)
 
 
 def _metric(judge: Judge, loss: Loss, score: Callable[[Tensor, Tensor], Tensor], loader: Any) -> float:
