@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NAME = "branch"
 BINS = 32
-"""Bins of a number, by its quantiles over the training rows; of fewer values each has its own."""
+"""Bins of a number, about as many; of fewer values each has its own."""
 CELLS = 2**18
 """Rows of the table that all pairs of values share."""
 USUAL_SLOPE = 0.4
@@ -318,17 +318,23 @@ def _one_each(categories: list[CategoryColumn]) -> list[int]:
 
 def _edges(numbers: Tensor) -> Tensor:
     """Edges between the bins of each number ``[n, E]``, padded with infinity."""
-    edges = []
-    for column in numbers.t():
-        known = column[torch.isfinite(column)].sort().values
-        values = torch.unique_consecutive(known)
-        if len(values) > BINS:
-            place = torch.linspace(0, len(known) - 1, BINS + 1, dtype=torch.float64)[1:-1]
-            values = torch.unique_consecutive(known[place.round().long()])
-        edges.append(values)
+    edges = [_edges_of(column[torch.isfinite(column)]) for column in numbers.t()]
     width = max(map(len, edges), default=0)
     padded = [nn.functional.pad(one, (0, width - len(one)), value=torch.inf) for one in edges]
     return torch.stack(padded) if padded else numbers.new_zeros(0, 0)
+
+
+def _edges_of(known: Tensor) -> Tensor:
+    """Quantiles of the rows; values that fill a bin have one of their own, so that the others share the rest."""
+    values, counts = torch.unique(known, return_counts=True)
+    if len(values) <= BINS:
+        return values
+    heavy = counts * BINS >= len(known)
+    rest = torch.repeat_interleave(values[~heavy], counts[~heavy])
+    bins = max(BINS - int(heavy.sum()), 2)
+    place = torch.linspace(0, len(rest) - 1, bins + 1, dtype=torch.float64)[1:-1]
+    before = values[:-1][heavy[1:]]  # the edges below the values that fill a bin
+    return torch.unique(torch.cat([rest[place.round().long()], values[heavy], before]))
 
 
 def _unit(head: Head, scores: Tensor, target: Tensor) -> Tensor:

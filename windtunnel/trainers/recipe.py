@@ -22,6 +22,7 @@ _NAMED: dict[str, dict[str, Any]] = {
     # All that is trainable in the translation itself, trees as soft as they come, from small rates on their leaves.
     "joint": {
         "branch": False,
+        "epochs": 10,
         "learning_rate": 1e-3,
         "table_rate": 5.0,
         "tree_rate": 1.0,
@@ -107,7 +108,7 @@ class Recipe:
     """
 
     branch: bool = True
-    epochs: int = 10
+    epochs: int = 20
     learning_rate: float = 2e-3
     table_rate: float = 2.5
     tree_rate: float = 0.5
