@@ -309,6 +309,15 @@ def source_members(X: pd.DataFrame, y: np.ndarray, **by: Any) -> list[Any]:
     return list(windtunnel.CrossFittedClassifier(unfitted(), folds=3).fit(X, y, **by).estimators_)
 
 
+def test_crossfit_hands_back_a_fitted_pipeline_that_is_better_than_members() -> None:
+    X, held = frame(90), frame(1500, seed=5)
+    y, z = labelled(X, "value"), labelled(held, "value", 5)
+    source = make_pipeline(encoded(), LGBMRegressor(min_child_samples=30, verbosity=-1)).fit(X, y)
+    with pytest.warns(UserWarning, match="the members are worse"):
+        net = windtunnel.crossfit(source, X, y, valid=(held, z), folds=2, **OPTIONS)
+    assert not any("estimators_" in origin.name for origin in net.origins)
+
+
 def test_crossfit_without_validation_rows() -> None:
     X = frame()
     net = windtunnel.crossfit(make_pipeline(encoded(), Ridge()), X, labelled(X, "value"), folds=3, **OPTIONS)

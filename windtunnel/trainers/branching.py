@@ -30,6 +30,8 @@ BINS = 32
 """Bins of a number, about as many; of fewer values each has its own."""
 CELLS = 2**18
 """Rows of the table that all pairs of values share."""
+GROUPS = 100
+"""Groups of rows whose mean losses tell how sure the gain of a branch is."""
 USUAL_SLOPE = 0.4
 """The slope of the log loss where a fifth of the rows is positive: sqrt(0.2 (1 - 0.2))."""
 
@@ -167,11 +169,24 @@ class Plan:
         return mapped(loader, lambda rows: _narrowed(rows, self.inputs, len(self.beside.branch.unit)))
 
     def holds(self, judge: Judge) -> bool:
-        """Whether the pipeline is no better on the untouched rows without the branch."""
-        with_branch = _metric(judge, self.loss, self.beside, [self.untouched])
+        """Whether the branch helps on the untouched rows too.
+
+        The metric is no worse, and the loss lower by more than a standard error, over ``GROUPS`` groups of rows.
+        """
         outputs = len(self.beside.branch.unit)
-        without = _metric(judge, self.loss, lambda numbers, ids: numbers[:, -outputs:], [self.untouched])
-        return not judge.better(without, with_branch)
+
+        def alone(numbers: Tensor, ids: Tensor) -> Tensor:
+            return numbers[:, -outputs:]
+
+        without, with_branch = (_metric(judge, self.loss, one, [self.untouched]) for one in (alone, self.beside))
+        groups = list(_groups(self.untouched))
+        gain = torch.tensor([self._loss(alone, group) - self._loss(self.beside, group) for group in groups])
+        clear = len(groups) < 2 or bool(gain.mean() > gain.std() / len(groups) ** 0.5)
+        return clear and not judge.better(without, with_branch)
+
+    def _loss(self, score: Callable[[Tensor, Tensor], Tensor], rows: tuple[Any, ...]) -> float:
+        with torch.no_grad():
+            return float(self.loss(score(*rows[0]), rows[1], rows[2] if len(rows) > 2 else None))
 
 
 def begin(net: Translation, train: Any, judged: Any, recipe: Recipe) -> Plan | None:
@@ -316,6 +331,14 @@ def _one_each(categories: list[CategoryColumn]) -> list[int]:
     return sorted(most.values())
 
 
+def _groups(rows: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Rows, targets and weights in ``GROUPS`` parts, or one by one."""
+    count = min(GROUPS, len(rows[1]))
+    parts = (block.tensor_split(count) for block in (*rows[0], *rows[1:]))
+    for numbers, ids, *rest in zip(*parts, strict=True):
+        yield Batch(numbers, ids), *rest
+
+
 def _edges(numbers: Tensor) -> Tensor:
     """Edges between the bins of each number ``[n, E]``, padded with infinity."""
     edges = [_edges_of(column[torch.isfinite(column)]) for column in numbers.t()]
@@ -326,6 +349,7 @@ def _edges(numbers: Tensor) -> Tensor:
 
 def _edges_of(known: Tensor) -> Tensor:
     """Quantiles of the rows; values that fill a bin have one of their own, so that the others share the rest."""
+    values: Tensor
     values, counts = torch.unique(known, return_counts=True)
     if len(values) <= BINS:
         return values
@@ -334,7 +358,8 @@ def _edges_of(known: Tensor) -> Tensor:
     bins = max(BINS - int(heavy.sum()), 2)
     place = torch.linspace(0, len(rest) - 1, bins + 1, dtype=torch.float64)[1:-1]
     before = values[:-1][heavy[1:]]  # the edges below the values that fill a bin
-    return torch.unique(torch.cat([rest[place.round().long()], values[heavy], before]))
+    edges: Tensor = torch.unique(torch.cat([rest[place.round().long()], values[heavy], before]))
+    return edges
 
 
 def _unit(head: Head, scores: Tensor, target: Tensor) -> Tensor:

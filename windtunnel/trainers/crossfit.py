@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
 from sklearn.base import is_classifier
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from windtunnel._translate import compile
 from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor, log_probabilities
 from windtunnel.head import Head
 from windtunnel.trainers.data import loader
+from windtunnel.trainers.metrics import Judge
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.translation import Translation
 
@@ -39,7 +43,8 @@ def crossfit(
     Parameters
     ----------
     pipeline : estimator or Pipeline
-        Cloned; a fitted one that was stopped early gives members of as many trees as it has.
+        Cloned; a fitted one that was stopped early gives members of as many trees as it has, and is handed back itself,
+        with a branch and a warning, where ``valid`` is given and finds it better than the members.
     X : rows
         DataFrame, array, or what the pipeline takes.
     y : array-like
@@ -85,7 +90,39 @@ def crossfit(
     train = loader(net, X, y, weight, seed=resolved.seed)
     train.batch_size = resolved.rows_per_step(train.size)
     train.scores = _scores(net.head, source.out_of_fold(X))
-    return net.fit(train, valid, recipe=resolved, **options)
+    net.fit(train, valid, recipe=resolved, **options)
+    if valid is None or not _is_fitted(pipeline):
+        return net
+    return _guarded(net, compile(pipeline, dtype=torch.float32), (X, y, weight), valid, resolved, options)
+
+
+def _guarded(
+    members: Translation, source: Translation, train: Any, valid: Any, recipe: Recipe, options: dict[str, Any]
+) -> Translation:
+    """The members, or the fitted pipeline that was given where it is better than they are on the validation rows."""
+    assert members.history is not None
+    known = train if train[2] is not None else train[:2]
+    source.fit(known, valid, recipe=recipe, **options)
+    assert source.history is not None
+    judge = Judge(source.history.metric, source.head)
+    if not judge.better(source.history.best, members.history.best):
+        return members
+    warnings.warn(
+        f"on the validation rows the members are worse ({members.history.metric} {members.history.best:.6g}) than the "
+        f"fitted pipeline that was given ({source.history.best:.6g}), which is handed back with a branch. Members "
+        "miss a fold of rows each: give more folds, or more rows.",
+        UserWarning,
+        stacklevel=3,
+    )
+    return source
+
+
+def _is_fitted(pipeline: Any) -> bool:
+    try:
+        check_is_fitted(pipeline)
+    except NotFittedError:
+        return False
+    return True
 
 
 def _scores(head: Head, answers: Any) -> Tensor:
