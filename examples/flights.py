@@ -12,7 +12,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from lightgbm import LGBMClassifier
@@ -26,10 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from windtunnel import RareCategories, TwoHotEncoder
 from windtunnel.experiment import compare
 
-RECIPES: dict[str, dict[str, Any]] = {
-    "lightgbm": {"epochs": 10},
-    "logistic": {"epochs": 40, "patience": 5},
-}
+MODELS = ("lightgbm", "logistic")
 
 
 def pipeline(model: str) -> Pipeline:
@@ -58,14 +54,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--data", type=Path, required=True, help="folder with datasets.py")
     parser.add_argument("--set", default=NAMES[0], choices=NAMES, dest="name", help="which data set")
-    parser.add_argument("--model", default="lightgbm", choices=RECIPES)
+    parser.add_argument("--model", default="lightgbm", choices=MODELS)
     parser.add_argument("--level", default="L4", choices=["L1", "L2", "L3", "L4"], help="what of the trees is trained")
+    parser.add_argument("--recipe", default="default", choices=["default", "joint", "paper"])
     parser.add_argument("--epochs", type=int, help="at most; without it, as the recipe says")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     X, y, split = load(arguments.data, arguments.name)
     parts = {part: (pd.DataFrame(X[split == part]), y[split == part]) for part in ("train", "valid", "test")}
-    recipe = {**RECIPES[arguments.model], "seed": arguments.seed, "progress": sys.stderr.isatty()}
+    recipe = {"recipe": arguments.recipe, "seed": arguments.seed, "progress": sys.stderr.isatty()}
     if arguments.epochs:
         recipe["epochs"] = arguments.epochs
     done = compare(

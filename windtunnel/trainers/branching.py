@@ -14,8 +14,10 @@ from windtunnel.encode import Batch, CategoryColumn
 from windtunnel.head import Head
 from windtunnel.modules.branch import Added, Branch, LogProbabilities
 from windtunnel.modules.program import IDS, NUMBERS, Program, ProgramStep, Take
+from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.trainers.callbacks import Keeper
 from windtunnel.trainers.data import Batches
+from windtunnel.trainers.gating import Judged, gated
 from windtunnel.trainers.losses import Loss, pick
 from windtunnel.trainers.metrics import Judge
 from windtunnel.trainers.module import DataModule, Loaders
@@ -51,19 +53,25 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
     """
     if not net.may_branch() or data.judged_on == "training rows":
         return None
-    scored = Scorer(net)
+    generator = torch.Generator().manual_seed(recipe.seed)
+    loss = pick(recipe.loss, branch_head(net.head))
+    halves = _halves(_collected(data.valid), generator)
+    gates = _gates(net, halves, loss)
+    scored = Scorer(net, gates)
     train, valid = scored(data.train), scored(data.valid)
-    plan = begin(net, train, valid, recipe)
+    plan = begin(net, train, tuple((scored.of(rows), *rest) for rows, *rest in halves), recipe, generator)
     if plan is None:
         return None
 
     def finish(keeper: Keeper) -> None:
-        if keeper.best_epoch == 0:
+        if not keeper.epochs:
             return
         # The soft trees that came may be better than those of the source, by chance.
-        given = _metric(keeper.judge, plan.loss, net, data.valid) if net.exact else keeper.epochs[0].metric
-        if plan.holds(keeper.judge) and not keeper.judge.better(given, keeper.best_metric):
-            attach(net, plan.beside.branch, plan.inputs)
+        keeper.given = _metric(keeper.judge, loss, net, data.valid)
+        if keeper.best_epoch == 0:
+            return
+        if plan.holds(keeper.judge) and not keeper.judge.better(keeper.given, keeper.best_metric):
+            attach(net, gates, plan.beside.branch, plan.inputs)
         else:
             keeper.reject()
 
@@ -117,13 +125,15 @@ class Mapped:
 class Scorer:
     """Puts the scores of a pipeline beside the numbers of its rows: once where they lie in memory, else as they come.
 
-    The trees are as the source has them, in the place of the soft ones; other steps are those of the translation.
+    The trees are as the source has them, or gated, in the place of the soft ones; other steps are those of the
+    translation.
     """
 
-    def __init__(self, net: Translation) -> None:
+    def __init__(self, net: Translation, gates: dict[int, HardTrees]) -> None:
         self.net = net
+        modules: dict[int, Any] = {**net.exact, **gates}
         steps = [
-            ProgramStep(net.exact[index], list(step.takes), step.name, step.refuses) if index in net.exact else step  # type: ignore[arg-type]
+            ProgramStep(modules[index], list(step.takes), step.name, step.refuses) if index in modules else step  # type: ignore[arg-type]
             for index, step in enumerate(net.program.steps)
         ]
         self.program = Program(steps).eval()  # type: ignore[arg-type]
@@ -131,9 +141,10 @@ class Scorer:
     def __call__(self, loader: Any) -> Any:
         """The same batches with scores: those that the loader itself brings, or the program's."""
         known = getattr(loader, "scores", None)
-        return mapped(loader, self._scored if known is None else lambda rows: _beside(rows, known))
+        return mapped(loader, self.of if known is None else lambda rows: _beside(rows, known))
 
-    def _scored(self, rows: Batch) -> Batch:
+    def of(self, rows: Batch) -> Batch:
+        """Rows with scores."""
         scores = self.net._in_slices(self.program, rows)
         return _beside(rows, LogProbabilities()(scores) if self.net.head.link == "probabilities" else scores)
 
@@ -179,28 +190,27 @@ class Plan:
             return numbers[:, -outputs:]
 
         without, with_branch = (_metric(judge, self.loss, one, [self.untouched]) for one in (alone, self.beside))
-        groups = list(_groups(self.untouched))
-        gain = torch.tensor([self._loss(alone, group) - self._loss(self.beside, group) for group in groups])
-        clear = len(groups) < 2 or bool(gain.mean() > gain.std() / len(groups) ** 0.5)
-        return clear and not judge.better(without, with_branch)
-
-    def _loss(self, score: Callable[[Tensor, Tensor], Tensor], rows: tuple[Any, ...]) -> float:
+        rows, *rest = self.untouched
         with torch.no_grad():
-            return float(self.loss(score(*rows[0]), rows[1], rows[2] if len(rows) > 2 else None))
+            gains = _gains(self.loss, alone(*rows), self.beside(*rows), *rest)
+        return _clear(gains) and not judge.better(without, with_branch)
 
 
-def begin(net: Translation, train: Any, judged: Any, recipe: Recipe) -> Plan | None:
+def begin(
+    net: Translation, train: Any, halves: tuple[tuple[Any, ...], ...], recipe: Recipe, generator: torch.Generator
+) -> Plan | None:
     """Choose what a branch shall read, and make one that adds nothing yet; None where no column has anything to say.
 
     Parameters
     ----------
-    train, judged : loaders
-        Of batches with scores. One half of the judged rows has a part in choosing, the other none.
+    train : loader
+        Of batches with scores.
+    halves : pair of (rows with scores, targets, and weights where there are any)
+        Judged rows: those of the first have a part in choosing, those of the other none.
     """
-    generator = torch.Generator().manual_seed(recipe.seed)
     head = branch_head(net.head)
     loss = pick(recipe.loss, head)
-    items, (half, other) = _collected(train), _halves(_collected(judged), generator)
+    items, (half, other) = _collected(train), halves
     outputs = items[0].numbers.shape[1] - len(net.encoder.numbers)
     rows, scores = _apart(items[0], outputs)
     edges = _edges(rows.numbers)
@@ -238,9 +248,29 @@ def branch_head(head: Head) -> Head:
     return replace(head, link="softmax", loss="softmax") if head.link == "probabilities" else head
 
 
-def attach(net: Translation, branch: Branch, inputs: Inputs) -> None:
+def _gates(net: Translation, halves: tuple[tuple[Any, ...], ...], loss: Loss) -> dict[int, HardTrees]:
+    """The last step as gated trees, where it is boosted trees and closing them in part clearly helps.
+
+    The gates are learned on the first half of the judged rows and have to lower the loss of the other half by more
+    than a standard error, as a branch has to.
+    """
+    last = len(net.program.steps) - 1
+    trees = net.exact.get(last, net.program.steps[last].module)
+    if not isinstance(trees, HardTrees):
+        return {}
+    with torch.no_grad():
+        inputs = [net.program.inputs_of(last, *half[0]) for half in halves]
+    found = gated(trees, Judged(inputs[0], *halves[0][1:]), loss)
+    if found is None:
+        return {}
+    with torch.no_grad():
+        gains = _gains(loss, trees(inputs[1]), found(inputs[1]), *halves[1][1:])
+    return {last: found} if _clear(gains) else {}
+
+
+def attach(net: Translation, gates: dict[int, HardTrees], branch: Branch, inputs: Inputs) -> None:
     """Make a branch part of a translation, as two further steps; the others are the source's from now on, and stay."""
-    for index, module in net.exact.items():
+    for index, module in {**net.exact, **gates}.items():
         net.program.steps[index].module = module
     net.exact = {}
     net.program.requires_grad_(False)
@@ -331,12 +361,22 @@ def _one_each(categories: list[CategoryColumn]) -> list[int]:
     return sorted(most.values())
 
 
-def _groups(rows: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """Rows, targets and weights in ``GROUPS`` parts, or one by one."""
-    count = min(GROUPS, len(rows[1]))
-    parts = (block.tensor_split(count) for block in (*rows[0], *rows[1:]))
-    for numbers, ids, *rest in zip(*parts, strict=True):
-        yield Batch(numbers, ids), *rest
+def _gains(loss: Loss, before: Tensor, after: Tensor, *rest: Tensor) -> Tensor:
+    """By how much the loss of scores is lower afterwards, in each of ``GROUPS`` groups of rows, or row by row.
+
+    ``rest`` are targets and, where there are any, weights.
+    """
+    parts = [one.tensor_split(min(GROUPS, len(before))) for one in (before, after, *rest)]
+    gains = [
+        loss(first, target, *(weight or [None])) - loss(second, target, *(weight or [None]))
+        for first, second, target, *weight in zip(*parts, strict=True)
+    ]
+    return torch.stack(gains)
+
+
+def _clear(gains: Tensor) -> bool:
+    """Whether the mean gain is more than its standard error."""
+    return len(gains) < 2 or bool(gains.mean() > gains.std() / len(gains) ** 0.5)
 
 
 def _edges(numbers: Tensor) -> Tensor:

@@ -55,6 +55,7 @@ class Keeper(Checkpoint):
         self.patience = patience
         self.directory = directory
         self.by_loss = by_loss
+        self.given: float | None = None
         self.epochs: list[Epoch] = []
         self.best_epoch = 0
         self.best_metric = math.nan
@@ -73,8 +74,13 @@ class Keeper(Checkpoint):
                 parameters[name].copy_(value)
 
     def reject(self) -> None:
-        """Let nothing be better than epoch 0."""
-        self.best_epoch, self.best_metric = 0, self.epochs[0].metric
+        """Let nothing be better than the translation as it came."""
+        self.best_epoch, self.best_metric = 0, self.start
+
+    @property
+    def start(self) -> float:
+        """The metric of the translation as it came: that of epoch 0, unless epoch 0 begins elsewhere (``given``)."""
+        return self.epochs[0].metric if self.given is None else self.given
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Judge the weights that were just validated, and keep them if they are the best."""

@@ -117,7 +117,7 @@ def finetune(
         epochs=keeper.epochs,
         metric=keeper.judge.name,
         greater_is_better=keeper.judge.greater_is_better,
-        start=keeper.epochs[0].metric,
+        start=keeper.start,
         best=keeper.best_metric,
         best_epoch=keeper.best_epoch,
         judged_on=data.judged_on,

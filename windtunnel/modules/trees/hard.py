@@ -281,6 +281,13 @@ class HardTrees(TreeWalk):
         """Raw scores of the rows."""
         return self.over_slices(x)
 
+    @torch.jit.unused
+    def leaf_values(self, x: Tensor) -> Tensor:
+        """The value of the leaf that each row falls into, ``[B, K, trees of a score]``; 0 where a score has fewer."""
+        rows = max(1, (1 << 16) // max(1, self.row_cost))
+        parts = [self.value.index_select(0, self._leaves(part)) for part in torch.split(x, rows)]
+        return torch.cat(parts).view(x.shape[0], self.outputs, -1)
+
 
 _HELD: dict[str, Any] = {
     "node_start": np.int64,
