@@ -298,7 +298,7 @@ def test_fit_takes_categories_that_the_source_refuses(name: str) -> None:
     with pytest.raises(BadInput, match="column 'city' holds .*: 'Atlantis'"):
         net.predict(new)
     shapes = {key: value.shape for key, value in net.state_dict().items()}
-    net.fit((new, targets(table(seed=1))["label"]), **QUICK | {"learning_rate": 0.05, "epochs": 5})
+    net.fit((new, targets(table(seed=1))["label"]), **QUICK | {"learning_rate": 0.05, "epochs": 5, "branch": False})
     assert {key: value.shape for key, value in net.state_dict().items()} == shapes
     assert np.isfinite(net.predict_proba(new)).all()
     # What was refused once and did not come is refused still.
@@ -424,7 +424,7 @@ def test_one_target_for_a_model_of_two() -> None:
     net = windtunnel.translate(LinearRegression().fit(X, Y["pair"]))
     before = copy.deepcopy(net)
     with pytest.raises(BadInput) as error:
-        net.fit((X, Y["value"]), **QUICK)
+        net.fit((X, Y["value"]), branch=False, **QUICK)
     says(
         error,
         "targets of shape (...) for scores of shape (30, 2); give one value for each output of each row",
@@ -533,7 +533,7 @@ def test_a_loader_that_breaks(net: windtunnel.Translation, rows: pd.DataFrame) -
 
 def test_compiled_cannot_be_trained(rows: pd.DataFrame) -> None:
     with pytest.raises(BadInput, match="^nothing in this translation is trainable: .*; translate with level="):
-        windtunnel.compile(linear()).fit((rows, Y["label"]), **QUICK)
+        windtunnel.compile(linear()).fit((rows, Y["label"]), branch=False, **QUICK)
 
 
 def test_loader_checks_what_it_is_given(net: windtunnel.Translation, rows: pd.DataFrame) -> None:

@@ -21,6 +21,7 @@ KINKED = {
     "LinearLeafTrees": "rows lie on its thresholds",
     "ThresholdedLinear": "a step function, with the gradient of the map behind it",
     "FactorModel": "reads codes",
+    "BinTables": "rows lie on its edges",
     "CodeTables": "reads codes",
     "NonNegativeDescent": "stops by a tolerance, and takes no negative numbers",
     "TopicShares": "takes no negative numbers, and rows of counts hold zeros",

@@ -311,7 +311,14 @@ def test_rows_of_any_form_are_streamed(form: Any) -> None:
 @pytest.mark.parametrize("untranslated", ["cache", "stream"])
 def test_fine_tuning(untranslated: str) -> None:
     net, frame, y = trees_after_squares(untranslated)
-    options = {"epochs": 2, "batch_size": 64, "learning_rate": 1e-4, "progress": False, "accelerator": "cpu"}
+    options = {
+        "epochs": 2,
+        "batch_size": 64,
+        "learning_rate": 1e-4,
+        "progress": False,
+        "accelerator": "cpu",
+        "branch": False,
+    }
     CALLS.clear()
     net.fit((frame, y), **options)
     assert net.history.judged_on == "held-out rows" and len(net.history.epochs) == 3
@@ -324,7 +331,7 @@ def test_streamed_and_cached_train_to_the_same_bits() -> None:
     weights = []
     for untranslated in ("cache", "stream"):
         net, frame, y = trees_after_squares(untranslated)
-        net.fit((frame, y), (frame[:50], y[:50]), epochs=2, batch_size=64, progress=False, accelerator="cpu")
+        net.fit((frame, y), (frame[:50], y[:50]), recipe="joint", epochs=2, batch_size=64, progress=False)
         weights.append(torch.cat([one.flatten() for one in net.parameters()]))
     assert torch.equal(*weights)
 

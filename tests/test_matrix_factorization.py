@@ -62,7 +62,7 @@ def test_the_translation_is_two_tables_that_train() -> None:
     model = MatrixFactorization(2, epochs=1, random_state=0).fit(X, y)
     net = windtunnel.translate(model, calibrate=X)
     before = np.mean((net.predict(X) - y) ** 2)
-    net.fit((X, y), (X, y), epochs=3)
+    net.fit((X, y), (X, y), recipe="joint", epochs=3)
     assert np.mean((net.predict(X) - y) ** 2) < before
     shapes = {name.split(".")[-1]: tuple(one.shape) for name, one in net.named_parameters()}
     assert shapes == {"mean": (1,), "users": (13, 3), "items": (10, 3)}

@@ -67,10 +67,11 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
         if not keeper.epochs:
             return
         # The soft trees that came may be better than those of the source, by chance.
-        keeper.given = _metric(keeper.judge, loss, net, data.valid)
+        if net.exact or gates:
+            keeper.given = _metric(keeper.judge, loss, net, data.valid)
         if keeper.best_epoch == 0:
             return
-        if plan.holds(keeper.judge) and not keeper.judge.better(keeper.given, keeper.best_metric):
+        if plan.holds(keeper.judge) and not keeper.judge.better(keeper.start, keeper.best_metric):
             attach(net, gates, plan.beside.branch, plan.inputs)
         else:
             keeper.reject()
@@ -404,7 +405,8 @@ def _edges_of(known: Tensor) -> Tensor:
 
 def _unit(head: Head, scores: Tensor, target: Tensor) -> Tensor:
     """What a branch of one adds to each raw score: 1, or the spread of the residuals where scores are values."""
-    if head.task != "regression" or head.link != "identity" or len(scores) < 2:
+    # Targets that do not fit the scores are for the loss to refuse.
+    if head.task != "regression" or head.link != "identity" or len(scores) < 2 or target.numel() != scores.numel():
         return scores.new_ones(scores.shape[1])
     spread = (target.reshape(scores.shape) - scores).std(dim=0)
     return torch.where(spread > 0, spread, torch.ones_like(spread))
