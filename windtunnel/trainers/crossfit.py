@@ -15,7 +15,8 @@ from windtunnel._translate import compile
 from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor, log_probabilities
 from windtunnel.head import Head
 from windtunnel.trainers.data import loader
-from windtunnel.trainers.metrics import Judge
+from windtunnel.trainers.evidence import clear, group_losses
+from windtunnel.trainers.losses import pick
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.translation import Translation
 
@@ -44,7 +45,7 @@ def crossfit(
     ----------
     pipeline : estimator or Pipeline
         Cloned; a fitted one that was stopped early gives members of as many trees as it has, and is handed back itself,
-        with a branch and a warning, where ``valid`` is given and finds it better than the members.
+        with a branch and a warning, where ``valid`` is given as arrays and finds it clearly better than the members.
     X : rows
         DataFrame, array, or what the pipeline takes.
     y : array-like
@@ -91,7 +92,7 @@ def crossfit(
     train.batch_size = resolved.rows_per_step(train.size)
     train.scores = _scores(net.head, source.out_of_fold(X))
     net.fit(train, valid, recipe=resolved, **options)
-    if valid is None or not _is_fitted(pipeline):
+    if not isinstance(valid, tuple) or not _is_fitted(pipeline):
         return net
     return _guarded(net, compile(pipeline, dtype=torch.float32), (X, y, weight), valid, resolved, options)
 
@@ -99,22 +100,26 @@ def crossfit(
 def _guarded(
     members: Translation, source: Translation, train: Any, valid: Any, recipe: Recipe, options: dict[str, Any]
 ) -> Translation:
-    """The members, or the fitted pipeline that was given where it is better than they are on the validation rows."""
-    assert members.history is not None
-    known = train if train[2] is not None else train[:2]
-    source.fit(known, valid, recipe=recipe, **options)
-    assert source.history is not None
-    judge = Judge(source.history.metric, source.head)
-    if not judge.better(source.history.best, members.history.best):
+    """The members, or the fitted pipeline that was given where it is clearly better on the validation rows."""
+    source.fit(train if train[2] is not None else train[:2], valid, recipe=recipe, **options)
+    losses = [_losses(net, recipe, *valid) for net in (members, source)]
+    if not clear(losses[0] - losses[1]):
         return members
     warnings.warn(
-        f"on the validation rows the members are worse ({members.history.metric} {members.history.best:.6g}) than the "
-        f"fitted pipeline that was given ({source.history.best:.6g}), which is handed back with a branch. Members "
-        "miss a fold of rows each: give more folds, or more rows.",
+        f"on the validation rows the members (mean loss {losses[0].mean():.4g}) are clearly worse than the fitted "
+        f"pipeline that was given ({losses[1].mean():.4g}), which is handed back with a branch. Members miss a fold "
+        "of rows each: give more folds, or more rows.",
         UserWarning,
         stacklevel=3,
     )
     return source
+
+
+def _losses(net: Translation, recipe: Recipe, X: Any, y: Any, weight: Any = None) -> Tensor:
+    rows = loader(net, X, y, weight, shuffle=False, training=False)
+    assert rows.target is not None
+    rest = [rows.target] if rows.weight is None else [rows.target, rows.weight]
+    return group_losses(pick(recipe.loss, net.head), net.scores(rows.rows), *rest)
 
 
 def _is_fitted(pipeline: Any) -> bool:

@@ -55,11 +55,12 @@ class Recipe:
     Parameters
     ----------
     branch : bool
-        Whether a branch is trained beside the pipeline, which stays exactly as the source has it, trees included: a
-        scalar per value of a column and per pair of values, and a factorization machine, over the columns and pairs
-        that show on half of the validation rows too. It starts at zero, and is kept where it makes the metric better
-        on all validation rows and no worse on their other half. Where no branch can be had (no validation rows, counts
-        of words, nothing that shows), and with False, the translation itself is trained, its trees as soft networks.
+        Whether a branch is trained beside the pipeline, which stays as the source has it, its trees at most scaled
+        down where they went on for too long: a scalar per value of a column and per pair of values, and a
+        factorization machine, over the columns and pairs that show on half of the validation rows too. It starts at
+        zero, and is kept where it makes the metric better on all validation rows, and on their other half the metric
+        no worse and the loss clearly lower. Where no branch can be had (no validation rows, counts of words, nothing
+        that shows), and with False, the translation itself is trained, its trees as soft networks.
     epochs : int
         Passes over the training rows, at most.
     learning_rate : float

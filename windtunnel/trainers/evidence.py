@@ -1,0 +1,76 @@
+"""How sure it is that scores got better: on rows that had no part in making them so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from windtunnel.encode import Batch
+from windtunnel.trainers.data import Batches
+from windtunnel.trainers.losses import Loss
+from windtunnel.trainers.metrics import Judge
+from windtunnel.trainers.screening import MOST_ROWS
+
+GROUPS = 100
+"""Groups of rows whose mean losses tell how sure a gain is."""
+
+
+def collected(loader: Any) -> tuple[Any, ...]:
+    """Rows, targets and, where there are any, weights: all that lie in memory, or the first of a loader."""
+    if type(loader) is Batches:
+        return (loader.rows, loader.target) if loader.weight is None else (loader.rows, loader.target, loader.weight)
+    parts, count = [], 0
+    for item in loader:
+        parts.append(item)
+        count += len(item[1])
+        if count >= MOST_ROWS:
+            break
+    rows, *rest = zip(*parts, strict=True)
+    blocks = Batch(*(torch.cat(list(blocks)) for blocks in zip(*rows, strict=True)))
+    return blocks, *(torch.cat(list(one)) for one in rest)
+
+
+def halves(items: tuple[Any, ...], order: Tensor) -> list[tuple[Any, ...]]:
+    """Two halves of collected rows, in an order."""
+
+    def part(index: Tensor) -> tuple[Any, ...]:
+        return Batch(items[0].numbers[index], items[0].ids[index]), *(one[index] for one in items[1:])
+
+    return [part(index) for index in order.tensor_split(2)]
+
+
+def gains(loss: Loss, before: Tensor, after: Tensor, *rest: Tensor) -> Tensor:
+    """By how much the loss of scores is lower afterwards, group by group; ``rest`` are targets and maybe weights."""
+    return group_losses(loss, before, *rest) - group_losses(loss, after, *rest)
+
+
+def group_losses(loss: Loss, scores: Tensor, *rest: Tensor) -> Tensor:
+    """The loss of each of ``GROUPS`` groups of neighbouring rows, or of each row."""
+    parts = [one.tensor_split(min(GROUPS, len(scores))) for one in (scores, *rest)]
+    return torch.stack([loss(part, target, *(weight or [None])) for part, target, *weight in zip(*parts, strict=True)])
+
+
+def clear(gains: Tensor) -> bool:
+    """Whether the mean gain is more than its standard error.
+
+    A group where a loss of one's own is undefined, for want of a class, does not count.
+    """
+    gains = gains[gains.isfinite()]
+    return len(gains) < 2 or bool(gains.mean() > gains.std() / len(gains) ** 0.5)
+
+
+def metric(judge: Judge, loss: Loss, score: Callable[[Tensor, Tensor], Tensor], loader: Any) -> float:
+    """The metric of scores over the rows of a loader."""
+    judge.reset()
+    total, count = 0.0, 0
+    with torch.no_grad():
+        for rows, target, *weight in loader:
+            scores = score(*rows)
+            judge.update(scores, target)
+            total, count = total + float(loss(scores, target, *(weight or [None]))) * len(target), count + len(target)
+    value = total / count if judge.name == "loss" else judge.compute()
+    judge.reset()
+    return value
