@@ -14,6 +14,7 @@ from windtunnel.head import Head
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.trainers.gating import BLOCKS, Judged, gated
 from windtunnel.trainers.losses import pick
+from windtunnel.trainers.metrics import Judge
 
 
 def rows(count: int, seed: int, kind: str = "label") -> tuple[pd.DataFrame, np.ndarray]:
@@ -95,3 +96,21 @@ def test_forests_have_none() -> None:
     trees = net.exact[len(net.program.steps) - 1]
     judged = Judged(net.program.inputs_of(len(net.program.steps) - 1, *net.encode(X)), head.encode_target(y))
     assert gated(trees, judged, pick("probabilities", head)) is None
+
+
+@pytest.mark.parametrize(("kind", "trees", "rate"), [("label", 60, 0.5), ("label", 10, 0.02), ("value", 60, 0.5)])
+@pytest.mark.parametrize("temperature", ["auto", 1.0])
+def test_the_history_tells_what_the_net_is_worth(kind: str, trees: int, rate: float, temperature: Any) -> None:
+    net = windtunnel.translate(source(kind, trees, rate), temperature=temperature)
+    valid = rows(3000, 1, kind)
+
+    def worth() -> float:
+        judge = Judge(None, net.head)
+        judge.update(net.scores(valid[0]), net.head.encode_target(valid[1]))
+        return judge.compute()
+
+    given = worth()
+    net.fit(rows(800, 0, kind), valid, progress=False, accelerator="cpu")
+    assert net.history.start == pytest.approx(given, rel=1e-5)
+    assert net.history.best == pytest.approx(worth(), rel=1e-5)
+    assert not Judge(None, net.head).better(given, worth())

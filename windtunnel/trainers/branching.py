@@ -80,15 +80,17 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
     def finish(keeper: Keeper) -> None:
         if not keeper.epochs:
             return
-        # The soft trees that came may be better than those of the source, by chance.
+        if keeper.best_epoch and not plan.holds(keeper.judge):
+            keeper.reject()
+        # Epoch 0 has the source's own trees, or gated ones: the soft ones that came may be better, by chance.
         if net.exact or gates:
             keeper.given = metric(keeper.judge, loss, scored.as_given, data.valid)
-        if keeper.best_epoch == 0:
+        if not keeper.judge.better(keeper.best_metric, keeper.start):
+            keeper.best_epoch, keeper.best_metric = 0, keeper.start
             return
-        if plan.holds(keeper.judge) and not keeper.judge.better(keeper.start, keeper.best_metric):
-            attach(net, gates, plan.beside.branch, plan.inputs)
-        else:
-            keeper.reject()
+        settle(net, gates)
+        if keeper.best_epoch:
+            attach(net, plan.beside.branch, plan.inputs)
 
     return stage(plan.beside, Loaders(plan.narrowed(train), plan.narrowed(valid)), recipe, finish)
 
@@ -197,12 +199,18 @@ def begin(net: Translation, items: Items, held: list[Items], recipe: Recipe, gen
     return Plan(Beside(branch, head, slope), inputs, loss, (narrowed(other[0], inputs, outputs), *other[1:]))
 
 
-def attach(net: Translation, gates: dict[int, HardTrees], branch: Branch, inputs: Inputs) -> None:
-    """Make a branch part of a translation, as two further steps; the others are the source's from now on, and stay."""
+def settle(net: Translation, gates: dict[int, HardTrees]) -> None:
+    """Put the trees of the source, or gated ones, in the place of the soft ones; from now on they stay."""
     for index, module in {**net.exact, **gates}.items():
         net.program.steps[index].module = module
     net.exact = {}
     net.program.requires_grad_(False)
+    net.mark_start()
+    net.eval()
+
+
+def attach(net: Translation, branch: Branch, inputs: Inputs) -> None:
+    """Make a branch part of a settled translation, as two further steps."""
     outputs = range(len(branch.unit))
     if net.head.link == "probabilities":
         _append(net, LogProbabilities(), [_last(net, outputs)])

@@ -74,8 +74,8 @@ class Keeper(Checkpoint):
                 parameters[name].copy_(value)
 
     def reject(self) -> None:
-        """Let nothing be better than the translation as it came."""
-        self.best_epoch, self.best_metric = 0, self.start
+        """Let nothing be better than epoch 0."""
+        self.best_epoch, self.best_metric = 0, self.epochs[0].metric
 
     @property
     def start(self) -> float:
