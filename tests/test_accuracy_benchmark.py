@@ -204,6 +204,7 @@ def test_names_bring_their_sources_along() -> None:
         named(["lightgbm_nativ"])
 
 
+@pytest.mark.filterwarnings("ignore:on the validation rows the members")
 def test_every_way_from_a_source_learns() -> None:
     given = task(rows=1200)
     cells = [Cell("binary", one, 0) for one in ("logistic", *(f"logistic/{way}" for way in OURS))]
