@@ -59,7 +59,7 @@ def run(output: str | Path = "demo-output", rows: int = ROWS, seed: int = 0) -> 
     folder.mkdir(parents=True, exist_ok=True)
     parts = split(*click_log(rows, seed=seed), seed=seed)
     print(f"A click log of {rows:,} rows, {parts['train'][0].shape[1]} columns: fitting a LightGBM pipeline,")
-    print("translating it, fine-tuning all its steps together ...\n")
+    print("translating it, fine-tuning it ...\n")
     comparison = fine_tuned(parts, seed)
     console.print(comparison.table())
     difference = export_and_score(comparison, parts["test"], folder)
