@@ -60,7 +60,7 @@ class _CrossFitted(BaseEstimator):
             rows = np.flatnonzero(self.fold_ != fold)
             self._check_labels(y[rows], fold)
             weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
-            self.estimators_.append(_fitted(settled(self.estimator), _safe_indexing(X, rows), y[rows], weight))
+            self.estimators_.append(fitted(settled(self.estimator), _safe_indexing(X, rows), y[rows], weight))
         return self
 
     def _fold(self, X: Any, y: NDArray[Any], groups: Any, time: Any) -> NDArray[np.int64]:
@@ -200,7 +200,8 @@ def _stopped(fitted: Any) -> dict[str, Any]:
     return {}
 
 
-def _fitted(estimator: Any, X: Any, y: NDArray[Any], weight: NDArray[Any] | None) -> Any:
+def fitted(estimator: Any, X: Any, y: NDArray[Any], weight: NDArray[Any] | None = None) -> Any:
+    """Fit an estimator; row weights go to it, or to the last step of a pipeline."""
     if weight is None:
         return estimator.fit(X, y)
     name = f"{estimator.steps[-1][0]}__sample_weight" if isinstance(estimator, Pipeline) else "sample_weight"

@@ -53,6 +53,7 @@ class _FactorizationMachine(BaseEstimator):
             factors=draws * 0.01,
         )
         recipe = Recipe(
+            branch=False,
             epochs=int(self.epochs),
             learning_rate=float(self.learning_rate),
             weight_decay=float(self.regularization),

@@ -152,16 +152,3 @@ class Added(Module):
         """First half plus second half."""
         half = x.shape[1] // 2
         return x[:, :half] + x[:, half:]
-
-
-class LogProbabilities(Module):
-    """Probabilities as scores of a softmax: log max(p, 1e-7), so that a branch can be added to them.
-
-    Shape
-    -----
-    ``[B, K]`` -> ``[B, K]``
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The logarithm of each probability."""
-        return torch.log(torch.clamp(x, min=1e-7))

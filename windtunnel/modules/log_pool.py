@@ -1,4 +1,4 @@
-"""The logarithmic mean of the probabilities of several classifiers."""
+"""Probabilities as scores: their logarithms, and the mean of these over several classifiers."""
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
@@ -8,6 +8,24 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module
+
+
+def log_probabilities(x: Tensor) -> Tensor:
+    """Take log max(p, 1e-7)."""
+    return torch.log(torch.clamp(x, min=1e-7))
+
+
+class LogProbabilities(Module):
+    """Probabilities as scores of a softmax: log max(p, 1e-7), so that a branch can be added to them.
+
+    Shape
+    -----
+    ``[B, K]`` -> ``[B, K]``
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logarithm of each probability."""
+        return log_probabilities(x)
 
 
 class LogPool(Module):
@@ -39,5 +57,5 @@ class LogPool(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The pooled scores."""
-        scores = torch.log(torch.clamp(x, min=1e-7)).reshape(x.shape[0], -1, self.classes).mean(dim=1)
+        scores = log_probabilities(x).reshape(x.shape[0], -1, self.classes).mean(dim=1)
         return scores[:, 1:] - scores[:, :1] if self.classes == 2 else scores

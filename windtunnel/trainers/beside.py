@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from windtunnel.encode import Batch
 from windtunnel.head import Head
-from windtunnel.modules.branch import Branch, LogProbabilities
+from windtunnel.modules.branch import Branch
+from windtunnel.modules.log_pool import LogProbabilities
 from windtunnel.modules.program import Program, ProgramStep
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.trainers.data import Batches

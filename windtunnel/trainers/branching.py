@@ -14,7 +14,8 @@ from torch import Tensor
 from windtunnel.assemble import Origin
 from windtunnel.encode import Batch, CategoryColumn
 from windtunnel.head import Head
-from windtunnel.modules.branch import Added, Branch, LogProbabilities
+from windtunnel.modules.branch import Added, Branch
+from windtunnel.modules.log_pool import LogProbabilities
 from windtunnel.modules.program import IDS, NUMBERS, ProgramStep, Take
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.trainers.beside import (
@@ -26,10 +27,10 @@ from windtunnel.trainers.beside import (
     mapped,
     narrowed,
     side_by_side,
-    with_scores,
 )
 from windtunnel.trainers.binning import bin_edges
 from windtunnel.trainers.callbacks import Keeper
+from windtunnel.trainers.data import Batches
 from windtunnel.trainers.evidence import clear, collected, gains, halves, metric
 from windtunnel.trainers.gating import Judged, gated
 from windtunnel.trainers.losses import Loss, pick
@@ -71,9 +72,8 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
     gates = _gates(net, halves(held, order), loss)
     scored = Scorer(net, gates)
     train, valid = scored(data.train), scored(data.valid)
-    known = getattr(data.valid, "scores", None)
-    rows = scored.of(held[0]) if known is None else with_scores(held[0], known)
-    plan = begin(net, collected(train), halves((rows, *held[1:]), order), recipe, generator)
+    rows = valid.rows if isinstance(valid, Batches) else scored.of(held[0])
+    plan = begin(net, collected(train), halves((rows, *held[1:]), order), loss, recipe.branch_rank, generator)
     if plan is None:
         return None
 
@@ -154,7 +154,9 @@ class Plan:
         return clear(better) and not judge.better(without, with_branch)
 
 
-def begin(net: Translation, items: Items, held: list[Items], recipe: Recipe, generator: torch.Generator) -> Plan | None:
+def begin(
+    net: Translation, items: Items, held: list[Items], loss: Loss, rank: int, generator: torch.Generator
+) -> Plan | None:
     """Choose what a branch shall read, and make one that adds nothing yet; None where no column has anything to say.
 
     Parameters
@@ -165,7 +167,6 @@ def begin(net: Translation, items: Items, held: list[Items], recipe: Recipe, gen
         Judged rows with scores: those of the first have a part in choosing, those of the other none.
     """
     head = branch_head(net.head)
-    loss = pick(recipe.loss, head)
     half, other = held
     outputs = items[0].numbers.shape[1] - len(net.encoder.numbers)
     rows, scores = apart(items[0], outputs)
@@ -191,7 +192,7 @@ def begin(net: Translation, items: Items, held: list[Items], recipe: Recipe, gen
         [sizes[column] for column in found.columns],
         found.pairs,
         unit,
-        rank=recipe.branch_rank,
+        rank=rank,
         cells=CELLS,
         generator=generator,
     )

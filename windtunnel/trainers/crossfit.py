@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from windtunnel._translate import compile
-from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor, log_probabilities
+from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor
 from windtunnel.head import Head
+from windtunnel.modules.log_pool import LogPool
 from windtunnel.trainers.data import loader
 from windtunnel.trainers.evidence import clear, group_losses
 from windtunnel.trainers.losses import pick
@@ -132,7 +133,8 @@ def _is_fitted(pipeline: Any) -> bool:
 
 def _scores(head: Head, answers: Any) -> Tensor:
     """Probabilities or values as raw scores ``[N, K]``."""
+    columns = torch.from_numpy(answers).reshape(len(answers), -1)
     if head.classes is None:
-        return torch.from_numpy(answers).reshape(len(answers), -1)
-    scores = torch.from_numpy(log_probabilities(answers))
-    return scores[:, 1:] - scores[:, :1] if len(head.classes) == 2 else scores
+        return columns
+    scores: Tensor = LogPool(len(head.classes))(columns)
+    return scores

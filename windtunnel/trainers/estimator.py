@@ -26,6 +26,7 @@ from sklearn.utils.validation import (
 
 from windtunnel._translate import translate
 from windtunnel.errors import UnfaithfulOption
+from windtunnel.estimators.cross_fitted import fitted
 from windtunnel.trainers.crossfit import crossfit
 from windtunnel.trainers.recipe import Recipe
 
@@ -93,7 +94,7 @@ class _WindTunnel(BaseEstimator):
             if is_classifier(self):
                 self.classes_ = self.translation_.classes_
             return self
-        self.pipeline_ = self._fit_source(*parts[0])
+        self.pipeline_ = fitted(self._source(), *parts[0])
         if is_classifier(self):
             self.classes_ = self.pipeline_.classes_
         calibrate = np.sort(np.random.default_rng(self.random_state).permutation(used)[:CALIBRATION_ROWS])
@@ -134,13 +135,6 @@ class _WindTunnel(BaseEstimator):
                 f"not; use WindTunnel{other}, or change the last step."
             )
         return source
-
-    def _fit_source(self, X: Any, y: NDArray[Any], weight: NDArray[np.float64] | None = None) -> Any:
-        source = self._source()
-        if weight is None:
-            return source.fit(X, y)
-        name = f"{source.steps[-1][0]}__sample_weight" if isinstance(source, Pipeline) else "sample_weight"
-        return source.fit(X, y, **{name: weight})
 
     def _default(self) -> Pipeline:
         raise NotImplementedError

@@ -16,7 +16,7 @@ from torch.optim import Adam, Optimizer
 from windtunnel.modules.factorization_machine import FactorizationMachine
 from windtunnel.trainers.losses import Loss
 from windtunnel.trainers.quiet import quiet
-from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
+from windtunnel.trainers.recipe import Recipe
 
 Rows = Any
 """Rows float64 ``[B, width]``: a NumPy array or a matrix of SciPy's in CSR form."""
@@ -39,8 +39,7 @@ def fit_machine(
         Its epochs, learning rate, weight decay, batch size and seed are read.
     """
     module = MachineFitting(machine, loss, recipe)
-    size = recipe.batch_size or min(LARGEST_BATCH, max(1, len(target) // 20))
-    batches = RowBatches(rows, torch.tensor(target), size, recipe.seed)
+    batches = RowBatches(rows, torch.tensor(target), recipe.rows_per_step(len(target)), recipe.seed)
     on_interrupt = signal.getsignal(signal.SIGINT)
     with quiet():
         # On the CPU, where SciPy multiplies; without logs, bars and checkpoints, whose upkeep costs as much as a step.
