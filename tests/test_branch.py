@@ -18,7 +18,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import windtunnel
 from windtunnel.errors import BadInput
 from windtunnel.modules.branch import Branch, cells
-from windtunnel.trainers.screening import Rows, screen
+from windtunnel.trainers.effects import PRIOR_ROWS, Combination, Rows, shares
+from windtunnel.trainers.screening import screen
 
 TEXTS, NUMBERS = ["city", "day"], ["age", "fee"]
 
@@ -84,6 +85,10 @@ def fitted(name: str, **options: Any) -> tuple[Any, windtunnel.Translation]:
     return source, net
 
 
+def judged_better(history: Any) -> bool:
+    return bool(history.best > history.start if history.greater_is_better else history.best < history.start)
+
+
 def without_branch(net: windtunnel.Translation) -> list[Any]:
     return [step for step in net.program.steps if step.name != "branch"]
 
@@ -92,7 +97,7 @@ def without_branch(net: windtunnel.Translation) -> list[Any]:
 def test_it_finds_what_an_additive_model_misses(name: str) -> None:
     _, net = fitted(name)
     history = net.history
-    assert history.best_epoch > 0 and [origin.name for origin in net.origins][-1] == "branch"
+    assert judged_better(history) and [origin.name for origin in net.origins][-1] == "branch"
     rows = frame(1500, seed=9)
     y = labelled(rows, SOURCES[name][1], 9)
     source = additive(*SOURCES[name])
@@ -165,7 +170,7 @@ def test_a_loader_of_raw_rows_gives_nearly_the_same() -> None:
     batches = [(X[i : i + 150], y[i : i + 150]) for i in range(0, len(X), 150)]
     nets[0].fit((X, y), (held, z), batch_size=150, **OPTIONS)
     nets[1].fit(batches, [(held, z)], **OPTIONS)
-    assert nets[1].history.best_epoch > 0 and abs(nets[0].history.best - nets[1].history.best) < 0.02
+    assert judged_better(nets[1].history) and abs(nets[0].history.best - nets[1].history.best) < 0.02
 
 
 def test_rows_of_weight_zero_do_not_count() -> None:
@@ -205,7 +210,7 @@ def test_answers_that_do_not_come_from_scores_get_none() -> None:
 
 def brute(branch: Branch, x: np.ndarray) -> np.ndarray:
     edges, size = branch.edges.numpy(), branch.size.numpy()
-    start, pairs = np.cumsum(size) - size, branch.pairs.tolist()
+    start, count = np.cumsum(size) - size, branch.cell_count.numpy()
     weight, factors, cross = (one.detach().numpy() for one in (branch.weight, branch.factors, branch.cross))
     scores = []
     for row in x:
@@ -215,28 +220,36 @@ def brute(branch: Branch, x: np.ndarray) -> np.ndarray:
         total = weight[at].sum(axis=0)
         for one, other in combinations(at, 2):
             total = total + (factors[one] * factors[other]).sum(axis=1)
-        if pairs:
-            cell = cells(torch.tensor(codes[None]), branch.pairs, len(cross))[0].numpy()
-            total = total + cross[cell].sum(axis=0)
+        for which, columns in enumerate(branch.combinations.tolist()):
+            number = 0
+            for column in columns:
+                number = number if column < 0 else number * int(size[column]) + int(codes[column])
+            total = total + cross[count[:which].sum() + number % count[which]]
         scores.append(total * branch.unit.numpy())
     return np.array(scores)
 
 
-def drawn(outputs: int = 2, rank: int = 3, pairs: Any = ((0, 1), (1, 3))) -> Branch:
+COMBINED = {(0, 1): 20, (1, 3): 17, (2,): 3, (0, 2, 3): 72}
+
+
+def drawn(outputs: int = 2, rank: int = 3, combined: Any = COMBINED) -> Branch:
     generator = torch.Generator().manual_seed(0)
     edges = torch.tensor([[0.0, 1.0, torch.inf], [-1.0, 0.5, 2.0]], dtype=torch.float64)
     unit = torch.arange(1.0, outputs + 1, dtype=torch.float64)
-    branch = Branch.zero(edges, [4, 5, 3, 6], list(pairs), unit, rank=rank, cells=17, generator=generator).double()
+    branch = Branch.zero(edges, [4, 5, 3, 6], unit, rank=rank, generator=generator).double()
+    if combined:
+        tables = [torch.zeros(count, outputs, dtype=torch.float64) for count in combined.values()]
+        branch.combine(list(combined), tables)
     with torch.no_grad():
         for parameter in branch.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
-    return branch
+    return branch.requires_grad_()
 
 
-@pytest.mark.parametrize("pairs", [(), ((0, 1), (1, 3))])
+@pytest.mark.parametrize("combined", [{}, COMBINED])
 @pytest.mark.parametrize("rank", [0, 3])
-def test_the_formula(rank: int, pairs: Any) -> None:
-    branch = drawn(rank=rank, pairs=pairs)
+def test_the_formula(rank: int, combined: Any) -> None:
+    branch = drawn(rank=rank, combined=combined)
     x = torch.tensor(
         [[0.0, 0.5, 0, 5], [torch.nan, torch.inf, 2, 0], [1.0000001, -torch.inf, 1, 3], [9, 2, 0, 99]],
         dtype=torch.float64,
@@ -256,11 +269,22 @@ def test_gradients() -> None:
     assert torch.autograd.gradcheck(score, given)
 
 
-def test_cells_of_two_pairs_differ() -> None:
+def test_cells_are_apart_where_there_are_enough_and_spread_where_not() -> None:
     codes = torch.cartesian_prod(torch.arange(40), torch.arange(40))
-    at = cells(codes, torch.tensor([[0, 1], [1, 0]]), 2**18)
-    assert len(torch.unique(at[:, 0])) > 0.98 * len(codes)
-    assert (at[:, 0] == at[:, 1]).float().mean() < 0.01
+    for count, distinct in ((1600, 1600), (801, 801)):
+        at = cells(codes, torch.tensor([40, 40]), torch.tensor([[0, 1]]), torch.tensor([count]))
+        assert len(torch.unique(at)) == distinct and at.max() < count
+
+
+def test_wide_columns_do_not_overflow() -> None:
+    wide = 2**31 - 1
+    at = cells(
+        torch.tensor([[wide - 1] * 4]), torch.tensor([wide] * 4), torch.arange(4)[None], torch.tensor([2**20 + 1])
+    )
+    number = 0
+    for _ in range(4):
+        number = number * wide + wide - 1
+    assert int(at) == number % (2**20 + 1)
 
 
 def codes_and_residuals(seed: int, planted: Any) -> Rows:
@@ -269,25 +293,58 @@ def codes_and_residuals(seed: int, planted: Any) -> Rows:
     return Rows(codes, planted(codes).unsqueeze(1) + torch.randn(8000, 1, generator=generator))
 
 
+def odd(codes: torch.Tensor, *columns: int) -> torch.Tensor:
+    return ((codes[:, list(columns)].sum(dim=1) % 2) * 2 - 1).float()
+
+
 def test_screening_finds_a_pair_and_a_column() -> None:
     def planted(codes: torch.Tensor) -> torch.Tensor:
-        return 0.3 * (((codes[:, 0] + codes[:, 2]) % 2) * 2 - 1) + 0.2 * (codes[:, 1] - 2.5)
+        return 0.3 * odd(codes, 0, 2) + 0.2 * (codes[:, 1] - 2.5)
 
     train, judged = (codes_and_residuals(seed, planted) for seed in (0, 1))
-    found = screen(train, judged, [6] * 4, [0, 1, 2, 3], 2**12)
+    found = screen(train, judged, [6] * 4, [0, 1, 2, 3])
     assert {0, 1, 2} <= set(found.columns)
-    place = {column: position for position, column in enumerate(found.columns)}
-    assert (place[0], place[2]) == found.pairs[0]
+    assert {(1,), (0, 2)} <= {one.columns for one in found.combinations}
+
+
+def test_screening_grows_a_pair_that_shows_to_three_columns() -> None:
+    def planted(codes: torch.Tensor) -> torch.Tensor:
+        return (0.3 + 0.6 * (codes[:, 3] > 2)) * odd(codes, 0, 2)
+
+    train, judged = (codes_and_residuals(seed, planted) for seed in (0, 1))
+    assert (0, 2, 3) in {one.columns for one in screen(train, judged, [6] * 4, [0, 1, 2, 3]).combinations}
 
 
 def test_screening_leaves_out_what_does_not_come_again() -> None:
-    def planted(codes: torch.Tensor) -> torch.Tensor:
-        return 0.5 * (((codes[:, 0] + codes[:, 2]) % 2) * 2 - 1).float()
+    train = codes_and_residuals(0, lambda codes: 0.5 * odd(codes, 0, 2))
+    judged = codes_and_residuals(1, lambda codes: -0.5 * odd(codes, 0, 2))
+    assert not screen(train, judged, [6] * 4, [0, 1, 2, 3]).combinations
 
-    train = codes_and_residuals(0, planted)
-    judged = codes_and_residuals(1, lambda codes: -planted(codes))
-    place = screen(train, judged, [6] * 4, [0, 1, 2, 3], 2**12)
-    assert not place.pairs
+
+def test_an_effect_is_that_of_the_other_rows() -> None:
+    rows = codes_and_residuals(0, lambda codes: 0.5 * odd(codes, 0, 2))
+    combination = Combination.of((0, 2), [6] * 4, len(rows.codes))
+    effect = combination.effect(rows)
+    for row in (0, 17, 4242):
+        same = (rows.codes[:, [0, 2]] == rows.codes[row, [0, 2]]).all(dim=1)
+        total = rows.residual[same].sum(dim=0)
+        torch.testing.assert_close(effect.table[combination.at(rows.codes)[row]], total / (same.sum() + PRIOR_ROWS))
+        others = (total - rows.residual[row]) / (same.sum() - 1 + PRIOR_ROWS)
+        torch.testing.assert_close(effect.own[row], others)
+
+
+def test_shares_are_those_of_least_squares_where_these_are_above_0() -> None:
+    generator = torch.Generator().manual_seed(0)
+    parts = torch.randn(500, 1, 3, generator=generator)
+    target = parts[:, :, :2] @ torch.tensor([2.0, 0.5]) - parts[:, :, 2] + torch.randn(500, 1, generator=generator)
+
+    def squared(scores: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:
+        return (scores - target).square().mean()
+
+    found = shares(squared, torch.zeros(500, 1), parts, target)
+    least = torch.linalg.lstsq(parts[:, 0, :2], target).solution[:, 0]
+    torch.testing.assert_close(found[:2], least, atol=1e-2, rtol=1e-2)
+    assert 0 <= found[2] < 1e-3
 
 
 @pytest.mark.parametrize("folds", ["random", "groups", "time"])

@@ -86,7 +86,7 @@ def test_fine_tuning_is_summed_up() -> None:
     net.fit((rows, labels), (rows, labels), epochs=2, learning_rate=0.01, progress=False, batch_size=64)
     text = dict(net.report().facts)["fine-tuned"]
     assert net.history is not None
-    assert f"{net.history.metric} {net.history.start:.6f} at epoch 0, {net.history.best:.6f} now" in text
+    assert f"{net.history.metric} {net.history.start:.6f} as it came, {net.history.best:.6f} now" in text
     assert f"epoch {net.history.best_epoch} of 2" in text or "none of 2 epochs better" in text
     assert any(row.drift for row in net.report().rows) == (net.history.best_epoch > 0)
 

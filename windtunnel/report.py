@@ -203,8 +203,10 @@ def _faithful(net: Translation) -> str:
 def _history(history: Any) -> str:
     epochs = len(history.epochs) - 1
     kept = f"best epoch {history.best_epoch} of {epochs}" if history.best_epoch else f"none of {epochs} epochs better"
+    if not history.best_epoch and history.best != history.start:
+        kept = f"found before training, {kept}"
     return (
-        f"{history.metric} {history.start:.6f} at epoch 0, {history.best:.6f} now ({kept}), "
+        f"{history.metric} {history.start:.6f} as it came, {history.best:.6f} now ({kept}), "
         f"on {history.judged_on}, {history.seconds:.1f} s"
     )
 

@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 USUAL_SLOPE = 0.4
 """The slope of the log loss where a fifth of the rows is positive: sqrt(0.2 (1 - 0.2))."""
 
+ROWS_AT_ONCE = 65_536
+
 
 class Beside(nn.Module):
-    """A branch on rows whose last numbers are the scores of the pipeline, which stays as it is.
+    """The columns of a branch on rows whose last numbers are scores, which stay as they are.
+
+    These are the scores of the pipeline with what the combinations of the branch add to them.
 
     Shape
     -----
@@ -45,9 +49,9 @@ class Beside(nn.Module):
         self.decay_scale = slope / USUAL_SLOPE
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """The scores of the pipeline plus those of the branch."""
+        """The scores beside the numbers plus those of the columns."""
         rows, scores = apart(Batch(numbers, ids), len(self.branch.unit))
-        return scores + self.branch(side_by_side(rows))  # type: ignore[no-any-return]
+        return scores + self.branch.by_columns(self.branch.codes(side_by_side(rows)))
 
 
 class Mapped:
@@ -135,6 +139,18 @@ def narrowed(rows: Batch, inputs: Inputs, outputs: int) -> Batch:
     """Rows with scores, with no more columns than a branch reads."""
     rows, scores = apart(rows, outputs)
     return Batch(torch.cat([rows.numbers[:, inputs.numbers], scores], dim=1), rows.ids[:, inputs.ids])
+
+
+def raised(rows: Batch, more: Tensor) -> Batch:
+    """Rows with scores, and more ``[N, K]`` added to the scores."""
+    rows, scores = apart(rows, more.shape[1])
+    return with_scores(rows, scores + more)
+
+
+def in_parts(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """What a function of rows gives, a part of them after the other: what it keeps for a row is large."""
+    with torch.no_grad():
+        return torch.cat([function(part) for part in torch.split(x, ROWS_AT_ONCE)])
 
 
 def side_by_side(rows: Batch) -> Tensor:

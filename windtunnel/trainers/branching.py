@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,29 +24,32 @@ from windtunnel.trainers.beside import (
     Scorer,
     apart,
     branch_head,
+    in_parts,
     mapped,
     narrowed,
+    raised,
     side_by_side,
 )
 from windtunnel.trainers.binning import bin_edges
 from windtunnel.trainers.callbacks import Keeper
 from windtunnel.trainers.data import Batches
+from windtunnel.trainers.effects import Combination, Rows, effects, shares
 from windtunnel.trainers.evidence import clear, collected, gains, halves, metric
 from windtunnel.trainers.gating import Judged, gated
 from windtunnel.trainers.losses import Loss, pick
 from windtunnel.trainers.metrics import Judge
 from windtunnel.trainers.module import DataModule, Loaders
 from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
-from windtunnel.trainers.screening import Rows, screen
+from windtunnel.trainers.screening import MOST_ROWS, screen
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
 
 NAME = "branch"
-CELLS = 2**18
-"""Rows of the table that all pairs of values share."""
 Items = tuple[Any, ...]
 """Rows, targets, and weights where there are any."""
+Score = Callable[[Tensor, Tensor], Tensor]
+"""Numbers and ids to scores."""
 
 
 class Stage(Protocol):
@@ -60,8 +63,8 @@ class Stage(Protocol):
 def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Keeper | None:
     """Train a branch beside a translation and make it part of it where it helps; None where no branch can be had.
 
-    One half of the judged rows has a part in choosing gates, columns and pairs, the other has none. An error or an
-    interrupt while training leaves the best branch so far in place, and is raised again.
+    One half of the judged rows has a part in choosing gates, columns and combinations, the other has none. An error or
+    an interrupt while training leaves the best branch so far in place, and is raised again.
     """
     if not net.may_branch() or data.judged_on == "training rows":
         return None
@@ -80,19 +83,21 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
     def finish(keeper: Keeper) -> None:
         if not keeper.epochs:
             return
-        if keeper.best_epoch and not plan.holds(keeper.judge):
+        if keeper.best_epoch and not plan.holds(keeper.judge, plan.combined, plan.whole):
             keeper.reject()
-        # Epoch 0 has the source's own trees, or gated ones: the soft ones that came may be better, by chance.
-        if net.exact or gates:
-            keeper.given = metric(keeper.judge, loss, scored.as_given, data.valid)
-        if not keeper.judge.better(keeper.best_metric, keeper.start):
+        # Epoch 0 has gated trees and combinations, or at least the source's own trees: the soft ones that came may be
+        # better, by chance.
+        keeper.given = metric(keeper.judge, loss, scored.as_given, data.valid)
+        adds = len(plan.branch.combinations) > 0 or keeper.best_epoch > 0
+        helps = not adds or plan.holds(keeper.judge, plan.alone, plan.whole if keeper.best_epoch else plan.combined)
+        if not (helps and keeper.judge.better(keeper.best_metric, keeper.start)):
             keeper.best_epoch, keeper.best_metric = 0, keeper.start
             return
         settle(net, gates)
-        if keeper.best_epoch:
-            attach(net, plan.beside.branch, plan.inputs)
+        if adds:
+            attach(net, plan.branch, plan.inputs)
 
-    return stage(plan.beside, Loaders(plan.narrowed(train), plan.narrowed(valid)), recipe, finish)
+    return stage(plan.beside, Loaders(plan.learned_from(train), plan.judged_by(valid)), recipe, finish)
 
 
 def _gates(net: Translation, held: list[Items], loss: Loss) -> dict[int, HardTrees]:
@@ -117,47 +122,121 @@ def _gates(net: Translation, held: list[Items], loss: Loss) -> dict[int, HardTre
 
 @dataclass(frozen=True)
 class Plan:
-    """A branch that adds nothing yet, what it reads, and the judged rows that had no part in choosing that.
+    """A branch whose combinations are learned and whose columns add nothing yet, and the rows for the rest.
 
     Attributes
     ----------
     beside : Beside
     inputs : Inputs
+        What the branch reads.
     loss : callable
+    own : Tensor
+        ``[N, K]``, what the combinations add to the scores of each training row, that row left out.
     untouched : tuple of Batch, Tensor, Tensor or None
-        Narrowed rows with scores, targets, weights.
+        Narrowed rows with scores, targets, weights: judged rows that had no part in choosing the above.
     """
 
     beside: Beside
     inputs: Inputs
     loss: Loss
-    untouched: tuple[Any, ...]
+    own: Tensor
+    untouched: Items
 
-    def narrowed(self, loader: Any) -> Any:
-        """Batches with scores, with no more columns than the branch reads."""
-        return mapped(loader, lambda rows: narrowed(rows, self.inputs, len(self.beside.branch.unit)))
+    @property
+    def branch(self) -> Branch:
+        """The branch itself."""
+        return self.beside.branch
 
-    def holds(self, judge: Judge) -> bool:
-        """Whether the branch helps on the untouched rows too.
+    def learned_from(self, loader: Any) -> Any:
+        """Training batches, whose scores have what the combinations add.
+
+        A row in memory was there when these were learned, and gets what they would add without it; to rows of a stream
+        it hardly matters, as the combinations are learned from a sample.
+        """
+        if type(loader) is not Batches:
+            return self.judged_by(loader)
+        return mapped(loader, lambda rows: raised(self.narrowed(rows), self.own))
+
+    def judged_by(self, loader: Any) -> Any:
+        """Validation batches, whose scores have what the combinations add."""
+
+        def change(rows: Batch) -> Batch:
+            rows = self.narrowed(rows)
+            return raised(rows, self.combined(*rows) - self.alone(*rows))
+
+        return mapped(loader, change)
+
+    def narrowed(self, rows: Batch) -> Batch:
+        """Rows with scores, with no more columns than the branch reads."""
+        return narrowed(rows, self.inputs, len(self.branch.unit))
+
+    def alone(self, numbers: Tensor, ids: Tensor) -> Tensor:
+        """The scores of the pipeline, for narrowed rows."""
+        return apart(Batch(numbers, ids), len(self.branch.unit))[1]
+
+    def combined(self, numbers: Tensor, ids: Tensor) -> Tensor:
+        """The scores of the pipeline and of the combinations."""
+        rows, scores = apart(Batch(numbers, ids), len(self.branch.unit))
+        return scores + in_parts(lambda part: self.branch.by_combinations(self.branch.codes(part)), side_by_side(rows))
+
+    def whole(self, numbers: Tensor, ids: Tensor) -> Tensor:
+        """The scores of the pipeline and of the branch."""
+        rows, scores = apart(Batch(numbers, ids), len(self.branch.unit))
+        return scores + in_parts(self.branch, side_by_side(rows))
+
+    def combining(self, combinations: list[Combination], seen: Rows, half: Items) -> Plan:
+        """The plan with these combinations, where they lower the loss of the untouched rows clearly.
+
+        Their effects are learned on the training rows, and how much of each counts on the first half of the judged
+        rows.
+
+        Parameters
+        ----------
+        combinations : list of Combination
+            Of columns that the branch reads.
+        seen : Rows
+            Training rows.
+        half : Items
+            Narrowed rows with scores, targets, weights.
+        """
+        unit = self.branch.unit
+        tables = [effect.table for effect in effects(seen, combinations)]
+
+        def apart_and_parts(rows: Batch) -> tuple[Tensor, Tensor]:
+            rows, scores = apart(rows, len(unit))
+            codes = in_parts(self.branch.codes, side_by_side(rows))
+            parts = [table[one.at(codes)] for one, table in zip(combinations, tables, strict=True)]
+            return scores, torch.stack(parts, dim=2) * unit.unsqueeze(1)
+
+        scores, parts = apart_and_parts(half[0])
+        share = shares(self.loss, scores, parts, *half[1:])
+        scores, parts = apart_and_parts(self.untouched[0])
+        with torch.no_grad():
+            better = gains(self.loss, scores, scores + parts @ share, *self.untouched[1:])
+        if not clear(better):
+            return self
+        self.branch.combine([one.columns for one in combinations], [b * t for b, t in zip(share, tables, strict=True)])
+        own = torch.zeros_like(seen.residual)
+        for b, effect in zip(share, effects(seen, combinations), strict=True):
+            own += b * effect.own
+        return replace(self, own=own * unit)
+
+    def holds(self, judge: Judge, without: Score, having: Score) -> bool:
+        """Whether scores are better on the untouched rows too.
 
         The metric is no worse, and the loss lower by more than a standard error, over ``GROUPS`` groups of rows.
         """
-        outputs = len(self.beside.branch.unit)
-
-        def alone(numbers: Tensor, ids: Tensor) -> Tensor:
-            return numbers[:, -outputs:]
-
-        without, with_branch = (metric(judge, self.loss, one, [self.untouched]) for one in (alone, self.beside))
         rows, *rest = self.untouched
+        before, after = (metric(judge, self.loss, score, [self.untouched]) for score in (without, having))
         with torch.no_grad():
-            better = gains(self.loss, alone(*rows), self.beside(*rows), *rest)
-        return clear(better) and not judge.better(without, with_branch)
+            better = gains(self.loss, without(*rows), having(*rows), *rest)
+        return clear(better) and not judge.better(before, after)
 
 
 def begin(
     net: Translation, items: Items, held: list[Items], loss: Loss, rank: int, generator: torch.Generator
 ) -> Plan | None:
-    """Choose what a branch shall read, and make one that adds nothing yet; None where no column has anything to say.
+    """Choose what a branch shall read, and learn its combinations; None where no column has anything to say.
 
     Parameters
     ----------
@@ -174,30 +253,36 @@ def begin(
     sizes = [int(torch.isfinite(row).sum()) + 2 for row in edges]
     sizes += [len(category.vocabulary) for category in net.encoder.categories]
     unit = _unit(head, scores, items[1])
-    probe = Branch.zero(edges, sizes, [], unit, rank=0, cells=0, generator=generator)
+    probe = Branch.zero(edges, sizes, unit, rank=0, generator=generator)
 
     def read(rows: Batch, target: Tensor, weight: Tensor | None = None) -> Rows:
         rows, scores = apart(rows, outputs)
-        return Rows(probe.codes(side_by_side(rows)), _residual(loss, scores, target, weight)).some(generator)
+        return Rows(in_parts(probe.codes, side_by_side(rows)), _residual(loss, scores, target, weight) * unit)
 
     count = len(edges)
     offered = [*range(count), *(count + position for position in _one_each(net.encoder.categories))]
-    seen = read(*items)
-    found = screen(seen, read(*half), sizes, offered, CELLS)
+    seen, judged = read(*items), read(*half)
+    slope = seen.residual.square().mean(dim=0).sqrt().clamp_min(torch.finfo(unit.dtype).tiny)
+    seen, judged = (Rows(one.codes, one.residual / slope) for one in (seen, judged))
+    found = screen(seen.some(MOST_ROWS, generator), judged, sizes, offered)
     if not found.columns:
         return None
     inputs = Inputs([c for c in found.columns if c < count], [c - count for c in found.columns if c >= count])
-    branch = Branch.zero(
-        edges[inputs.numbers],
-        [sizes[column] for column in found.columns],
-        found.pairs,
-        unit,
-        rank=rank,
-        cells=CELLS,
-        generator=generator,
+    size = [sizes[column] for column in found.columns]
+    branch = Branch.zero(edges[inputs.numbers], size, unit, rank=rank, generator=generator)
+    place = {column: position for position, column in enumerate(found.columns)}
+    combinations = [replace(one, columns=tuple(place[column] for column in one.columns)) for one in found.combinations]
+    plan = Plan(
+        Beside(branch, head, float(slope.square().mean().sqrt())),
+        inputs,
+        loss,
+        torch.zeros_like(scores),
+        (narrowed(other[0], inputs, outputs), *other[1:]),
     )
-    slope = float((seen.residual * unit).square().mean().sqrt())
-    return Plan(Beside(branch, head, slope), inputs, loss, (narrowed(other[0], inputs, outputs), *other[1:]))
+    if not combinations:
+        return plan
+    seen = Rows(seen.codes[:, found.columns], seen.residual)
+    return plan.combining(combinations, seen, (narrowed(half[0], inputs, outputs), *half[1:]))
 
 
 def settle(net: Translation, gates: dict[int, HardTrees]) -> None:
@@ -221,6 +306,7 @@ def attach(net: Translation, branch: Branch, inputs: Inputs) -> None:
     _append(net, branch, [Take(slot, columns) for slot, columns in takes if columns])
     _append(net, Added(), [scores, _last(net, outputs)])
     branch.cast(getattr(torch, net.encoder.dtype))
+    branch.requires_grad_()
     net.mark_start()
     for name in ("weight", "factors", "cross"):
         net.start[f"steps.{len(net.program.steps) - 2}.module.{name}"].zero_()

@@ -38,15 +38,15 @@ class History:
     Attributes
     ----------
     epochs : list of Epoch
-        Epoch 0, before training, and every epoch since.
+        Epoch 0, before training, and every epoch since; a branch has its combinations of columns at epoch 0.
     metric : str
         The name of the metric that the epochs are judged by.
     greater_is_better : bool
         Its direction.
     start, best : float
-        The metric before training and at the best epoch, whose weights the translation holds.
+        The metric of the translation as it came and as it is now, with the weights of the best epoch.
     best_epoch : int
-        0 where training made nothing better.
+        0 where no epoch made anything better than it was at epoch 0.
     judged_on : str
         "validation rows", "held-out rows" (a share of the training rows) or "training rows".
     seconds : float
