@@ -25,7 +25,6 @@ import windtunnel
 from windtunnel import FactorizationMachineClassifier, LeafEncoder, TwoHotEncoder
 from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.modules.trees import SoftLeaves
-from windtunnel.modules.trees.recompute import Operands, SoftLeavesFunction, soft_leaves
 from windtunnel.modules.trees.soften import soften_leaves
 from windtunnel.translators.lightgbm import tree_ensemble
 
@@ -198,27 +197,24 @@ def test_ids_stay_on_the_host_in_translate_and_nowhere_else() -> None:
     assert not windtunnel.compile(source).hosts
 
 
-def operands(level: str) -> tuple[SoftLeaves, Operands]:
-    """Rows with missing values and categories, on their way into soft leaves."""
+def softened(level: str) -> tuple[SoftLeaves, torch.Tensor]:
+    """Soft leaves, and rows with missing values and categories."""
     frame = table(missing=True)
     X, y = frame[[*NUMBERS, "plan"]], targets(frame)["label"]
     booster = quick(n_estimators=6, num_leaves=5).fit(X, y).booster_
-    leaves = soften_leaves(tree_ensemble(booster), level=level, temperature=2.0).double()
     random = torch.Generator().manual_seed(0)
     rows = torch.randn(8, 4, dtype=torch.float64, generator=random)
     rows[:, 3] = torch.randint(0, 3, (8,), generator=random).double()
     rows[::3, 0] = torch.nan
-    given, value = leaves.settled_nodes(rows)
-    z = leaves.scaled(rows).detach().requires_grad_()
-    return leaves, Operands(z, leaves.first_layer(), leaves.threshold, leaves.slope, leaves.path, leaves.path_bias,
-                            leaves.leaf_slope, torch.zeros(0), given, value)  # fmt: skip
+    return soften_leaves(tree_ensemble(booster), level=level, temperature=2.0).double(), rows
 
 
 @pytest.mark.parametrize("level", ["L2", "L3", "L4"])
 def test_the_recomputed_gradient_is_that_of_autograd(level: str) -> None:
-    leaves, of = operands(level)
-    learned = [of.z, *(one for one in leaves.parameters() if one.requires_grad and one.numel())]
-    answers = SoftLeavesFunction.apply(0.0, *of), soft_leaves(*of[:7], of.given, of.value)
+    leaves, rows = softened(level)
+    leaves.padded = False  # ``plain_leaves`` gives those that pad smaller trees too
+    learned = [one for one in leaves.parameters() if one.requires_grad and one.numel()]
+    answers = leaves(rows), leaves.plain_leaves(rows)
     torch.testing.assert_close(*answers)
     weight = torch.randn_like(answers[0])
     ours, theirs = (torch.autograd.grad((one.square() * weight).sum(), learned) for one in answers)
@@ -227,11 +223,12 @@ def test_the_recomputed_gradient_is_that_of_autograd(level: str) -> None:
 
 
 def test_dropout_drops_all_of_a_leaf() -> None:
-    _, of = operands("L4")
+    leaves, rows = softened("L4")
+    leaves.train().dropout = 0.3
 
-    def dropped(z: torch.Tensor, path: torch.Tensor) -> torch.Tensor:
+    def dropped(path: torch.Tensor) -> torch.Tensor:
         torch.manual_seed(0)
-        return SoftLeavesFunction.apply(0.3, *of._replace(z=z, path=path))
+        return leaves(rows)
 
-    assert (dropped(of.z, of.path) == 0).double().mean() == pytest.approx(0.3, abs=0.15)
-    assert torch.autograd.gradcheck(dropped, (of.z, of.path), atol=1e-5)
+    assert (dropped(leaves.path) == 0).double().mean() == pytest.approx(0.3, abs=0.15)
+    assert torch.autograd.gradcheck(dropped, (leaves.path,), atol=1e-5)

@@ -9,7 +9,10 @@ from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
-from windtunnel.modules.trees.recompute import SoftTreesFunction, soft_trees
+from windtunnel.modules.trees.memory import leaves_fit
+from windtunnel.modules.trees.recompute import soft_trees
+from windtunnel.modules.trees.soft_kernel import SoftOperands
+from windtunnel.modules.trees.soft_op import soft_ensemble
 
 LEVELS = ("L0", "L1", "L2", "L3", "L4")
 
@@ -113,11 +116,34 @@ class SoftSplits(Module):
         """1 between a real node and a real leaf, ``[T, n, l]``."""
         return self.node_mask.unsqueeze(2) * self.leaf_mask.unsqueeze(1)
 
+    @torch.jit.unused
+    def operands(self, x: Tensor, leaf_value: Tensor) -> SoftOperands:
+        """What the operation on the whole ensemble reads."""
+        settles = self.any_zero_missing or self.any_missing or self.any_category
+        return SoftOperands(
+            z=self.scaled(x),
+            weight=self.node_weight if self.depth >= 3 else x.new_zeros(0),
+            threshold=self.threshold,
+            slope=self.slope,
+            path=self.path * self.path_mask(),
+            path_bias=self.path_bias,
+            leaf_slope=self.leaf_slope,
+            leaf_value=leaf_value,
+            x=x.detach() if settles else x.new_zeros(0),
+            feature=self.feature,
+            missing=self.missing,
+            direction=self.direction,
+            category_node=self.category_node,
+            category_table=self.category_table,
+        )
+
     def settled_nodes(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Which nodes do not compare (bool ``[T, B, n]``) and their activations; empty where every node compares."""
         empty = torch.zeros(0, device=x.device)
         unknown = torch.isnan(x)
-        relevant = self.any_zero_missing or (self.any_missing and bool(unknown.any()))
+        # A program that is exported has to do without a look at the rows.
+        some = bool(unknown.any()) if torch.jit.is_scripting() else True  # type: ignore[attr-defined]
+        relevant = self.any_zero_missing or (self.any_missing and some)
         if not (relevant or self.any_category):
             return empty.to(torch.bool), empty
         trees, nodes = self.feature.shape[0], self.feature.shape[1]
@@ -198,21 +224,31 @@ class SoftTrees(SoftSplits):
 
     def forward(self, x: Tensor) -> Tensor:
         """Raw scores ``[B, K]``."""
-        given, value = self.settled_nodes(x)
-        if torch.jit.is_scripting():  # type: ignore[attr-defined]
-            scores = soft_trees(self.scaled(x), self.first_layer(), self.threshold, self.slope,
-                                self.path * self.path_mask(), self.path_bias, self.leaf_slope, self.masked_values(),
-                                given, value)  # fmt: skip
-        else:
-            scores = self._train_forward(self.scaled(x), given, value)
+        scores = self.plain_scores(x) if torch.jit.is_scripting() else self._scores(x)  # type: ignore[attr-defined]
         return scores + self.base
 
+    def plain_scores(self, x: Tensor) -> Tensor:
+        """Scores without the base in straight torch, which scripts and exports; no dropout."""
+        given, value = self.settled_nodes(x)
+        return soft_trees(self.scaled(x), self.first_layer(), self.threshold, self.slope, self.path * self.path_mask(),
+                          self.path_bias, self.leaf_slope, self.masked_values(), given, value)  # fmt: skip
+
     @torch.jit.unused
-    def _train_forward(self, z: Tensor, given: Tensor, value: Tensor) -> Tensor:
-        rate = self.dropout if self.training else 0.0
-        return SoftTreesFunction.apply(  # type: ignore[no-any-return, no-untyped-call]
-            rate, z, self.first_layer(), self.threshold, self.slope, self.path * self.path_mask(), self.path_bias,
-            self.leaf_slope, self.masked_values(), given, value)  # fmt: skip
+    def _scores(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_exporting():
+            return self.plain_scores(x)
+        of, rate = self.operands(x, self.masked_values()), self.dropout if self.training else 0.0
+        if not self._leaves_pay(of):
+            return soft_ensemble(of, rate)
+        leaves = soft_ensemble(of._replace(leaf_value=of.z.new_zeros(0)), rate)
+        return leaves @ (of.leaf_value * 2).flatten(0, 1)
+
+    def _leaves_pay(self, of: SoftOperands) -> bool:
+        """Whether all that moves are leaf values, and the leaves can be kept for their gradient."""
+        frozen = not any(one.requires_grad for name, one in of._asdict().items() if name != "leaf_value")
+        moving = torch.is_grad_enabled() and of.leaf_value.requires_grad
+        trees, leaves, _ = of.leaf_value.shape
+        return moving and frozen and leaves_fit(trees, leaves, len(of.z), of.z.element_size(), of.z.device)
 
     def masked_values(self) -> Tensor:
         """Half of each real leaf's value in the column of its tree's score, ``[T, l, K]``."""

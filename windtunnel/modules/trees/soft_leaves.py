@@ -5,8 +5,9 @@
 import torch
 from torch import Tensor
 
-from windtunnel.modules.trees.recompute import SoftLeavesFunction, soft_leaves
+from windtunnel.modules.trees.recompute import soft_leaves
 from windtunnel.modules.trees.soft import SoftSplits
+from windtunnel.modules.trees.soft_op import soft_ensemble
 
 
 class SoftLeaves(SoftSplits):
@@ -68,19 +69,18 @@ class SoftLeaves(SoftSplits):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, L]."""
-        given, value = self.settled_nodes(x)
-        if torch.jit.is_scripting():  # type: ignore[attr-defined]
-            leaves = soft_leaves(self.scaled(x), self.first_layer(), self.threshold, self.slope,
-                                 self.path * self.path_mask(), self.path_bias, self.leaf_slope, given,
-                                 value)  # fmt: skip
-        else:
-            leaves = self._train_forward(self.scaled(x), given, value)
+        leaves = self.plain_leaves(x) if torch.jit.is_scripting() else self._leaves(x)  # type: ignore[attr-defined]
         return leaves.index_select(1, self.column) if self.padded else leaves
 
+    def plain_leaves(self, x: Tensor) -> Tensor:
+        """Leaves of the padded trees in straight torch, which scripts and exports; no dropout."""
+        given, value = self.settled_nodes(x)
+        return soft_leaves(self.scaled(x), self.first_layer(), self.threshold, self.slope,
+                           self.path * self.path_mask(), self.path_bias, self.leaf_slope, given, value)  # fmt: skip
+
     @torch.jit.unused
-    def _train_forward(self, z: Tensor, given: Tensor, value: Tensor) -> Tensor:
-        rate = self.dropout if self.training else 0.0
-        no_value = torch.zeros(0, device=z.device)
-        return SoftLeavesFunction.apply(  # type: ignore[no-any-return, no-untyped-call]
-            rate, z, self.first_layer(), self.threshold, self.slope, self.path * self.path_mask(), self.path_bias,
-            self.leaf_slope, no_value, given, value)  # fmt: skip
+    def _leaves(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_exporting():
+            return self.plain_leaves(x)
+        # What is dropped of a leaf is all of it, so that one without a row and one that is dropped are both 0.
+        return soft_ensemble(self.operands(x, x.new_zeros(0)), self.dropout if self.training else 0.0, whole=True)

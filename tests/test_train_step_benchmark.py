@@ -1,0 +1,51 @@
+"""The benchmark of a training step: what its line says, and what it is asked for wrongly."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks import train_step
+
+SMALL = ["--trees", "3", "--leaves", "5", "--features", "4", "--batch", "40", "--threads", "1", "--repeats", "2"]
+
+
+@pytest.mark.parametrize("level", ["L1", "L4"])
+def test_one_line_with_times_memory_and_settings(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = [*SMALL, "--level", level, "--json"]
+    monkeypatch.setattr(sys, "argv", ["train_step", *arguments])  # the processes that measure memory get the same
+    answer = CliRunner().invoke(train_step.app, arguments, catch_exceptions=False)
+    (line,) = answer.stdout.splitlines()
+    result = json.loads(line)
+    assert result["ratio_to_matmul"] == pytest.approx(result["step_s"] / result["matmul_s"])
+    assert result["speedup_over_direct"] == pytest.approx(result["direct_s"] / result["step_s"])
+    assert all(result[name] > 0 for name in ("step_s", "matmul_s", "direct_s", "process_mb"))
+    assert min(result["peak_mb"], result["direct_peak_mb"]) >= 0
+    settings = {"trees": 3, "leaves": 5, "features": 4, "batch": 40, "level": level, "threads": 1, "device": "cpu"}
+    assert result.items() >= settings.items()
+
+
+def test_memory_is_that_of_the_form_asked_for() -> None:
+    many = train_step.Settings(60, 32, 8, 4096, "L4", 0.0, 1, "cpu")
+    ours, direct = (measured(many, form) for form in train_step.FORMS)
+    kept = 60 * 4096 * (31 + 32) * 4 / 2**20
+    assert direct > kept and ours < kept / 2
+
+
+def measured(of: train_step.Settings, form: str) -> float:
+    """In a process of its own, as the benchmark does it."""
+    options = f"--trees {of.trees} --leaves {of.leaves} --features {of.features} --batch {of.batch} --threads 1"
+    command = [sys.executable, "-m", "benchmarks.train_step", *options.split(), "--repeats", "2", "--peak-of", form]
+    root = Path(train_step.__file__).parents[1]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, cwd=root).stdout)["peak_mb"]
+
+
+@pytest.mark.parametrize("wrong", [["--level", "L9"], ["--peak-of", "theirs"]])
+def test_what_is_wrong_is_named(wrong: list[str]) -> None:
+    answer = CliRunner().invoke(train_step.app, [*SMALL, *wrong])
+    assert answer.exit_code == 1 and f"{wrong[0]} {wrong[1]}; choose from" in answer.stderr

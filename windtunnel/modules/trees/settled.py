@@ -1,0 +1,90 @@
+"""Nodes that do not compare: those of a missing value go the default way, those of a category look it up in a table."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_ZERO
+
+
+class Settling(NamedTuple):
+    """What a group of trees knows of its nodes that do not compare; node j of tree t is row ``t (n + 1) + j``."""
+
+    feature: Tensor
+    """int64 ``[G * n]``."""
+    missing: Tensor
+    """int8 ``[G * n, 1]``."""
+    far: Tensor
+    """``[G * n, 1]``, infinitely far to the left or right of the threshold."""
+    entries: Tensor
+    """int64 ``[c]``, which rows of the category table belong to the group."""
+    units: Tensor
+    """int64 ``[c]``, their units of the group."""
+    column: Tensor
+    """int64 ``[c]``, the columns that they read."""
+    slope: Tensor
+    """``[c, 1]``, of the sigmoid."""
+
+
+def what_is_gone(x: Tensor) -> Tensor | None:
+    """int8 flags as in ``TreeEnsemble.missing``: what misses a value for which nodes; None where nothing does."""
+    unknown = torch.isnan(x)
+    near_zero = (x.abs() <= 1e-35) | unknown
+    if not near_zero.any():
+        return None
+    return unknown.to(torch.int8) * MISSING_NAN + near_zero.to(torch.int8) * MISSING_ZERO
+
+
+def settling(
+    feature: Tensor, missing: Tensor, direction: Tensor, slope: Tensor, category_node: Tensor, part: slice
+) -> Settling:
+    """The part of trees ``part``; operands as in ``SoftOperands``, slope ``[T, n]`` that of the sigmoid."""
+    nodes = feature.shape[1]
+    own = (category_node >= part.start * nodes) & (category_node < part.stop * nodes)
+    entries = own.nonzero().flatten()
+    at = category_node[entries]
+    local = at - part.start * nodes
+    return Settling(
+        feature=feature[part].flatten(),
+        missing=missing[part].flatten().unsqueeze(1),
+        far=(direction[part].flatten() * torch.inf).unsqueeze(1),
+        entries=entries,
+        units=local + local // nodes,
+        column=feature.flatten()[at],
+        slope=slope.flatten()[at].unsqueeze(1),
+    )
+
+
+def settle(pre: Tensor, x: Tensor, gone: Tensor | None, of: Settling, table: Tensor) -> None:
+    """Write the settled nodes into ``pre``, ``[G, n + 1, R]`` before the sigmoid, whose slope is 0 at infinity."""
+    if gone is not None:
+        hit = (gone.index_select(0, of.feature) & of.missing) != 0
+        nodes = pre[:, :-1]
+        torch.where(hit.view(nodes.shape), of.far.view(*nodes.shape[:2], 1), nodes, out=nodes)
+    if of.entries.numel():
+        found = table.flatten()[_places(x, of, table)]
+        pre.flatten(0, 1).index_copy_(0, of.units, found * of.slope)
+
+
+def take_categories(grad: Tensor, x: Tensor, of: Settling, table: Tensor, into: Tensor | None) -> None:
+    """Move the gradient of category nodes, ``[G, n + 1, R]`` before the sigmoid, from ``grad`` to that of the table."""
+    if not of.entries.numel():
+        return
+    flat = grad.flatten(0, 1)
+    if into is not None:
+        moved = flat.index_select(0, of.units) * of.slope
+        into.view(-1).index_add_(0, _places(x, of, table).flatten(), moved.flatten())
+    flat.index_fill_(0, of.units, 0.0)
+
+
+def _places(x: Tensor, of: Settling, table: Tensor) -> Tensor:
+    """Where the table has the categories of the rows, int64 ``[c, R]``, counted through its rows.
+
+    The last two columns of the table are for what is no known category, and for missing values.
+    """
+    column, known = x.index_select(0, of.column), table.shape[1] - 2
+    code = column.masked_fill((column < 0) | (column >= known), known).masked_fill(torch.isnan(column), known + 1)
+    return code.long() + (of.entries * table.shape[1]).unsqueeze(1)

@@ -1,0 +1,93 @@
+"""Soft trees as one operation of torch, with a backward pass that computes activations again instead of keeping them.
+
+Registered with shapes and gradients, so that ``torch.compile`` and ``torch.export`` carry it as a single node.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.trees.soft_kernel import LEARNED, Dropout, SoftOperands, backward, forward
+
+
+def soft_ensemble(of: SoftOperands, rate: float = 0.0, *, whole: bool = False) -> Tensor:
+    """Scores ``[B, K]`` without a base, or the leaves ``[B, T * l]``; dropout draws from torch's generator.
+
+    See ``soft_kernel`` for the formulas, and ``Dropout`` for ``whole``.
+    """
+    seed = torch.randint(2**62, (1,)) if rate else torch.zeros(0, dtype=torch.int64)
+    result: Tensor = _soft_trees(*of, seed, rate, whole)
+    return result.t()
+
+
+@torch.library.custom_op("windtunnel::soft_trees", mutates_args=())
+def _soft_trees(
+    z: Tensor,
+    weight: Tensor,
+    threshold: Tensor,
+    slope: Tensor,
+    path: Tensor,
+    path_bias: Tensor,
+    leaf_slope: Tensor,
+    leaf_value: Tensor,
+    x: Tensor,
+    feature: Tensor,
+    missing: Tensor,
+    direction: Tensor,
+    category_node: Tensor,
+    category_table: Tensor,
+    seed: Tensor,
+    rate: float,
+    whole: bool,
+) -> Tensor:
+    of = SoftOperands(z, weight, threshold, slope, path, path_bias, leaf_slope, leaf_value, x, feature, missing,
+                      direction, category_node, category_table)  # fmt: skip
+    return forward(of, _dropout(seed, rate, whole))
+
+
+@torch.library.custom_op("windtunnel::soft_trees_backward", mutates_args=())
+def _soft_trees_backward(
+    grad: Tensor, operands: list[Tensor], seed: Tensor, rate: float, whole: bool, wanted: list[bool]
+) -> list[Tensor]:
+    return backward(grad, SoftOperands(*operands), _dropout(seed, rate, whole), wanted)
+
+
+def _dropout(seed: Tensor, rate: float, whole: bool) -> Dropout:
+    return Dropout(rate, int(seed.item()) if rate else 0, whole)
+
+
+@_soft_trees.register_fake
+def _(*args: Any) -> Tensor:
+    of = SoftOperands(*args[: len(SoftOperands._fields)])
+    trees, leaves = of.path_bias.shape
+    return of.z.new_empty(of.leaf_value.shape[2] if of.leaf_value.dim() == 3 else trees * leaves, of.z.shape[0])
+
+
+@_soft_trees_backward.register_fake
+def _(grad: Tensor, operands: list[Tensor], seed: Tensor, rate: float, whole: bool, wanted: list[bool]) -> list[Tensor]:
+    of = SoftOperands(*operands)
+    return [
+        of.z.new_empty(getattr(of, name).shape if wish else (0,)) for name, wish in zip(LEARNED, wanted, strict=True)
+    ]
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *operands, seed, ctx.rate, ctx.whole = inputs
+    ctx.save_for_backward(*operands, seed)
+
+
+def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    *operands, seed = ctx.saved_tensors
+    wanted = [ctx.needs_input_grad[SoftOperands._fields.index(name)] for name in LEARNED]
+    found = dict(zip(LEARNED, _soft_trees_backward(grad, operands, seed, ctx.rate, ctx.whole, wanted), strict=True))
+    answers = [
+        found[name] if name in found and needs else None
+        for name, needs in zip(SoftOperands._fields, ctx.needs_input_grad, strict=False)
+    ]
+    return (*answers, None, None, None)
+
+
+_soft_trees.register_autograd(_gradients, setup_context=_keep)
