@@ -1,5 +1,9 @@
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
@@ -7,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from windtunnel.clicklog import CATEGORIES, click_log
+from windtunnel.clicklog import CATEGORIES, click_log, write_click_log
 from windtunnel.errors import BadInput
 
 NUMBERS = ["bid", "views", "recency", "viewable"]
@@ -65,3 +69,40 @@ def test_clicks_can_be_learned(log):
 def test_no_rows_is_an_error():
     with pytest.raises(BadInput, match="rows=0"):
         click_log(0)
+
+
+# -- written to files --------------------------------------------------------------------------------------------------
+
+
+def test_a_written_log_is_of_the_same_world(log, tmp_path):
+    files = write_click_log(tmp_path / "log", 25_000, at_once=10_000)
+    assert [pq.read_metadata(file).num_rows for file in files] == [10_000, 10_000, 5_000]
+    parts = [pd.read_parquet(file) for file in files]
+    written, (frame, clicked) = pd.concat(parts), log
+    assert written.columns.tolist() == [*frame.columns, "clicked"]
+    assert written["clicked"].mean() == pytest.approx(clicked.mean(), abs=0.02)
+    assert all(part["clicked"].mean() == pytest.approx(clicked.mean(), abs=0.02) for part in parts)
+    for name in ("app", "campaign", "device"):
+        shares = [one[name].value_counts(normalize=True) for one in (written, frame)]
+        assert (shares[0] - shares[1]).abs().max() < 0.02
+        rates = [one.groupby(name)["clicked"].mean() for one in (written, frame.assign(clicked=clicked))]
+        often = shares[1].index[:5]
+        assert (rates[0][often] - rates[1][often]).abs().max() < 0.05
+    assert not parts[0].equals(parts[1])
+    again = write_click_log(tmp_path / "again", 25_000, at_once=10_000)
+    assert [file.read_bytes() for file in files] == [file.read_bytes() for file in again]
+
+
+def test_a_log_that_cannot_be_written(tmp_path):
+    with pytest.raises(BadInput, match="rows=0, at_once=1000000; give 1 or more"):
+        write_click_log(tmp_path, 0)
+    write_click_log(tmp_path, 10)
+    with pytest.raises(BadInput, match="holds a click log already"):
+        write_click_log(tmp_path, 10)
+
+
+def test_the_command(tmp_path):
+    command = [sys.executable, "-m", "windtunnel.clicklog", str(tmp_path / "log"), "--rows", "100"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "100 rows in 1 files" in done.stdout, done.stderr
+    assert pq.read_metadata(tmp_path / "log" / "clicks-00000.parquet").num_rows == 100

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         WindTunnelRegressor as WindTunnelRegressor,
     )
     from windtunnel.trainers.recipe import Recipe as Recipe
+    from windtunnel.trainers.streaming import stream as stream
     from windtunnel.trainers.sweep import sweep as sweep
     from windtunnel.translation import Translation as Translation
     from windtunnel.translators import supported as supported, translates as translates
@@ -72,6 +73,7 @@ _PLACES = {
     "crossfit": "trainers.crossfit",
     "load": "export.artefact",
     "loader": "trainers.data",
+    "stream": "trainers.streaming",
     "supported": "translators",
     "sweep": "trainers.sweep",
     "translate": "_translate",

@@ -1,9 +1,19 @@
-"""A synthetic click log: a data set for demos and tests that needs no file."""
+"""A synthetic click log: a data set for demos and tests that needs no file, and as many Parquet files as one likes.
+
+python -m windtunnel.clicklog folder --rows 20000000
+"""
 
 from __future__ import annotations
 
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Any
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
 from numpy.typing import NDArray
 
 from windtunnel.errors import BadInput
@@ -22,6 +32,8 @@ CATEGORIES = {
 
 POSITIVES, MISSING = 0.2, 0.05
 RANK = 4
+AT_ONCE, ROW_GROUP = 1_000_000, 100_000
+"""Rows of a file, and of a row group in it, of a click log that is written."""
 # Standard deviations of parts of the log-odds: each category's effect, all interactions together, noise.
 EFFECT, INTERACTION, NOISE = 0.42, 1.1, 0.2
 
@@ -66,12 +78,62 @@ def click_log(rows: int = 60_000, *, seed: int = 0) -> tuple[pd.DataFrame, NDArr
     if rows < 1:
         raise BadInput(f"rows={rows}; give 1 or more")
     world, draws = np.random.default_rng(seed).spawn(2)
+    columns, clicked, _ = _drawn(rows, world, draws, None)
+    return pd.DataFrame({**columns}), clicked
+
+
+def write_click_log(folder: str | PathLike[str], rows: int, *, seed: int = 0, at_once: int = AT_ONCE) -> list[Path]:
+    """Write a click log of any size as Parquet files, ``at_once`` rows in memory at a time.
+
+    Effects, factors and names of the categories are those of ``click_log`` with the same seed, the impressions others.
+    c is that of the first file.
+
+    Parameters
+    ----------
+    folder : path
+        Gets ``clicks-00000.parquet`` and so on, ``at_once`` rows each, in row groups of ``ROW_GROUP``; may not hold
+        such files yet.
+    rows : int
+        Number of impressions, 1 or more.
+    seed : int, default 0
+        Seed of NumPy's default generator.
+    at_once : int
+        Rows per file.
+
+    Returns
+    -------
+    list of path
+        The files: the columns of ``click_log``, and ``clicked``.
+    """
+    if rows < 1 or at_once < 1:
+        raise BadInput(f"rows={rows}, at_once={at_once}; give 1 or more")
+    place = Path(folder)
+    if any(place.glob("clicks-*.parquet")):
+        raise BadInput(f"{place} holds a click log already; give another folder, or empty it")
+    place.mkdir(parents=True, exist_ok=True)
+    files, intercept = list[Path](), None
+    _, draws = np.random.default_rng(seed).spawn(2)
+    for number, own in enumerate(draws.spawn(-(-rows // at_once))):
+        world, _ = np.random.default_rng(seed).spawn(2)
+        here = min(at_once, rows - number * at_once)
+        columns, clicked, intercept = _drawn(here, world, own, intercept)
+        arrays = {name: pa.array(column, from_pandas=True) for name, column in columns.items()}
+        files.append(place / f"clicks-{number:05d}.parquet")
+        pq.write_table(pa.table({**arrays, "clicked": clicked}), files[-1], row_group_size=ROW_GROUP)
+    return files
+
+
+def _drawn(
+    rows: int, world: np.random.Generator, draws: np.random.Generator, intercept: float | None
+) -> tuple[dict[str, Any], NDArray[np.int64], float]:
+    """Columns by name, clicks, and the c that made them: the one given, or that which makes the mean right."""
     categories, score = _categories(rows, world, draws)
     numbers = _numbers(rows, draws)
     score += _effect_of(numbers) + draws.normal(0, NOISE, rows)
     numbers["recency"][draws.random(rows) < MISSING] = np.nan
-    clicked = draws.random(rows) < _sigmoid(score + _intercept(score))
-    return pd.DataFrame({**categories, **numbers}), clicked.astype(np.int64)
+    intercept = _intercept(score) if intercept is None else intercept
+    clicked = draws.random(rows) < _sigmoid(score + intercept)
+    return {**categories, **numbers}, clicked.astype(np.int64), intercept
 
 
 def _categories(
@@ -140,3 +202,19 @@ def _intercept(score: NDArray[np.float64]) -> float:
         else:
             high = middle
     return middle
+
+
+def _write(
+    folder: Annotated[Path, typer.Argument(help="Where the Parquet files go.")],
+    rows: Annotated[int, typer.Option(help="Impressions.")] = 20_000_000,
+    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+) -> None:
+    """Write a synthetic click log as Parquet files."""
+    files = write_click_log(folder, rows, seed=seed)
+    print(
+        f"{rows:,} rows in {len(files)} files, {sum(file.stat().st_size for file in files) / 2**20:,.0f} MiB: {folder}"
+    )
+
+
+if __name__ == "__main__":
+    typer.run(_write)

@@ -16,6 +16,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from torch import Tensor, nn
 
 from windtunnel.errors import BadInput
+from windtunnel.trainers.data import order_of, resumable
 from windtunnel.trainers.history import Epoch
 from windtunnel.trainers.metrics import Judge
 from windtunnel.trainers.module import FineTuning
@@ -33,6 +34,9 @@ class Keeper(Checkpoint):
     and moved into place, so that a kill at any time leaves the previous one whole. As one of Lightning's checkpoint
     callbacks it ends an epoch after the module has logged its means.
 
+    A checkpoint from the middle of an epoch tells how many of its batches are done: a resumed run sees the others, in
+    the order in which they would have come, which is why what that order follows from must be as it was.
+
     Parameters
     ----------
     net : nn.Module
@@ -45,16 +49,26 @@ class Keeper(Checkpoint):
         Where the checkpoint of the last epoch goes.
     by_loss : bool
         Whether the loss chooses among the epochs that make the metric better.
+    every : int or None
+        Steps between the checkpoints within an epoch; None for none.
     """
 
     def __init__(
-        self, net: nn.Module, judge: Judge, patience: int | None, directory: Path | None, *, by_loss: bool = False
+        self,
+        net: nn.Module,
+        judge: Judge,
+        patience: int | None,
+        directory: Path | None,
+        *,
+        by_loss: bool = False,
+        every: int | None = None,
     ) -> None:
         self.net = net
         self.judge = judge
         self.patience = patience
         self.directory = directory
         self.by_loss = by_loss
+        self.every = every
         self.given: float | None = None
         self.epochs: list[Epoch] = []
         self.best_epoch = 0
@@ -63,6 +77,8 @@ class Keeper(Checkpoint):
         self._best: dict[str, Tensor] = {}
         self._judged: tuple[float, float] | None = None
         self._resumed = False
+        self._done = 0
+        self._order: dict[str, Any] | None = None
         self._rate = math.nan
         self._started = time.perf_counter()
 
@@ -99,6 +115,8 @@ class Keeper(Checkpoint):
         self._started = time.perf_counter()
         if not self._resumed:
             self._save(trainer)
+        elif self._done:
+            self._go_on(trainer)
         trainer.should_stop = trainer.should_stop or self._hopeless()
 
     def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -106,13 +124,25 @@ class Keeper(Checkpoint):
         for part in _loaders(trainer.train_dataloader):
             if hasattr(part, "set_epoch"):
                 part.set_epoch(trainer.current_epoch)
+        self._order = order_of(trainer.train_dataloader, trainer.world_size)
         self._rate = float(trainer.optimizers[0].param_groups[0]["lr"])
+
+    def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
+        """Write a checkpoint within the epoch: now all callbacks are done with the step before."""
+        if self.every is not None and batch_idx and batch_idx % self.every == 0:
+            self._save(trainer)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Count the batch."""
+        self._done = batch_idx + 1
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Record the epoch, write its checkpoint, and stop where going on is hopeless."""
         if self._judged is None:
             raise BadInput("an epoch ended without validation; a Trainer for fit validates once after every epoch")
-        (val_loss, metric), self._judged = self._judged, None
+        (val_loss, metric), self._judged, self._done = self._judged, None, 0
         now = time.perf_counter()
         train_loss = float(trainer.callback_metrics["train_loss"])
         record = Epoch(len(self.epochs), train_loss, val_loss, metric, self._rate, now - self._started)
@@ -140,6 +170,8 @@ class Keeper(Checkpoint):
             "best_epoch": self.best_epoch,
             "best_metric": self.best_metric,
             "best": self._best,
+            "done": self._done,
+            "order": self._order,
             "random": torch.get_rng_state(),
         }
         if torch.cuda.is_available():
@@ -151,10 +183,18 @@ class Keeper(Checkpoint):
         self.epochs = [Epoch(**record) for record in state_dict["epochs"]]
         self.best_epoch, self.best_metric = state_dict["best_epoch"], state_dict["best_metric"]
         self._best = state_dict["best"]
+        self._done, self._order = state_dict.get("done", 0), state_dict.get("order")
         self._resumed = True
         torch.set_rng_state(state_dict["random"].cpu())
         if torch.cuda.is_available() and "random_cuda" in state_dict:
             torch.cuda.set_rng_state_all([state.cpu() for state in state_dict["random_cuda"]])
+
+    def _go_on(self, trainer: pl.Trainer) -> None:
+        """Take the rows to their place within the epoch."""
+        loader = resumable(trainer.train_dataloader)
+        assert loader is not None  # the checkpoint would have been refused
+        self.on_train_epoch_start(trainer, trainer.lightning_module)
+        loader.skip(self._done)
 
     def _begin(self, module: FineTuning) -> None:
         assert self._judged is not None

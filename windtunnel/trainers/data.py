@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sized
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, distributed as dist
+from torch import Tensor
 
 from windtunnel.encode import Batch, as_column, as_frame, objects
 from windtunnel.errors import BadInput
+from windtunnel.trainers.processes import rank, world
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
@@ -23,7 +24,8 @@ class Batches:
 
     Batches are slices of contiguous tensors. Shuffling draws one permutation per epoch from ``seed + epoch``, so that
     an epoch sees the same order however often it is run; an epoch is named with ``set_epoch`` and otherwise counts up.
-    In a distributed run each process gets its share of the rows.
+    In a distributed run process r of R takes every R-th row of that order, from the r-th on, and as many steps as the
+    others: where N is no multiple of R, fewer than R of the first rows come a second time at the end.
 
     Parameters
     ----------
@@ -44,6 +46,10 @@ class Batches:
     ----------
     scores : Tensor or None
         ``[N, K]``, raw scores that a branch learns beside, in the place of those of the translation.
+    equal : bool
+        Whether the processes take as many rows each; without it no row comes twice.
+    skipped : int
+        Batches that the next pass leaves out at its start.
     """
 
     def __init__(
@@ -67,6 +73,8 @@ class Batches:
         self.seed = seed
         self.drop_last = drop_last
         self.scores: Tensor | None = None
+        self.equal = True
+        self.skipped = 0
         self._epoch = 0
 
     @property
@@ -76,31 +84,44 @@ class Batches:
 
     def set_epoch(self, epoch: int) -> None:
         """Name the epoch whose order the next pass takes."""
-        self._epoch = epoch
+        self._epoch, self.skipped = epoch, 0
+
+    def skip(self, batches: int) -> None:
+        """Let the next pass begin after so many batches."""
+        self.skipped = batches
+
+    @property
+    def order(self) -> dict[str, Any]:
+        """What the order of the rows follows from, but for the epoch."""
+        facts = {"rows": self.size, "batch_size": self.batch_size, "shuffle": self.shuffle, "seed": self.seed}
+        return {**facts, "drop_last": self.drop_last}
 
     def __len__(self) -> int:
-        rows = -(-self.size // _world())
+        rows = len(self._share()) if world() > 1 else self.size
         return rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
         # A generator: nothing is drawn before the first batch is asked for, hence after set_epoch.
-        order = self._order()
-        self._epoch += 1
-        for start in range(0, len(self) * self.batch_size, self.batch_size):
+        order, skipped = self._order(), self.skipped
+        self._epoch, self.skipped = self._epoch + 1, 0
+        for start in range(skipped * self.batch_size, len(self) * self.batch_size, self.batch_size):
             yield self._take(order, start, start + self.batch_size)
 
     def _order(self) -> Tensor | None:
         """Row numbers in the order of this epoch; None for the order in which they lie."""
-        world = _world()
-        if not self.shuffle and world == 1:
+        if not self.shuffle and world() == 1:
             return None
         generator = torch.Generator().manual_seed(self.seed + self._epoch)
         order = torch.randperm(self.size, generator=generator) if self.shuffle else torch.arange(self.size)
-        if world > 1:
-            # Every process takes as many steps as the others: the first rows come again to fill up the last share.
-            share = torch.arange(dist.get_rank(), -(-self.size // world) * world, world)
-            order = order[share % self.size]
+        if world() > 1:
+            order = order[self._share()]
         return order.to(self.rows.numbers.device)
+
+    def _share(self) -> Tensor:
+        """The places of this process in the order of the rows, int64."""
+        if self.equal:
+            return torch.arange(rank(), -(-self.size // world()) * world(), world()) % self.size
+        return torch.arange(min(rank(), self.size - 1), self.size, world())
 
     def _take(self, order: Tensor | None, start: int, stop: int) -> Any:
         def part(block: Tensor) -> Tensor:
@@ -127,7 +148,7 @@ class Batches:
     def in_order(self) -> Batches:
         """Give the same rows unshuffled, to judge by."""
         ordered = self._with(self.rows, self.target, self.weight, shuffle=False)
-        ordered.scores = self.scores
+        ordered.scores, ordered.equal = self.scores, False
         return ordered
 
     def to(self, device: torch.device) -> Batches:
@@ -138,7 +159,7 @@ class Batches:
         return self._with(rows, target, weight, shuffle=self.shuffle)
 
     def _with(self, rows: Batch, target: Tensor | None, weight: Tensor | None, *, shuffle: bool) -> Batches:
-        return Batches(
+        made = Batches(
             rows,
             target,
             weight,
@@ -147,6 +168,8 @@ class Batches:
             seed=self.seed,
             drop_last=self.drop_last and shuffle,
         )
+        made.equal = self.equal
+        return made
 
     @property
     def nbytes(self) -> int:
@@ -197,7 +220,7 @@ class Streamed(Batches):
         return (batch, *rest) if rest else batch
 
     def _with(self, rows: Batch, target: Tensor | None, weight: Tensor | None, *, shuffle: bool) -> Streamed:
-        return Streamed(
+        made = Streamed(
             self.net,
             self.raw,
             rows,
@@ -209,6 +232,8 @@ class Streamed(Batches):
             seed=self.seed,
             drop_last=self.drop_last and shuffle,
         )
+        made.equal = self.equal
+        return made
 
 
 class Encoded:
@@ -245,10 +270,21 @@ class Encoded:
         return len(self.loader)  # type: ignore[arg-type]  # a TypeError says that the length is not known
 
     def set_epoch(self, epoch: int) -> None:
-        """Pass the epoch on to the loader and its samplers, where they ask for it."""
-        for part in (self.loader, getattr(self.loader, "sampler", None), getattr(self.loader, "batch_sampler", None)):
+        """Pass the epoch on to the loader, its samplers and its rows, where they ask for it."""
+        parts = (getattr(self.loader, name, None) for name in ("sampler", "batch_sampler", "dataset"))
+        for part in (self.loader, *parts):
             if callable(hook := getattr(part, "set_epoch", None)):
                 hook(epoch)
+
+    def sample(self, count: int) -> Item | None:
+        """At most ``count`` rows from all over, where the loader can give them."""
+        return encode_item(self.net, self.loader.sample(count)) if hasattr(self.loader, "sample") else None
+
+    def in_order(self) -> Encoded:
+        """The same rows to judge by: unshuffled, where the loader can."""
+        if not hasattr(self.loader, "in_order"):
+            return self
+        return Encoded(self.net, self.loader.in_order())
 
     def __iter__(self) -> Iterator[Item]:
         # A generator: a DataLoader draws its order when the first batch is asked for, not when the epoch is prepared.
@@ -259,6 +295,8 @@ class Encoded:
     def _encoded(self, items: Iterable[Any]) -> Iterator[Item]:
         count, classes = 0, _Classes(self.net)
         announced = (_length(items) or 0) if isinstance(items, Sized) else 0
+        if announced and (source := resumable(items)) is not None:
+            announced -= source.skipped
         for count, item in enumerate(items, start=1):  # noqa: B007  # read after the loop
             encoded = encode_item(self.net, item, training=self.training)
             if self.training:
@@ -327,6 +365,37 @@ def loader(
     if raw is not None:
         return Streamed(net, raw, rows, target, weights, training=training, **options)
     return Batches(rows, target, weights, **options)
+
+
+class Resumable(Protocol):
+    """Batches in an order that follows from a few facts, so that a pass can begin in the middle of an epoch."""
+
+    skipped: int
+
+    @property
+    def order(self) -> dict[str, Any]:
+        """The facts, as JSON values."""
+        ...
+
+    def skip(self, batches: int) -> None:
+        """Let the next pass begin after so many batches."""
+        ...
+
+
+def resumable(loader: Any) -> Resumable | None:
+    """The batches behind a loader that can begin in the middle of an epoch; None where there are no such."""
+    while loader is not None and not hasattr(loader, "skip"):
+        loader = getattr(loader, "loader", None) or getattr(loader, "dataset", None)
+    return loader  # type: ignore[no-any-return]
+
+
+def order_of(loader: Any, processes: int) -> dict[str, Any] | None:
+    """What the order of its batches follows from, but for the epoch; None where it cannot be resumed."""
+    source, workers = resumable(loader), 0
+    while loader is not source:
+        workers = getattr(loader, "num_workers", workers)
+        loader = getattr(loader, "loader", None) or getattr(loader, "dataset", None)
+    return None if source is None else {**source.order, "workers": workers, "processes": processes}
 
 
 def _streams(net: Translation) -> bool:
@@ -499,7 +568,3 @@ def _length(loader: Sized) -> int | None:
         return len(loader)
     except TypeError:  # DataLoaders over endless data sets have a length that raises
         return None
-
-
-def _world() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
-from windtunnel.trainers.data import Batches
+from windtunnel.trainers.beside import Mapped
+from windtunnel.trainers.data import Batches, Encoded
 from windtunnel.trainers.losses import Loss
 from windtunnel.trainers.metrics import Judge
+from windtunnel.trainers.processes import rows_of_all, summed
 from windtunnel.trainers.screening import MOST_ROWS
 
 GROUPS = 100
@@ -19,9 +21,17 @@ GROUPS = 100
 
 
 def collected(loader: Any) -> tuple[Any, ...]:
-    """Rows, targets and, where there are any, weights: all that lie in memory, or the first of a loader."""
+    """Rows, targets and, where there are any, weights.
+
+    All that lie in memory; of a loader ``MOST_ROWS``, from all over where it can give a sample, else the first ones.
+    """
     if type(loader) is Batches:
         return (loader.rows, loader.target) if loader.weight is None else (loader.rows, loader.target, loader.weight)
+    if isinstance(loader, Mapped):
+        rows, *rest = collected(loader.loader)
+        return loader.change(rows), *rest
+    if isinstance(loader, Encoded) and (sample := loader.sample(MOST_ROWS)) is not None:
+        return sample
     parts, count = [], 0
     for item in loader:
         parts.append(item)
@@ -63,14 +73,20 @@ def clear(gains: Tensor) -> bool:
 
 
 def metric(judge: Judge, loss: Loss, score: Callable[[Tensor, Tensor], Tensor], loader: Any) -> float:
-    """The metric of scores over the rows of a loader."""
+    """The metric of scores over the rows of a loader, of all processes where there are several."""
     judge.reset()
-    total, count = 0.0, 0
+    total: Tensor | float = 0.0
+    count: Tensor | float = 0
     with torch.no_grad():
         for rows, target, *weight in loader:
             scores = score(*rows)
             judge.update(scores, target)
             total, count = total + float(loss(scores, target, *(weight or [None]))) * len(target), count + len(target)
-    value = total / count if judge.name == "loss" else judge.compute()
+    if judge.name == "loss":
+        total, count = summed(total, count)
+        value = float(total / count)
+    else:
+        with rows_of_all(judge):
+            value = judge.compute()
     judge.reset()
     return value

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
@@ -21,8 +22,10 @@ from torch import nn
 from windtunnel.errors import BadFile, BadInput
 from windtunnel.trainers.branching import Stage, grow
 from windtunnel.trainers.callbacks import CHECKPOINT, Average, Keeper
+from windtunnel.trainers.data import order_of, resumable
 from windtunnel.trainers.history import History
 from windtunnel.trainers.module import DataModule, FineTuning, Loaders
+from windtunnel.trainers.processes import launched, quieten
 from windtunnel.trainers.quiet import quiet
 from windtunnel.trainers.recipe import Recipe
 
@@ -38,6 +41,7 @@ def finetune(
     recipe: Recipe | str | None = None,
     resume_from: str | Path | None = None,
     checkpoint_dir: str | Path | None = None,
+    checkpoint_every: int | None = None,
     log_dir: str | Path | None = None,
     accelerator: str = "auto",
     devices: Any = 1,
@@ -68,13 +72,17 @@ def finetune(
         The options; "default", "joint" or "paper" by name.
     resume_from : path, optional
         A checkpoint, or the ``checkpoint_dir`` of an earlier run over the same rows and options: training goes on after
-        its last whole epoch and on a CPU ends with the same bits.
+        its last checkpoint and on a CPU ends with the same bits.
     checkpoint_dir : path, optional
         Where ``last.ckpt`` is written after each epoch.
+    checkpoint_every : int, optional
+        Steps after which it is written within an epoch too. A resumed run goes on with the very next row, for which
+        rows have to come from ``(X, y)``, ``windtunnel.loader`` or ``windtunnel.stream``.
     log_dir : path, optional
         Where ``version_<n>/metrics.csv`` goes, and TensorBoard's events where tensorboard is installed.
     accelerator, devices, precision, callbacks, logger
-        For Lightning's Trainer; ``logger`` goes with, or instead of, ``log_dir``.
+        For Lightning's Trainer; ``logger`` goes with, or instead of, ``log_dir``. Where torchrun started several
+        processes, they train together, and ``devices`` says nothing.
     trainer : pytorch_lightning.Trainer, optional
         A whole Trainer, whose epochs, devices, precision, clipping and loggers then hold.
     progress : bool
@@ -100,14 +108,20 @@ def finetune(
     if trainer is not None:
         _check_trainer(trainer, {**given, "epochs": overrides.get("epochs")})
     folder = None if checkpoint_dir is None else Path(checkpoint_dir)
+    _check_every(checkpoint_every, folder, trainer)
 
     def stage(net: Any, data: Loaders, recipe: Recipe, finish: Callable[[Keeper], None]) -> Keeper:
         with quiet():
-            own = trainer or _trainer(recipe, hardware, callbacks, log_dir, logger, progress)
+            own = trainer or _trainer(recipe, hardware | launched(net, devices), callbacks, log_dir, logger, progress)
         checkpoint = None if resume_from is None else Path(resume_from)
-        return _stage(net, data, recipe, own, folder, checkpoint, finish)
+        return _stage(net, data, recipe, own, folder, checkpoint_every, checkpoint, finish)
 
     data = DataModule(net, train, valid, options)
+    if checkpoint_every is not None and resumable(data.train) is None:
+        raise BadInput(
+            f"checkpoint_every={checkpoint_every} needs rows that can be read on from the middle of an epoch: give "
+            "(X, y), windtunnel.loader(net, X, y) or windtunnel.stream(net, paths, target=...)"
+        )
     keeper = grow(net, data, options, stage) if options.branch else None
     if keeper is None:
         default = recipe in (None, "default")
@@ -142,15 +156,24 @@ def _stage(
     options: Recipe,
     trainer: pl.Trainer,
     checkpoint_dir: Path | None,
+    checkpoint_every: int | None,
     resume_from: Path | None,
     finish: Callable[[Keeper], None],
 ) -> Keeper:
     """Train a net on ready batches, and leave it with its best weights."""
+    for parameter in net.parameters():
+        # Of what is empty there is no gradient, which other processes would wait for.
+        parameter.requires_grad_(parameter.requires_grad and parameter.numel() > 0)
     module = FineTuning(net, options)
-    checkpoint = None if resume_from is None else _checkpoint(resume_from, module)
+    checkpoint = None
+    if resume_from is not None:
+        checkpoint, kept = _checkpoint(resume_from, module)
+        _check_order(checkpoint, kept, order_of(data.train, trainer.world_size))
     with quiet():
         _settle(data, trainer.strategy.root_device)
-        keeper = Keeper(net, module.judge, options.patience, checkpoint_dir, by_loss=options.branch)
+        keeper = Keeper(
+            net, module.judge, options.patience, checkpoint_dir, by_loss=options.branch, every=checkpoint_every
+        )
         own = [keeper] if options.ema is None else [keeper, Average(net, options.ema)]
         try:
             with _training(net, options.dropout, keeper), _attached(trainer, own):
@@ -162,7 +185,10 @@ def _stage(
 
 def _fit(trainer: pl.Trainer, module: FineTuning, data: Loaders, keeper: Keeper, checkpoint: Path | None) -> None:
     on_interrupt = signal.getsignal(signal.SIGINT)
-    with isolate_rng():
+    with isolate_rng(), warnings.catch_warnings():
+        # It cannot know that the keeper takes the rows to their place.
+        warnings.filterwarnings("ignore", message="You're resuming from a checkpoint that ended before the epoch ended")
+        quieten()
         torch.manual_seed(module.recipe.seed)
         try:
             if checkpoint is None:
@@ -261,6 +287,20 @@ def _loggers(log_dir: Any, logger: Any) -> list[Logger]:
     return [*own, *given]
 
 
+def _check_every(steps: int | None, folder: Path | None, trainer: pl.Trainer | None) -> None:
+    if steps is None:
+        return
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise BadInput(f"checkpoint_every={steps!r} must be a whole number of steps from 1, or None")
+    if folder is None:
+        raise BadInput(f"checkpoint_every={steps} needs a checkpoint_dir to write to")
+    if trainer is not None and steps % trainer.accumulate_grad_batches:
+        raise BadInput(
+            f"checkpoint_every={steps} would lose gradients that the Trainer still accumulates, over "
+            f"{trainer.accumulate_grad_batches} batches; give a multiple of that"
+        )
+
+
 def _check_trainer(trainer: pl.Trainer, given: dict[str, Any]) -> None:
     defaults = {"accelerator": "auto", "devices": 1}
     clash = [name for name, value in given.items() if value not in (defaults.get(name), ())]
@@ -281,8 +321,11 @@ def _settle(data: Loaders, device: torch.device) -> None:
         data.to(device)
 
 
-def _checkpoint(path: Path, module: FineTuning) -> Path:
-    """Find the file to resume from, and make certain that it belongs to this translation and these options."""
+def _checkpoint(path: Path, module: FineTuning) -> tuple[Path, dict[str, Any]]:
+    """Find the file to resume from, and make certain that it belongs to this translation and these options.
+
+    With it comes what the keeper wrote into it.
+    """
     file = path / CHECKPOINT if path.is_dir() else path
     if not file.is_file():
         raise BadFile(f"no checkpoint at {file}; give the file, or the checkpoint_dir of a run that has begun to train")
@@ -300,10 +343,28 @@ def _checkpoint(path: Path, module: FineTuning) -> Path:
         raise BadInput(
             f"{file} was written with {what}; resume with the same options ({', '.join(sorted(free))} may change)"
         )
-    done = len(state["callbacks"]["Keeper"]["epochs"]) - 1
+    kept: dict[str, Any] = state["callbacks"]["Keeper"]
+    done = len(kept["epochs"]) - 1
     if done > module.recipe.epochs:
         raise BadInput(f"{file} is past epoch {done} and epochs={module.recipe.epochs}; give at least {done}")
-    return file
+    return file, kept
+
+
+def _check_order(file: Path, kept: dict[str, Any], now: dict[str, Any] | None) -> None:
+    """Refuse a checkpoint from the middle of an epoch where the rest of its rows cannot be told."""
+    if not (done := kept.get("done", 0)):
+        return
+    before = kept["order"]
+    if before is None or now is None:
+        raise BadInput(
+            f"{file} is from the middle of an epoch, after {done} batches, and these rows cannot be read on from "
+            "there; resume from the end of an epoch, or give (X, y), windtunnel.loader or windtunnel.stream"
+        )
+    if changed := [f"{name}={before.get(name)!r} (now {now[name]!r})" for name in now if before.get(name) != now[name]]:
+        raise BadInput(
+            f"{file} is from the middle of an epoch, after {done} batches, and its rows came in another order: "
+            f"{', '.join(changed)}; resume with the same rows and options"
+        )
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from windtunnel.modules.base import Module
 from windtunnel.trainers.data import Batches, Encoded, check_classes, hold_out, loader
 from windtunnel.trainers.losses import pick
 from windtunnel.trainers.metrics import Judge
+from windtunnel.trainers.processes import check_same, rows_of_all, share_of_weight, summed, world
 from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
 
 if TYPE_CHECKING:
@@ -43,11 +44,16 @@ class FineTuning(pl.LightningModule):
         self.save_hyperparameters(recipe.facts())
         self._sums: dict[str, tuple[Tensor | float, float]] = {}
 
+    def setup(self, stage: str) -> None:
+        """Make certain that all processes train the same."""
+        check_same(self.net)
+
     def training_step(self, batch: Any, index: int) -> Tensor:
         """Give the loss of ``(rows, target)`` or ``(rows, target, weight)``."""
         loss, _ = self._loss(batch)
         self._add("train_loss", loss, batch)
-        return loss
+        # Gradients are averaged over the processes, whose weights may differ.
+        return loss * share_of_weight(batch[2]) if len(batch) == 3 and world() > 1 else loss
 
     def validation_step(self, batch: Any, index: int) -> None:
         """Add a batch to the validation loss and metric."""
@@ -57,7 +63,7 @@ class FineTuning(pl.LightningModule):
 
     def on_train_epoch_end(self) -> None:
         """Log the mean loss of the epoch."""
-        self.log("train_loss", self._pop("train_loss"), prog_bar=True)
+        self._tell("train_loss", self._pop("train_loss"))
 
     def on_validation_epoch_start(self) -> None:
         """Start from nothing, whatever an interrupted epoch left behind."""
@@ -66,9 +72,20 @@ class FineTuning(pl.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         """Log the mean loss and the metric over all validation rows."""
-        self.log("val_loss", self._pop("val_loss"), prog_bar=True, sync_dist=True)
+        self._tell("val_loss", self._pop("val_loss"))
         if self.judge.name != "loss":
-            self.log(f"val_{self.judge.name}", self.judge.compute(), prog_bar=True)
+            with rows_of_all(self.judge):
+                metric = self.judge.compute()
+            self._tell(f"val_{self.judge.name}", metric)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the losses of an epoch that is not over: what each process has on average."""
+        sums = {name: summed(*pair) for name, pair in self._sums.items()}
+        checkpoint["sums"] = {name: [float(part) / world() for part in pair] for name, pair in sums.items()}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on with the losses of an epoch that was not over."""
+        self._sums = {name: (total, count) for name, (total, count) in checkpoint.get("sums", {}).items()}
 
     def configure_optimizers(self) -> Any:
         """Set up the optimizer over what is trainable, with the schedule of the recipe by epochs."""
@@ -116,8 +133,12 @@ class FineTuning(pl.LightningModule):
         total, count = self._sums.get(name, (0.0, 0.0))
         self._sums[name] = (total + loss.detach().float() * size, count + size)
 
+    def _tell(self, name: str, value: Tensor | float) -> None:
+        # All processes have the same value already; Lightning warns where they do not exchange it.
+        self.log(name, value, prog_bar=True, sync_dist=True)
+
     def _pop(self, name: str) -> Tensor | float:
-        total, count = self._sums.pop(name, (math.nan, 1.0))
+        total, count = summed(*self._sums.pop(name, (math.nan, 1.0)))
         return total / count
 
 
@@ -182,14 +203,14 @@ class DataModule(Loaders):
     def _resolve(self, net: Translation, valid: Any) -> tuple[Batches | Encoded, str]:
         if valid is not None:
             judged = _batches(net, valid, self.recipe, training=False)
-            return (judged.in_order() if isinstance(judged, Batches) else judged), "validation rows"
+            return judged.in_order(), "validation rows"
         if isinstance(self.train, Encoded):
-            return self.train, "training rows"
+            return self.train.in_order(), "training rows"
         split = hold_out(self.train, self.recipe.validation_fraction, self.recipe.seed)
         if split is None:
             return self.train.in_order(), "training rows"
         self.train = split[0]
-        return split[1], "held-out rows"
+        return split[1].in_order(), "held-out rows"
 
 
 def _batches(net: Translation, data: Any, recipe: Recipe, *, training: bool) -> Batches | Encoded:

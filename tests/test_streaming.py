@@ -1,0 +1,413 @@
+"""Rows from Parquet files: every row once, shuffled, shared out, read ahead, resumed where a process was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from stream_rows import NUMBERS, PATTERN, ROWS, TEXTS, click_net, numbers_of, pipeline, table, valid_rows, write
+from torch.utils.data import DataLoader
+
+import windtunnel
+from windtunnel.errors import BadFile, BadInput
+from windtunnel.trainers import streaming
+from windtunnel.trainers.data import Encoded, resumable
+from windtunnel.trainers.row_groups import RowGroups
+
+QUICK: dict[str, Any] = {"progress": False, "accelerator": "cpu", "epochs": 2}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("rows")
+    write(place, table())
+    return place
+
+
+@pytest.fixture
+def net() -> Any:
+    return click_net()
+
+
+def made(net: Any, folder: Path, **options: Any) -> streaming.Stream:
+    return windtunnel.stream(net, folder / PATTERN, target="click", **{"batch_size": 32, "buffer": 96, **options})
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The row groups that were read, in order."""
+    seen: list[int] = []
+    read = RowGroups.read
+
+    def counting(self: RowGroups, group: int, *rest: Any) -> Any:
+        seen.append(group)
+        return read(self, group, *rest)
+
+    monkeypatch.setattr(RowGroups, "read", counting)
+    return seen
+
+
+# -- every row once ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_pass_has_every_row_once_as_the_loader_encodes_it(
+    net: Any, folder: Path, shuffle: bool, weight: str | None
+) -> None:
+    frame = table()
+    batches = list(made(net, folder, shuffle=shuffle, weight=weight))
+    assert [len(item[1]) for item in batches] == [32] * 10 + [30]
+    numbers = numbers_of(batches)
+    assert (numbers == list(range(ROWS))) is not shuffle
+    wanted = windtunnel.loader(
+        net, frame.iloc[numbers], frame["click"].iloc[numbers], weight and frame[weight].iloc[numbers], shuffle=False
+    )
+    got = [torch.cat(blocks) for blocks in zip(*[(*item[0], *item[1:]) for item in batches], strict=True)]
+    blocks = [*wanted.rows, wanted.target, *([wanted.weight] if weight else [])]
+    assert len(got) == len(blocks) and all(map(torch.equal, got, blocks))
+
+
+def test_the_order_follows_from_seed_and_epoch(net: Any, folder: Path) -> None:
+    def order(seed: int, epoch: int) -> list[int]:
+        rows = made(net, folder, seed=seed)
+        rows.set_epoch(epoch)
+        return numbers_of(rows)
+
+    orders = [order(seed, epoch) for seed in (0, 1) for epoch in (0, 1)]
+    assert all(sorted(one) == list(range(ROWS)) for one in orders)
+    assert len({tuple(one) for one in orders}) == 4 and order(1, 1) == orders[3]
+
+
+@pytest.mark.parametrize(("batch_size", "buffer"), [(32, 1), (32, 96), (50, 1000), (1000, 10), (1, 7)])
+def test_any_sizes(net: Any, folder: Path, batch_size: int, buffer: int) -> None:
+    rows = made(net, folder, batch_size=batch_size, buffer=buffer)
+    batches = list(rows)
+    assert len(batches) == len(rows) == -(-ROWS // batch_size)
+    assert sorted(numbers_of(batches)) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("paths", ["folder", "files", "pattern below"])
+def test_paths(net: Any, folder: Path, paths: str) -> None:
+    given = {
+        "folder": folder,
+        "files": [str(folder / f"{number}.parquet") for number in (0, 1, 2, 0)],
+        "pattern below": str(folder / "**" / PATTERN),
+    }
+    rows = windtunnel.stream(net, given[paths], target="click", shuffle=False)
+    assert numbers_of(rows) == list(range(ROWS))
+
+
+def test_a_pipeline_fitted_on_arrays_reads_all_columns_in_their_order(tmp_path: Path) -> None:
+    from sklearn.linear_model import Ridge
+
+    frame = table()[["row", "x", "weight"]]
+    write(tmp_path, frame)
+    net = windtunnel.translate(Ridge().fit(frame[["row", "x"]].to_numpy(), frame["weight"]))
+    ((rows, target),) = windtunnel.stream(net, tmp_path, target="weight", shuffle=False)
+    assert torch.equal(rows.numbers, torch.tensor(frame[["row", "x"]].to_numpy(), dtype=torch.float32))
+    assert torch.equal(target, torch.arange(1.0, ROWS + 1))
+
+
+# -- in bounded memory -------------------------------------------------------------------------------------------------
+
+
+def test_no_more_is_read_than_a_window_ahead(net: Any, folder: Path, reads: list[int]) -> None:
+    rows = iter(made(net, folder, batch_size=10, buffer=80, shuffle=False))
+    next(rows)
+    rows.close()
+    assert reads == [0, 1, 2, 3, 4]  # 80 rows and the next 80, of row groups of 40, 40, 37, 40 and 40 rows
+
+
+def test_a_row_group_is_read_once_a_pass(net: Any, folder: Path, reads: list[int]) -> None:
+    list(made(net, folder, batch_size=10, buffer=20))
+    assert sorted(reads) == list(range(9))
+
+
+def test_a_pass_that_is_given_up_leaves_no_thread(net: Any, folder: Path) -> None:
+    rows = iter(made(net, folder, buffer=32))
+    next(rows)
+    rows.close()
+    assert not [one for one in threading.enumerate() if one.name.startswith("windtunnel-stream")]
+
+
+def test_a_sample_comes_from_all_over(net: Any, folder: Path, reads: list[int]) -> None:
+    sample = numbers_of([made(net, folder).sample(60)])
+    assert 50 <= len(sample) <= 60 and len(set(sample)) == len(sample)
+    assert sorted(reads) == list(range(9))
+    assert numbers_of([made(net, folder).sample(60)]) == sample
+    assert sorted(numbers_of([made(net, folder).sample(10**6)])) == list(range(ROWS))
+
+
+# -- shared out --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def be(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def be(rank: int, world: int) -> None:
+        monkeypatch.setattr(streaming, "rank", lambda: rank)
+        monkeypatch.setattr(streaming, "world", lambda: world)
+
+    return be
+
+
+@pytest.mark.parametrize("world", [2, 3, 4, 700])
+def test_processes_take_equal_shares(net: Any, folder: Path, world: int, be: Any) -> None:
+    rows, steps, seen = made(net, folder), [], []
+    for rank in range(0, world, 1 if world < 9 else 69):
+        be(rank, world)
+        batches = list(rows)
+        assert len(batches) == len(rows)
+        steps.append([len(item[1]) for item in batches])
+        seen += numbers_of(batches)
+    assert all(one == steps[0] for one in steps)
+    if world < 9:
+        assert set(seen) == set(range(ROWS)) and len(seen) - ROWS == -ROWS % world
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4])
+def test_rows_to_judge_by_come_once_and_in_order(net: Any, folder: Path, world: int, be: Any) -> None:
+    rows, seen = made(net, folder), []
+    for rank in range(world):
+        be(rank, world)
+        seen += numbers_of(rows.in_order())
+    assert seen == list(range(ROWS))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+@pytest.mark.parametrize("skipped", [0, 5])
+def test_workers_of_a_data_loader_share_the_rows(net: Any, folder: Path, skipped: int) -> None:
+    rows = made(net, folder)
+    loader = Encoded(net, DataLoader(rows, batch_size=None, num_workers=2), training=True)
+    loader.set_epoch(4)
+    whole = [numbers_of([item]) for item in loader]
+    assert len(whole) == len(loader) == 11 and sorted(sum(whole, [])) == list(range(ROWS))
+    resumable(loader).skip(skipped)
+    assert [numbers_of([item]) for item in loader] == whole[skipped:]
+
+
+@pytest.mark.parametrize("skipped", [0, 1, 3, 7, 10])
+def test_a_pass_can_begin_anywhere(net: Any, folder: Path, skipped: int, reads: list[int]) -> None:
+    rows = made(net, folder)
+    rows.set_epoch(3)
+    whole = [numbers_of([item]) for item in rows]
+    reads.clear()
+    rows.skip(skipped)
+    assert [numbers_of([item]) for item in rows] == whole[skipped:]
+    # Windows of three batches, the third of four being that from which row 192 on is read.
+    assert len(reads) <= 9 - max(skipped // 3 * 96 // 40 - 1, 0)
+    rows.set_epoch(3)
+    assert rows.skipped == 0
+
+
+# -- what cannot be used -----------------------------------------------------------------------------------------------
+
+
+def test_what_is_wrong_is_said(net: Any, folder: Path, tmp_path: Path) -> None:
+    def wrong(match: str, paths: Any = folder, error: type[Exception] = BadInput, **options: Any) -> None:
+        with pytest.raises(error, match=match):
+            windtunnel.stream(net, paths, **{"target": "click", **options})
+
+    wrong("no Parquet file at '.*nowhere'", tmp_path / "nowhere")
+    wrong("no Parquet file at", tmp_path)
+    wrong("no paths", [])
+    wrong("no column 'clik' in .*: did you mean click", target="clik")
+    wrong("no column 'wait'", weight="wait")
+    wrong("no column 'z'", columns=["x", "z"])
+    wrong("batch_size=0", batch_size=0)
+    wrong("buffer=0", buffer=0)
+    (tmp_path / "text.parquet").write_text("row,x")
+    wrong("text.parquet is damaged or no Parquet file", tmp_path, BadFile)
+    (tmp_path / "text.parquet").unlink()
+    write(tmp_path, table()[:0])
+    wrong("hold no rows", tmp_path)
+    write(tmp_path, table(9).drop(columns="x"), files=1)
+    wrong(r"1.parquet and .*0.parquet differ in their columns: \['x'\]", tmp_path)
+
+
+def test_what_the_thread_meets_is_raised(net: Any, tmp_path: Path) -> None:
+    write(tmp_path, table().assign(click=7))
+    with pytest.raises(BadInput, match="7"):
+        next(iter(made(net, tmp_path)))
+    write(tmp_path, table().assign(click=1))
+    with pytest.raises(BadInput, match="every training target is 1"):
+        net.fit(made(net, tmp_path), valid_rows(), **QUICK)
+
+
+def test_rows_without_a_score_are_refused(net: Any, tmp_path: Path) -> None:
+    frame = table()
+    frame.loc[340, "x"] = np.nan
+    write(tmp_path, frame)
+    with pytest.raises(BadInput, match="1 of 1 rows have no finite score: .*'x'"):
+        list(made(net, tmp_path))
+    assert len(list(made(net, tmp_path, training=False))) == 11
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_categories_that_the_source_refuses(tmp_path: Path) -> None:
+    strict = pipeline(handle_unknown="error")
+    frame = table().replace({"c": {"c3": "new"}})
+    write(tmp_path, frame)
+    with pytest.raises(BadInput, match="categories that its encoder was not fitted on"):
+        list(made(windtunnel.translate(strict), tmp_path, training=False))
+    with pytest.raises(BadInput, match="a worker of a DataLoader cannot tell the translation"):
+        list(DataLoader(made(windtunnel.translate(strict), tmp_path), batch_size=None, num_workers=1))
+    net = windtunnel.translate(strict)
+    list(made(net, tmp_path))
+    assert net.predict(frame[[*TEXTS, *NUMBERS]]).shape == (ROWS,)
+
+
+# -- trained on --------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_trains_as_its_batches_do(folder: Path) -> None:
+    def trained(batches: Any) -> Any:
+        net = click_net()
+        net.fit(batches(net), valid_rows(), recipe="joint", **QUICK | {"epochs": 1})
+        return net
+
+    streamed = trained(lambda net: made(net, folder))
+    listed = trained(lambda net: list(made(net, folder)))
+    assert streamed.history.best > streamed.history.start
+    assert [one.train_loss for one in streamed.history.epochs] == [one.train_loss for one in listed.history.epochs]
+    for name, value in streamed.state_dict().items():
+        assert torch.equal(value, listed.state_dict()[name]), name
+
+
+def test_a_branch_grows_beside_streamed_rows(tmp_path: Path) -> None:
+    write(tmp_path, table(4000), row_group=500)
+    streamed, held = click_net(), click_net()
+    streamed.fit(made(streamed, tmp_path, batch_size=256, buffer=1024), valid_rows(3000), **QUICK | {"epochs": 6})
+    frame = table(4000)
+    held.fit((frame, frame["click"]), valid_rows(3000), batch_size=256, **QUICK | {"epochs": 6})
+    assert [origin.name for origin in streamed.origins][-1] == "branch"
+    gain, wanted = (net.history.best - net.history.start for net in (streamed, held))
+    assert wanted > 0.01 and gain > wanted / 2
+
+
+# -- killed and resumed ------------------------------------------------------------------------------------------------
+
+
+class Told(pl.Callback):
+    """Writes down the rows of each step, and kills the process in one of them."""
+
+    def __init__(self, file: Path, kill_at: int | None = None) -> None:
+        self.file, self.kill_at = file, kill_at
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        with self.file.open("a") as told:
+            told.write(json.dumps([trainer.current_epoch, numbers_of([batch])]) + "\n")
+        if trainer.global_step == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+# Where rows come from, the recipe, the step in which the process is killed, and the last checkpoint before that.
+KILLED = {
+    "stream": ("stream", "joint", 18, 16),
+    "first epoch": ("stream", "joint", 6, 5),
+    "end of an epoch": ("stream", "joint", 11, 10),
+    "start of an epoch": ("stream", "joint", 12, 11),
+    "loader": ("loader", "joint", 18, 16),
+    "branch": ("stream", "default", 18, 16),
+}
+
+
+def fitted(name: str, folder: Path, told: Path, kill_at: int | None = None, **options: Any) -> Any:
+    kind, recipe, *_ = KILLED[name]
+    net, frame = click_net(), table()
+    train = made(net, folder) if kind == "stream" else windtunnel.loader(net, frame, frame["click"], batch_size=32)
+    chosen = {**QUICK, "epochs": 3, "ema": 0.9, **options}
+    return net.fit(train, valid_rows(), recipe=recipe, callbacks=[Told(told, kill_at)], **chosen)
+
+
+SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+from test_streaming import KILLED, fitted
+rows, place = map(Path, sys.argv[1:])
+for name, (_, _, kill_at, _) in KILLED.items():
+    child = os.fork()
+    if child == 0:
+        fitted(name, rows, place / f"{name}.killed", kill_at, checkpoint_dir=place / name, checkpoint_every=5)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, (name, status)
+"""
+
+
+@pytest.fixture(scope="module")
+def killed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint folders of runs that were killed, by name."""
+    place, here = tmp_path_factory.mktemp("killed"), Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{here.parent}", "OMP_WAIT_POLICY": "passive"}
+    command = [sys.executable, "-c", SCRIPT, str(folder), str(place)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_a_killed_run_sees_every_row_once_and_ends_with_the_same_bits(
+    name: str, folder: Path, killed: Path, tmp_path: Path
+) -> None:
+    _, recipe, kill_at, written = KILLED[name]
+    once = fitted(name, folder, tmp_path / "once")
+    again = fitted(name, folder, tmp_path / "again", resume_from=killed / name)
+    steps = [[json.loads(line) for line in path.read_text().splitlines()]
+             for path in (tmp_path / "once", killed / f"{name}.killed", tmp_path / "again")]  # fmt: skip
+    whole, before, after = steps
+    assert len(before) == kill_at and before[:written] + after == whole
+    for epoch in range(3 if recipe == "joint" else 0):  # a branch reads no more than it needs
+        assert sorted(sum((rows for of, rows in before[:written] + after if of == epoch), [])) == list(range(ROWS))
+    assert [(one.train_loss, one.val_loss, one.metric) for one in again.history.epochs] == [
+        (one.train_loss, one.val_loss, one.metric) for one in once.history.epochs
+    ]
+    for key, value in once.state_dict().items():
+        assert torch.equal(value, again.state_dict()[key]), key
+
+
+def test_rows_in_another_order_are_refused(folder: Path, killed: Path, tmp_path: Path) -> None:
+    def refused(match: str, train: Any) -> None:
+        with pytest.raises(BadInput, match=match):
+            net.fit(
+                train, valid_rows(), recipe="joint", resume_from=killed / "stream", epochs=3, ema=0.9, progress=False
+            )
+
+    net = click_net()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    refused(r"after 5 batches, .* in another order: batch_size=32 \(now 16\)", made(net, folder, batch_size=16))
+    refused(r"seed=0 \(now 1\)", made(net, folder, seed=1))
+    refused(r"buffer=96 \(now 352\)", made(net, folder, buffer=352))
+    frame = table(400)
+    write(tmp_path, frame)
+    refused(r"rows=350 \(now 400\)", made(net, tmp_path))
+    refused("cannot be read on from there", list(made(net, folder)))
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_checkpoints_within_an_epoch_that_cannot_be(net: Any, folder: Path, tmp_path: Path) -> None:
+    frame = table()
+    rows = frame, frame["click"]
+    for train, options, match in [
+        (rows, {"checkpoint_every": 5}, "checkpoint_every=5 needs a checkpoint_dir"),
+        (rows, {"checkpoint_every": 0, "checkpoint_dir": tmp_path}, "checkpoint_every=0 must be a whole number"),
+        ([rows], {"checkpoint_every": 5, "checkpoint_dir": tmp_path}, "needs rows that can be read on from the middle"),
+    ]:
+        with pytest.raises(BadInput, match=match):
+            net.fit(train, valid_rows(), **options, **QUICK)
+    options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "accelerator": "cpu"}
+    trainer = pl.Trainer(accumulate_grad_batches=2, **options)
+    with pytest.raises(BadInput, match="checkpoint_every=5 would lose gradients .* over 2 batches"):
+        net.fit(rows, valid_rows(), trainer=trainer, checkpoint_every=5, checkpoint_dir=tmp_path)

@@ -1,0 +1,110 @@
+"""Several processes that train together: how many they are, and what they have to agree on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import torch
+from pytorch_lightning.strategies import DDPStrategy
+from torch import Tensor, distributed as dist, nn
+
+from windtunnel.errors import BadInput
+
+if TYPE_CHECKING:
+    from windtunnel.trainers.metrics import Judge
+
+
+def world() -> int:
+    """The number of processes; 1 before Lightning has connected them."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """The number of this process, from 0."""
+    return dist.get_rank() if world() > 1 else 0
+
+
+def summed(*values: Tensor | float) -> tuple[Tensor | float, ...]:
+    """The sums over all processes, in float64; the values themselves where there is one process."""
+    if world() == 1:
+        return values
+    device = torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
+    total = torch.tensor([float(value) for value in values], dtype=torch.float64, device=device)
+    dist.all_reduce(total)
+    return tuple(total.tolist())
+
+
+def share_of_weight(weight: Tensor) -> Tensor:
+    """What the weighted mean of this process counts for in the mean of the processes' means: W_r n / sum_r W_r."""
+    own = weight.sum()
+    total = own.detach().clone()
+    dist.all_reduce(total)
+    return own * world() / total.clamp_min(torch.finfo(total.dtype).tiny)
+
+
+@contextlib.contextmanager
+def rows_of_all(judge: Judge) -> Iterator[None]:
+    """Let a judge see the rows of all processes, so that each comes to the same answer by the same steps."""
+    metric = judge.metric
+    if world() == 1 or metric is None:
+        yield
+        return
+    (unscored,) = summed(float(not judge._finite))
+    judge._finite = not unscored
+    metric.sync()
+    # What it works out from here on is of rows that have been brought together.
+    metric._to_sync = metric._should_unsync = False
+    try:
+        yield
+    finally:
+        metric._to_sync = metric._should_unsync = True
+        metric.unsync()
+
+
+def check_same(net: nn.Module) -> None:
+    """Refuse to train together what is not the same: each process translates, and chooses a branch, by itself."""
+    if world() == 1:
+        return
+    digest = blake2b()
+    for name, value in net.state_dict().items():
+        digest.update(name.encode() + value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    theirs: list[str] = [""] * world()
+    dist.all_gather_object(theirs, digest.hexdigest())
+    if other := [number for number, one in enumerate(theirs) if one != theirs[0]]:
+        raise BadInput(
+            f"the translations of processes {', '.join(map(str, other))} differ from that of process 0; load or "
+            "translate the same pipeline everywhere, with the same rows and seeds, on machines with the same versions"
+        )
+
+
+def launched(net: Any, devices: Any) -> dict[str, Any]:
+    """What a Trainer has to be told: nothing about one process, and else how gradients become the same in all.
+
+    Where torchrun started several processes, they are the devices.
+    """
+    count, here = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if count > 1 and dist.is_available() and dist.is_torchelastic_launched():
+        return {"devices": here, "num_nodes": count // here, "strategy": _averaged(net)}
+    return {} if devices in (1, "1") else {"strategy": _averaged(net)}
+
+
+def _averaged(net: Any) -> DDPStrategy:
+    """Gradients averaged over the processes in each step.
+
+    Only weights of other answers than the scores can be without a gradient. Buffers are facts that no process changes;
+    exchanged batch by batch, they would hang on judged rows whose shares are not equal.
+    """
+    others = getattr(getattr(net, "program", None), "answers", None)
+    return DDPStrategy(find_unused_parameters=bool(others), broadcast_buffers=False)
+
+
+def quieten() -> None:
+    """Filter what torch says about processes side by side that is neither a fault nor can be changed."""
+    # Its successor, forward_sync_buffers, is younger than the oldest torch that is supported.
+    warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated", category=FutureWarning)
+    warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides", category=UserWarning)
