@@ -10,12 +10,17 @@ from lightgbm import LGBMClassifier, LGBMRegressor
 from test_hard_trees import CASES as ENSEMBLES, boosted, rows, scripted, stump
 
 import windtunnel
-from windtunnel.compiler.strategies import FORMS, MANY_TREES
+from windtunnel.compiler import strategies
+from windtunnel.compiler.cost_model import Shape
+from windtunnel.compiler.strategies import FORMS, choose
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.trees import GemmTrees, HardTrees, PerfectTrees
+from windtunnel.modules.trees.bitvectors import BitvectorTrees, Words
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
+from windtunnel.modules.trees.ranked_walk import RankedWalkTrees
+from windtunnel.modules.trees.ranks import Ranks
 
-OTHERS = [GemmTrees, PerfectTrees]
+OTHERS = [GemmTrees, PerfectTrees, RankedWalkTrees, BitvectorTrees]
 
 
 def joined(*ensembles, outputs):
@@ -141,9 +146,10 @@ def test_missing_values(form, missing, default_left):
 def test_slices_of_rows_do_not_show(form):
     one = boosted(num_leaves=9)
     many = replace(joined(*[one] * 60, outputs=3), divisor=3.0)
-    module, x = form.of(many), torch.from_numpy(rows())
+    module = form.of(many)
+    x = torch.from_numpy(rows(1 + (1 << 16) // module.row_cost))
     assert module.row_cost * len(x) > 1 << 16
-    assert torch.equal(module(x), torch.cat([module(row) for row in x.split(7)]))
+    assert torch.equal(module(x), torch.cat([module(row) for row in x.split(99)]))
 
 
 def test_what_is_too_deep_is_refused():
@@ -201,25 +207,75 @@ def test_saved_and_loaded(tmp_path, strategy):
     assert torch.equal(loaded.scores(case.rows()), net.scores(case.rows()))
 
 
+def test_auto_takes_what_is_expected_to_be_fastest():
+    x = np.nan_to_num(rows())
+    model = LGBMClassifier(n_estimators=20, num_leaves=8, n_jobs=1, verbosity=-1).fit(x, x[:, 0] + x[:, 1] > 0)
+    for count in (1, 100_000):
+        program = windtunnel.compile(model, strategy="tree_traversal").program
+        (choice,) = choose(program, "auto", rows=count)
+        expected = Shape.of(HardTrees.of(program.steps[0].module.ensemble())).seconds(count)
+        assert choice.expected == expected and choice.strategy == min(expected, key=expected.__getitem__)
+        assert type(program.steps[0].module) is FORMS[choice.strategy]
+
+
+def test_auto_expects_only_what_takes_the_trees():
+    hollow, deep, wide = joined(*[chain(7)] * 2, outputs=1), chain(11), chain(64)
+    taken = {one: set(Shape.of(HardTrees.of(trees)).seconds(1)) for one, trees in
+             (("hollow", hollow), ("deep", deep), ("wide", wide), ("flat", chain(4)))}  # fmt: skip
+    assert taken["flat"] == set(FORMS)
+    assert taken["hollow"] == taken["deep"] == set(FORMS) - {"perfect_tree_traversal"}
+    assert taken["wide"] == set(FORMS) - {"perfect_tree_traversal", "bitvectors"}
+
+
+def test_tuning_takes_what_was_fastest_here(monkeypatch):
+    trees = HardTrees.of(boosted())
+    taken = {"ranked_traversal": 3.0, "bitvectors": 1.0, "perfect_tree_traversal": 2.0, "gemm": 9.0}
+    monkeypatch.setattr(strategies, "_seconds", lambda forms, rows: {one: taken.get(one, 5.0) for one in forms})
+    choice = strategies._automatic(trees, "step", 100, tune=True)
+    assert len(choice.measured) == strategies.TUNED and set(choice.measured) == set([*choice.expected][:3])
+    assert choice.strategy == min(choice.measured, key=lambda one: taken.get(one, 5.0))
+
+
+def test_what_is_measured_runs():
+    trees = HardTrees.of(boosted())
+    found = strategies._automatic(trees, "step", None, tune=True).measured
+    assert min(found.values()) >= 1
+
+
+def test_bitvectors_take_64_leaves():
+    whole, x = chain(63), torch.linspace(-1.2, 1.2, 300, dtype=torch.float64)[:, None]
+    assert torch.equal(BitvectorTrees.of(whole)(x), HardTrees.of(whole)(x))
+    with pytest.raises(UnfaithfulOption, match="64 leaves at most; the largest tree has 65"):
+        BitvectorTrees.of(chain(64))
+
+
+def test_bitvectors_in_several_blocks(monkeypatch):
+    one, x = joined(stump(0.1), *[boosted()] * 2, outputs=3), torch.from_numpy(rows())
+    monkeypatch.setattr(BitvectorTrees, "BLOCK", 7)
+    module = BitvectorTrees.of(one)
+    assert sum(isinstance(block, Words) for block in module.words) > 1
+    assert torch.equal(module(x), HardTrees.of(one)(x))
+
+
 @pytest.mark.parametrize(
-    ("options", "form"),
+    "thresholds",
     [
-        ({"n_estimators": MANY_TREES, "num_leaves": 8, "max_depth": 4}, PerfectTrees),
-        ({"n_estimators": MANY_TREES - 1, "num_leaves": 8, "max_depth": 4}, HardTrees),
+        [[0.0]],
+        [[-np.inf, np.inf], [1.0]],
+        [[-np.inf], [np.inf]],
+        [np.linspace(0, 1, 300), [0.5]],
+        [np.geomspace(1e-300, 1e300, 200)],
+        [[-1e308, 1e308]],
+        [[0.0, 5e-324, 1e-323]],
+        [np.sort(np.random.default_rng(0).normal(size=9000)), [1e-35, 2e-35]],
     ],
 )
-def test_auto(options, form):
-    x = np.nan_to_num(rows())
-    model = LGBMClassifier(**options, min_child_samples=2, n_jobs=1, verbosity=-1).fit(x, x[:, 0] + x[:, 1] > 0)
-    (step,) = windtunnel.compile(model).program.steps
-    assert type(step.module) is form
-
-
-def test_auto_leaves_deep_and_hollow_trees_alone():
-    def automatic(ensemble):
-        return type(windtunnel.compiler.strategies._formed(HardTrees.of(ensemble), "auto", ""))
-
-    hundred = [chain(7)] * MANY_TREES
-    assert automatic(joined(*[chain(4)] * MANY_TREES, outputs=1)) is PerfectTrees
-    assert automatic(joined(*hundred, outputs=1)) is HardTrees
-    assert automatic(joined(*hundred, chain(11), outputs=1)) is HardTrees
+def test_ranks(thresholds):
+    bounds = [np.unique(np.asarray(one, np.float64)) for one in thresholds]
+    every = np.concatenate([*bounds, [0.0, -0.0, np.inf, -np.inf, 1e300, -1e300, 5e-324]])
+    every = np.concatenate([every, np.nextafter(every, np.inf), np.nextafter(every, -np.inf)])
+    values = torch.from_numpy(np.stack([every] * len(bounds)))
+    offset = np.arange(len(bounds), dtype=np.int32) * 7
+    found = Ranks(bounds, offset, torch.device("cpu"))(values)
+    wanted = [np.searchsorted(one, every) + at for one, at in zip(bounds, offset, strict=True)]
+    assert found.dtype == torch.int32 and np.array_equal(found.numpy(), np.stack(wanted))

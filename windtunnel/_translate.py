@@ -122,6 +122,7 @@ def compile(
     batch_size: int | None = None,
     dtype: torch.dtype | str | None = None,
     calibrate: Rows | None = None,
+    tune: bool = False,
 ) -> Translation:
     """Exact inference for a fitted pipeline: the source's own answers, with nothing to train but a branch beside it.
 
@@ -131,17 +132,19 @@ def compile(
         Left as it is.
     backend : "torch", "torchscript" or "onnx"
         What runs the program: eager torch, its scripted form, or ONNX Runtime.
-    strategy : "auto", "gemm", "tree_traversal" or "perfect_tree_traversal"
+    strategy : "auto", "gemm", "tree_traversal", "perfect_tree_traversal", "ranked_traversal" or "bitvectors"
         How trees are run; see ``windtunnel.compiler.strategies``.
     device : str or torch.device
         Where the program runs.
     batch_size : int, optional
-        How many rows go through the program at once.
+        How many rows go through the program at once; what "auto" makes fast. By default one, few and many.
     dtype : torch.float64, torch.float32 or their names, optional
         What is computed in. By default float64, as the sources do: rows decide in trees and equal thresholds as they
         do there. In float32, which is faster, scores are within 1e-5, and rows that are float32 numbers decide alike.
     calibrate : rows, optional
         A few raw rows; needed only where a step that stays on the host does not tell how many columns it gives.
+    tune : bool
+        Whether "auto" measures on this machine the strategies that it expects to be fastest.
 
     Returns
     -------
@@ -160,8 +163,8 @@ def compile(
     precision = _check_compile(backend, strategy, batch_size, dtype)
     _check_rows(calibrate)
     net = _translation(Assembly(pipeline, sample=calibrate, dtype=precision, exact=True)).requires_grad_(False)
-    choose(net.program, strategy)
     net.to(place(device))
+    net.choices = choose(net.program, strategy, rows=batch_size, tune=tune)
     if batch_size is not None:
         net.batch_size = batch_size
     net.engine = engine(net, backend)

@@ -194,6 +194,17 @@ class RowEncoder:
             )
         return batch
 
+    def block(self, rows: Rows) -> Batch | None:
+        """An array of numbers as a batch, in one piece; None where columns have to be looked at one by one."""
+        plain = type(rows) is np.ndarray and rows.ndim == 2 and rows.dtype.kind == "f" and rows.shape[1] == self.width
+        if not plain or self.flat or self.categories or self.dtype != "float64":
+            return None
+        if max(self.numbers, default=0) >= self.width:
+            return None
+        check_dense(len(rows), len(self.numbers), np.dtype(self.dtype).itemsize)
+        numbers = np.take(rows, self.numbers, axis=1).astype(self.dtype)
+        return Batch(torch.from_numpy(numbers), torch.empty((len(rows), 0), dtype=torch.int64))
+
     def encode(
         self, frame: pd.DataFrame, *, training: bool = False, counts: Mapping[int, sparse.coo_array] | None = None
     ) -> Batch:

@@ -185,6 +185,7 @@ def _facts(net: Translation) -> list[tuple[str, str]]:
         reason = host.reason.removeprefix(f"step {host.name!r}: ")
         text = f"{host.name}: {reason} The gradient ends there: nothing before it is trained."
         facts.append(("on the host", text))
+    facts += [("trees", str(choice)) for choice in net.choices]
     if net.history is not None:
         facts.append(("fine-tuned", _history(net.history)))
     return facts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -24,8 +24,10 @@ from windtunnel.host import HostStep
 from windtunnel.modules.base import Module
 from windtunnel.modules.program import FLOAT32_MAX, Program
 from windtunnel.modules.trees import LeafOneHot, SoftLeaves
+from windtunnel.start import Start
 
 if TYPE_CHECKING:
+    from windtunnel.compiler.strategies import Choice
     from windtunnel.report import Report
     from windtunnel.trainers.history import History
 
@@ -83,6 +85,8 @@ class Translation(nn.Module):
         Program step -> the module that computes what the source does, where a soft one stands in its place untrained.
     untranslated : str
         "cache" or "stream": whether ``windtunnel.loader`` computes the host steps' answers once or batch by batch.
+    choices : list of Choice
+        How ``windtunnel.compile`` chose to run each tree ensemble.
     """
 
     def __init__(
@@ -104,12 +108,13 @@ class Translation(nn.Module):
         self.batch_size = _at_once(program)
         self.engine: Engine | None = None
         self.exact: dict[int, Module] = {}
+        self.choices: list[Choice] = []
         self.mark_start()
         self.eval()
 
     def mark_start(self) -> None:
         """Take the present weights as those that the report's drift is measured from."""
-        self.start = {name: value.detach().clone() for name, value in self.program.state_dict().items()}
+        self.start: Mapping[str, Tensor] = Start(self.program)
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Raw scores ``[B, K]`` of encoded rows."""
@@ -140,6 +145,9 @@ class Translation(nn.Module):
         """Raw rows as batches of at most ``at_once`` rows, by default as a single one."""
         if isinstance(rows, Batch):
             yield self.encoder.checked(rows)
+            return
+        if not self.hosts and (batch := self.encoder.block(rows)) is not None:
+            yield batch
             return
         frame = self.encoder.select(rows)
         if not self.hosts:

@@ -1,35 +1,80 @@
-"""How trees are run: walked node by node, as perfect trees, or as matrix products."""
+"""How trees are run: which form of them, chosen by name, by the cost model, or by measurement."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
+import torch
+
+from windtunnel.compiler.cost_model import Shape
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.program import Program, ProgramStep
+from windtunnel.modules.trees.bitvectors import BitvectorTrees
 from windtunnel.modules.trees.gemm import GemmTrees
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.perfect import PerfectTrees
+from windtunnel.modules.trees.ranked_walk import RankedWalkTrees
 
-STRATEGIES = ("auto", "gemm", "tree_traversal", "perfect_tree_traversal")
 FORMS: dict[str, type[HardTrees]] = {
     "gemm": GemmTrees,
     "tree_traversal": HardTrees,
     "perfect_tree_traversal": PerfectTrees,
+    "ranked_traversal": RankedWalkTrees,
+    "bitvectors": BitvectorTrees,
 }
-MANY_TREES = 100
-"""From so many trees on, arithmetic in the place of a look-up of the children pays for the layout by depth."""
-HOLLOW = 8
-"""How many times more leaves perfect trees may have than the trees that they stand for."""
+STRATEGIES = ("auto", *FORMS)
+ANY = (1, 1_000, 100_000)
+"""The numbers of rows that a strategy has to serve where none is given."""
+TUNED = 3
+"""How many of the strategies that are expected to be fastest are measured."""
+TURNS = 7
+MOST_ROWS = 10_000
 
 
-def choose(program: Program, strategy: str) -> None:
+@dataclass(frozen=True)
+class Choice:
+    """The strategy of one tree ensemble, and why.
+
+    Attributes
+    ----------
+    step, strategy : str
+    rows : int or None
+        For how many rows it was chosen; None for one, few and many.
+    expected, measured : dict of str to float
+        Seconds of a call by strategy, the fastest first; where ``rows`` is None how many times slower than the fastest,
+        as a mean over 1, 1,000 and 100,000 rows. Empty where nothing was compared.
+    """
+
+    step: str
+    strategy: str
+    rows: int | None = None
+    expected: dict[str, float] = field(default_factory=dict)
+    measured: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        compared = self.measured or self.expected
+        if not compared:
+            return f"{self.step}: {self.strategy}, as asked"
+        best = min(compared.values())
+        others = ", ".join(f"{name} {value / best:.2g} x" for name, value in compared.items() if name != self.strategy)
+        how = "measured here" if self.measured else "expected"
+        rows = "any number of rows" if self.rows is None else f"{self.rows:,} rows"
+        return f"{self.step}: {self.strategy}, the fastest {how} for {rows}" + (f" ({others})" if others else "")
+
+
+def choose(program: Program, strategy: str, *, rows: int | None = None, tune: bool = False) -> list[Choice]:
     """Put each tree ensemble of a program into the form that the strategy names; all forms give the same bits.
 
-    "tree_traversal" takes one step down every tree at a time; "perfect_tree_traversal" does so in trees that are
-    completed to perfect ones, up to a depth of 10; "gemm" asks every node at once and multiplies, for few leaves.
-    "auto" takes perfect trees where there are ``MANY_TREES``, none deeper than 10 and none but little to complete,
-    and walks otherwise: measured on a CPU, matrix products were slower at every size but for single rows. Trees that
-    tell their leaves (``apply``) or that have linear models in them are always walked.
+    "tree_traversal" takes one step down every tree at a time; "ranked_traversal" does so over ranks and leaves a tree
+    where it ends; "perfect_tree_traversal" completes trees to perfect ones, up to a depth of 10; "bitvectors" clears
+    the bits of leaves that a row does not reach, up to 64 leaves; "gemm" asks every node at once and multiplies, for
+    few leaves. "auto" takes what the cost model expects to be fastest for ``rows`` rows, or for one, for few and for
+    many where ``rows`` is None; with ``tune`` the best of the expected are measured here. Trees that tell their leaves
+    (``apply``) or that have linear models in them are always walked.
 
     Raises
     ------
@@ -37,13 +82,19 @@ def choose(program: Program, strategy: str) -> None:
         Trees are too deep, or have too many leaves, for the strategy.
     """
     forms: dict[HardTrees, HardTrees] = {}
+    choices: list[Choice] = []
     for step in _steps(program):
         for parent in list(step.modules()):
             for name, module in list(parent.named_children()):
                 if isinstance(module, HardTrees) and type(module) in FORMS.values():
                     if module not in forms:
-                        forms[module] = _formed(module, strategy, step.name)
+                        choice = Choice(step.name, strategy)
+                        if strategy == "auto":
+                            choice = _automatic(module, step.name, rows, tune)
+                        choices.append(choice)
+                        forms[module] = _formed(module, choice.strategy, step.name)
                     setattr(parent, name, forms[module])
+    return choices
 
 
 def _steps(program: Program) -> Iterator[ProgramStep]:
@@ -51,7 +102,7 @@ def _steps(program: Program) -> Iterator[ProgramStep]:
 
 
 def _formed(trees: HardTrees, strategy: str, step: str) -> HardTrees:
-    form = _automatic(trees) if strategy == "auto" else FORMS[strategy]
+    form = FORMS[strategy]
     if type(trees) is form:
         return trees
     try:
@@ -60,9 +111,43 @@ def _formed(trees: HardTrees, strategy: str, step: str) -> HardTrees:
         raise UnfaithfulOption(f"step {step!r}: {error}") from error
 
 
-def _automatic(trees: HardTrees) -> type[HardTrees]:
-    count = len(trees.root)
-    if count < MANY_TREES or trees.depth > PerfectTrees.DEEPEST:
-        return HardTrees
-    hollow = count << trees.depth > HOLLOW * len(trees.leaf_value)
-    return HardTrees if hollow else PerfectTrees
+def _automatic(trees: HardTrees, step: str, rows: int | None, tune: bool) -> Choice:
+    shape = Shape.of(trees)
+    expected = _compared(shape.seconds, rows)
+    if not tune:
+        return Choice(step, next(iter(expected)), rows, expected)
+    forms = {strategy: _formed(trees, strategy, step) for strategy in list(expected)[:TUNED]}
+    measured = _compared(lambda count: _seconds(forms, min(count, MOST_ROWS)), rows)
+    return Choice(step, next(iter(measured)), rows, expected, measured)
+
+
+def _compared(seconds: Callable[[int], dict[str, float]], rows: int | None) -> dict[str, float]:
+    """Seconds for a number of rows; for any number, the geometric mean of the ratios to the fastest."""
+    if rows is not None:
+        found = seconds(rows)
+    else:
+        each = [seconds(count) for count in ANY]
+        found = {
+            strategy: math.prod(one[strategy] / min(one.values()) for one in each) ** (1 / len(each))
+            for strategy in each[0]
+        }
+    return dict(sorted(found.items(), key=lambda one: one[1]))
+
+
+@torch.inference_mode()
+def _seconds(forms: dict[str, HardTrees], rows: int) -> dict[str, float]:
+    """Median seconds of a call of each form, in turns."""
+    trees = next(iter(forms.values()))
+    drawn = torch.Generator().manual_seed(0)
+    # Rows around the thresholds take all ways down; where all rows are alike, branches would be guessed too well.
+    split = trees.threshold[torch.isfinite(trees.threshold)].cpu()
+    if len(split) == 0:
+        split = torch.zeros(1, dtype=torch.float64)
+    x = split[torch.randint(len(split), (rows, trees.width), generator=drawn)].to(trees.threshold.device)
+    taken: dict[str, list[float]] = {strategy: [] for strategy in forms}
+    for _ in range(TURNS + 1):
+        for strategy, form in forms.items():
+            start = time.perf_counter()
+            form(x)
+            taken[strategy].append(time.perf_counter() - start)
+    return {strategy: statistics.median(times[1:]) for strategy, times in taken.items()}

@@ -6,6 +6,7 @@ import math
 import os
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from windtunnel.errors import BadInput
 from windtunnel.trainers.data import order_of, resumable
 from windtunnel.trainers.history import Epoch
+from windtunnel.trainers.met_rows import MetRows
 from windtunnel.trainers.metrics import Judge
 from windtunnel.trainers.module import FineTuning
 
@@ -51,6 +53,8 @@ class Keeper(Checkpoint):
         Whether the loss chooses among the epochs that make the metric better.
     every : int or None
         Steps between the checkpoints within an epoch; None for none.
+    tables : mapping
+        Parameter of the net -> its rows; large tables, of which no copy is made.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class Keeper(Checkpoint):
         *,
         by_loss: bool = False,
         every: int | None = None,
+        tables: Mapping[str, MetRows] | None = None,
     ) -> None:
         self.net = net
         self.judge = judge
@@ -69,6 +74,7 @@ class Keeper(Checkpoint):
         self.directory = directory
         self.by_loss = by_loss
         self.every = every
+        self.tables = dict(tables or {})
         self.given: float | None = None
         self.epochs: list[Epoch] = []
         self.best_epoch = 0
@@ -88,6 +94,8 @@ class Keeper(Checkpoint):
         with torch.no_grad():
             for name, value in self._best.items():
                 parameters[name].copy_(value)
+        for met in self.tables.values():
+            met.restore()
 
     def reject(self) -> None:
         """Let nothing be better than epoch 0."""
@@ -218,8 +226,10 @@ class Keeper(Checkpoint):
         self._best = {
             name: parameter.detach().clone()
             for name, parameter in self.net.named_parameters()
-            if parameter.requires_grad
+            if parameter.requires_grad and name not in self.tables
         }
+        for met in self.tables.values():
+            met.keep()
 
     def _better(self, loss: float, metric: float) -> bool:
         if not self.by_loss:
@@ -252,11 +262,14 @@ class Average(pl.Callback):
         The translation.
     decay : float
         In (0, 1).
+    tables : mapping
+        Parameter of the net -> its rows; large tables, which keep the average of their rows themselves.
     """
 
-    def __init__(self, net: nn.Module, decay: float) -> None:
+    def __init__(self, net: nn.Module, decay: float, tables: Mapping[str, MetRows] | None = None) -> None:
         self.net = net
         self.decay = decay
+        self.tables = dict(tables or {})
         self._average: list[Tensor] = []
         self._current: list[Tensor] = []
 
@@ -271,19 +284,24 @@ class Average(pl.Callback):
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Move the average a step."""
-        torch._foreach_lerp_(self._average, self._weights(), 1 - self.decay)
+        if self._average:  # large tables may be all there is
+            torch._foreach_lerp_(self._average, self._weights(), 1 - self.decay)
 
     def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Put the average in place."""
         if self._average:
             self._current = [weight.clone() for weight in self._weights()]
             self._place(self._average)
+        for met in self.tables.values():
+            met.put_average()
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Put the trained weights back."""
         if self._current:
             self._place(self._current)
             self._current = []
+        for met in self.tables.values():
+            met.put_back()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average."""
@@ -294,7 +312,8 @@ class Average(pl.Callback):
         self._average = state_dict["average"]
 
     def _weights(self) -> list[Tensor]:
-        return [parameter.detach() for parameter in self.net.parameters() if parameter.requires_grad]
+        named = self.net.named_parameters()
+        return [one.detach() for name, one in named if one.requires_grad and name not in self.tables]
 
     def _place(self, values: list[Tensor]) -> None:
         with torch.no_grad():

@@ -24,6 +24,7 @@ from windtunnel.trainers.branching import Stage, grow
 from windtunnel.trainers.callbacks import CHECKPOINT, Average, Keeper
 from windtunnel.trainers.data import order_of, resumable
 from windtunnel.trainers.history import History
+from windtunnel.trainers.met_rows import ADAM, MetRows, gradients_of_rows, large_tables
 from windtunnel.trainers.module import DataModule, FineTuning, Loaders
 from windtunnel.trainers.processes import launched, quieten
 from windtunnel.trainers.quiet import quiet
@@ -164,7 +165,8 @@ def _stage(
     for parameter in net.parameters():
         # Of what is empty there is no gradient, which other processes would wait for.
         parameter.requires_grad_(parameter.requires_grad and parameter.numel() > 0)
-    module = FineTuning(net, options)
+    tables = _tables(net, options, trainer)
+    module = FineTuning(net, options, tables)
     checkpoint = None
     if resume_from is not None:
         checkpoint, kept = _checkpoint(resume_from, module)
@@ -172,15 +174,37 @@ def _stage(
     with quiet():
         _settle(data, trainer.strategy.root_device)
         keeper = Keeper(
-            net, module.judge, options.patience, checkpoint_dir, by_loss=options.branch, every=checkpoint_every
+            net,
+            module.judge,
+            options.patience,
+            checkpoint_dir,
+            by_loss=options.branch,
+            every=checkpoint_every,
+            tables=tables,
         )
-        own = [keeper] if options.ema is None else [keeper, Average(net, options.ema)]
+        own = [keeper] if options.ema is None else [keeper, Average(net, options.ema, tables)]
         try:
-            with _training(net, options.dropout, keeper), _attached(trainer, own):
+            with _training(net, options.dropout, keeper), gradients_of_rows(net, tables), _attached(trainer, own):
                 _fit(trainer, module, data, keeper, checkpoint)
         finally:
+            for name, met in tables.items():
+                net.start.moved(name.removeprefix("program."), met.number[: met.count], met.start[: met.count])
             finish(keeper)
     return keeper
+
+
+def _tables(net: Any, options: Recipe, trainer: pl.Trainer) -> dict[str, MetRows]:
+    """The large tables, where they can be trained by rows.
+
+    Momentum and clipping need the whole gradient, and processes exchange no sparse ones.
+    """
+    large = large_tables(net)
+    clipped = options.clip is not None or trainer.gradient_clip_val is not None
+    if options.optimizer in ADAM and not clipped and trainer.world_size == 1:
+        return {name: MetRows(module.rows, options.ema) for name, module in large.items()}
+    for name in large:
+        net.start.copy(name.removeprefix("program."))
+    return {}
 
 
 def _fit(trainer: pl.Trainer, module: FineTuning, data: Loaders, keeper: Keeper, checkpoint: Path | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
@@ -16,9 +16,11 @@ from windtunnel.errors import BadInput
 from windtunnel.modules.base import Module
 from windtunnel.trainers.data import Batches, Encoded, check_classes, hold_out, loader
 from windtunnel.trainers.losses import pick
+from windtunnel.trainers.met_rows import MetRows
 from windtunnel.trainers.metrics import Judge
 from windtunnel.trainers.processes import check_same, rows_of_all, share_of_weight, summed, world
 from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
+from windtunnel.trainers.row_adam import RowAdam
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
@@ -33,12 +35,15 @@ class FineTuning(pl.LightningModule):
         ``net(numbers [B, n], ids [B, m]) -> scores [B, K]``.
     recipe : Recipe
         The options.
+    tables : mapping
+        Parameter of the net -> its rows; large tables that are trained by rows.
     """
 
-    def __init__(self, net: Translation, recipe: Recipe) -> None:
+    def __init__(self, net: Translation, recipe: Recipe, tables: Mapping[str, MetRows] | None = None) -> None:
         super().__init__()
         self.net = net
         self.recipe = recipe
+        self.tables = dict(tables or {})
         self.loss = pick(recipe.loss, net.head)
         self.judge = Judge(recipe.metric or ("loss" if recipe.loss else None), net.head)
         self.save_hyperparameters(recipe.facts())
@@ -79,12 +84,20 @@ class FineTuning(pl.LightningModule):
             self._tell(f"val_{self.judge.name}", metric)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the losses of an epoch that is not over: what each process has on average."""
+        """Add the losses of an epoch that is not over, what each process has on average, and the rows of tables."""
+        checkpoint["tables"] = {name: met.state_dict() for name, met in self.tables.items()}
         sums = {name: summed(*pair) for name, pair in self._sums.items()}
         checkpoint["sums"] = {name: [float(part) / world() for part in pair] for name, pair in sums.items()}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on with the losses of an epoch that was not over."""
+        """Go on with the losses of an epoch that was not over, and with the rows of tables."""
+        if (before := sorted(checkpoint.get("tables", {}))) != (now := sorted(self.tables)):
+            raise BadInput(
+                f"the checkpoint has large tables {before} trained by rows, and now they are {now}; resume with as many "
+                "processes as before, and clipping as before"
+            )
+        for name, met in self.tables.items():
+            met.load_state_dict(checkpoint["tables"][name])
         self._sums = {name: (total, count) for name, (total, count) in checkpoint.get("sums", {}).items()}
 
     def configure_optimizers(self) -> Any:
@@ -101,9 +114,13 @@ class FineTuning(pl.LightningModule):
         rate, decay = self.recipe.learning_rate, self.recipe.weight_decay
         if self.recipe.optimizer == "sgd":
             return SGD(groups, lr=rate, weight_decay=decay, momentum=0.9)
-        family = Adam if self.recipe.optimizer == "adam" else AdamW
         # On a CPU the fused step is several times faster; on a GPU it cannot be scaled and clipped in 16-bit mode.
         fused = all(parameter.device.type == "cpu" for group in groups for parameter in group["params"])
+        if self.tables:
+            decoupled = self.recipe.optimizer == "adamw"
+            options = {"weight_decay": decay, "decoupled_weight_decay": decoupled, "fused": fused}
+            return RowAdam(groups, self.tables.values(), lr=rate, **options)
+        family = Adam if self.recipe.optimizer == "adam" else AdamW
         return family(groups, lr=rate, weight_decay=decay, fused=fused)
 
     def _groups(self) -> list[dict[str, Any]]:

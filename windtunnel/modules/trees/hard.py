@@ -179,7 +179,7 @@ class TreeWalk(Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move to a device; thresholds and sums keep their precision, as ``forward`` takes rows of either."""
-        held = dict(self.named_buffers())
+        held = dict(self.named_buffers(recurse=False))
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, buffer in held.items():
             moved = getattr(self, name)
@@ -203,18 +203,18 @@ class TreeWalk(Module):
         return scores
 
     def _scores(self, x: Tensor) -> Tensor:
-        at = self._leaves(x)  # [b * trees]
         trees = self.root.shape[0] if self.vector else self.root.shape[0] // max(1, self.outputs)
         if trees == 0:
             return (self.base / self.divisor).to(x.dtype).repeat(x.shape[0], 1)
+        at = self._leaves(x)  # [b * trees]
         values = self.value.index_select(0, at)
         if self.vector:
             values = values.view(x.shape[0], trees, self.outputs).transpose(1, 2)
         else:
             values = values.view(x.shape[0], self.outputs, trees)
         # One after the other, from the base on, as the sources add: the order decides how a sum is rounded.
-        values = torch.cat([self.base.unsqueeze(1).repeat(x.shape[0], 1, 1), values], dim=2)
-        return (values.cumsum(2)[:, :, -1] / self.divisor).to(x.dtype)
+        values.select(2, 0).add_(self.base)
+        return (values.cumsum_(2)[:, :, -1] / self.divisor).to(x.dtype)
 
     def _leaves(self, x: Tensor) -> Tensor:
         """The position of the leaf that each row falls into in each tree, ``[b * trees]``."""
@@ -243,6 +243,10 @@ class TreeWalk(Module):
                 known = (whole >= 0) & (whole < self.NO_CODE)
                 code = torch.where(known, whole, torch.full_like(x, self.NO_CODE))
                 parts.append(torch.where(torch.isnan(x), torch.full_like(x, -1.0), code))
+            elif reading == self.LOW or reading == self.HIGH:
+                # One pass over the rows, where finding what is missing and replacing it takes two slow ones.
+                put = float("inf") if reading == self.HIGH else -float("inf")
+                parts.append(torch.nan_to_num(x, nan=put, posinf=float("inf"), neginf=-float("inf")))
             else:
                 missing = torch.isnan(x)
                 if reading >= self.ZERO:
@@ -253,6 +257,8 @@ class TreeWalk(Module):
                     parts.append(torch.where(missing, torch.full_like(x, float("inf")), x))
                 else:
                     parts.append(missing.to(x.dtype))
+        if len(parts) == 1:
+            return parts[0]
         return torch.cat(parts, dim=1) if len(parts) > 0 else x
 
 

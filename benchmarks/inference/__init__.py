@@ -1,0 +1,1 @@
+"""How fast compiled pipelines are, beside their sources and other engines."""

@@ -1,0 +1,70 @@
+"""``python -m benchmarks.inference``: time compiled models beside their sources and, if asked to, other engines."""
+
+from __future__ import annotations
+
+import os
+
+# Spinning threads of two libraries stall each other; both read this when they are imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.inference.cells import SECONDS, measure
+from benchmarks.inference.models import MODELS
+from benchmarks.inference.peers import PEERS
+from windtunnel.errors import BadInput, nearest
+
+BATCHES = (1, 1_000, 10_000, 100_000)
+QUICK = (1, 1_000)
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def main(
+    model: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(MODELS)}; by default all.")] = None,
+    batch: Annotated[list[int] | None, typer.Option(min=1, help=f"Rows; by default {BATCHES}.")] = None,
+    threads: Annotated[list[int] | None, typer.Option(min=1, help="By default 1 and 2.")] = None,
+    engine: Annotated[
+        list[str] | None, typer.Option(help="BACKEND or BACKEND/STRATEGY; by default torch and torchscript.")
+    ] = None,
+    peers_python: Annotated[Path | None, typer.Option(help="A Python that has other engines installed.")] = None,
+    peer: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(PEERS)}; by default all.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="One thread, small batches, few turns.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON line per cell.")] = False,
+) -> None:
+    """Medians of calls that take turns, as ratios to the source's."""
+    for name in model or ():
+        if name not in MODELS:
+            raise BadInput(f"model {name!r} is not known; {nearest(name, MODELS)}")
+    for name in peer or ():
+        if name not in PEERS:
+            raise BadInput(f"peer {name!r} is not known; {nearest(name, PEERS)}")
+    batches, counts = batch or (QUICK if quick else BATCHES), threads or ((1,) if quick else (1, 2))
+    for name in model or MODELS:
+        for count in counts:
+            for cell in measure(
+                name,
+                batches,
+                count,
+                engine or ("torch", "torchscript"),
+                peers_python,
+                peer or PEERS,
+                0.5 if quick else SECONDS,
+            ):
+                print(json.dumps(cell) if as_json else _line(cell), flush=True)
+
+
+def _line(cell: dict[str, object]) -> str:
+    shown = [f"{cell[name]:.3g}" if cell[name] is not None else "-" for name in
+             ("median_s", "ratio_to_source", "ratio_to_best_peer")]  # fmt: skip
+    where = f"{cell['model']:24} {cell['batch']:>7,} x{cell['threads']} {cell['engine']:40}"
+    return f"{where} {shown[0]:>9} s {shown[1]:>7} {shown[2]:>7}  {cell['note']}"
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,98 @@
+"""What the strategies for trees cost, learned from measurements: see ``python -m benchmarks.tree_costs``."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.perfect import PerfectTrees
+from windtunnel.modules.trees.ranked import depths_of
+
+MOST_LEAVES = 64
+MOST_PRODUCTS = 1 << 18
+"""Leaves squared, added up; beyond, matrix products are nowhere near the others."""
+HOLLOW = 8
+"""How many times more leaves perfect trees may have than the trees that they stand for."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the cost of an ensemble depends on.
+
+    Attributes
+    ----------
+    trees, columns : int
+        Trees, and columns that some node reads.
+    levels, visits : int
+        Splits on the longest way down: of the deepest tree, and of all trees added up.
+    most_leaves, leaves, perfect, products : int
+        Leaves of the largest tree; of all trees, as they are and completed to perfect ones; their squares added up.
+    """
+
+    trees: int
+    columns: int
+    levels: int
+    visits: int
+    most_leaves: int
+    leaves: int
+    perfect: int
+    products: int
+
+    @classmethod
+    def of(cls, trees: HardTrees) -> Shape:
+        """Read it off an ensemble."""
+        root, follow, column = (held.cpu().numpy() for held in (trees.root, trees.follow, trees.column))
+        is_node = follow != np.arange(len(follow))
+        depths = depths_of(root, follow, is_node)
+        leaves = np.diff(trees.leaf_start.cpu().numpy())
+        return cls(
+            trees=len(root),
+            columns=len(np.unique(column[is_node] % max(1, trees.width))),
+            levels=int(depths.max(initial=0)),
+            visits=int(depths.sum()),
+            most_leaves=int(leaves.max(initial=1)),
+            leaves=int(leaves.sum()),
+            perfect=int((1 << np.minimum(depths, 40)).sum()),
+            products=int((leaves**2).sum()),
+        )
+
+    def terms(self, strategy: str, rows: int) -> list[float]:
+        """What the seconds of a strategy are a sum of: a call, its steps, and for the rows columns, trees and work."""
+        work = {
+            "tree_traversal": self.trees * self.levels,
+            "ranked_traversal": self.visits,
+            "perfect_tree_traversal": self.visits,
+            "gemm": self.products,
+            "bitvectors": self.trees * self.columns,
+        }[strategy]
+        steps = {"gemm": 1, "bitvectors": math.ceil(self.trees / 128)}.get(strategy, self.levels)
+        return [1.0, float(steps), float(rows * self.columns), float(rows * self.trees), float(rows * work)]
+
+    def takes(self, strategy: str) -> bool:
+        """Whether the trees can be run that way at a cost that the model knows."""
+        return {
+            "perfect_tree_traversal": self.levels <= PerfectTrees.DEEPEST and self.perfect <= HOLLOW * self.leaves,
+            "gemm": self.products <= MOST_PRODUCTS,
+            "bitvectors": self.most_leaves <= MOST_LEAVES,
+        }.get(strategy, True)
+
+    def seconds(self, rows: int) -> dict[str, float]:
+        """The seconds that one call with so many rows is expected to take, for each strategy, the fastest first."""
+        expected = {
+            strategy: float(np.dot(coefficients, self.terms(strategy, rows)))
+            for strategy, coefficients in _coefficients().items()
+            if self.takes(strategy)
+        }
+        return dict(sorted(expected.items(), key=lambda one: one[1]))
+
+
+@cache
+def _coefficients() -> dict[str, list[float]]:
+    held: dict[str, list[float]] = json.loads(files(__package__).joinpath("tree_costs.json").read_text())
+    return held

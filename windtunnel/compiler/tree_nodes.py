@@ -1,0 +1,159 @@
+"""Hard trees as ONNX's own operator for them, which runs in the runtime's C++ and not as tensor arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from windtunnel.compiler.strategies import FORMS
+from windtunnel.modules.trees.hard import HardTrees, TreeWalk
+from windtunnel.modules.trees.laid_out import LaidOutTrees
+
+DOMAIN, OPERATOR = "windtunnel", "Trees"
+"""What stands in an exported graph for an ensemble, until ``put_nodes`` writes its nodes in that place."""
+ML, ML_VERSION = "ai.onnx.ml", 5
+"""The operator set of TreeEnsemble with float64 nodes and sums."""
+LEQ, SUM, NO_TRANSFORM = 0, 1, 0
+
+
+class NodeTrees(nn.Module):
+    """The sums of hard trees, found by one ``ai.onnx.ml.TreeEnsemble`` node.
+
+    What nodes read is prepared by tensor arithmetic as in ``HardTrees``, where it is not the feature itself: sets of
+    categories as a column of 0 and 1, zeros that are missing as infinity. NaN is dealt with by the operator. Where a
+    leaf holds a value for every score, the operator gives the position of the leaf, and the values are added here.
+
+    Shape
+    -----
+    forward : float32 or float64 [B, width] -> the same [B, K]
+
+    Parameters
+    ----------
+    trees : HardTrees
+        Of any form.
+    place : int
+        Its position among the ensembles of the program.
+    """
+
+    outside = HardTrees.outside
+
+    def __init__(self, trees: HardTrees, place: int) -> None:
+        super().__init__()
+        self.trees = LaidOutTrees.rebuild(trees.state_dict(), trees.facts())
+        self.place = place
+        # NaN as it is serves both directions, as each node says its own.
+        self.plain = not self.trees.has_columns and set(self.trees.readings) <= {TreeWalk.LOW, TreeWalk.HIGH}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Raw scores of the rows."""
+        trees = self.trees
+        wide = x.dtype == torch.float64 and trees.reads == "float64"
+        given = x if wide else x.to(torch.float32)
+        read = (given if self.plain else trees._values(given)).to(torch.float64)
+        count = len(trees.root) if trees.vector else trees.outputs
+        found: Tensor = torch.onnx.ops.symbolic(
+            f"{DOMAIN}::{OPERATOR}",
+            (read,),
+            {"place": self.place, "wide": int(wide)},
+            dtype=torch.float64,
+            shape=(x.shape[0], count),
+            version=1,
+        )
+        if trees.vector:
+            leaves = trees.value.index_select(0, found.to(torch.int64).reshape(-1))
+            found = trees.base + leaves.view(x.shape[0], count, trees.outputs).sum(1)
+        return (found / trees.divisor).to(x.dtype)
+
+    def attributes(self, wide: bool) -> dict[str, Any]:
+        """What the operator is told: its nodes, its leaves and the target that each leaf adds to."""
+        from onnx import numpy_helper
+
+        trees = self.trees
+        root, follow, is_node = trees._positions()
+        column, split, split32 = trees._nodes()
+        nodes, leaves = np.flatnonzero(is_node), np.flatnonzero(~is_node)
+        weights = (leaves if trees.vector else trees.value.cpu().numpy()[leaves]).astype(np.float64)
+        targets = self._targets(root, follow, is_node)[leaves]
+        number = np.empty(len(follow), np.int64)  # among the nodes, or among the leaves
+        number[nodes], number[leaves] = np.arange(len(nodes)), np.arange(len(leaves))
+        start, bare = number[root], ~is_node[root]
+        # A tree without a split: the operator wants a node, both of whose ways lead to the leaf.
+        only = number[root[bare]]
+        start[bare] = len(nodes) + np.arange(len(only))
+        if not trees.vector:
+            # The base, as the first tree of each score: sums are rounded in the order in which they are added.
+            only = np.append(only, len(leaves) + np.arange(trees.outputs))
+            start = np.append(len(nodes) + len(only) - trees.outputs + np.arange(trees.outputs), start)
+            weights = np.append(weights, trees.base.cpu().numpy())
+            targets = np.append(targets, np.arange(trees.outputs))
+        readings = np.array(trees.readings or [TreeWalk.LOW])
+        reading = readings[np.minimum(column // max(1, trees.width), len(readings) - 1)]
+        feature = column % max(1, trees.width) if self.plain else column
+        thresholds = split if wide else split32.astype(np.float64)
+        below = {"true": follow[nodes], "false": follow[nodes] + 1}
+        return {
+            "n_targets": len(root) if trees.vector else trees.outputs,
+            "aggregate_function": SUM,
+            "post_transform": NO_TRANSFORM,
+            "tree_roots": start.tolist(),
+            "nodes_featureids": _and(feature[nodes], 0 * only),
+            "nodes_splits": numpy_helper.from_array(np.append(thresholds[nodes], np.zeros(len(only)))),
+            "nodes_modes": numpy_helper.from_array(np.full(len(nodes) + len(only), LEQ, np.uint8)),
+            "nodes_missing_value_tracks_true": _and(reading[nodes] == TreeWalk.LOW, 0 * only),
+            **{f"nodes_{way}nodeids": _and(number[child], only) for way, child in below.items()},
+            **{f"nodes_{way}leafs": _and(~is_node[child], 0 * only + 1) for way, child in below.items()},
+            "leaf_targetids": targets.tolist(),
+            "leaf_weights": numpy_helper.from_array(weights),
+        }
+
+    def _targets(self, root: NDArray[np.int64], follow: NDArray[np.int64], is_node: NDArray[Any]) -> NDArray[np.int64]:
+        """At each leaf the column of the answer that it adds to."""
+        trees = self.trees
+        each = 1 if trees.vector else max(1, len(root) // max(1, trees.outputs))
+        target = np.zeros(len(follow), np.int64)
+        at, of = root, np.arange(len(root)) // each
+        while len(at):
+            target[at] = of
+            inner = is_node[at]
+            at, of = np.concatenate([follow[at[inner]], follow[at[inner]] + 1]), np.tile(of[inner], 2)
+        return target
+
+
+def _and(nodes: NDArray[Any], only: NDArray[Any]) -> list[int]:
+    """What stands at each node, then at those that trees without a split are given."""
+    return np.append(nodes.astype(np.int64), only).tolist()
+
+
+def with_nodes(module: nn.Module) -> list[NodeTrees]:
+    """Put ``NodeTrees`` in the place of all hard trees of a module, and give them back in their order."""
+    found: list[NodeTrees] = []
+    for parent in list(module.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, HardTrees) and type(child) in FORMS.values() and len(child.root):
+                found.append(NodeTrees(child, len(found)))
+                setattr(parent, name, found[-1])
+    return found
+
+
+def put_nodes(model: Any, trees: Sequence[NodeTrees]) -> None:
+    """Write the nodes of each ensemble into an ONNX model in which an operator stands for it."""
+    if not trees:
+        return
+    from onnx import helper
+
+    for node in model.graph.node:
+        if node.domain == DOMAIN and node.op_type == OPERATOR:
+            said = {one.name: one.i for one in node.attribute}
+            attributes = trees[said["place"]].attributes(bool(said["wide"]))
+            made = helper.make_node(
+                "TreeEnsemble", list(node.input), list(node.output), node.name, domain=ML, **attributes
+            )
+            node.CopyFrom(made)
+    kept = [one for one in model.opset_import if one.domain not in (DOMAIN, ML)]
+    del model.opset_import[:]
+    model.opset_import.extend([*kept, helper.make_opsetid(ML, ML_VERSION)])

@@ -1,0 +1,71 @@
+"""Hard trees that compare ranks: a number says both what a node reads and where it splits."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windtunnel.modules.trees.laid_out import LaidOutTrees
+from windtunnel.modules.trees.ranks import Ranks
+
+
+class RankedTrees(LaidOutTrees):
+    """Hard trees whose nodes compare the rank of a value among the thresholds on its column.
+
+    word[node] = column 2^shift + number of thresholds on the column below the node's
+    word[value] = column 2^shift + number of thresholds on the column that the value is above
+    the row goes right where word[value] > word[node]
+
+    Ranks cost a few passes over the values of a row, once for all trees; a visit of a node then reads one small number
+    for its column and threshold, and one for the value.
+
+    Shape
+    -----
+    forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
+    """
+
+    used: Tensor
+    word: Tensor
+    shift: int
+
+    def arrange(self) -> None:
+        """Rank the thresholds, and give each position its word; that of a leaf is above every value's."""
+        super().arrange()
+        _, _, is_node = self._positions()
+        column, split, _ = self._nodes()
+        used, of = np.unique(column[is_node], return_inverse=True)
+        split = split[is_node]
+        thresholds = [np.unique(split[of == c]) for c in range(len(used))]
+        shift = max(map(len, thresholds), default=1).bit_length()
+        dtype = np.int32 if (len(used) + 1) << shift < 1 << 31 else np.int64
+        word = np.full(len(column), (1 << shift) - 1, dtype)
+        rank = np.zeros(len(split), np.int64)
+        for c, one in enumerate(thresholds):
+            rank[of == c] = np.searchsorted(one, split[of == c])
+        word[is_node] = (of << shift) + rank
+        self.shift = shift
+        offset = (np.arange(max(1, len(used))) << shift).astype(dtype)
+        self.ranks = Ranks(thresholds or [np.zeros(1)], offset, self.threshold.device)
+        self._hold(used=used, word=word)
+
+    def _ranked(self, x: Tensor) -> Tensor:
+        """The words of the values, ``[b, columns]``."""
+        wide = x.dtype == torch.float64 and self.reads == "float64"
+        # Of a float32 number and a threshold, float64 says the same as the largest float32 not above the threshold.
+        values = self._values(x if wide else x.to(torch.float32)).to(torch.float64)
+        ranked: Tensor = self.ranks(values.t().index_select(0, self.used))
+        return ranked.t().contiguous()
+
+
+def depths_of(root: NDArray[np.int64], follow: NDArray[np.int64], is_node: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """How many splits the longest way down each tree has."""
+    depths = np.zeros(len(root), np.int64)
+    at, tree, depth = root, np.arange(len(root)), 0
+    while is_node[at].any():
+        depth += 1
+        at, tree = at[is_node[at]], tree[is_node[at]]
+        depths[tree] = depth
+        at, tree = np.concatenate([follow[at], follow[at] + 1]), np.concatenate([tree, tree])
+    return depths

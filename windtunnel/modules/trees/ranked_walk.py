@@ -1,0 +1,65 @@
+"""Exact inference of trees of any shape: every row walks down every tree, in ranks, and stops where the tree does."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from windtunnel.modules.trees.ranked import RankedTrees, depths_of
+
+
+class RankedWalkTrees(RankedTrees):
+    """The sums of ``HardTrees``, by the same walk over ranks.
+
+    i <- child[i] + (word of the value > word[i])
+
+    Trees are ordered by depth, the deepest first, and a tree leaves the loop when its depth is reached.
+
+    Shape
+    -----
+    forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
+    """
+
+    start: Tensor
+    child: Tensor
+    back: Tensor
+    readings: list[int]  # again, as TorchScript reads the lists that may be empty off the class itself
+    counts: list[int]
+    shuffled: bool
+
+    def arrange(self) -> None:
+        """Order the trees by depth."""
+        super().arrange()
+        root, follow, is_node = self._positions()
+        depths = depths_of(root, follow, is_node)
+        order = np.argsort(-depths, kind="stable")
+        counts = [int((depths > level).sum()) for level in range(int(depths.max(initial=0)) + 1)]
+        left = [order[fewer:more] for fewer, more in zip(counts, [len(root), *counts], strict=False)]
+        back = np.argsort(np.concatenate(left))
+        self._hold(start=root[order].astype(np.int32), child=follow.astype(np.int32), back=back.astype(np.int32))
+        self.counts = counts
+        self.shuffled = bool((back != np.arange(len(back))).any())
+
+    def _leaves(self, x: Tensor) -> Tensor:
+        """The position of the leaf that each row falls into in each tree, ``[b * trees]``."""
+        rows = x.shape[0]
+        found: list[Tensor] = []
+        at, count = self.start.repeat(rows, 1), self.start.shape[0]
+        if self.counts[0] > 0:
+            values = self._ranked(x)
+            for fewer in self.counts:
+                if fewer < count:
+                    found.append(at[:, fewer:])
+                    at, count = at[:, :fewer].contiguous(), fewer
+                if count > 0:
+                    flat = at.view(-1)
+                    word = self.word.index_select(0, flat).view(rows, count)
+                    right = values.gather(1, word >> self.shift).gt_(word).view(-1)
+                    at = self.child.index_select(0, flat).add_(right).view(rows, count)
+        else:
+            found.append(at)
+        leaves = torch.cat(found, dim=1)
+        if self.shuffled:
+            leaves = leaves.gather(1, self.back.repeat(rows, 1))
+        return leaves.view(-1)

@@ -1,0 +1,116 @@
+"""The ranks of values among thresholds."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+CELLS = 4
+"""Cells per threshold, so that few hold more than one."""
+MOST_CELLS = 4096
+MOST_STEPS = 5
+"""Where a cell holds so many thresholds that more steps are needed, a search over all of them is as fast."""
+
+
+class Keeps(nn.Module):
+    """A module whose tensors keep their type whatever it is cast to."""
+
+    def hold(self, name: str, array: NDArray[np.generic], device: torch.device) -> None:
+        """Hold what follows from tensors that are saved, so that it is not saved itself."""
+        self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)).to(device), persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        held = dict(self.named_buffers(recurse=False))
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, buffer in held.items():
+            moved = getattr(self, name)
+            if moved.dtype != buffer.dtype:
+                setattr(self, name, buffer.to(moved.device))
+        return self
+
+
+class Ranks(Keeps):
+    """How many thresholds of its column a value is above.
+
+    The span of a column's thresholds is cut into cells of one width. A difference and a product keep their order when
+    they are rounded, so a value is above all thresholds in the cells below its own, and a few steps of a binary search
+    settle the others: exactly what comparing would say, in half a dozen passes over the values.
+
+    Shape
+    -----
+    forward : float64 [C, B], no NaN -> [C, B], the rank plus the offset of the column, in the type of the offsets
+
+    Parameters
+    ----------
+    thresholds : list of float64 [n]
+        For each column, in order, each once; at least one.
+    offset : int32 or int64 [C]
+    device : torch.device
+    """
+
+    low: Tensor
+    scale: Tensor
+    last: Tensor
+    cell: Tensor
+    below: Tensor
+    moved: Tensor
+    bound: Tensor
+    steps: int
+    searched: bool
+
+    def __init__(self, thresholds: list[NDArray[np.float64]], offset: NDArray[Any], device: torch.device) -> None:
+        super().__init__()
+        counts = np.array([len(one) for one in thresholds])
+        layout = [_cells(one) for one in thresholds]
+        most = max(
+            int(np.diff(below, append=len(one)).max()) for (_, _, below), one in zip(layout, thresholds, strict=True)
+        )
+        self.steps = most.bit_length()
+        finite = all(np.isfinite(scale) and scale > 0 for _, scale, _ in layout)
+        self.searched = self.steps > MOST_STEPS or not finite
+        # Behind its thresholds each column has room for the last steps of a search.
+        room = int(counts.max()) + 1 - counts if self.searched else np.full(len(counts), 1 << self.steps)
+        bound = [np.append(one, np.full(more, np.inf)) for one, more in zip(thresholds, room, strict=True)]
+        sizes = np.array([len(below) for _, _, below in layout])
+        start = np.cumsum([0, *map(len, bound)])[:-1]
+        column = (-1, 1)
+        self.hold("low", np.array([low for low, _, _ in layout]).reshape(column), device)
+        self.hold("scale", np.array([scale for _, scale, _ in layout]).reshape(column), device)
+        self.hold("last", (sizes - 1.0).reshape(column), device)
+        self.hold("cell", np.cumsum([0, *sizes])[:-1].astype(np.int32).reshape(column), device)
+        below = [below + at for (_, _, below), at in zip(layout, start, strict=True)]
+        self.hold("below", np.concatenate(below).astype(np.int32), device)
+        moved = offset if self.searched else offset - start
+        self.hold("moved", moved.astype(offset.dtype).reshape(column), device)
+        self.hold("bound", np.stack(bound) if self.searched else np.concatenate(bound), device)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Rank plus offset of the column."""
+        if self.searched:
+            return torch.searchsorted(self.bound, values.contiguous(), out_int32=True) + self.moved
+        at = torch.minimum((values - self.low).mul_(self.scale).clamp_(min=0.0), self.last).to(torch.int32)
+        rank = self.below.index_select(0, at.add_(self.cell).view(-1))
+        values = values.reshape(-1)
+        step = 1 << self.steps
+        while step > 1:
+            step = step // 2
+            above = values > self.bound.index_select(0, rank + (step - 1))
+            rank = rank.add_(above, alpha=step)
+        return rank.view_as(at) + self.moved
+
+
+def _cells(thresholds: NDArray[np.float64]) -> tuple[float, float, NDArray[np.int64]]:
+    """Lower end, cells per unit, and for each cell how many thresholds lie in the cells below it."""
+    finite = thresholds[np.isfinite(thresholds)]
+    low, high = (finite[0], finite[-1]) if len(finite) else (0.0, 0.0)
+    cells = min(MOST_CELLS, 1 << (CELLS * len(thresholds) - 1).bit_length())
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        scale = np.float64(cells) / (high - low) if high > low else np.float64(1.0)
+        at = np.minimum(np.maximum((thresholds - low) * scale, 0.0), cells - 1.0)
+    at = np.nan_to_num(at).astype(np.int64)
+    return float(low), float(scale), np.searchsorted(at, np.arange(cells))
