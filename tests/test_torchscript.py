@@ -284,12 +284,6 @@ def test_host_steps_are_refused_by_name(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("format", ["onnx", "exported", "aoti"])
-def test_formats_to_come_say_what_there_is(format: str, tmp_path: Path) -> None:
-    with pytest.raises(UnfaithfulOption, match=f"format='{format}' is not available yet; available: 'torchscript'"):
-        export(linear(Head("regression")), tmp_path / "net", format)
-
-
 def test_a_typo_in_the_format_is_met_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(UnfaithfulOption, match="format='Torch-Script'; .* Did you mean 'torchscript'"):
         export(linear(Head("regression")), tmp_path / "net", "Torch-Script")

@@ -67,6 +67,18 @@ def softplus(given: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     return torch.where(steep > threshold, given, torch.log1p(torch.exp(steep)) / beta)
 
 
+def any_along(given: Tensor, dim: int, keepdim: bool = False) -> Tensor:
+    """Whether any is true along a dimension; of none there is none, which the runtime gets wrong."""
+    return given.to(torch.int64).sum(dim, keepdim=keepdim) > 0
+
+
+def matmul(one: Tensor, other: Tensor) -> Tensor:
+    """The product, with a vector as a matrix of one column, as the runtime multiplies no rows with no vector."""
+    if one.dim() == 2 and other.dim() == 1:
+        return torch.mm(one, other.unsqueeze(1)).squeeze(1)
+    return NotImplemented  # type: ignore[no-any-return]  # the product as it is
+
+
 def cdist(rows: Tensor, others: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
     """Distances ``[B, N]`` of rows ``[B, width]`` from ``[N, width]``, column by column."""
     total = torch.zeros(rows.shape[0], others.shape[0], dtype=rows.dtype)
@@ -95,4 +107,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Tensor]] = {
     torch.ops.aten.log10.default: log10,
     torch.ops.aten.sigmoid.default: sigmoid,
     torch.ops.aten.softplus.default: softplus,
+    torch.ops.aten.any.dim: any_along,
+    torch.ops.aten.matmul.default: matmul,
 }

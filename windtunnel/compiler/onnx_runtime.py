@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import re
 import warnings
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from windtunnel.compiler.decompositions import DECOMPOSITIONS
 from windtunnel.compiler.held import Held
 from windtunnel.compiler.literals import keep_literals
+from windtunnel.compiler.tree_nodes import put_nodes, with_nodes
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.program import Program, ProgramStep
 from windtunnel.modules.trees.hard import TreeWalk
@@ -36,18 +38,18 @@ class OnnxEngine(Held):
 
     def prepare(self) -> Any:
         """Export all methods together, then give each a session of its own, which computes no more than it needs."""
-        if missing := [name for name in NEEDED if find_spec(name) is None]:
-            raise UnfaithfulOption(
-                f"backend='onnx' needs {', '.join(missing)}, not installed; pip install 'windtunnel[onnx]'"
-            )
+        check_installed("backend='onnx'")
         _check_device(self.program)
         methods = ["scores", *self.program.answers]
+        program = Methods(copy.deepcopy(self.program))
+        trees = with_nodes(program)
         try:
-            model = _exported(Methods(self.program), self.example(EXAMPLE_ROWS), INPUTS, methods)
-            runs = {method: _session(model, method) for method in methods}
+            model = exported(program, self.example(EXAMPLE_ROWS), INPUTS, methods)
+            put_nodes(model, trees)
+            runs = {method: session(model, method) for method in methods}
             self._compare(runs)
         except Exception as error:  # the exporter, its passes and the runtime all have errors of their own
-            raise UnfaithfulOption(self._why(error)) from error
+            raise UnfaithfulOption(self.why(error)) from error
         return runs
 
     @torch.no_grad()
@@ -57,7 +59,7 @@ class OnnxEngine(Held):
         for rows in (EXAMPLE_ROWS, 1):
             for method, run in runs.items():
                 given = {"numbers": numbers[:rows], "ids": ids[:rows]}
-                _check_same(run.run(None, _fed(run, given))[0], self.program.answer(method, **given))
+                check_same(run.run(None, fed(run, given))[0], self.program.answer(method, **given))
 
     def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
         """What ``Program.answer`` gives."""
@@ -65,13 +67,13 @@ class OnnxEngine(Held):
         run = runs.get(method, runs["scores"])
         rows = len(ids) if self.program.whole() else max(1, AT_ONCE // _row_cost(self.program))
         parts = [
-            run.run(None, _fed(run, {"numbers": numbers[start : start + rows], "ids": ids[start : start + rows]}))[0]
+            run.run(None, fed(run, {"numbers": numbers[start : start + rows], "ids": ids[start : start + rows]}))[0]
             for start in range(0, len(ids), rows)
         ]
         return torch.cat([torch.from_numpy(part) for part in parts])
 
     @torch.no_grad()
-    def _why(self, error: Exception) -> str:
+    def why(self, error: Exception) -> str:
         """Name the step that cannot be exported, or that the runtime does not take, by trying each by itself."""
         values = list(self.example(EXAMPLE_ROWS))
         where = "the program as a whole"
@@ -79,10 +81,10 @@ class OnnxEngine(Held):
             assert isinstance(step, ProgramStep)
             given = step.gather(values)
             try:
-                model = _exported(step.module, (given,), ("x",), ("y",))
-                run = _session(model, "y")
+                model = exported(step.module, (given,), ("x",), ("y",))
+                run = session(model, "y")
                 for some in (given, given[:1]):
-                    _check_same(run.run(None, _fed(run, {"x": some}))[0], step.module(some))
+                    check_same(run.run(None, fed(run, {"x": some}))[0], step.module(some))
             except Exception as own:  # as above
                 where, error = f"step {step.name!r} ({type(step.module).__name__})", own
                 break
@@ -106,7 +108,13 @@ class Methods(nn.Module):
         return (values[-1], *(step(values) for step in self.answers))
 
 
-def _exported(module: nn.Module, example: tuple[Tensor, ...], inputs: Sequence[str], outputs: Sequence[str]) -> Any:
+def check_installed(asked: str) -> None:
+    """Refuse what is asked for where its packages are missing."""
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        raise UnfaithfulOption(f"{asked} needs {', '.join(missing)}, not installed; pip install 'windtunnel[onnx]'")
+
+
+def exported(module: nn.Module, example: tuple[Tensor, ...], inputs: Sequence[str], outputs: Sequence[str]) -> Any:
     """The ONNX model of a module that takes any number of rows."""
     rows = torch.export.Dim("rows")
     with warnings.catch_warnings(), _quiet("torch.onnx"), torch.no_grad():
@@ -127,8 +135,8 @@ def _exported(module: nn.Module, example: tuple[Tensor, ...], inputs: Sequence[s
     return program.model_proto
 
 
-def _session(model: Any, output: str) -> Any:
-    """What runs a model up to one of its outputs."""
+def session(model: Any, output: str | None = None) -> Any:
+    """What runs a model, or the part of it that one of its outputs needs."""
     import onnx.utils
     import onnxruntime
 
@@ -139,23 +147,28 @@ def _session(model: Any, output: str) -> Any:
     # Extended fusions keep a float64 factor as a float32 attribute.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.log_severity_level = 3  # errors, which are raised as well
-    names = [given.name for given in model.graph.input]
-    part = onnx.utils.Extractor(model).extract_model(names, [output])
-    return onnxruntime.InferenceSession(part.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    if output is not None:
+        names = [given.name for given in model.graph.input]
+        model = onnx.utils.Extractor(model).extract_model(names, [output])
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def _check_same(found: NDArray[Any], wanted: Tensor) -> None:
-    """Check that nearly all numbers agree to the last digits; a few may be ill-conditioned on made-up rows."""
+def check_same(found: NDArray[Any], wanted: Tensor, computed: torch.dtype | None = None) -> None:
+    """Check that nearly all numbers agree to the last digits; a few may be ill-conditioned on made-up rows.
+
+    ``computed`` is the type that they were computed in, where it is not their own.
+    """
     given = torch.from_numpy(found)
-    fine, coarse = (1e-4, 1e-2) if wanted.dtype == torch.float32 else (1e-9, 1e-5)
+    fine, coarse = (1e-4, 1e-2) if (computed or wanted.dtype) == torch.float32 else (1e-9, 1e-5)
     torch.testing.assert_close(given, wanted, rtol=coarse, atol=coarse, equal_nan=True)
     same = torch.isclose(given, wanted, rtol=fine, atol=fine, equal_nan=True).double().mean()
     if len(wanted) > 1 and same < MOSTLY:
         raise ValueError(f"{1 - float(same):.0%} of the numbers are off by more than {fine}")
 
 
-def _fed(session: Any, blocks: Mapping[str, Tensor]) -> dict[str, Any]:
-    return {given.name: blocks[given.name].contiguous().numpy() for given in session.get_inputs()}
+def fed(run: Any, blocks: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The blocks that a session takes, as arrays."""
+    return {given.name: blocks[given.name].contiguous().numpy() for given in run.get_inputs()}
 
 
 def _check_device(program: Program) -> None:

@@ -12,10 +12,9 @@ from windtunnel.errors import UnfaithfulOption
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
 
-FORMATS = ("torchscript",)
-PLANNED = ("onnx", "exported", "aoti")
-SUFFIXES = {".onnx": "onnx", ".pt2": "exported", ".windtunnel": "save"}
-"""Names of files that hold something else than TorchScript."""
+SUFFIXES = {"torchscript": (".ts", ".pt"), "onnx": (".onnx",), "exported": (".pt2",), "aoti": (".pt2",)}
+"""Format -> what its files are called; the first is what messages propose."""
+FORMATS = tuple(SUFFIXES)
 
 
 def export(net: Translation, path: str | PathLike[str], format: str = "torchscript") -> None:
@@ -27,27 +26,39 @@ def export(net: Translation, path: str | PathLike[str], format: str = "torchscri
         Left as it is.
     path : path
     format : str
-        "torchscript": loads with torch alone, takes numbers and raw text; see ``windtunnel.export.torchscript``.
+        "torchscript" loads with torch alone and takes numbers and raw text (``windtunnel.export.torchscript``). "onnx"
+        runs in ONNX Runtime and takes raw columns by name (``windtunnel.export.onnx_file``). "exported" is a
+        ``torch.export`` program and "aoti" the same compiled for this kind of machine, which take numbers and ids
+        (``windtunnel.export.package``). ``windtunnel.export.serving``, a file that needs no other, asks any of them
+        about raw columns by name.
 
     Raises
     ------
     UnfaithfulOption
         Another format, or a translation that the format cannot hold.
     """
-    if format in PLANNED:
-        raise UnfaithfulOption(f"format={format!r} is not available yet; available: {', '.join(map(repr, FORMATS))}.")
-    suffix = Path(path).suffix.lower()
-    if suffix in SUFFIXES and SUFFIXES[suffix] != format:
-        raise UnfaithfulOption(
-            f"{fspath(path)!r} with format={format!r}: {suffix} is what files of {SUFFIXES[suffix]!r} are called; "
-            "name the file .ts or .pt."
-        )
     if format not in FORMATS:
         close = get_close_matches(str(format).lower(), FORMATS, n=1, cutoff=0.5)
         raise UnfaithfulOption(
             f"format={format!r}; available: {', '.join(map(repr, FORMATS))}."
             + (f" Did you mean {close[0]!r}?" if close else "")
         )
-    from windtunnel.export import torchscript
+    suffix = Path(path).suffix.lower()
+    others = [other for other in (*FORMATS, "save") if suffix in (*SUFFIXES.get(other, (".windtunnel",)),)]
+    if others and format not in others:
+        raise UnfaithfulOption(
+            f"{fspath(path)!r} with format={format!r}: {suffix} is what files of {others[0]!r} are called; "
+            f"name the file {' or '.join(SUFFIXES[format])}."
+        )
+    if format == "torchscript":
+        from windtunnel.export import torchscript
 
-    torchscript.export(net, path)
+        torchscript.export(net, path)
+    elif format == "onnx":
+        from windtunnel.export import onnx_file
+
+        onnx_file.export(net, path)
+    else:
+        from windtunnel.export import package
+
+        package.export(net, path, native=format == "aoti")

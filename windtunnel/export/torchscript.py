@@ -3,7 +3,6 @@
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
 import copy
-import math
 import warnings
 from collections.abc import Sequence
 from os import PathLike
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from windtunnel.encode import CategoryColumn, RowEncoder
 from windtunnel.errors import UnfaithfulOption
+from windtunnel.export.columns import names, raw_columns
 from windtunnel.export.container import write_whole
 from windtunnel.export.md5 import bucket_of_bytes
 from windtunnel.modules.answers import Linked, Positions
@@ -46,12 +46,7 @@ def export(net: "Translation", path: str | PathLike[str]) -> None:
     UnfaithfulOption
         Steps stayed on the host, a column holds texts and numbers side by side, or a module is not TorchScript.
     """
-    if net.hosts:
-        names = ", ".join(f"{host.name!r} ({host.estimator})" for host in net.hosts)
-        raise UnfaithfulOption(
-            f"the steps {names} stayed on the host, and their code cannot go into a TorchScript file; "
-            "leave them out of the pipeline, or translate what comes after them and feed it their answers."
-        )
+    check_hosts(net)
     scripted = script(_scorer(net))
 
     def fill(file: IO[bytes]) -> None:
@@ -60,6 +55,16 @@ def export(net: "Translation", path: str | PathLike[str]) -> None:
             torch.jit.save(scripted, file)
 
     write_whole(path, fill)
+
+
+def check_hosts(net: "Translation") -> None:
+    """Refuse steps that stayed on the host."""
+    if net.hosts:
+        names = ", ".join(f"{host.name!r} ({host.estimator})" for host in net.hosts)
+        raise UnfaithfulOption(
+            f"the steps {names} stayed on the host, and their code cannot go into a file; "
+            "leave them out of the pipeline, or translate what comes after them and feed it their answers."
+        )
 
 
 def script(scorer: nn.Module) -> Any:
@@ -112,6 +117,9 @@ class TextLookup(nn.Module):
             for row, text in enumerate(texts):
                 if text is not None and found[row] == 0:
                     found[row] = self.first_bucket + bucket_of_bytes([ord(byte) for byte in text], self.buckets)
+        for row, text in enumerate(texts):
+            if text is not None and found[row] == 0 and "\0" in text:
+                raise ValueError(f"column {self.name} holds a text with a NUL in it, at which some runtimes cut a text")
         if self.refuses_unknown and 0 in found:
             raise ValueError(f"column {self.name}: its encoder refuses the category {texts[found.index(0)]}")
         if self.refuses_missing and 1 in found:
@@ -128,10 +136,11 @@ class NumberLookup(nn.Module):
     def __init__(self, place: int, slot: int, name: str, category: CategoryColumn) -> None:
         super().__init__()
         self.place, self.slot, self.name = place, slot, name
-        values = np.array([*category.vocabulary.values, math.nan], dtype=np.float64)
-        order = np.argsort(values)  # NaN, which equals nothing, comes last
-        self.register_buffer("values", torch.from_numpy(values[order]))
-        self.register_buffer("ids", torch.from_numpy(order + 2))
+        known = np.array(category.vocabulary.values, dtype=np.float64)
+        order = np.argsort(known)
+        # A vocabulary without values: one number, under the id of an unknown one.
+        self.register_buffer("values", torch.from_numpy(known[order] if len(known) else np.zeros(1)))
+        self.register_buffer("ids", torch.from_numpy(order + 2 if len(known) else np.zeros(1, np.int64)))
         self.hashes = category.vocabulary.buckets > 0
         self.refuses_unknown = bool(category.refuses_unknown)
         self.refuses_missing = bool(category.refuses_missing)
@@ -140,11 +149,9 @@ class NumberLookup(nn.Module):
 
     def forward(self, numbers: Tensor) -> Tensor:
         """float64 ``[B]`` -> int64 ``[B]``."""
-        at = torch.searchsorted(self.values, numbers.contiguous()).clamp_max(self.values.shape[0] - 1)
-        known = self.values[at] == numbers
+        found = self.found(numbers)
         missing = torch.isnan(numbers)
-        found = torch.where(known, self.ids[at], missing.to(torch.int64))
-        unknown = ~(known | missing)
+        unknown = found == 0
         if self.refuses_infinite and bool(torch.isinf(numbers).any()):
             raise ValueError(f"column {self.name}: its encoder refuses infinite values")
         if self.refuses_fractions and bool((~missing & (numbers.to(torch.int64).to(torch.float64) != numbers)).any()):
@@ -160,13 +167,19 @@ class NumberLookup(nn.Module):
             raise ValueError(f"column {self.name}: its encoder refuses missing values")
         return found
 
+    def found(self, numbers: Tensor) -> Tensor:
+        """Ids of float64 ``[B]`` without a check of what the source refuses."""
+        at = torch.searchsorted(self.values, numbers.contiguous()).clamp_max(self.values.shape[0] - 1)
+        known = self.values[at] == numbers
+        return torch.where(known, self.ids[at], torch.isnan(numbers).to(torch.int64))
+
 
 class Scorer(nn.Module):
     """Raw columns to raw scores: lookups, then the program."""
 
     def __init__(self, program: nn.Module, encoder: RowEncoder, finite: bool, labels: Sequence[str]) -> None:
         super().__init__()
-        number_columns, string_columns = _raw_columns(encoder)
+        number_columns, string_columns = raw_columns(encoder)
         self.program = program
         self.width = len(encoder.categories)
         self.numbers_read = _list(int, [number_columns.index(column) for column in encoder.numbers])
@@ -181,8 +194,8 @@ class Scorer(nn.Module):
                 texts.append(TextLookup(string_columns.index(category.column), slot, name, category))
         self.texts, self.categories = nn.ModuleList(texts), nn.ModuleList(numbers)
         self.exact = _list(str, [lookup.name for lookup in numbers if not _fits_float32(lookup.values)])
-        self.number_names = _list(str, _names(encoder, number_columns))
-        self.string_names = _list(str, _names(encoder, string_columns))
+        self.number_names = _list(str, names(encoder, number_columns))
+        self.string_names = _list(str, names(encoder, string_columns))
         self.labels = _list(str, labels)
 
     def forward(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
@@ -332,38 +345,10 @@ def _answer(program: Program, method: str) -> nn.Module | None:
     return step.module
 
 
-def _raw_columns(encoder: RowEncoder) -> tuple[list[int], list[int]]:
-    """Tell the raw columns given as numbers from those given as texts; ``UnfaithfulOption`` where one is both."""
-    numbers: set[int] = set(encoder.numbers)
-    texts: set[int] = set()
-    for category in encoder.categories:
-        kind = category.vocabulary.kind
-        if kind == "mixed":
-            raise UnfaithfulOption(
-                f"column {encoder.name(category.column)} has texts and numbers among its categories, which a "
-                "TorchScript file cannot take side by side; convert the column to text before fitting."
-            )
-        (numbers if kind == "number" else texts).add(category.column)
-    if both := sorted(numbers & texts):
-        # A vocabulary without values says nothing of its column.
-        empty = {c.column for c in encoder.categories if c.vocabulary.kind == "empty"}
-        if wrong := [encoder.name(column) for column in both if column not in empty]:
-            raise UnfaithfulOption(
-                f"columns {', '.join(wrong)} are read as text in one place and as numbers in another, which a "
-                "TorchScript file cannot take; give the pipeline two columns."
-            )
-    return sorted(numbers), sorted(texts - numbers)
-
-
-def _names(encoder: RowEncoder, columns: list[int]) -> list[str]:
-    return [encoder.names[column] if encoder.names else str(column) for column in columns]
-
-
 def _list(kind: type, values: Sequence[Any]) -> Any:
     """Type a list for the compiler, which cannot tell what an empty one is of."""
     return torch.jit.Attribute(list(values), list[kind])  # type: ignore[valid-type]
 
 
 def _fits_float32(values: Tensor) -> bool:
-    known = values[~torch.isnan(values)]
-    return bool((known.float().double() == known).all())
+    return bool((values.float().double() == values).all())

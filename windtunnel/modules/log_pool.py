@@ -57,5 +57,5 @@ class LogPool(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The pooled scores."""
-        scores = log_probabilities(x).reshape(x.shape[0], -1, self.classes).mean(dim=1)
+        scores = log_probabilities(x).reshape(x.shape[0], x.shape[1] // self.classes, self.classes).mean(dim=1)
         return scores[:, 1:] - scores[:, :1] if self.classes == 2 else scores

@@ -31,7 +31,7 @@ class Take(nn.Module):
         """Pick from the list of answers."""
         value = values[self.slot]
         if value.dim() != 2:  # what predict gives: [B], or [B, ...]
-            value = value.reshape(value.shape[0], -1)
+            value = value.unsqueeze(1).flatten(1)
         if self.neighbours:
             return value[:, self.start : self.start + self.count]
         return value.index_select(1, self.columns)

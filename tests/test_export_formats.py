@@ -1,0 +1,388 @@
+"""Files in every format: what they answer, what they refuse, and that nothing of windtunnel is needed to ask them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pandas as pd
+import pytest
+import torch
+from case import Case, table
+from cases import CASES, parametrized
+from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from test_translate import compiled
+from way_out import binary, fitted, frame, rows_for, translated, with_host_step
+
+import windtunnel
+from windtunnel.encode import NONE
+from windtunnel.errors import UnfaithfulOption
+from windtunnel.export import serving
+from windtunnel.export.columns import names, raw_columns
+
+SUFFIX = {"torchscript": ".ts", "onnx": ".onnx", "exported": ".pt2", "aoti": ".pt2"}
+FORMATS = ("torchscript", "onnx", "exported")
+"""Those that are written in seconds; native code has a test of its own."""
+SPREAD = [
+    "imputer of texts, one-hot",
+    "ordinal, trees with categories",
+    "rare, two-hot, trees",
+    "linear regression, two targets",
+    "trees, zero as missing",
+    "trees, random forest of classes",
+    "a column as number and as category",
+]
+TABLE = CASES.values() if "WINDTUNNEL_FUZZ" in os.environ else [CASES[name] for name in SPREAD]
+"""Exporting takes seconds, so that the whole table is for long runs."""
+
+
+def opened(net: windtunnel.Translation, folder: Path, format: str) -> serving.Model:
+    path = folder / f"net{SUFFIX[format]}"
+    net.export(path, format=format)
+    return serving.load(path, trusted=format != "onnx")
+
+
+@cache
+def small(format: str, folder: Path) -> serving.Model:
+    return opened(windtunnel.compile(fitted("logistic")), folder, format)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("formats")
+
+
+def columns_of(net: windtunnel.Translation, rows: Any) -> dict[str, list[Any]]:
+    """The raw columns that a translation reads, by the names that files give them."""
+    picked, used = net.encoder.select(rows), [*sum(raw_columns(net.encoder), [])]
+    given = {name: picked[at].astype(object).tolist() for at, name in zip(used, names(net.encoder, used), strict=True)}
+    for one in net.encoder.categories:
+        if NONE in one.vocabulary.values and picked[one.column].dtype == object:
+            (name,) = names(net.encoder, [one.column])
+            given[name] = [NONE if value is None else value for value in given[name]]
+    return given
+
+
+def assert_as_net(model: serving.Model, net: windtunnel.Translation, rows: Any, tolerance: float) -> None:
+    given = columns_of(net, rows)
+    np.testing.assert_allclose(model.scores(given), net.scores(rows), tolerance, tolerance)
+    if "predict_proba" in model.facts["outputs"]:
+        wanted = net.predict_proba(rows)
+        wanted = np.concatenate(wanted, axis=1) if isinstance(wanted, list) else wanted
+        np.testing.assert_allclose(model.predict_proba(given), wanted, tolerance, tolerance)
+    if net.head.classes is not None:
+        np.testing.assert_array_equal(net.head.labels(torch.as_tensor(model.predict(given))), net.predict(rows))
+    elif "predict" in model.facts["outputs"]:
+        np.testing.assert_allclose(model.predict(given), net.predict(rows), tolerance, tolerance)
+
+
+# What files answer
+
+
+@parametrized(*TABLE)
+@pytest.mark.parametrize("format", ["onnx", "exported"])
+def test_the_table(case: Case, format: str, tmp_path: Path) -> None:
+    net = compiled(case.id)
+    try:
+        model = opened(net, tmp_path, format)
+    except UnfaithfulOption as refused:
+        if case.id in SPREAD:
+            raise
+        pytest.skip(str(refused))
+    assert_as_net(model, net, case.rows(60), 1e-9)
+
+
+@pytest.mark.parametrize("format", ["onnx", "exported"])
+@pytest.mark.parametrize("name", ["softmax", "lightgbm_categories", "leaves", "transformer"])
+def test_fine_tuned_translations(name: str, format: str, tmp_path: Path) -> None:
+    net = translated(name)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(1 + 0.1 * torch.rand(parameter.shape, generator=torch.Generator().manual_seed(0)))
+    net.train()
+    model = opened(net, tmp_path, format)
+    assert net.training and any(parameter.requires_grad for parameter in net.parameters())
+    assert_as_net(model, net, rows_for(name), 1e-5)
+
+
+@pytest.mark.parametrize("format", ["onnx", "exported"])
+def test_a_branch_goes_into_the_file(format: str, tmp_path: Path) -> None:
+    rows = frame(400)
+    y = np.where(rows["city"].isin(["Oslo", "東京"]) ^ (rows["size"] > 0), "yes", "no")
+    net = windtunnel.translate(binary(LogisticRegression()), calibrate=rows)
+    net.fit((rows[:300], y[:300]), (rows[300:], y[300:]), max_epochs=3)
+    assert any(type(step.module).__name__ == "Branch" for step in net.program.steps)
+    assert_as_net(opened(net, tmp_path, format), net, rows_for("logistic"), 1e-5)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("count", [0, 1, 2, 9000])
+def test_any_number_of_rows(format: str, count: int, folder: Path) -> None:
+    net, rows = windtunnel.compile(fitted("logistic")), rows_for("logistic")
+    rows, model = rows.iloc[np.arange(count) % len(rows)], small(format, folder)
+    assert model.predict(rows).shape == (count,)
+    if count:
+        assert_as_net(model, net, rows, 1e-9)
+
+
+def test_native_code(tmp_path: Path) -> None:
+    net, rows = windtunnel.compile(fitted("lightgbm_binary")), rows_for("lightgbm_binary")
+    model = opened(net, tmp_path, "aoti")
+    assert_as_net(model, net, rows, 1e-9)
+    assert_as_net(model, net, rows[:1], 1e-9)
+    assert model.predict(rows[:0]).shape == (0,)
+    assert model.facts["torch"] == torch.__version__ and model.facts["device"] == "cpu"
+    assert ask_elsewhere(tmp_path, "net.pt2", rows) == pytest.approx(net.predict_proba(rows)[:, 1].tolist())
+
+
+def test_one_category_that_is_a_number(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"code": [2.0, np.nan, 2.0, np.nan], "size": [1.0, 2.0, 3.0, 4.0]})
+    parts = windtunnel_columns(OneHotEncoder(handle_unknown="ignore"), ["code"])
+    net = windtunnel.compile(make_pipeline(parts, LogisticRegression()).fit(rows, [0, 1, 0, 1]))
+    assert net.predict_proba(rows)[0, 0] != net.predict_proba(rows)[1, 0]
+    for format in FORMATS:
+        assert_as_net(opened(net, tmp_path, format), net, rows, 1e-9)
+
+
+def windtunnel_columns(encoder: Any, columns: list[str]) -> Any:
+    from sklearn.compose import make_column_transformer
+
+    return make_column_transformer((encoder, columns))
+
+
+# Trees in ONNX
+
+
+def awkward(width: int) -> np.ndarray[Any, Any]:
+    """Missing, infinite and zero values, and numbers right beside those that trees were fitted on."""
+    random = np.random.default_rng(5)
+    rows = random.choice([0.0, -0.0, 0.5, 1.0, np.nan, np.inf, -np.inf, 1e-36, 1e30], (300, width))
+    near = random.integers(-3, 4, (300, width)) / 2
+    return np.where(random.random((300, width)) < 0.5, rows, np.nextafter(near, random.choice([-9, 9], near.shape)))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        LGBMClassifier(n_estimators=6, num_leaves=9, min_child_samples=3, verbose=-1),
+        LGBMRegressor(n_estimators=6, num_leaves=9, min_child_samples=3, zero_as_missing=True, verbose=-1),
+        LGBMClassifier(n_estimators=3, num_leaves=5, min_child_samples=3, min_gain_to_split=20.0, verbose=-1),
+        RandomForestClassifier(7, max_depth=4, random_state=0),
+    ],
+    ids=["missing", "zeros missing", "without splits", "values for all classes"],
+)
+def test_trees_are_nodes_and_decide_the_same(model: Any, dtype: str, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    X = random.integers(-3, 4, (300, 4)) / 2.0
+    X[random.random(X.shape) < 0.1] = np.nan
+    y = np.nan_to_num(X[:, 0] * X[:, 1]) + np.nan_to_num(X[:, 2], nan=1.0) + random.normal(size=300) * 0.2
+    y = y if isinstance(model, LGBMRegressor) else np.digitize(y, [-0.5, 0.8])
+    net = windtunnel.compile(model.fit(X, y), dtype=dtype)
+    net.export(tmp_path / "net.onnx", format="onnx")
+    graph = onnx.load(tmp_path / "net.onnx").graph
+    assert [node.op_type for node in graph.node].count("TreeEnsemble") == 1
+    rows = awkward(4)
+    if isinstance(model, RandomForestClassifier):  # which refuses what float32 cannot hold
+        rows = np.where(np.isinf(rows), 1.0, rows)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # several add up trees in an order of their own
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx", options)
+    (found,) = session.run(["scores"], {str(column): rows[:, column] for column in range(4)})
+    assert np.array_equal(found, net.scores(rows).numpy())
+
+
+# Where windtunnel is not installed
+
+ELSEWHERE = """
+import json, sys
+
+hidden = {"windtunnel", "sklearn", "lightgbm", "pandas", "category_encoders", "pyarrow"}
+hidden |= {"torch"} if sys.argv[1].endswith(".onnx") else {"onnxruntime"}
+
+class Hiding:
+    # What finds modules, but for those that are as if they were not installed.
+    def __init__(self, finder):
+        self.finder = finder
+    def find_spec(self, name, path=None, target=None):
+        return None if name.split(".")[0] in hidden else self.finder.find_spec(name, path, target)
+
+sys.meta_path = [Hiding(finder) for finder in sys.meta_path]
+try:
+    import windtunnel
+except ImportError:
+    pass
+else:
+    raise SystemExit("the hiding does not work")
+import serving
+model = serving.load(sys.argv[1], trusted=True)
+print(json.dumps(model.predict_proba(json.loads(sys.stdin.read()))[:, 1].tolist()))
+"""
+
+
+def ask_elsewhere(folder: Path, name: str, rows: pd.DataFrame) -> Any:
+    """Probabilities from a process that has the file, ``serving.py`` and neither windtunnel nor the source."""
+    shutil.copy(serving.__file__, folder)
+    values = rows.astype(object).where(rows.notna(), None).to_dict("list")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ELSEWHERE, name],
+        input=json.dumps(values),
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_windtunnel_is_not_needed(format: str, tmp_path: Path) -> None:
+    net, rows = translated("lightgbm_binary"), rows_for("lightgbm_binary")
+    net.export(tmp_path / f"net{SUFFIX[format]}", format=format)
+    wanted = net.predict_proba(rows)[:, 1]
+    np.testing.assert_allclose(ask_elsewhere(tmp_path, f"net{SUFFIX[format]}", rows), wanted, 1e-5, 1e-6)
+
+
+# Bad input and trust
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_same_errors_in_every_format(format: str, folder: Path) -> None:
+    model, rows = small(format, folder), rows_for("logistic").to_dict("list")
+    wrong: list[tuple[Any, str]] = [
+        ({"size": [1.0], "prise": [2.0]}, r"columns missing: \['price', 'code', 'city'\]; given: \['size', 'prise'\]"),
+        (rows | {"size": ["1"] * 60}, "column 'size' holds '1'; numbers are read there"),
+        (rows | {"city": [3] * 60}, "column 'city' holds 3; texts are read there"),
+        (rows | {"city": ["Os\0lo"] * 60}, "column 'city' holds 'Os.*lo', with a NUL in it"),
+        (rows | {"city": "Oslo"}, "column 'city' is a single str"),
+        (rows | {"city": ["Oslo"]}, "columns of different lengths: .*'city': 1"),
+        ([[1.0, 2.0]], "rows given as list; give a mapping"),
+        (rows | {"size": [np.inf] * 60}, "60 rows have no finite score|60 of 60 rows have no finite score"),
+    ]
+    for given, message in wrong:
+        with pytest.raises(serving.BadRows, match=message):
+            model.predict(given)
+    with pytest.raises(AttributeError, match="this model has no transform"):
+        model._answer("transform", rows)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_refused_categories(format: str, tmp_path: Path) -> None:
+    rows = frame().fillna({"city": "none"})
+    pipeline = make_pipeline(windtunnel_columns(OneHotEncoder(), ["city", "code"]), LogisticRegression())
+    model = opened(windtunnel.compile(pipeline.fit(rows, rows["size"] > 0)), tmp_path, format)
+    assert model.predict(rows).shape == (200,)
+    for name, value in (("city", "Paris"), ("city", None), ("code", 3.25), ("code", None)):
+        with pytest.raises(serving.BadRows, match="encoder refuses"):
+            model.predict(rows.astype(object).assign(**{name: value}).to_dict("list"))
+
+
+def test_what_cannot_raise_gives_nan_and_minus_one(tmp_path: Path) -> None:
+    rows = frame().fillna({"city": "none"})
+    pipeline = make_pipeline(windtunnel_columns(OneHotEncoder(), ["city", "code"]), LogisticRegression())
+    net = windtunnel.compile(pipeline.fit(rows, rows["size"] > 0))
+    net.export(tmp_path / "net.onnx", format="onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    cities = ["Oslo", "Paris", "<missing>", "Oslo", "Oslo", "", "Oslo\0"]
+    codes = [2.0, 2.0, 2.0, 3.25, np.nan, 7.5, 2.0]
+    scores, chances, at = session.run(None, {"city": np.array(cities, object), "code": np.array(codes)})
+    wrong = [1, 2, 3, 4, 6]
+    assert np.isnan(scores[wrong]).all() and np.isnan(chances[wrong]).all() and (at[wrong] == -1).all()
+    fine = pd.DataFrame({"city": ["Oslo", ""], "code": [2.0, 7.5]})
+    np.testing.assert_allclose(scores[[0, 5]], net.scores(fine), 1e-9)
+    assert np.array_equal(net.classes_[at[[0, 5]]], net.predict(fine))
+
+
+def test_missing_texts_in_onnx(tmp_path: Path) -> None:
+    net = windtunnel.compile(fitted("logistic"))
+    net.export(tmp_path / "net.onnx", format="onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    numbers = {name: np.full(6, 2.0) for name in ("size", "price", "code")}
+    cities = np.array(["<missing>", "Paris", None, np.nan, "None", pd.NA], object)
+    (scores,) = session.run(["scores"], {**numbers, "city": cities})
+    np.testing.assert_allclose(scores[:2], net.scores(pd.DataFrame({**numbers, "city": [None, "Paris"] * 3})[:2]))
+    assert np.isnan(scores[2:]).all()
+
+
+def test_texts_that_are_hashed(tmp_path: Path) -> None:
+    net, rows = windtunnel.compile(fitted("hashing")), rows_for("hashing")
+    assert_as_net(opened(net, tmp_path, "exported"), net, rows, 1e-9)
+    with pytest.raises(UnfaithfulOption, match="column 'city' is hashed, for which ONNX has no operator"):
+        net.export(tmp_path / "net.onnx", format="onnx")
+
+
+@pytest.mark.parametrize("format", ["torchscript", "exported"])
+def test_programs_have_to_be_trusted(format: str, folder: Path) -> None:
+    small(format, folder)
+    with pytest.raises(ValueError, match=rf"holds a program \({format}\).*trusted=True"):
+        serving.load(folder / f"net{SUFFIX[format]}")
+
+
+def test_files_of_others_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(b"nothing")
+    with pytest.raises(Exception, match="Protobuf|protobuf|INVALID"):
+        serving.load(tmp_path / "net.onnx")
+    (tmp_path / "net.bin").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="is no file that export wrote"):
+        serving.load(tmp_path / "net.bin")
+    net = translated("logistic")
+    net.save(tmp_path / "net.windtunnel")
+    with pytest.raises(ValueError, match="is no file that export wrote"):
+        serving.load(tmp_path / "net.windtunnel")
+
+
+def test_an_onnx_file_is_whole(folder: Path) -> None:
+    small("onnx", folder)
+    model = onnx.load(folder / "net.onnx", load_external_data=False)
+    onnx.checker.check_model(model, full_check=True)
+    assert not any(one.data_location or one.external_data for one in model.graph.initializer)
+    assert {one.domain for one in model.opset_import} == {"", "ai.onnx.ml"}
+    assert [one.name for one in model.graph.input] == ["size", "price", "code", "city"]
+    assert [one.name for one in model.graph.output] == ["scores", "predict_proba", "predict"]
+
+
+# What cannot be exported
+
+
+@pytest.mark.parametrize("format", ["onnx", "exported"])
+def test_host_steps_are_refused_by_name(format: str, tmp_path: Path) -> None:
+    net = windtunnel.translate(with_host_step(), calibrate=frame())
+    with pytest.raises(UnfaithfulOption, match=r"'columns.custom' \(Custom\) stayed on the host"):
+        net.export(tmp_path / "net", format=format)
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_that_onnx_cannot_hold(tmp_path: Path) -> None:
+    rows = table()[["age"]].rename(columns={"age": "scores"})
+    net = windtunnel.compile(LogisticRegression().fit(rows, rows["scores"] > 40))
+    with pytest.raises(UnfaithfulOption, match="columns called 'scores': ONNX has one space of names"):
+        net.export(tmp_path / "net.onnx", format="onnx")
+    rows = pd.DataFrame({"a": ["<missing>", "x"] * 5})
+    net = windtunnel.compile(make_pipeline(OneHotEncoder(), LogisticRegression()).fit(rows, [0, 1] * 5))
+    with pytest.raises(UnfaithfulOption, match="column 'a' has the category '<missing>'"):
+        net.export(tmp_path / "net.onnx", format="onnx")
+
+
+def test_names_of_files_and_formats(tmp_path: Path) -> None:
+    net = translated("logistic")
+    with pytest.raises(UnfaithfulOption, match=r"\.pt2 is what files of 'exported' are called; name the file \.onnx"):
+        net.export(tmp_path / "net.pt2", format="onnx")
+    with pytest.raises(UnfaithfulOption, match=r"\.windtunnel is what files of 'save' are called"):
+        net.export(tmp_path / "net.windtunnel", format="onnx")
+    with pytest.raises(UnfaithfulOption, match="Did you mean 'exported'"):
+        net.export(tmp_path / "net", format="export")

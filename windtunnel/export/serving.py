@@ -1,0 +1,287 @@
+"""Score raw rows with a file that ``export`` wrote: this one file is all that a server needs beside torch.
+
+Copy it next to the model (for a ``.onnx`` file, onnxruntime and NumPy are needed, and no torch)::
+
+    import serving
+
+    model = serving.load("model.pt2", trusted=True)
+    model.predict_proba({"age": [31.0, None], "city": ["Oslo", None]})
+
+Whatever the format, rows are a mapping of column name to values (a dict of lists or arrays, a DataFrame), and the same
+mistakes raise the same errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+MEMBER = "extra/windtunnel.json"
+MISSING_IN_ONNX = "<missing>"
+
+
+class BadRows(ValueError):
+    """Rows that a model cannot take."""
+
+
+def load(path: str | Path, *, trusted: bool = False) -> Model:
+    """Open a model.
+
+    Parameters
+    ----------
+    path : path
+        A file that ``net.export`` wrote, in any format.
+    trusted : bool
+        Whether you know where it comes from. TorchScript and ``.pt2`` files are programs, which run as they are
+        opened; ONNX files are data.
+
+    Raises
+    ------
+    ValueError
+        The file holds a program and is not trusted, or is none of these files.
+    """
+    kind = _format(Path(path))
+    if kind == "onnx":
+        return _onnx(Path(path))
+    if not trusted:
+        raise ValueError(
+            f"{str(path)!r} holds a program ({kind}), which could do anything on this machine; if you know who made "
+            "it, load it with trusted=True. An ONNX file holds none."
+        )
+    return _torchscript(Path(path)) if kind == "torchscript" else _package(Path(path), kind)
+
+
+class Model:
+    """What a file answers for raw rows.
+
+    Attributes
+    ----------
+    number_columns, string_columns : list of str
+        The columns that it reads; numbers are None or NaN where missing, strings None or NaN.
+    classes : list of str
+        The labels as text, in the order of the probabilities; empty where there are none.
+    facts : dict
+        What the file says of itself: format, version of torch, device, outputs.
+    """
+
+    def __init__(self, facts: dict[str, Any], run: Any) -> None:
+        self.facts, self._run = facts, run
+        self.number_columns: list[str] = facts["number_columns"]
+        self.string_columns: list[str] = facts["string_columns"]
+        self.classes: list[str] = facts["classes"]
+
+    def scores(self, rows: Mapping[str, Any]) -> Any:
+        """Raw scores ``[B, K]``, or the columns of a transformer."""
+        return self._answer("scores", rows)
+
+    def predict_proba(self, rows: Mapping[str, Any]) -> Any:
+        """Probabilities ``[B, classes]``."""
+        return self._answer("predict_proba", rows)
+
+    def predict(self, rows: Mapping[str, Any]) -> Any:
+        """The position in ``classes`` of each row's label, ``[B]``, or a regressor's values."""
+        return self._answer("predict", rows)
+
+    def _answer(self, method: str, rows: Mapping[str, Any]) -> Any:
+        if method not in self.facts["outputs"]:
+            raise AttributeError(f"this model has no {method}; it has {', '.join(self.facts['outputs'])}")
+        numbers, strings = self._columns(rows)
+        scores, answer = self._run(method, numbers, strings)
+        if self.facts["task"] != "transform" and (failed := _not_finite(scores)):
+            raise BadRows(
+                f"{failed} of {len(scores)} rows have no finite score: a missing or infinite number reached a step "
+                f"that takes none, or an encoder refuses a category; read are {self.number_columns} and "
+                f"{self.string_columns}"
+            )
+        return answer
+
+    def _columns(self, rows: Mapping[str, Any]) -> tuple[list[list[float]], list[list[str | None]]]:
+        """Check the columns and take those that are read."""
+        wanted = [*self.number_columns, *self.string_columns]
+        if not hasattr(rows, "keys"):
+            raise BadRows(f"rows given as {type(rows).__name__}; give a mapping of column name to values: {wanted}")
+        given = [str(name) for name in rows.keys()]  # noqa: SIM118  a DataFrame iterates in another way
+        if missing := [name for name in wanted if name not in given]:
+            raise BadRows(f"columns missing: {missing}; given: {given}")
+        named = {str(name): name for name in rows.keys()}  # noqa: SIM118
+        numbers = [_numbers(name, rows[named[name]]) for name in self.number_columns]
+        strings = [_strings(name, rows[named[name]]) for name in self.string_columns]
+        lengths = dict(zip(wanted, [*map(len, numbers), *map(len, strings)], strict=True))
+        if len(set(lengths.values())) > 1:
+            raise BadRows(f"columns of different lengths: {lengths}")
+        if not wanted:
+            raise BadRows("this model reads no column, so that rows do not tell how many there are")
+        return numbers, strings
+
+
+def _numbers(name: str, column: Any) -> list[float]:
+    values = _listed(name, column)
+    for value in values:
+        if isinstance(value, str | bytes) or not (_is_missing(value) or hasattr(value, "__float__")):
+            raise BadRows(f"column {name!r} holds {value!r}; numbers are read there, None or NaN where missing")
+    return [math.nan if _is_missing(value) else float(value) for value in values]
+
+
+def _strings(name: str, column: Any) -> list[str | None]:
+    values = _listed(name, column)
+    for value in values:
+        if not (isinstance(value, str) or _is_missing(value)):
+            raise BadRows(f"column {name!r} holds {value!r}; texts are read there, None or NaN where missing")
+        if isinstance(value, str) and "\0" in value:
+            raise BadRows(f"column {name!r} holds {value!r}, with a NUL in it, at which some runtimes cut a text")
+    return [value if isinstance(value, str) else None for value in values]
+
+
+def _listed(name: str, column: Any) -> list[Any]:
+    if isinstance(column, str | bytes) or not hasattr(column, "__len__"):
+        raise BadRows(f"column {name!r} is a single {type(column).__name__}; give a list with one value per row")
+    return list(column.tolist() if hasattr(column, "tolist") else column)
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and math.isnan(value))
+
+
+def _not_finite(scores: Any) -> int:
+    return sum(not all(map(math.isfinite, row)) for row in scores.tolist())
+
+
+def _slices(facts: Mapping[str, Any], rows: int) -> Iterator[slice]:
+    """Rows that are scored at once, which bounds the memory that a graph takes; at least one slice."""
+    size = facts["rows_at_once"] or max(rows, 1)
+    for start in range(0, max(rows, 1), size):
+        yield slice(start, start + size)
+
+
+# One function for each kind of file.
+
+
+def _format(path: Path) -> str:
+    with open(path, "rb") as file:
+        start = file.read(4)
+    if start[:2] == b"PK":
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            if facts := [name for name in names if name.endswith(MEMBER)]:
+                return str(json.loads(archive.read(facts[0]))["format"])
+            if any(name.endswith("constants.pkl") for name in names):
+                return "torchscript"
+    elif path.suffix == ".onnx":
+        return "onnx"
+    raise ValueError(f"{str(path)!r} is no file that export wrote as torchscript, onnx, exported or aoti")
+
+
+def _onnx(path: Path) -> Model:
+    import numpy as np
+    import onnxruntime  # type: ignore[import-not-found,unused-ignore]
+
+    options = onnxruntime.SessionOptions()
+    # Other optimizations keep float64 factors as float32.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    # From memory: what lies beside the file is never read.
+    session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
+    described = session.get_modelmeta().custom_metadata_map
+    if "windtunnel" not in described:
+        raise ValueError(f"{str(path)!r} is an ONNX model that windtunnel's export did not write")
+    facts = json.loads(described["windtunnel"])
+
+    def run(method: str, numbers: Any, strings: Any) -> tuple[Any, Any]:
+        columns = dict(zip(facts["number_columns"], (np.array(one, np.float64) for one in numbers), strict=True))
+        for name, texts in zip(facts["string_columns"], strings, strict=True):
+            # Objects: an array of fixed width would be cut at a NUL.
+            columns[name] = np.array([MISSING_IN_ONNX if one is None else one for one in texts], dtype=object)
+        count = len(next(iter(columns.values())))
+        parts = [
+            session.run(["scores", method], {name: column[part] for name, column in columns.items()})
+            for part in _slices(facts, count)
+        ]
+        scores, answer = (np.concatenate(blocks) for blocks in zip(*parts, strict=True))
+        return scores, answer
+
+    return Model(facts, run)
+
+
+def _torchscript(path: Path) -> Model:
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`torch\.jit", DeprecationWarning)
+        program: Any = torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
+    outputs = ["scores", *(method for method in ("predict_proba", "predict") if hasattr(program, method))]
+    facts = {
+        "format": "torchscript",
+        "number_columns": list(program.number_columns()),
+        "string_columns": list(program.string_columns()),
+        "classes": list(program.classes()),
+        "outputs": outputs,
+        "task": "transform" if outputs == ["scores"] else "predict",
+    }
+
+    def run(method: str, numbers: Any, strings: Any) -> tuple[Any, Any]:
+        columns = torch.tensor(numbers, dtype=torch.float64).reshape(len(numbers), -1).t()
+        if not numbers:
+            columns = torch.zeros(len(strings[0]), 0, dtype=torch.float64)
+        try:
+            answer = program(columns, strings) if method == "scores" else getattr(program, method)(columns, strings)
+        except (torch.jit.Error, RuntimeError) as error:
+            raise BadRows(str(error).strip().splitlines()[-1]) from error
+        return answer[:0], answer  # it has checked its scores itself
+
+    return Model(facts, run)
+
+
+def _package(path: Path, kind: str) -> Model:
+    import torch
+
+    with zipfile.ZipFile(path) as archive:
+        (member,) = [name for name in archive.namelist() if name.endswith(MEMBER)]
+        facts = json.loads(archive.read(member))
+    if kind == "aoti":
+        if facts["torch"].split("+")[0] != torch.__version__.split("+")[0]:
+            raise ValueError(
+                f"{str(path)!r} was compiled with torch {facts['torch']}, this is {torch.__version__}; native code "
+                "takes the same version. Export it again, or as format='exported'."
+            )
+        program: Any = torch._inductor.aoti_load_package(str(path))
+    else:
+        program = torch.export.load(str(path)).module()
+    indexes = [{text: 2 + place for place, text in enumerate(one["values"])} for one in facts["categories"]]
+
+    def run(method: str, numbers: Any, strings: Any) -> tuple[Any, Any]:
+        texts = dict(zip(facts["string_columns"], strings, strict=True))
+        count = len((numbers or strings)[0])
+        ids = [_ids(texts[one["column"]], one, index) for one, index in zip(facts["categories"], indexes, strict=True)]
+        blocks = [
+            torch.tensor(columns, dtype=dtype, device=facts["device"]).reshape(len(columns), count).t().contiguous()
+            for columns, dtype in ((numbers, torch.float64), (ids, torch.int64))
+        ]
+        at = facts["outputs"].index(method)
+        with torch.inference_mode():
+            parts = [program(*(block[part] for block in blocks)) for part in _slices(facts, count)]
+        scores, answer = (torch.cat([part[place] for part in parts]).cpu() for place in (0, at))
+        return scores, answer
+
+    return Model(facts, run)
+
+
+def _ids(texts: Sequence[str | None], category: Mapping[str, Any], index: Mapping[str, int]) -> list[int]:
+    """Texts to ids: 0 unknown, 1 missing, 2 + i the i-th category, then the buckets of hashed texts."""
+    found = [1 if text is None else index.get(text, 0) for text in texts]
+    buckets, first = category["buckets"], 2 + len(category["values"])
+    if buckets:
+        for row, text in enumerate(texts):
+            if found[row] == 0 and text is not None:
+                digest = hashlib.md5(text.encode("utf-8"), usedforsecurity=False).hexdigest()
+                found[row] = first + int(digest, 16) % buckets
+    if category["refuses_unknown"] and 0 in found:
+        text = texts[found.index(0)]
+        raise BadRows(f"column {category['column']!r}: its encoder refuses the category {text}")
+    if category["refuses_missing"] and 1 in found:
+        raise BadRows(f"column {category['column']!r}: its encoder refuses missing values")
+    return found

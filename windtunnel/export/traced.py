@@ -1,0 +1,233 @@
+"""A translation as one module without Python between its tensors, which exporters can take a graph of."""
+
+from __future__ import annotations
+
+import copy
+import math
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.export.columns import names, raw_columns, text_slots
+from windtunnel.export.torchscript import InDouble, NumberLookup, check_hosts
+from windtunnel.head import Head
+from windtunnel.modules.answers import Linked, Positions
+from windtunnel.modules.program import Answers, Program, ProgramStep
+from windtunnel.modules.trees.recompute import soft_leaves, soft_trees
+from windtunnel.modules.trees.soft import SoftSplits, SoftTrees
+
+if TYPE_CHECKING:
+    from windtunnel.translation import Translation
+
+REFUSED_ID = -1
+"""The id of a text that an encoder of the source refuses."""
+REFUSED_POSITION = -1
+"""The position of the label of a row that the source refuses; its numbers are NaN."""
+
+
+class Traced(nn.Module):
+    """Raw numbers and ids of raw texts to everything that a file answers.
+
+    A graph cannot raise. So a row that the source refuses (a category that its encoder refuses, a missing or infinite
+    number in a step that takes none) is answered by NaN in scores, probabilities and values, and by the label position
+    -1.
+
+    Shape
+    -----
+    forward : numbers float64 [B, number columns], ids int64 [B, id columns of texts] -> a tensor for each output
+
+    Attributes
+    ----------
+    outputs : list of str
+        "scores" ``[B, K]`` in the type that the program computes in; "predict_proba" float64 ``[B, classes]`` and
+        "predict" (int64 position of a label ``[B]`` or ``[B, targets]``, or float64 values ``[B]`` or ``[B, K]``)
+        where the source has them.
+    """
+
+    def __init__(self, net: Translation) -> None:
+        super().__init__()
+        check_hosts(net)
+        encoder, head = net.encoder, net.head
+        self.program: Program = copy.deepcopy(net.program).eval().requires_grad_(False)
+        _settle(self.program)
+        number_columns, _ = raw_columns(encoder)
+        self.dtype = getattr(torch, encoder.dtype)
+        self.register_buffer("read", torch.tensor([number_columns.index(column) for column in encoder.numbers]).long())
+        self.texts = {slot: place for place, (slot, _) in enumerate(text_slots(encoder))}
+        self.lookups = nn.ModuleDict(
+            {
+                str(slot): NumberLookup(number_columns.index(one.column), slot, encoder.name(one.column), one)
+                for slot, one in enumerate(encoder.categories)
+                if slot not in self.texts
+            }
+        )
+        self.width = len(encoder.categories)
+        self.labelled, self.flat = head.classes is not None, head.flat and "predict" not in self.program.answers
+        # Copies: a graph takes no module that stands in two places.
+        self.ends = nn.ModuleDict(copy.deepcopy(_ends(self.program, head)))
+        self.program.answers = Answers({})  # of which the file has no others
+        self.outputs = ["scores", *self.ends]
+
+    read: Tensor
+
+    def forward(self, numbers: Tensor, ids: Tensor) -> tuple[Tensor, ...]:
+        """All answers, the scores first."""
+        values, refused = self.encoded(numbers, ids)
+        for step in self.program.steps:
+            refused = _also(refused, step, values)
+            values.append(step(values))
+        scores = values[-1]
+        answers = [_where(refused, scores, math.nan)]
+        for method, end in self.ends.items():
+            if isinstance(end, ProgramStep):
+                refused = _also(refused, end, values)
+                answer = end(values)
+            else:
+                answer = end(scores)
+            answers.append(self._typed(method, answer, scores, refused))
+        return tuple(answers)
+
+    def encoded(self, numbers: Tensor, ids: Tensor) -> tuple[list[Tensor], Tensor | None]:
+        """The two blocks that the program takes, and whether an encoder refuses a row, bool ``[B]``."""
+        refused = (ids < 0).any(dim=1) if self.texts else None
+        columns = []
+        for slot in range(self.width):
+            if slot in self.texts:
+                columns.append(ids[:, self.texts[slot]].clamp_min(0))
+                continue
+            lookup: Any = self.lookups[str(slot)]
+            given = numbers[:, lookup.place]
+            columns.append(lookup.found(given))
+            refused = _either(refused, _refused(lookup, given, columns[-1]))
+        all_ids = torch.stack(columns, dim=1) if columns else ids[:, :0]
+        return [numbers.index_select(1, self.read).to(self.dtype), all_ids], refused
+
+    def _typed(self, method: str, answer: Tensor, scores: Tensor, refused: Tensor | None) -> Tensor:
+        if method == "predict" and self.labelled:
+            failed = _either(refused, ~torch.isfinite(scores).all(dim=1))
+            return _where(failed, answer.to(torch.int64), REFUSED_POSITION)
+        answer = answer.to(torch.float64)
+        if method == "predict" and self.flat and answer.dim() == 2 and answer.shape[1] == 1:
+            answer = answer[:, 0]
+        return _where(refused, answer, math.nan)
+
+
+class EachPosition(nn.Module):
+    """The position of the label of each of several targets, whose scores stand side by side."""
+
+    def __init__(self, counts: list[int]) -> None:
+        super().__init__()
+        self.counts = counts
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """``[B, K]`` -> int64 ``[B, targets]``."""
+        parts = torch.split(scores, self.counts, dim=1)
+        return torch.stack([part.argmax(dim=1) for part in parts], dim=1)
+
+
+class OnlyPosition(nn.Module):
+    """The position of the label where there is but one."""
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """``[B, K]`` -> int64 ``[B]``."""
+        return torch.zeros_like(scores[:, 0], dtype=torch.int64)
+
+
+def facts(net: Translation, outputs: list[str]) -> dict[str, Any]:
+    """What whoever feeds the program has to know, as JSON values."""
+    numbers, strings = (names(net.encoder, columns) for columns in raw_columns(net.encoder))
+    return {
+        "layout": 1,
+        "torch": torch.__version__,
+        "number_columns": numbers,
+        "string_columns": strings,
+        "outputs": outputs,
+        "classes": [str(label) for label in net.head.labels_in_order],
+        "task": net.head.task,
+        "rows_at_once": 0 if net.program.whole() else net.batch_size,
+    }
+
+
+def example(net: Translation, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+    """Made-up rows to take a graph from; as many as no width, so that no step takes the one for the other."""
+    from windtunnel.compiler.onnx_runtime import EXAMPLE_ROWS
+
+    drawn = torch.Generator().manual_seed(0)
+    numbers = 3 * torch.randn(EXAMPLE_ROWS, len(raw_columns(net.encoder)[0]), generator=drawn, dtype=torch.float64)
+    sizes = torch.tensor([len(one.vocabulary) for _, one in text_slots(net.encoder)], dtype=torch.float64)
+    ids = torch.rand(EXAMPLE_ROWS, len(sizes), generator=drawn, dtype=torch.float64) * sizes
+    return numbers.to(device), ids.to(torch.int64).to(device)
+
+
+def _ends(program: Program, head: Head) -> dict[str, nn.Module]:
+    """What gives each method, from the scores or, as a step, from all values of the program."""
+    if head.task == "transform":
+        return {}
+    link = InDouble(Linked(head.link, **head.link_options))
+    ends: dict[str, nn.Module] = {}
+    if "predict_proba" in head.methods:
+        ends["predict_proba"] = program.answers["predict_proba"] if "predict_proba" in program.answers else link
+    if "predict" in program.answers:
+        ends["predict"] = program.answers["predict"]
+    elif head.classes is None:
+        ends["predict"] = link
+    elif isinstance(head.classes, list):
+        ends["predict"] = EachPosition([len(one) for one in head.classes])
+    else:
+        ends["predict"] = Positions() if len(head.classes) > 1 else OnlyPosition()
+    return ends
+
+
+def _refused(lookup: Any, numbers: Tensor, ids: Tensor) -> Tensor | None:
+    """Whether an encoder refuses a number, bool ``[B]``; None where it refuses none."""
+    refused = None
+    if lookup.refuses_unknown or lookup.hashes:  # hashed is the text that Python writes for a number
+        refused = ids == 0
+    if lookup.refuses_missing:
+        refused = _either(refused, ids == 1)
+    if lookup.refuses_infinite:
+        refused = _either(refused, torch.isinf(numbers))
+    if lookup.refuses_fractions:
+        fraction = (torch.trunc(numbers) != numbers) | (numbers.abs() >= 2.0**63)
+        refused = _either(refused, fraction & ~torch.isnan(numbers))
+    return refused
+
+
+def _also(refused: Tensor | None, step: Any, values: list[Tensor]) -> Tensor | None:
+    return _either(refused, step.refused(values)) if step.refuses or step.bounded() else refused
+
+
+def _either(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    return other if one is None else one if other is None else one | other
+
+
+def _where(refused: Tensor | None, answer: Tensor, sentinel: float) -> Tensor:
+    if refused is None:
+        return answer
+    one = refused.view([-1] + [1] * (answer.dim() - 1))
+    return torch.where(one, torch.full_like(answer, sentinel), answer)
+
+
+def _settle(program: Program) -> None:
+    """Bring soft trees into the form that a graph can be taken of.
+
+    They look for missing values in every batch, as a graph cannot ask whether there are any, and they do without the
+    function that saves memory in training.
+    """
+    for module in program.modules():
+        if isinstance(module, SoftSplits):
+            module.any_zero_missing = module.any_zero_missing or module.any_missing
+            run = _soft_trees if isinstance(module, SoftTrees) else _soft_leaves
+            module._train_forward = MethodType(run, module)  # type: ignore[assignment]
+
+
+def _soft_trees(trees: SoftTrees, z: Tensor, given: Tensor, value: Tensor) -> Tensor:
+    return soft_trees(z, trees.first_layer(), trees.threshold, trees.slope, trees.path * trees.path_mask(),
+                      trees.path_bias, trees.leaf_slope, trees.masked_values(), given, value)  # fmt: skip
+
+
+def _soft_leaves(trees: SoftSplits, z: Tensor, given: Tensor, value: Tensor) -> Tensor:
+    return soft_leaves(z, trees.first_layer(), trees.threshold, trees.slope, trees.path * trees.path_mask(),
+                       trees.path_bias, trees.leaf_slope, given, value)  # fmt: skip
