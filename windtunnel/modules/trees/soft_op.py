@@ -5,11 +5,14 @@ Registered with shapes and gradients, so that ``torch.compile`` and ``torch.expo
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import register_flop_formula
 
+from windtunnel.modules.trees import soft_triton
 from windtunnel.modules.trees.soft_kernel import LEARNED, Dropout, SoftOperands, backward, forward
 
 
@@ -45,14 +48,18 @@ def _soft_trees(
 ) -> Tensor:
     of = SoftOperands(z, weight, threshold, slope, path, path_bias, leaf_slope, leaf_value, x, feature, missing,
                       direction, category_node, category_table)  # fmt: skip
-    return forward(of, _dropout(seed, rate, whole))
+    dropout = _dropout(seed, rate, whole)
+    return soft_triton.forward(of) if soft_triton.takes(of, dropout) else forward(of, dropout)
 
 
 @torch.library.custom_op("windtunnel::soft_trees_backward", mutates_args=())
 def _soft_trees_backward(
     grad: Tensor, operands: list[Tensor], seed: Tensor, rate: float, whole: bool, wanted: list[bool]
 ) -> list[Tensor]:
-    return backward(grad, SoftOperands(*operands), _dropout(seed, rate, whole), wanted)
+    of, dropout = SoftOperands(*operands), _dropout(seed, rate, whole)
+    if soft_triton.takes(of, dropout):
+        return soft_triton.backward(grad, of, wanted)
+    return backward(grad, of, dropout, wanted)
 
 
 def _dropout(seed: Tensor, rate: float, whole: bool) -> Dropout:
@@ -91,3 +98,10 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 _soft_trees.register_autograd(_gradients, setup_context=_keep)
+
+
+@register_flop_formula(torch.ops.windtunnel.soft_trees)  # type: ignore[untyped-decorator]
+def _products(*shapes: Any, out_shape: Any = None, **facts: Any) -> int:
+    """The floating-point operations of the products of one pass: two per row and weight."""
+    of = SoftOperands(*shapes[: len(SoftOperands._fields)])
+    return 2 * of.z[0] * sum(math.prod(shape) for shape in (of.weight, of.path, of.leaf_value) if len(shape) == 3)
