@@ -100,8 +100,10 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 _soft_trees.register_autograd(_gradients, setup_context=_keep)
 
 
-@register_flop_formula(torch.ops.windtunnel.soft_trees)  # type: ignore[untyped-decorator]
+@register_flop_formula(torch.ops.windtunnel.soft_trees)
 def _products(*shapes: Any, out_shape: Any = None, **facts: Any) -> int:
     """The floating-point operations of the products of one pass: two per row and weight."""
-    of = SoftOperands(*shapes[: len(SoftOperands._fields)])
-    return 2 * of.z[0] * sum(math.prod(shape) for shape in (of.weight, of.path, of.leaf_value) if len(shape) == 3)
+    given = dict(zip(SoftOperands._fields, shapes, strict=False))
+    weights = [given[name] for name in ("weight", "path", "leaf_value")]
+    products: int = 2 * given["z"][0] * sum(math.prod(shape) for shape in weights if len(shape) == 3)
+    return products
