@@ -195,6 +195,14 @@ class Literals(Module):
         )
 
 
+class Sorted(Module):
+    """Values in order and where they were, equal ones as they stand."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        values, order = torch.sort(x.round(), dim=1, stable=True)
+        return torch.cat([values, order, x.round().argsort(dim=1, descending=True, stable=True)], dim=1)
+
+
 def scaled(module: Module) -> windtunnel.Translation:
     net = windtunnel.compile(StandardScaler().fit(table()[["age", "income"]]))
     net.program.steps[0].module = module
@@ -217,6 +225,13 @@ def test_numbers_in_code_stay_float64() -> None:
     ids = torch.zeros(len(x), 0, dtype=torch.int64)
     found = engine(net, "onnx").answer("scores", x, ids)
     torch.testing.assert_close(found, net.program(x, ids), rtol=1e-15, atol=0)
+
+
+def test_equal_numbers_stay_in_order() -> None:
+    net = scaled(Sorted())
+    x = torch.tensor([[2.0, 2.0], [1.0, 2.0], [2.0, 1.0], [-0.0, 0.0]], dtype=torch.float64)
+    ids = torch.zeros(len(x), 0, dtype=torch.int64)
+    assert torch.equal(engine(net, "onnx").answer("scores", x, ids), net.program(x, ids))
 
 
 def test_what_torchscript_cannot_take_is_refused() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -174,6 +175,14 @@ def test_every_link(link: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(program.predict(torch.tensor(rows), []), net.predict(rows))
     if task != "regression":
         np.testing.assert_array_equal(program.predict_proba(torch.tensor(rows), []), net.predict_proba(rows))
+
+
+def test_steps_of_methods_that_are_not_in_the_file_are_left_out(tmp_path: Path) -> None:
+    rows = frame()[["size", "code"]]
+    net = windtunnel.compile(RandomForestClassifier(2, max_depth=2, random_state=0).fit(rows, rows["code"] > 1))
+    assert "apply" in net.program.answers  # which no module can be called
+    program = exported(net, tmp_path)
+    torch.testing.assert_close(program(*given(program, rows)), net.scores(rows))
 
 
 def test_one_class_is_always_predicted(tmp_path: Path) -> None:

@@ -201,7 +201,9 @@ def _answers(net: Translation, frame: pd.DataFrame) -> pd.DataFrame:
 def export(
     model: Model,
     path: Annotated[Path, typer.Argument(help="The file to write.")],
-    format: Annotated[str, typer.Option(help="torchscript.")] = "torchscript",
+    format: Annotated[
+        str, typer.Option(help="torchscript, onnx, exported, aoti, lightgbm or xgboost.")
+    ] = "torchscript",
 ) -> None:
     """Write one file that scores without windtunnel."""
     _load(model).export(path, format=format)

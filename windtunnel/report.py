@@ -188,12 +188,17 @@ def _facts(net: Translation) -> list[tuple[str, str]]:
     facts += [("trees", str(choice)) for choice in net.choices]
     if net.history is not None:
         facts.append(("fine-tuned", _history(net.history)))
+    if "hardened_trees" in net.faithful:
+        facts.append(("hardened", str(net.hardening or "not measured: harden was given no rows")))
+    if net.condensing is not None:
+        facts.append(("condensed", str(net.condensing)))
     return facts
 
 
 def _faithful(net: Translation) -> str:
     soft = any(isinstance(step.module, SoftSplits) for step in net.program.steps)
     rows, kept = net.faithful.get("rows"), net.faithful.get("r2")
+    soft = soft or net.condensing is not None or "hardened_trees" in net.faithful
     if not soft and (kept is None or kept > 1 - 1e-6):
         return "exact: every step computes what its source does"
     if rows is None or kept is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -28,6 +28,8 @@ from windtunnel.start import Start
 
 if TYPE_CHECKING:
     from windtunnel.compiler.strategies import Choice
+    from windtunnel.condensed import Condensing
+    from windtunnel.hardened import Judgement
     from windtunnel.report import Report
     from windtunnel.trainers.history import History
 
@@ -114,7 +116,7 @@ class Translation(nn.Module):
 
     def mark_start(self) -> None:
         """Take the present weights as those that the report's drift is measured from."""
-        self.start: Mapping[str, Tensor] = Start(self.program)
+        self.start: MutableMapping[str, Tensor] = Start(self.program)
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Raw scores ``[B, K]`` of encoded rows."""
@@ -344,6 +346,53 @@ class Translation(nn.Module):
             self.encoder.categories = refused
             raise
         return self
+
+    def harden(self, valid: Any = None) -> Translation:
+        """A copy with hard trees in the place of soft ones; see ``windtunnel.hardened.harden``.
+
+        Parameters
+        ----------
+        valid : rows, (rows, target) or (rows, target, weight), optional
+            On which the change is measured, with targets also the metric and the loss; ``hardening`` tells it.
+        """
+        from windtunnel.hardened import harden
+
+        return harden(self, valid)
+
+    @property
+    def hardening(self) -> Judgement | None:
+        """What ``harden`` has measured; None where it was given no rows, or nothing was hardened."""
+        from windtunnel.hardened import PREFIX, Judgement
+
+        return Judgement.read(self, PREFIX)
+
+    def condense(self, rows: Any, tolerance: float = 0.02, precision: str = "auto") -> Translation:
+        """A copy for inference whose soft trees are folded, cut and rounded; see ``windtunnel.condensed.condense``.
+
+        Parameters
+        ----------
+        rows : rows, (rows, target) or (rows, target, weight)
+            On which the change is measured; ``condensing`` tells it.
+        tolerance : float
+            Root mean square of the change of the scores, over their standard deviation.
+        precision : "auto", "float32" or "bfloat16"
+        """
+        from windtunnel.condensed import condense
+
+        return condense(self, rows, tolerance, precision)
+
+    @property
+    def condensing(self) -> Condensing | None:
+        """What ``condense`` has dropped and measured; None where nothing was condensed."""
+        from windtunnel.condensed import Condensing
+
+        return Condensing.read(self)
+
+    def tree_columns(self, rows: Rows) -> NDArray[Any]:
+        """What reaches the last step, ``[B, width]``: the columns that a LightGBM or XGBoost file is asked about."""
+        position = len(self.program.steps) - 1
+        (batch,) = self._encoded(rows)
+        return self._in_slices(partial(self.program.inputs_of, position), batch).numpy()
 
     def may_branch(self) -> bool:
         """Whether a branch can stand beside it: all answers come from raw scores, and of columns that it can read."""

@@ -91,13 +91,25 @@ def cdist(rows: Tensor, others: Tensor, p: float = 2.0, compute_mode: int | None
     return total if p in (1.0, math.inf) else torch.sqrt(total) if p == 2.0 else total ** (1 / p)
 
 
+def sort_stable(
+    given: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Values in order, and where they were; ONNX's TopK leaves equal values as they stand."""
+    return torch.topk(given, given.shape[dim], dim=dim, largest=descending)
+
+
+def argsort_stable(given: Tensor, *, stable: bool, dim: int = -1, descending: bool = False) -> Tensor:
+    """Where values in order were."""
+    return sort_stable(given, dim=dim, descending=descending)[1]
+
+
 def _at(sequence: Tensor, position: Tensor) -> Tensor:
     if sequence.dim() == 1:
         return sequence.index_select(0, position.reshape(-1)).view(position.shape)
     return sequence.gather(-1, position)
 
 
-DECOMPOSITIONS: dict[Any, Callable[..., Tensor]] = {
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.searchsorted.Tensor: searchsorted,
     torch.ops.aten.bucketize.Tensor: bucketize,
     torch.ops.aten.cdist.default: cdist,
@@ -109,4 +121,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Tensor]] = {
     torch.ops.aten.softplus.default: softplus,
     torch.ops.aten.any.dim: any_along,
     torch.ops.aten.matmul.default: matmul,
+    torch.ops.aten.sort.stable: sort_stable,
+    torch.ops.aten.argsort.stable: argsort_stable,
 }

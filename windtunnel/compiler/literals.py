@@ -40,17 +40,18 @@ EXACT = {aten.pow.Tensor_Scalar}
 """Operators whose number is exported in float64."""
 
 
-def keep_literals(graph: fx.GraphModule) -> None:
+def keep_literals(graph: fx.GraphModule) -> bool:
     """Put tensors in the place of the numbers that float32 does not hold, wherever the graph computes in float64.
+
+    Tells whether there were any.
 
     Raises
     ------
     ValueError
         An operator takes such a number and no tensor.
     """
-    for node in list(graph.graph.nodes):
-        if node.op != "call_function" or not _is_float64(node) or not any(map(_rounds, _numbers(node))):
-            continue
+    rounded = [node for node in graph.graph.nodes if _is_float64(node) and any(map(_rounds, _numbers(node)))]
+    for node in rounded:
         with graph.graph.inserting_before(node):
             if node.target in (aten.full.default, aten.scalar_tensor.default):
                 _replace_constant(graph, node)
@@ -61,6 +62,7 @@ def keep_literals(graph: fx.GraphModule) -> None:
                 raise ValueError(f"{node.target}: its numbers {_numbers(node)} would be rounded to float32")
     graph.graph.eliminate_dead_code()
     graph.recompile()
+    return bool(rounded)
 
 
 def _replace_constant(graph: fx.GraphModule, node: fx.Node) -> None:

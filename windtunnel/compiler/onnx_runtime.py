@@ -77,11 +77,16 @@ class OnnxEngine(Held):
         """Name the step that cannot be exported, or that the runtime does not take, by trying each by itself."""
         values = list(self.example(EXAMPLE_ROWS))
         where = "the program as a whole"
-        for step in (*self.program.steps, *self.program.answers.values()):
-            assert isinstance(step, ProgramStep)
+        # Trees as nodes, which is how they go into the graph.
+        tried = copy.deepcopy(self.program)
+        trees = with_nodes(tried)
+        steps, ones = ([*program.steps, *program.answers.values()] for program in (self.program, tried))
+        for step, one in zip(steps, ones, strict=True):
+            assert isinstance(step, ProgramStep) and isinstance(one, ProgramStep)
             given = step.gather(values)
             try:
-                model = exported(step.module, (given,), ("x",), ("y",))
+                model = exported(one.module, (given,), ("x",), ("y",))
+                put_nodes(model, trees)
                 run = session(model, "y")
                 for some in (given, given[:1]):
                     check_same(run.run(None, fed(run, {"x": some}))[0], step.module(some))
@@ -122,10 +127,12 @@ def exported(module: nn.Module, example: tuple[Tensor, ...], inputs: Sequence[st
         warnings.simplefilter("ignore")
         shapes = ({0: rows},) * len(example)
         graph = torch.export.export(module, example, dynamic_shapes=shapes)
-        flat = graph.run_decompositions(torch.export.default_decompositions() | DECOMPOSITIONS).module()
-        keep_literals(flat)
+        graph = graph.run_decompositions(torch.export.default_decompositions() | DECOMPOSITIONS)
+        flat = graph.module()
+        if keep_literals(flat):
+            graph = torch.export.export(flat, example, dynamic_shapes=shapes)
         program = torch.onnx.export(
-            torch.export.export(flat, example, dynamic_shapes=shapes),
+            graph,
             dynamo=True,
             input_names=list(inputs),
             output_names=list(outputs),

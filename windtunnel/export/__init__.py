@@ -12,7 +12,14 @@ from windtunnel.errors import UnfaithfulOption
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
 
-SUFFIXES = {"torchscript": (".ts", ".pt"), "onnx": (".onnx",), "exported": (".pt2",), "aoti": (".pt2",)}
+SUFFIXES = {
+    "torchscript": (".ts", ".pt"),
+    "onnx": (".onnx",),
+    "exported": (".pt2",),
+    "aoti": (".pt2",),
+    "lightgbm": (".txt",),
+    "xgboost": (".json",),
+}
 """Format -> what its files are called; the first is what messages propose."""
 FORMATS = tuple(SUFFIXES)
 
@@ -30,7 +37,8 @@ def export(net: Translation, path: str | PathLike[str], format: str = "torchscri
         runs in ONNX Runtime and takes raw columns by name (``windtunnel.export.onnx_file``). "exported" is a
         ``torch.export`` program and "aoti" the same compiled for this kind of machine, which take numbers and ids
         (``windtunnel.export.package``). ``windtunnel.export.serving``, a file that needs no other, asks any of them
-        about raw columns by name.
+        about raw columns by name. "lightgbm" and "xgboost" hold the trees that the translation ends in as a model of
+        these libraries, over the columns that reach them (``windtunnel.export.lightgbm_text``, ``xgboost_json``).
 
     Raises
     ------
@@ -58,6 +66,14 @@ def export(net: Translation, path: str | PathLike[str], format: str = "torchscri
         from windtunnel.export import onnx_file
 
         onnx_file.export(net, path)
+    elif format == "lightgbm":
+        from windtunnel.export import lightgbm_text
+
+        lightgbm_text.export(net, path)
+    elif format == "xgboost":
+        from windtunnel.export import xgboost_json
+
+        xgboost_json.export(net, path)
     else:
         from windtunnel.export import package
 

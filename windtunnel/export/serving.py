@@ -184,7 +184,8 @@ def _onnx(path: Path) -> Model:
     options = onnxruntime.SessionOptions()
     # Other optimizations keep float64 factors as float32.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    # From memory: what lies beside the file is never read.
+    # Tensors in other files, which are looked for in a folder of this name, are refused: it is that of a file.
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.resolve()))
     session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
     described = session.get_modelmeta().custom_metadata_map
     if "windtunnel" not in described:
@@ -224,9 +225,8 @@ def _torchscript(path: Path) -> Model:
     }
 
     def run(method: str, numbers: Any, strings: Any) -> tuple[Any, Any]:
-        columns = torch.tensor(numbers, dtype=torch.float64).reshape(len(numbers), -1).t()
-        if not numbers:
-            columns = torch.zeros(len(strings[0]), 0, dtype=torch.float64)
+        count = len((numbers or strings)[0])
+        columns = torch.tensor(numbers, dtype=torch.float64).reshape(len(numbers), count).t()
         try:
             answer = program(columns, strings) if method == "scores" else getattr(program, method)(columns, strings)
         except (torch.jit.Error, RuntimeError) as error:

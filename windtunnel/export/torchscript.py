@@ -18,7 +18,7 @@ from windtunnel.export.columns import names, raw_columns
 from windtunnel.export.container import write_whole
 from windtunnel.export.md5 import bucket_of_bytes
 from windtunnel.modules.answers import Linked, Positions
-from windtunnel.modules.program import Program, ProgramStep
+from windtunnel.modules.program import Answers, ProgramStep
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
@@ -317,12 +317,13 @@ class Regressor(Scorer):
 def _scorer(net: "Translation") -> Scorer:
     program = copy.deepcopy(net.program).cpu().eval().requires_grad_(False)
     head = net.head
+    answers, program.answers = program.answers, Answers({})  # some, such as "apply", cannot be compiled by their names
     labels = [*map(str, head.labels_in_order)]
     common = (program, net.encoder, head.task != "transform", labels)
     if head.task == "transform":
         return Scorer(*common).eval()
     link = InDouble(Linked(head.link, **head.link_options))
-    predict, proba = (_answer(program, method) for method in ("predict", "predict_proba"))
+    predict, proba = (_answer(answers, method, len(program.steps)) for method in ("predict", "predict_proba"))
     if head.classes is None:
         return Regressor(predict or link, head.flat and predict is None, *common).eval()
     if predict is None and isinstance(head.classes, list):
@@ -333,12 +334,12 @@ def _scorer(net: "Translation") -> Scorer:
     return Classifier(predict, *common).eval()
 
 
-def _answer(program: Program, method: str) -> nn.Module | None:
+def _answer(answers: Answers, method: str, steps: int) -> nn.Module | None:
     """The module of a method that reads the raw scores; those that read rows are not in the file."""
-    if method not in program.answers:
+    if method not in answers:
         return None
-    step: ProgramStep = program.answers[method]  # type: ignore[assignment]
-    if any(take.slot != len(program.steps) + 1 for take in step.takes):
+    step: ProgramStep = answers[method]  # type: ignore[assignment]
+    if any(take.slot != steps + 1 for take in step.takes):
         raise UnfaithfulOption(
             f"{method} of step {step.name!r} is no function of its scores, which is all a file holds."
         )

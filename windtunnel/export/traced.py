@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,8 +14,6 @@ from windtunnel.export.torchscript import InDouble, NumberLookup, check_hosts
 from windtunnel.head import Head
 from windtunnel.modules.answers import Linked, Positions
 from windtunnel.modules.program import Answers, Program, ProgramStep
-from windtunnel.modules.trees.recompute import soft_leaves, soft_trees
-from windtunnel.modules.trees.soft import SoftSplits, SoftTrees
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
@@ -51,7 +48,6 @@ class Traced(nn.Module):
         check_hosts(net)
         encoder, head = net.encoder, net.head
         self.program: Program = copy.deepcopy(net.program).eval().requires_grad_(False)
-        _settle(self.program)
         number_columns, _ = raw_columns(encoder)
         self.dtype = getattr(torch, encoder.dtype)
         self.register_buffer("read", torch.tensor([number_columns.index(column) for column in encoder.numbers]).long())
@@ -208,26 +204,3 @@ def _where(refused: Tensor | None, answer: Tensor, sentinel: float) -> Tensor:
         return answer
     one = refused.view([-1] + [1] * (answer.dim() - 1))
     return torch.where(one, torch.full_like(answer, sentinel), answer)
-
-
-def _settle(program: Program) -> None:
-    """Bring soft trees into the form that a graph can be taken of.
-
-    They look for missing values in every batch, as a graph cannot ask whether there are any, and they do without the
-    function that saves memory in training.
-    """
-    for module in program.modules():
-        if isinstance(module, SoftSplits):
-            module.any_zero_missing = module.any_zero_missing or module.any_missing
-            run = _soft_trees if isinstance(module, SoftTrees) else _soft_leaves
-            module._train_forward = MethodType(run, module)  # type: ignore[assignment]
-
-
-def _soft_trees(trees: SoftTrees, z: Tensor, given: Tensor, value: Tensor) -> Tensor:
-    return soft_trees(z, trees.first_layer(), trees.threshold, trees.slope, trees.path * trees.path_mask(),
-                      trees.path_bias, trees.leaf_slope, trees.masked_values(), given, value)  # fmt: skip
-
-
-def _soft_leaves(trees: SoftSplits, z: Tensor, given: Tensor, value: Tensor) -> Tensor:
-    return soft_leaves(z, trees.first_layer(), trees.threshold, trees.slope, trees.path * trees.path_mask(),
-                       trees.path_bias, trees.leaf_slope, given, value)  # fmt: skip

@@ -47,6 +47,7 @@ class CodeTables(Module):
 
     def __init__(self, rows: Tensor, bias: Tensor, start: Tensor, count: Tensor) -> None:
         super().__init__()
+        self.sparse = False  # whether gradients hold the rows of the batch only; training sets it
         self.rows = nn.Parameter(rows.detach().clone())
         self.bias = nn.Parameter(bias.detach().clone())
         self.register_buffer("start", start.detach().clone())
@@ -62,5 +63,6 @@ class CodeTables(Module):
         code = x.trunc()  # -0.5 is 0, as NumPy converts it
         known = (code >= 0) & (code < self.count)
         at = torch.where(known, code, torch.zeros_like(code)).to(torch.int64) + self.start
-        total = functional.embedding(at, self.rows).sum(dim=1) + self.bias  # [B, width, K] -> [B, K]
+        picked = functional.embedding(at, self.rows, sparse=self.sparse)  # [B, width, K]
+        total = picked.sum(dim=1) + self.bias
         return torch.where(known.all(dim=1, keepdim=True), total, torch.full_like(total, torch.nan))

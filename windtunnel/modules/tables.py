@@ -40,6 +40,7 @@ class CategoryTable(Module):
     def __init__(self, rows: Tensor, trainable: bool = True) -> None:
         super().__init__()
         self.trainable = bool(trainable)
+        self.sparse = False  # whether gradients hold the rows of the batch only; training sets it
         if self.trainable:
             self.rows = nn.Parameter(rows.detach().clone())
         else:
@@ -47,7 +48,7 @@ class CategoryTable(Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """[B, 1] -> [B, w]."""
-        return functional.embedding(ids[:, 0], self.rows)
+        return functional.embedding(ids[:, 0], self.rows, sparse=self.sparse)
 
 
 class SumGroups(Module):

@@ -14,6 +14,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Checkpoint
+from pytorch_lightning.plugins.io import TorchCheckpointIO
 from torch import Tensor, nn
 
 from windtunnel.errors import BadInput
@@ -270,27 +271,30 @@ class Average(pl.Callback):
         self.net = net
         self.decay = decay
         self.tables = dict(tables or {})
+        self._weights: list[Tensor] = []  # found once: walking through the modules takes as long as moving the average
         self._average: list[Tensor] = []
         self._current: list[Tensor] = []
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Start from the weights as they are, or from the checkpoint's average on the device of the weights."""
-        weights = self._weights()
+        named = self.net.named_parameters()
+        self._weights = [one.detach() for name, one in named if one.requires_grad and name not in self.tables]
         if not self._average:
-            self._average = [weight.clone() for weight in weights]
-        self._average = [average.to(weight.device) for average, weight in zip(self._average, weights, strict=True)]
+            self._average = [weight.clone() for weight in self._weights]
+        pairs = zip(self._average, self._weights, strict=True)
+        self._average = [average.to(weight.device) for average, weight in pairs]
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Move the average a step."""
         if self._average:  # large tables may be all there is
-            torch._foreach_lerp_(self._average, self._weights(), 1 - self.decay)
+            torch._foreach_lerp_(self._average, self._weights, 1 - self.decay)
 
     def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Put the average in place."""
         if self._average:
-            self._current = [weight.clone() for weight in self._weights()]
+            self._current = [weight.clone() for weight in self._weights]
             self._place(self._average)
         for met in self.tables.values():
             met.put_average()
@@ -311,13 +315,20 @@ class Average(pl.Callback):
         """Go on from a checkpoint's average."""
         self._average = state_dict["average"]
 
-    def _weights(self) -> list[Tensor]:
-        named = self.net.named_parameters()
-        return [one.detach() for name, one in named if one.requires_grad and name not in self.tables]
-
     def _place(self, values: list[Tensor]) -> None:
         with torch.no_grad():
-            torch._foreach_copy_(self._weights(), values)
+            torch._foreach_copy_(self._weights, values)
+
+
+class ToFile(TorchCheckpointIO):
+    """Writes a checkpoint straight to a local file; Lightning gathers it in memory first, large tables and all."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        """Write it."""
+        if "://" in str(path):
+            super().save_checkpoint(checkpoint, path, storage_options)
+        else:
+            torch.save(checkpoint, path)
 
 
 def _loaders(loaders: Any) -> list[Any]:

@@ -20,8 +20,9 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch import nn
 
 from windtunnel.errors import BadFile, BadInput
+from windtunnel.start import Start
 from windtunnel.trainers.branching import Stage, grow
-from windtunnel.trainers.callbacks import CHECKPOINT, Average, Keeper
+from windtunnel.trainers.callbacks import CHECKPOINT, Average, Keeper, ToFile
 from windtunnel.trainers.data import order_of, resumable
 from windtunnel.trainers.history import History
 from windtunnel.trainers.met_rows import ADAM, MetRows, gradients_of_rows, large_tables
@@ -166,6 +167,8 @@ def _stage(
         # Of what is empty there is no gradient, which other processes would wait for.
         parameter.requires_grad_(parameter.requires_grad and parameter.numel() > 0)
     tables = _tables(net, options, trainer)
+    if tables:
+        trainer.strategy.checkpoint_io = ToFile()
     module = FineTuning(net, options, tables)
     checkpoint = None
     if resume_from is not None:
@@ -188,7 +191,8 @@ def _stage(
                 _fit(trainer, module, data, keeper, checkpoint)
         finally:
             for name, met in tables.items():
-                net.start.moved(name.removeprefix("program."), met.number[: met.count], met.start[: met.count])
+                if isinstance(net.start, Start):  # else it is one that was saved, and whole
+                    net.start.moved(name.removeprefix("program."), met.number[: met.count], met.start[: met.count])
             finish(keeper)
     return keeper
 
@@ -203,7 +207,8 @@ def _tables(net: Any, options: Recipe, trainer: pl.Trainer) -> dict[str, MetRows
     if options.optimizer in ADAM and not clipped and trainer.world_size == 1:
         return {name: MetRows(module.rows, options.ema) for name, module in large.items()}
     for name in large:
-        net.start.copy(name.removeprefix("program."))
+        if isinstance(net.start, Start):
+            net.start.copy(name.removeprefix("program."))
     return {}
 
 

@@ -34,8 +34,8 @@ class MetRows:
 
     Parameters
     ----------
-    table : Parameter
-        ``[V, w]``
+    table : Tensor
+        ``[V, w]``, a parameter.
     decay : float or None
         Of the average; None for none.
 
@@ -51,7 +51,7 @@ class MetRows:
         The row as it came, and Adam's moments.
     """
 
-    def __init__(self, table: nn.Parameter, decay: float | None) -> None:
+    def __init__(self, table: Tensor, decay: float | None) -> None:
         self.table, self.decay = table, decay
         self.steps = self.count = 0
         self.number = torch.empty(0, dtype=torch.int64)
@@ -136,9 +136,10 @@ class MetRows:
     def _enter(self, rows: Tensor, at: Tensor) -> None:
         values = self.table.detach()[rows]
         self._place[rows] = (at + 1).int()
-        self.number[at], self._averaged_at[at] = rows, self.steps
-        self.start[at], self._average[at] = values, values
+        self.number[at], self.start[at] = rows, values
         self.first[at], self.second[at] = 0.0, 0.0
+        if self.decay is not None:
+            self._average[at], self._averaged_at[at] = values, self.steps
         self.count += len(rows)
 
     def _blocks(self) -> dict[str, Tensor]:
@@ -167,9 +168,7 @@ def large_tables(net: nn.Module) -> dict[str, CategoryTable | CodeTables]:
     return {
         f"{name}.rows" if name else "rows": module
         for name, module in net.named_modules()
-        if isinstance(module, CategoryTable | CodeTables)
-        and module.rows.requires_grad
-        and module.rows.numel() >= LARGE
+        if isinstance(module, CategoryTable | CodeTables) and module.rows.requires_grad and module.rows.numel() >= LARGE
     }
 
 

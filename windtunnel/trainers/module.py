@@ -93,8 +93,8 @@ class FineTuning(pl.LightningModule):
         """Go on with the losses of an epoch that was not over, and with the rows of tables."""
         if (before := sorted(checkpoint.get("tables", {}))) != (now := sorted(self.tables)):
             raise BadInput(
-                f"the checkpoint has large tables {before} trained by rows, and now they are {now}; resume with as many "
-                "processes as before, and clipping as before"
+                f"the checkpoint has large tables {before} trained by rows, and now they are {now}; resume with as "
+                "many processes as before, and clipping as before"
             )
         for name, met in self.tables.items():
             met.load_state_dict(checkpoint["tables"][name])

@@ -1,5 +1,6 @@
 """Tree ensembles: one holder of facts, a hard module that runs it and a soft one that trains on it."""
 
+from windtunnel.modules.trees.condensed import CondensedTrees
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.gemm import GemmTrees
 from windtunnel.modules.trees.hard import HardTrees
@@ -11,6 +12,7 @@ from windtunnel.modules.trees.soft import SoftSplits, SoftTrees
 from windtunnel.modules.trees.soft_leaves import SoftLeaves
 
 __all__ = [
+    "CondensedTrees",
     "GemmTrees",
     "HardTrees",
     "IsolationScore",

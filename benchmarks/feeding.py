@@ -1,0 +1,155 @@
+"""``python -m benchmarks.feeding [--json]``: what of a training step is not compute.
+
+``loop`` is the time per step of the same module, batches, optimizer and moving average in a loop of a dozen lines;
+``lightning`` that of ``fit``. Both take turns in one process, and times are medians over the steps, from one batch's
+arrival to the next. ``wait`` is the time until the next batch is there: rows are sliced from tensors in memory.
+
+    overhead = lightning / loop - 1        compute_share = 1 - wait / lightning
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from statistics import median
+from typing import Annotated, Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+import typer
+from sklearn.linear_model import LogisticRegression
+
+import windtunnel
+from benchmarks.train_step import Settings, random_trees
+from windtunnel.assemble import Origin
+from windtunnel.cli import Commands
+from windtunnel.encode import Batch, RowEncoder
+from windtunnel.errors import BadInput
+from windtunnel.head import Head
+from windtunnel.modules.program import NUMBERS, Program, ProgramStep, Take
+from windtunnel.trainers.data import Batches
+from windtunnel.trainers.module import FineTuning
+from windtunnel.translation import Translation
+
+CASES = ("L4", "L1", "logistic", "branch")
+MOST_BRANCHED = 10
+"""Columns beside which a branch is grown; finding its pairs among many takes longer than what is measured."""
+Seconds = Callable[[], float]
+app = typer.Typer(
+    cls=Commands,
+    invoke_without_command=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def main(
+    case: Annotated[list[str] | None, typer.Option(help=f"{', '.join(CASES)}; by default all of them.")] = None,
+    trees: Annotated[int, typer.Option(min=1)] = 100,
+    leaves: Annotated[int, typer.Option(min=2)] = 64,
+    features: Annotated[int, typer.Option(min=1)] = 112,
+    batch: Annotated[int, typer.Option(min=1)] = 4096,
+    steps: Annotated[int, typer.Option(min=4, help="Steps of each turn.")] = 10,
+    turns: Annotated[int, typer.Option(min=1)] = 3,
+    threads: Annotated[int, typer.Option(min=1)] = 1,
+    cpu: Annotated[bool, typer.Option(help="Count CPU seconds of one thread, where other programs run too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON per case.")] = False,
+) -> None:
+    """Share of a step that is compute, and what Lightning adds to it."""
+    if wrong := [name for name in case or CASES if name not in CASES]:
+        raise BadInput(f"--case {', '.join(wrong)}; choose from {', '.join(CASES)}")
+    if cpu and threads > 1:
+        raise BadInput(f"--cpu counts one thread, and --threads is {threads}; leave one of them out")
+    torch.set_num_threads(threads)
+    for name in case or CASES:
+        width = min(features, MOST_BRANCHED) if name == "branch" else features
+        of = Settings(trees, leaves, width, batch, name, 0.0, threads, "cpu")
+        result = {
+            "case": name,
+            **measure(name, of, steps, turns, time.thread_time if cpu else time.perf_counter),
+            **asdict(of),
+            "cpu": cpu,
+        }
+        typer.echo(json.dumps(result) if as_json else "  ".join(f"{key} {value}" for key, value in result.items()))
+
+
+class Clock(pl.Callback):
+    """When Lightning began each step, with the module and the batches that it had."""
+
+    def __init__(self, clock: Seconds) -> None:
+        self.clock = clock
+        self.began: list[float] = []
+        self.module: Any = None
+        self.batches: Any = None
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Remember both: beside a pipeline, neither is what ``fit`` was given."""
+        self.module, self.batches = module, trainer.train_dataloader
+
+    def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
+        """Take the time."""
+        self.began.append(self.clock())
+
+
+def measure(case: str, of: Settings, steps: int, turns: int, clock: Seconds) -> dict[str, float]:
+    """Medians over the steps of all turns."""
+    lightning, loop, wait = [], [], []
+    for _ in range(turns):
+        net, train, watch = translation(case, of), rows(of, steps), Clock(clock)
+        valid = Batches(Batch(*(block[:1000] for block in train.rows)), train.target[:1000])
+        recipe = "default" if case == "branch" else "joint"
+        net.fit(train, valid, recipe=recipe, epochs=1, callbacks=[watch], progress=False, accelerator="cpu")
+        lightning += np.diff(watch.began).tolist()
+        began, waited = by_hand(watch.module, watch.batches, clock)
+        loop += np.diff(began).tolist()
+        wait += waited
+    mid = {"lightning_s": median(lightning), "loop_s": median(loop), "wait_s": median(wait)}
+    share = 1 - mid["wait_s"] / mid["lightning_s"]
+    return {**mid, "overhead": mid["lightning_s"] / mid["loop_s"] - 1, "compute_share": share}
+
+
+def by_hand(module: FineTuning, batches: Any, clock: Seconds) -> tuple[list[float], list[float]]:
+    """One epoch without Lightning: when each step began, and how long its batch was waited for."""
+    module.train()
+    optimizer, items, end = module._optimizer(), iter(batches), object()
+    weights = [one.detach() for one in module.parameters() if one.requires_grad]
+    average = [weight.clone() for weight in weights]
+    began, waited = [], []
+    while True:
+        asked = clock()
+        batch = next(items, end)
+        if batch is end:
+            return began, waited
+        began.append(clock())
+        waited.append(began[-1] - asked)
+        optimizer.zero_grad()
+        module.training_step(batch, 0).backward()
+        optimizer.step()
+        torch._foreach_lerp_(average, weights, 0.1)
+
+
+def rows(of: Settings, steps: int) -> Batches:
+    """Encoded rows for so many steps; which class one is of follows from its first two numbers."""
+    numbers = torch.randn(of.batch * steps, of.features, generator=torch.Generator().manual_seed(0))
+    target = (numbers[:, 0] * numbers[:, 1] > 0).float()
+    return Batches(Batch(numbers, torch.zeros(len(numbers), 0, dtype=torch.int64)), target, batch_size=of.batch)
+
+
+def translation(case: str, of: Settings) -> Translation:
+    """Random trees, or a logistic regression, which a branch may stand beside."""
+    if case in ("logistic", "branch"):
+        X = rows(of, 1).rows.numbers.numpy()
+        return windtunnel.translate(LogisticRegression().fit(X, X[:, 0] + X[:, 1] > 0))
+    step = ProgramStep(random_trees(of), [Take(NUMBERS, list(range(of.features)))], "trees")
+    encoder = RowEncoder(None, of.features, numbers=list(range(of.features)))
+    head = Head("binary", "sigmoid", "logistic", classes=np.array([0, 1]))
+    return Translation(Program([step]), encoder, head, [Origin("trees", "")])
+
+
+if __name__ == "__main__":
+    app()

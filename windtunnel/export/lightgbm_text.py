@@ -1,0 +1,160 @@
+"""LightGBM's text format, written without LightGBM: the trees that a translation ends in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from os import PathLike
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windtunnel.errors import UnfaithfulOption
+from windtunnel.export.container import write_whole
+from windtunnel.export.tree_file import FinalTrees, Tree, missing_left
+from windtunnel.modules.trees import TreeEnsemble
+
+if TYPE_CHECKING:
+    from windtunnel.translation import Translation
+
+FORMAT = "lightgbm"
+CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT = 1, 2, 2
+"""Bits of a node's decision_type: the third and the fourth are its kind of missing value, numbered as ours are."""
+OBJECTIVES: dict[str, Callable[[int, float], str]] = {
+    "identity": lambda outputs, scale: "regression" if outputs == 1 else "",
+    "probabilities": lambda outputs, scale: "",
+    "sigmoid": lambda outputs, scale: f"binary sigmoid:{scale:.17g}",
+    "logistic": lambda outputs, scale: f"binary sigmoid:{scale:.17g}",
+    "softmax": lambda outputs, scale: f"multiclass num_class:{outputs}",
+    "sigmoids": lambda outputs, scale: f"multiclassova num_class:{outputs} sigmoid:{scale:.17g}",
+    "exp": lambda outputs, scale: "poisson",
+    "log1p_exp": lambda outputs, scale: "cross_entropy_lambda",
+    "signed_square": lambda outputs, scale: "regression sqrt",
+}
+"""Link -> the objective whose predict applies it; none where predict gives the scores themselves."""
+
+
+def export(net: Translation, path: str | PathLike[str]) -> None:
+    """Write the trees that a translation ends in as a model that ``lightgbm.Booster(model_file=path)`` reads.
+
+    ``predict`` of the booster gives what stands behind the link (probabilities of class 1 or of every class, values),
+    with ``raw_score=True`` the raw scores, of the columns that reach the trees: ``net.tree_columns(rows)``, or what
+    the pipeline in front of its last step gives. Where the translation rounds rows to float32 the thresholds are the
+    float64 numbers at which that rounding turns, so that float64 rows decide alike. An infinite number goes where a
+    very large one does. There are no counts of rows in the file, so that ``pred_contrib`` has nothing to work with.
+
+    Raises
+    ------
+    UnfaithfulOption
+        The translation does not end in hard trees, or has what the format does not: a category that is missing going
+        left, or another link.
+    """
+    write_whole(path, _filled(text(FinalTrees.of(net, FORMAT))))
+
+
+def text(trees: FinalTrees) -> str:
+    """The whole file."""
+    of = trees.ensemble
+    if trees.link not in OBJECTIVES:
+        raise UnfaithfulOption(
+            f"format={FORMAT!r} has no objective whose predict gives the link {trees.link!r}; it has "
+            f"{', '.join(OBJECTIVES)}."
+        )
+    blocks = [_tree(number, one, of) for number, one in enumerate(trees.rounds())]
+    objective = OBJECTIVES[trees.link](of.outputs, trees.scale)
+    header = {
+        "version": "v4",
+        "num_class": of.outputs,
+        "num_tree_per_iteration": of.outputs,
+        "label_index": 0,
+        "max_feature_idx": of.width - 1,
+        **({"objective": objective} if objective else {}),
+        "feature_names": " ".join(trees.columns or [f"Column_{column}" for column in range(of.width)]),
+        "feature_infos": " ".join(_infos(of)),
+        "tree_sizes": " ".join(str(len(block)) for block in blocks),
+    }
+    head = "tree\n" + "".join(f"{key}={value}\n" for key, value in header.items())
+    tail = "end of trees\n\nfeature_importances:\n\nparameters:\nend of parameters\n\npandas_categorical:null\n"
+    return f"{head}\n{''.join(blocks)}{tail}"
+
+
+def _tree(number: int, tree: Tree, of: TreeEnsemble) -> str:
+    """One block; sets of categories are runs of 32-bit words, and their nodes have the number of their set."""
+    if wrong := [node for node, left in enumerate(missing_left(tree)) if node in tree.categories and left]:
+        raise UnfaithfulOption(
+            f"format={FORMAT!r} sends every missing category to the right, and tree {number} sends those of column "
+            f"{int(tree.feature[wrong[0]])} to the left. Choose format='xgboost' or 'onnx', or give missing values a "
+            "category of their own."
+        )
+    sets, bounds = [_words(tree.categories[node]) for node in sorted(tree.categories)], [0]
+    for words in sets:
+        bounds.append(bounds[-1] + len(words))
+    threshold = _boundaries(tree.threshold) if of.reads == "float32" else tree.threshold
+    threshold = np.clip(threshold, -np.finfo(np.float64).max, np.finfo(np.float64).max)
+    threshold[sorted(tree.categories)] = np.arange(len(sets))
+    decision = tree.missing.astype(np.int64) << MISSING_SHIFT | DEFAULT_LEFT * tree.default_left
+    decision[sorted(tree.categories)] = CATEGORICAL
+    fields: dict[str, str | int] = {
+        "num_leaves": len(tree.leaf_value),
+        "num_cat": len(sets),
+        "split_feature": _joined(tree.feature),
+        "split_gain": _joined(0 * tree.feature),
+        "threshold": _joined(threshold),
+        "decision_type": _joined(decision),
+        "left_child": _joined(tree.left),
+        "right_child": _joined(tree.right),
+        "leaf_value": _joined(tree.leaf_value),
+    }
+    if sets:
+        fields |= {"cat_boundaries": _joined(bounds), "cat_threshold": _joined(np.concatenate(sets))}
+    fields |= {"is_linear": 0, "shrinkage": 1}
+    return f"Tree={number}\n" + "".join(f"{key}={value}\n" for key, value in fields.items()) + "\n\n"
+
+
+def _boundaries(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The largest float64 numbers that, rounded to float32, are not above the thresholds."""
+    with np.errstate(over="ignore"):
+        below = threshold.astype(np.float32)
+        below = np.where(below > threshold, np.nextafter(below, np.float32(-np.inf)), below)
+        above = np.nextafter(below, np.float32(np.inf))
+    middle = below.astype(np.float64) / 2 + above.astype(np.float64) / 2
+    with np.errstate(over="ignore"):
+        rounds_up = middle.astype(np.float32) > below
+    return np.where(
+        np.isfinite(below) & np.isfinite(above), np.where(rounds_up, np.nextafter(middle, -np.inf), middle), threshold
+    )
+
+
+def _words(members: NDArray[np.int64]) -> NDArray[np.uint32]:
+    bits = np.zeros(32 * (int(members.max(initial=0)) // 32 + 1), np.uint8)
+    bits[members] = 1
+    return np.packbits(bits, bitorder="little").view("<u4")
+
+
+def _joined(values: Iterable[Any]) -> str:
+    return " ".join(f"{value:.17g}" if isinstance(value, float) else str(value) for value in values)
+
+
+def _infos(of: TreeEnsemble) -> list[str]:
+    """``[least:greatest]`` of numbers, the codes of categories joined by ``:``, ``none`` for what no tree reads."""
+    codes: dict[int, list[NDArray[np.int64]]] = {}
+    for node, members in of.categories.items():
+        codes.setdefault(int(of.feature[node]), []).append(members)
+    infos = ["none"] * of.width
+    for column in np.unique(of.feature).tolist():
+        seen = of.threshold[of.feature == column]
+        seen = seen[np.abs(seen) < 1e30] if of.feature_range is None else of.feature_range[column]
+        if column in codes:
+            infos[column] = ":".join(map(str, np.unique(np.concatenate(codes[column])))) or "0"
+        elif len(seen) and np.isfinite(seen).all():
+            infos[column] = f"[{seen.min():.17g}:{seen.max():.17g}]"
+        else:
+            infos[column] = "[0:0]"
+    return infos
+
+
+def _filled(content: str) -> Callable[[IO[bytes]], None]:
+    def fill(file: IO[bytes]) -> None:
+        file.write(content.encode("ascii"))
+
+    return fill

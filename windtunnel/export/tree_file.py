@@ -1,0 +1,143 @@
+"""What files of other libraries hold of a translation: its last step, where that is a sum of trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windtunnel.errors import UnfaithfulOption
+from windtunnel.modules.program import NUMBERS
+from windtunnel.modules.trees import HardTrees, SoftTrees, TreeEnsemble
+from windtunnel.modules.trees.ensemble import MISSING_NONE
+
+if TYPE_CHECKING:
+    from windtunnel.translation import Translation
+
+FORBIDDEN = set(' "\\,:[]{}<>=\t\r\n')
+"""What a name must not hold in the text of LightGBM and in XGBoost."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One tree of n nodes with a number at each of its n + 1 leaves; arrays as in ``TreeEnsemble``."""
+
+    feature: NDArray[np.int64]
+    threshold: NDArray[np.float64]
+    default_left: NDArray[np.bool_]
+    missing: NDArray[np.int8]
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    leaf_value: NDArray[np.float64]
+    categories: dict[int, NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class FinalTrees:
+    """The trees that a translation ends in, and what is made of their scores.
+
+    Attributes
+    ----------
+    ensemble : TreeEnsemble
+    columns : list of str or None
+        Names of the columns that reach them, where all of these are raw columns with names.
+    link : str
+    scale : float
+        What the link multiplies scores by.
+    """
+
+    ensemble: TreeEnsemble
+    columns: list[str] | None
+    link: str
+    scale: float
+
+    @classmethod
+    def of(cls, net: Translation, format: str) -> FinalTrees:
+        """Read a translation; ``UnfaithfulOption`` where it does not end in hard trees."""
+        step: Any = net.program.steps[-1]
+        if not isinstance(step.module, HardTrees):
+            raise UnfaithfulOption(_why_not(net, format))
+        if "predict_proba" in net.program.answers:
+            raise UnfaithfulOption(
+                f"format={format!r}: predict_proba of {step.name!r} is more than a link of its scores; choose "
+                "format='torchscript' or 'onnx'."
+            )
+        return cls(
+            step.module.ensemble(), _names(net, step), net.head.link, float(net.head.link_options.get("scale", 1.0))
+        )
+
+    def rounds(self) -> Iterator[Tree]:
+        """Trees of one number per leaf, one for each score in turn; the first round is the base, a leaf alone.
+
+        A mean is a sum of leaves that are divided already, a leaf with a number for each score as many trees, and
+        scores with fewer trees get empty ones.
+        """
+        of = self.ensemble
+        yield from (_leaf(value / of.divisor) for value in of.base)
+        if of.vector:
+            for tree in range(of.trees):
+                yield from (_tree(of, tree, score) for score in range(of.outputs))
+            return
+        queues = [np.flatnonzero(of.output == score).tolist() for score in range(of.outputs)]
+        for place in range(max(map(len, queues), default=0)):
+            for queue in queues:
+                yield _tree(of, queue[place]) if place < len(queue) else _leaf(0.0)
+
+
+def missing_left(tree: Tree) -> NDArray[np.bool_]:
+    """Whether NaN goes left at each node; where it counts as 0 that is where 0 goes, and no category goes right."""
+    plain = tree.missing == MISSING_NONE
+    answer: NDArray[np.bool_] = np.where(plain, tree.threshold >= 0, tree.default_left)
+    for node in tree.categories:
+        answer[node] = not plain[node] and tree.default_left[node]
+    return answer
+
+
+def _leaf(value: float) -> Tree:
+    whole, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+    return Tree(whole, np.zeros(0), flags, np.zeros(0, np.int8), whole, whole, np.array([value]), {})
+
+
+def _tree(of: TreeEnsemble, tree: int, score: int | None = None) -> Tree:
+    nodes = slice(int(of.node_start[tree]), int(of.node_start[tree + 1]))
+    leaves = of.leaf_value[of.leaf_start[tree] : of.leaf_start[tree + 1]]
+    return Tree(
+        of.feature[nodes],
+        of.threshold[nodes],
+        of.default_left[nodes],
+        of.missing[nodes],
+        of.left[nodes],
+        of.right[nodes],
+        (leaves if score is None else leaves[:, score]) / of.divisor,
+        {node - nodes.start: of.categories[node] for node in range(nodes.start, nodes.stop) if node in of.categories},
+    )
+
+
+def _names(net: Translation, step: Any) -> list[str] | None:
+    if net.encoder.names is None or any(take.slot != NUMBERS for take in step.takes):
+        return None
+    columns = [net.encoder.numbers[at] for take in step.takes for at in take.columns.tolist()]
+    names = [net.encoder.names[column] for column in columns]
+    fine = all(name and not FORBIDDEN & set(name) and name.isascii() for name in names)
+    return names if fine and len(set(names)) == len(names) else None
+
+
+def _why_not(net: Translation, format: str) -> str:
+    step: Any = net.program.steps[-1]
+    what, name = type(step.module).__name__, f"format={format!r} holds one sum of trees"
+    others = "Choose format='torchscript' or 'onnx' for the whole translation."
+    if isinstance(step.module, SoftTrees):
+        return (
+            f"{name}, and step {step.name!r} has soft ones at {step.module.level}. Take net.harden(valid), which makes "
+            "trees of what was trained at L1 or L2, and export what it gives."
+        )
+    if any(type(one.module).__name__ == "Branch" for one in net.program.steps):
+        return (
+            f"{name}, and fine-tuning has put a branch beside them: tables of values and of pairs of values, which "
+            f"are no trees. {others} To have trees only, translate with level='L1' or 'L2' and fit with a recipe that "
+            "trains the trees."
+        )
+    return f"{name}, and the last step of this translation, {step.name!r}, is a {what}. {others}"
