@@ -21,6 +21,7 @@ from case import Case, table
 from cases import CASES, parametrized
 from lightgbm import LGBMClassifier, LGBMRegressor
 from onnx import helper, numpy_helper
+from sklearn.decomposition import NMF
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -407,6 +408,13 @@ def test_host_steps_are_refused_by_name(format: str, tmp_path: Path) -> None:
     with pytest.raises(UnfaithfulOption, match=r"'columns.custom' \(Custom\) stayed on the host"):
         net.export(tmp_path / "net", format=format)
     assert not list(tmp_path.iterdir())
+
+
+def test_steps_without_a_graph_are_refused_by_name(tmp_path: Path, capfd: Any) -> None:
+    net = windtunnel.compile(NMF(2, max_iter=500, random_state=0).fit(np.random.default_rng(0).random((30, 4))))
+    with pytest.raises(UnfaithfulOption, match=r"cannot take a graph of step 'NMF' \(NonNegativeDescent\)"):
+        net.export(tmp_path / "net.pt2", format="exported")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_names_that_onnx_cannot_hold(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ import logging
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from importlib.util import find_spec
+from io import StringIO
 from typing import Any
 
 import torch
@@ -122,9 +123,7 @@ def check_installed(asked: str) -> None:
 def exported(module: nn.Module, example: tuple[Tensor, ...], inputs: Sequence[str], outputs: Sequence[str]) -> Any:
     """The ONNX model of a module that takes any number of rows."""
     rows = torch.export.Dim("rows")
-    with warnings.catch_warnings(), _quiet("torch.onnx"), torch.no_grad():
-        # What PyTorch's exporter says of its own parts; what is wrong with a module is an error.
-        warnings.simplefilter("ignore")
+    with quiet(), torch.no_grad():
         shapes = ({0: rows},) * len(example)
         graph = torch.export.export(module, example, dynamic_shapes=shapes)
         graph = graph.run_decompositions(torch.export.default_decompositions() | DECOMPOSITIONS)
@@ -201,12 +200,16 @@ def _operator(error: BaseException) -> str:
 
 
 @contextmanager
-def _quiet(logger: str) -> Iterator[None]:
-    """Keep a library from logging what is raised as an error as well."""
-    one = logging.getLogger(logger)
-    level = one.level
-    one.setLevel(logging.CRITICAL)
+def quiet() -> Iterator[None]:
+    """Keep PyTorch's exporter from talking of its own parts, in warnings, logs and prints: errors are raised."""
+    loggers = [logging.getLogger(name) for name in ("torch", "torch.onnx")]
+    levels = [one.level for one in loggers]
     try:
-        yield
+        for one in loggers:
+            one.setLevel(logging.CRITICAL)
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
+            warnings.simplefilter("ignore")
+            yield
     finally:
-        one.setLevel(level)
+        for one, level in zip(loggers, levels, strict=True):
+            one.setLevel(level)

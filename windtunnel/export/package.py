@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import torch
 
+from windtunnel.compiler.onnx_runtime import quiet
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names, text_slots
 from windtunnel.export.container import write_whole
@@ -64,8 +65,7 @@ def export(net: Translation, path: str | PathLike[str], *, native: bool) -> None
 def _graph(traced: Traced, net: Translation, device: torch.device) -> torch.export.ExportedProgram:
     blocks, rows = example(net, device), torch.export.Dim("rows")
     try:
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # of torch, of its own parts
+        with quiet(), torch.no_grad():
             graph = torch.export.export(traced, blocks, dynamic_shapes=({0: rows}, {0: rows}))
             _check(graph.module(), traced, blocks)
     except Exception as error:  # the exporter has errors of many kinds
@@ -92,7 +92,10 @@ def _culprit(traced: Traced, blocks: tuple[torch.Tensor, ...]) -> str:
         if not isinstance(step, ProgramStep):
             continue
         try:
-            torch.export.export(step.module, (step.gather(values),), dynamic_shapes=({0: torch.export.Dim("rows")},))
+            with quiet():
+                torch.export.export(
+                    step.module, (step.gather(values),), dynamic_shapes=({0: torch.export.Dim("rows")},)
+                )
         except Exception:  # as above
             return f"step {step.name!r} ({type(step.module).__name__})"
         if len(values) < 2 + len(traced.program.steps):
@@ -102,7 +105,7 @@ def _culprit(traced: Traced, blocks: tuple[torch.Tensor, ...]) -> str:
 
 def _compile(graph: torch.export.ExportedProgram, file: IO[bytes], said: str) -> None:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # as above
+        warnings.simplefilter("ignore")  # of torch, of its own parts
         path = str(Path(folder) / "native.pt2")
         try:
             torch._inductor.aoti_compile_and_package(graph, package_path=path)
