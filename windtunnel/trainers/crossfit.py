@@ -16,7 +16,7 @@ from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFitte
 from windtunnel.head import Head
 from windtunnel.modules.log_pool import LogPool
 from windtunnel.trainers.data import loader
-from windtunnel.trainers.evidence import clear, group_losses
+from windtunnel.trainers.evidence import group_losses
 from windtunnel.trainers.losses import pick
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.translation import Translation
@@ -101,15 +101,15 @@ def crossfit(
 def _guarded(
     members: Translation, source: Translation, train: Any, valid: Any, recipe: Recipe, options: dict[str, Any]
 ) -> Translation:
-    """The members, or the fitted pipeline that was given where it is clearly better on the validation rows."""
+    """The members where they are better on the validation rows than the fitted pipeline that was given, or that."""
     source.fit(train if train[2] is not None else train[:2], valid, recipe=recipe, **options)
-    losses = [_losses(net, recipe, *valid) for net in (members, source)]
-    if not clear(losses[0] - losses[1]):
+    ours, theirs = (_losses(net, recipe, *valid).nanmean() for net in (members, source))
+    if ours < theirs:
         return members
     warnings.warn(
-        f"on the validation rows the members (mean loss {losses[0].mean():.4g}) are clearly worse than the fitted "
-        f"pipeline that was given ({losses[1].mean():.4g}), which is handed back with a branch. Members miss a fold "
-        "of rows each: give more folds, or more rows.",
+        f"on the validation rows the members (mean loss {ours:.4g}) are no better than the fitted pipeline that was "
+        f"given ({theirs:.4g}), which is handed back with a branch. Members miss a fold of rows each: give more folds, "
+        "or more rows.",
         UserWarning,
         stacklevel=3,
     )
