@@ -96,7 +96,13 @@ def test_strategies_run_in_every_backend(backend: str, strategy: str) -> None:
     for name in ("ordinal, trees with categories", "trees, zero as missing"):
         case = CASES[name]
         net = windtunnel.compile(case.fitted(), backend=backend, strategy=strategy)
-        assert torch.equal(net.scores(case.rows()), compiled(name).scores(case.rows()))
+        check_same(net.scores(case.rows()), compiled(name).scores(case.rows()), backend)
+
+
+def check_same(scores: Tensor, wanted: Tensor, backend: str) -> None:
+    """Equal bits, but for ONNX Runtime, which adds up trees in an order that depends on its threads."""
+    tolerance = 1e-12 if backend == "onnx" else 0.0
+    torch.testing.assert_close(scores, wanted, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -110,7 +116,7 @@ def test_batches_are_cut(backend: str) -> None:
         return answer(method, numbers, ids)
 
     net.engine.answer = spy
-    assert torch.equal(net.scores(case.rows(20)), compiled(case.id).scores(case.rows(20)))
+    check_same(net.scores(case.rows(20)), compiled(case.id).scores(case.rows(20)), backend)
     assert sizes == [7, 7, 6]
 
 
@@ -156,7 +162,8 @@ def test_saved_without_the_backend(backend: str, tmp_path) -> None:
     net = windtunnel.compile(case.fitted(), backend=backend)
     net.save(tmp_path / "net")
     loaded = windtunnel.load(tmp_path / "net")
-    assert loaded.engine is None and torch.equal(loaded.scores(case.rows()), net.scores(case.rows()))
+    assert loaded.engine is None
+    check_same(loaded.scores(case.rows()), net.scores(case.rows()), backend)
 
 
 class Looping(Module):

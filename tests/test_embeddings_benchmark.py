@@ -20,6 +20,7 @@ def embeddings(*arguments: str) -> dict[str, float]:
     return json.loads(ran.stdout)
 
 
+@pytest.mark.slow
 def test_a_large_table_is_not_copied() -> None:
     assert embeddings("--checkpoints")["over_table"] < 2
     assert embeddings("--dense")["over_table"] > 4
