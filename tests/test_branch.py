@@ -370,7 +370,7 @@ def test_crossfit_hands_back_a_fitted_pipeline_that_is_better_than_members() -> 
     X, held = frame(90), frame(1500, seed=5)
     y, z = labelled(X, "value"), labelled(held, "value", 5)
     source = make_pipeline(encoded(), LGBMRegressor(min_child_samples=30, verbosity=-1)).fit(X, y)
-    with pytest.warns(UserWarning, match="are no better"):
+    with pytest.warns(UserWarning, match="are worse than the fitted"):
         net = windtunnel.crossfit(source, X, y, valid=(held, z), folds=2, **OPTIONS)
     assert not any("estimators_" in origin.name for origin in net.origins)
 
