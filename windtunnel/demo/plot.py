@@ -24,7 +24,7 @@ def learning_curve(history: History, source: float, path: Path) -> None:
     Parameters
     ----------
     history : History
-        Epoch 0 is the warm start.
+        Epoch 0 is before training; where combinations of columns were found, with these.
     source : float
         The same metric of the source pipeline on the same rows.
     path : path
@@ -34,13 +34,14 @@ def learning_curve(history: History, source: float, path: Path) -> None:
     values = [one.metric for one in history.epochs]
     figure, axes = plt.subplots(figsize=(7, 4.6), dpi=150, layout="constrained")
     axes.axhline(source, color="#777777", linestyle="--", linewidth=1.5, label=f"source pipeline  {source:.4f}")
-    axes.plot(epochs, values, color="#1f6fb4", marker="o", markersize=4, label="translation, fine-tuned jointly")
-    axes.plot(0, values[0], "s", color="#1f6fb4", markersize=8, label=f"warm start  {values[0]:.4f}")
+    axes.plot(epochs, values, color="#1f6fb4", marker="o", markersize=4, label="fine-tuned, epoch by epoch")
+    start = "before training" if values[0] == history.start else "combinations of columns found"
+    axes.plot(0, values[0], "s", color="#1f6fb4", markersize=8, label=f"{start}  {values[0]:.4f}")
     best = f"epoch {history.best_epoch}, kept  {history.best:.4f}"
     axes.plot(history.best_epoch, history.best, "*", color="#d1731f", markersize=15, label=best)
     axes.set_xlabel("epoch")
     axes.set_ylabel(f"{NAMES.get(history.metric, history.metric)} on the validation rows")
-    axes.set_title("A LightGBM pipeline, fine-tuned as a neural network", loc="left")
+    axes.set_title("A LightGBM pipeline, fine-tuned", loc="left")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#e5e5e5")
