@@ -19,9 +19,9 @@ from typing import Annotated, Any
 import torch
 import typer
 
+from benchmarks.command import command
 from benchmarks.train_step import resident
 from windtunnel.assemble import Origin
-from windtunnel.cli import Commands
 from windtunnel.encode import Batch, CategoryColumn, RowEncoder, Vocabulary
 from windtunnel.head import Head
 from windtunnel.modules.linear import Linear
@@ -32,13 +32,7 @@ from windtunnel.trainers.data import Batches
 from windtunnel.translation import Translation
 
 MIB = 2**20
-app = typer.Typer(
-    cls=Commands,
-    invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = command()
 
 
 @app.callback()

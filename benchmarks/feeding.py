@@ -23,9 +23,9 @@ import typer
 from sklearn.linear_model import LogisticRegression
 
 import windtunnel
+from benchmarks.command import command
 from benchmarks.train_step import Settings, random_trees
 from windtunnel.assemble import Origin
-from windtunnel.cli import Commands
 from windtunnel.encode import Batch, RowEncoder
 from windtunnel.errors import BadInput
 from windtunnel.head import Head
@@ -38,13 +38,7 @@ CASES = ("L4", "L1", "logistic", "branch")
 MOST_BRANCHED = 10
 """Columns beside which a branch is grown; finding its pairs among many takes longer than what is measured."""
 Seconds = Callable[[], float]
-app = typer.Typer(
-    cls=Commands,
-    invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = command()
 
 
 @app.callback()

@@ -17,8 +17,8 @@ import pandas as pd
 import typer
 from numpy.typing import NDArray
 
+from benchmarks.command import command
 from benchmarks.published import avazu, criteo, drawn, flight
-from windtunnel.cli import Commands
 from windtunnel.clicklog import click_log
 from windtunnel.errors import BadInput
 
@@ -121,13 +121,7 @@ def _checked(name: str, X: pd.DataFrame, y: NDArray[Any], split: NDArray[Any]) -
     return DataSet(name, X, np.asarray(y), split)
 
 
-app = typer.Typer(
-    cls=Commands,
-    invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = command()
 
 
 @app.callback()

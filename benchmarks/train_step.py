@@ -23,7 +23,7 @@ import torch
 import typer
 from torch import Tensor, nn
 
-from windtunnel.cli import Commands
+from benchmarks.command import command
 from windtunnel.errors import BadInput
 from windtunnel.modules.trees.memory import set_budget
 from windtunnel.modules.trees.soft import LEVELS, SoftTrees
@@ -33,13 +33,7 @@ PRODUCT_UNITS = 256
 """Nodes that the products are measured on at once, so that they too work in caches."""
 
 Step = Callable[[], None]
-app = typer.Typer(
-    cls=Commands,
-    invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = command()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -116,7 +116,7 @@ class Translation(nn.Module):
 
     def mark_start(self) -> None:
         """Take the present weights as those that the report's drift is measured from."""
-        self.start: MutableMapping[str, Tensor] = Start(self.program)
+        self.start = Start(self.program)
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Raw scores ``[B, K]`` of encoded rows."""

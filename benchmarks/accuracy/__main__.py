@@ -19,6 +19,7 @@ from benchmarks.accuracy.neural import NEURAL, find
 from benchmarks.accuracy.report import write_report
 from benchmarks.accuracy.table import Scores, grids
 from benchmarks.accuracy.task import Task, prepare
+from benchmarks.command import command
 from benchmarks.paper.cells import Results, key
 from benchmarks.sets import LOADERS, load
 from windtunnel.cli import Commands
@@ -39,13 +40,7 @@ class Seeded(Commands):
         return super().parse_args(ctx, joined)
 
 
-app = typer.Typer(
-    cls=Seeded,
-    invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = command(Seeded)
 
 
 @app.callback()

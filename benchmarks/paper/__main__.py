@@ -12,19 +12,13 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.command import command
 from benchmarks.paper.cells import Cell, Limits, Results, groups, key, measure
 from benchmarks.paper.report import paper_form, runs_of, write_report
 from benchmarks.paper.tables import TABLES, aligned
-from windtunnel.cli import Commands
 from windtunnel.errors import BadInput
 
-app = typer.Typer(
-    cls=Commands,
-    invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = command()
 
 
 @app.callback()

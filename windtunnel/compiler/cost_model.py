@@ -10,11 +10,11 @@ from importlib.resources import files
 
 import numpy as np
 
+from windtunnel.modules.trees.bitvectors import BitvectorTrees
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.perfect import PerfectTrees
 from windtunnel.modules.trees.ranked import depths_of
 
-MOST_LEAVES = 64
 MOST_PRODUCTS = 1 << 18
 """Leaves squared, added up; beyond, matrix products are nowhere near the others."""
 HOLLOW = 8
@@ -71,7 +71,7 @@ class Shape:
             "gemm": self.products,
             "bitvectors": self.trees * self.columns,
         }[strategy]
-        steps = {"gemm": 1, "bitvectors": math.ceil(self.trees / 128)}.get(strategy, self.levels)
+        steps = {"gemm": 1, "bitvectors": math.ceil(self.trees / BitvectorTrees.BLOCK)}.get(strategy, self.levels)
         return [1.0, float(steps), float(rows * self.columns), float(rows * self.trees), float(rows * work)]
 
     def takes(self, strategy: str) -> bool:
@@ -79,7 +79,7 @@ class Shape:
         return {
             "perfect_tree_traversal": self.levels <= PerfectTrees.DEEPEST and self.perfect <= HOLLOW * self.leaves,
             "gemm": self.products <= MOST_PRODUCTS,
-            "bitvectors": self.most_leaves <= MOST_LEAVES,
+            "bitvectors": self.most_leaves <= BitvectorTrees.MOST_LEAVES,
         }.get(strategy, True)
 
     def seconds(self, rows: int) -> dict[str, float]:

@@ -135,7 +135,7 @@ def _rebuilt(members: Mapping[str, bytes], host: Any) -> Translation:
         start = _tensors(members, START)
         if {name: value.shape for name, value in start.items()} != {n: v.shape for n, v in weights.items()}:
             raise BadFile(f"{START} holds other tensors than {WEIGHTS}.")
-        net.start = start
+        net.start.update(start)
     return net
 
 

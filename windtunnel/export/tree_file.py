@@ -136,7 +136,7 @@ def _why_not(net: Translation, format: str) -> str:
         )
     if any(type(one.module).__name__ == "Branch" for one in net.program.steps):
         return (
-            f"{name}, and fine-tuning has put a branch beside them: tables of values and of pairs of values, which "
+            f"{name}, and fine-tuning has put a branch beside them: tables of values and of combinations, which "
             f"are no trees. {others} To have trees only, translate with level='L1' or 'L2' and fit with a recipe that "
             "trains the trees."
         )

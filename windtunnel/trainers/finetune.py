@@ -20,7 +20,6 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch import nn
 
 from windtunnel.errors import BadFile, BadInput
-from windtunnel.start import Start
 from windtunnel.trainers.branching import Stage, grow
 from windtunnel.trainers.callbacks import CHECKPOINT, Average, Keeper, ToFile
 from windtunnel.trainers.data import order_of, resumable
@@ -191,8 +190,7 @@ def _stage(
                 _fit(trainer, module, data, keeper, checkpoint)
         finally:
             for name, met in tables.items():
-                if isinstance(net.start, Start):  # else it is one that was saved, and whole
-                    net.start.moved(name.removeprefix("program."), met.number[: met.count], met.start[: met.count])
+                net.start.moved(name.removeprefix("program."), met.number[: met.count], met.start[: met.count])
             finish(keeper)
     return keeper
 
@@ -207,8 +205,7 @@ def _tables(net: Any, options: Recipe, trainer: pl.Trainer) -> dict[str, MetRows
     if options.optimizer in ADAM and not clipped and trainer.world_size == 1:
         return {name: MetRows(module.rows, options.ema) for name, module in large.items()}
     for name in large:
-        if isinstance(net.start, Start):
-            net.start.copy(name.removeprefix("program."))
+        net.start.copy(name.removeprefix("program."))
     return {}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from windtunnel.trainers.effects import Combination, Rows
+from windtunnel.trainers.effects import Combination, Effect, Rows
 
 MOST_ROWS = 200_000
 MOST_COLUMNS = 32
@@ -51,18 +51,21 @@ def screen(train: Rows, judged: Rows, size: Sequence[int], offered: Sequence[int
         The columns to choose among.
     """
     rows = len(train.codes)
-    main = {column: _again(Combination.of((column,), size, rows), train, judged) for column in offered}
+    main = {}
+    for column in offered:
+        single = Combination.of((column,), size, rows)
+        main[column] = _again(single, single.effect(train), judged)
     paired = sorted(sorted(main, key=lambda column: -main[column])[:MOST_COLUMNS])
     kept: list[Combination] = []
     grown: list[tuple[int, ...]] = [(column,) for column in offered]
     for _ in range(ORDER):
         candidates = [Combination.of(columns, size, rows) for columns in grown]
-        signals = {one: signal for one in candidates if (signal := _signal(one, train, judged)) is not None}
+        signals = {one: shown[0] for one in candidates if (shown := _shown(one, train, judged)) is not None}
         strongest = sorted(signals, key=lambda one: -signals[one])[:MOST]
         for one in strongest:
-            if _signal(one, train, judged) is not None:
+            if (shown := _shown(one, train, judged)) is not None:
                 kept.append(one)
-                effect = one.effect(train)
+                effect = shown[1]
                 train, judged = train.without(effect.own), judged.without(effect.table[one.at(judged.codes)])
         seeds = [(column,) for column in paired] if len(grown[0]) == 1 else [one.columns for one in strongest]
         grown = sorted({tuple(sorted({*seed, column})) for seed in seeds for column in paired if column not in seed})
@@ -72,17 +75,18 @@ def screen(train: Rows, judged: Rows, size: Sequence[int], offered: Sequence[int
     return Screened(sorted(read), kept)
 
 
-def _signal(combination: Combination, train: Rows, judged: Rows) -> float | None:
-    """The signal on the training rows, where it shows there and again."""
-    signal = _standard(combination.effect(train).own * train.residual)
+def _shown(combination: Combination, train: Rows, judged: Rows) -> tuple[float, Effect] | None:
+    """The signal on the training rows and the effect, where it shows there and again."""
+    effect = combination.effect(train)
+    signal = _standard(effect.own * train.residual)
     enough = AGAIN if len(combination.columns) == 1 else AGAIN_COMBINED
-    return signal if signal > SIGNAL and _again(combination, train, judged) > enough else None
+    return (signal, effect) if signal > SIGNAL and _again(combination, effect, judged) > enough else None
 
 
-def _again(combination: Combination, train: Rows, judged: Rows) -> float:
+def _again(combination: Combination, effect: Effect, judged: Rows) -> float:
     """The signal on the judged rows."""
-    effect = combination.effect(train).table[combination.at(judged.codes)]
-    return _standard(effect * (judged.residual - judged.residual.mean(dim=0)))
+    here = effect.table[combination.at(judged.codes)]
+    return _standard(here * (judged.residual - judged.residual.mean(dim=0)))
 
 
 def _standard(products: Tensor) -> float:

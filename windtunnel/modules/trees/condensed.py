@@ -9,6 +9,7 @@ from torch import Tensor
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_ZERO
+from windtunnel.modules.trees.settled import category_codes
 
 
 class CondensedTrees(Module):
@@ -203,7 +204,5 @@ class CondensedTrees(Module):
     def _looked_up(self, pre: Tensor, given: Tensor, start: int, first: int, last: int) -> Tensor:
         """With the entries of the tables at the units that look one up."""
         table, column = self.category_table[first:last], given.index_select(0, self.category_column[first:last])
-        known = table.shape[1] - 2
-        code = torch.where((column < 0) | (column >= known), torch.full_like(column, known), column)
-        code = torch.where(torch.isnan(column), torch.full_like(column, known + 1), code).to(torch.int64)
-        return pre.index_copy(0, self.category_unit[first:last] - start, table.gather(1, code))
+        entries = table.gather(1, category_codes(column, table.shape[1] - 2))
+        return pre.index_copy(0, self.category_unit[first:last] - start, entries)

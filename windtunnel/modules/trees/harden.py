@@ -16,6 +16,10 @@ from windtunnel.modules.trees.soften import FAR
 
 INFINITY = 0x7F800000
 """The bits of the float32 infinity."""
+INSTEAD = (
+    "Translate with level='L1' or 'L2' to harden what was trained, or keep the soft trees: condense makes them faster, "
+    "and torchscript, exported and onnx files hold them."
+)
 LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -82,8 +86,7 @@ def _check_first_layer(soft: SoftSplits) -> None:
     if not torch.equal(weight, start):
         raise UnfaithfulOption(
             f"trees trained at {soft.level}: their nodes weigh several columns against a threshold, which a tree that "
-            "asks for one column at a time cannot hold. Translate with level='L1' or 'L2' to harden what was trained, "
-            "or keep the soft trees: condense makes them faster, and torchscript, exported and onnx files hold them."
+            f"asks for one column at a time cannot hold. {INSTEAD}"
         )
 
 
@@ -104,8 +107,7 @@ def _children(
         ):
             raise UnfaithfulOption(
                 f"trees trained at {soft.level}: their leaves weigh nodes that are none of their ancestors, which no "
-                "tree can hold. Translate with level='L1' or 'L2' to harden what was trained, or keep the soft trees: "
-                "condense makes them faster, and torchscript, exported and onnx files hold them."
+                f"tree can hold. {INSTEAD}"
             )
         children += pairs  # type: ignore[arg-type]  # none is None
     table = np.array(children, np.int64).reshape(-1, 2)

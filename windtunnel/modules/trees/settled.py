@@ -80,11 +80,16 @@ def take_categories(grad: Tensor, x: Tensor, of: Settling, table: Tensor, into: 
     flat.index_fill_(0, of.units, 0.0)
 
 
-def _places(x: Tensor, of: Settling, table: Tensor) -> Tensor:
-    """Where the table has the categories of the rows, int64 ``[c, R]``, counted through its rows.
+def category_codes(column: Tensor, known: int) -> Tensor:
+    """The columns of a table of categories that numbers ask for, int64.
 
-    The last two columns of the table are for what is no known category, and for missing values.
+    After those of the ``known`` categories the table has two more: for what is none of them, and for missing values.
     """
-    column, known = x.index_select(0, of.column), table.shape[1] - 2
-    code = column.masked_fill((column < 0) | (column >= known), known).masked_fill(torch.isnan(column), known + 1)
-    return code.long() + (of.entries * table.shape[1]).unsqueeze(1)
+    code = torch.where((column < 0) | (column >= known), torch.full_like(column, known), column)
+    return torch.where(torch.isnan(column), torch.full_like(column, known + 1), code).long()
+
+
+def _places(x: Tensor, of: Settling, table: Tensor) -> Tensor:
+    """Where the table has the categories of the rows, int64 ``[c, R]``, counted through its rows."""
+    code = category_codes(x.index_select(0, of.column), table.shape[1] - 2)
+    return code + (of.entries * table.shape[1]).unsqueeze(1)

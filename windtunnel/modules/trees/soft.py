@@ -11,6 +11,7 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
 from windtunnel.modules.trees.memory import leaves_fit
 from windtunnel.modules.trees.recompute import soft_trees
+from windtunnel.modules.trees.settled import category_codes
 from windtunnel.modules.trees.soft_kernel import SoftOperands
 from windtunnel.modules.trees.soft_op import soft_ensemble
 
@@ -157,11 +158,7 @@ class SoftSplits(Module):
         value = self.direction.flatten().expand(x.shape[0], trees * nodes)
         if self.any_category:
             at = self.category_node
-            column = x[:, flat[at]]
-            known = self.category_table.shape[1] - 2
-            # The last two columns of the table are for what is no known category, and for missing values.
-            code = torch.where((column < 0) | (column >= known), torch.full_like(column, known), column)
-            code = torch.where(torch.isnan(column), torch.full_like(column, known + 1), code).long()
+            code = category_codes(x[:, flat[at]], self.category_table.shape[1] - 2)
             entry = self.category_table.gather(1, code.t()).t() * self.slope.flatten()[at]
             value = value.clone().index_copy(1, at, torch.tanh(entry))
             given = given.index_fill(1, at, True)
