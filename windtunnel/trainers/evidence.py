@@ -44,12 +44,17 @@ def collected(loader: Any) -> tuple[Any, ...]:
 
 
 def halves(items: tuple[Any, ...], order: Tensor) -> list[tuple[Any, ...]]:
-    """Two halves of collected rows, in an order."""
+    """Two halves of collected rows, drawn by an order; within each, rows stay in the order in which they came.
+
+    So groups of neighbouring rows are stretches of time where rows are, and a gain that comes and goes with the days
+    is as unsure as it is: on flights and bookings in the order of their dates, the standard error of a gain is two to
+    four times what rows in a random order say.
+    """
 
     def part(index: Tensor) -> tuple[Any, ...]:
         return Batch(items[0].numbers[index], items[0].ids[index]), *(one[index] for one in items[1:])
 
-    return [part(index) for index in order.tensor_split(2)]
+    return [part(index.sort().values) for index in order.tensor_split(2)]
 
 
 def gains(loss: Loss, before: Tensor, after: Tensor, *rest: Tensor) -> Tensor:
