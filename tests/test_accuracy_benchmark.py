@@ -198,7 +198,7 @@ def test_names_bring_their_sources_along() -> None:
     assert named(["paper/warm"]) == ["paper", "paper/warm"]
     assert named(["default", "catboost"]) == [
         *("logistic", "lightgbm_native", "catboost", "strong", "paper"),
-        *("strong/default", "paper/default", "logistic/default", "lightgbm_native/default"),
+        *("strong/default", "paper/default", "logistic/default", "lightgbm_native/default", "catboost/default"),
     ]
     with pytest.raises(BadInput, match="--model lightgbm_nativ: did you mean lightgbm_native"):
         named(["lightgbm_nativ"])

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.encode import NONE, CategoryColumn, RowEncoder, Rows, Vocabulary
+from windtunnel.cityhash import hash_of, signed
+from windtunnel.encode import NONE, CategoryColumn, RowEncoder, Rows, Vocabulary, text_of
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.filled import Filled, follow, rows_of, settle
 from windtunnel.graph import (
@@ -37,6 +38,7 @@ from windtunnel.modules.at_least import AtLeast
 from windtunnel.modules.base import Module
 from windtunnel.modules.program import IDS, NUMBERS, Program, ProgramStep, Take
 from windtunnel.modules.tables import CategoryTable, Identity, OneColumn, SumGroups
+from windtunnel.modules.target_statistics import CategoryHashes
 from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.modules.votes import Chosen, LabelValues, Logarithm
 from windtunnel.refusals import refusals
@@ -45,6 +47,7 @@ from windtunnel.translators.probe import UNKNOWN, probe
 from windtunnel.translators.registry import (
     Composite,
     Encoding,
+    Hashed,
     Part,
     Predictor,
     Recoding,
@@ -56,6 +59,8 @@ from windtunnel.translators.registry import (
 )
 from windtunnel.translators.shown import is_missing
 
+NO_HASH = 2**40
+"""Stands for the hash of a text where there is none; hashes have 32 bits."""
 WIDEST = 2**18
 """The most columns that a step on the host may give: every row of them is dense."""
 Place = tuple[int, int]
@@ -252,7 +257,7 @@ class Assembly:
                 case Module() | Transformer():
                     asked, estimator = step.estimator, type(step.estimator).__name__
                     if isinstance(reading, Transformer):
-                        asked = None if reading.codes else asked
+                        asked = None if reading.codes or reading.hashed else asked
                         reading, wires = self._as_read(step, reading, reading.module, step.given)
                     return self._module(step.name, estimator, reading, wires, rows_of(step.estimator), asked)
             raise UnsupportedEstimator(f"step {step.name!r}: its reader gave {type(reading).__name__}, no translation.")
@@ -544,7 +549,8 @@ class Assembly:
             raise UnsupportedEstimator(f"step {step.name!r} ({type(step.estimator).__name__}) is no predictor.")
         scores, wires = self._as_read(step, reading, reading.scores, given)
         places = self._places(step.name, wires)
-        refuses = self._refusals(step.estimator, len(wires)) if given is step.given and not reading.codes else ()
+        asks = given is step.given and not (reading.codes or reading.hashed)
+        refuses = self._refusals(step.estimator, len(wires)) if asks else ()
         slot = self._add(step.name, type(step.estimator).__name__, scores, places, refuses)
         columns = self._width(scores, len(wires))
         return Scored(slot, columns, places, reading, _classes(step.estimator, reading.classes, None), step, own)
@@ -558,6 +564,8 @@ class Assembly:
             wires = self._zeros_missing(step, given, wires)
         for column, categories in reading.codes.items():
             wires[column] = self._codes(step, wires[column], categories)
+        if reading.hashed is not None:
+            wires = self._statistics(step, reading.hashed, wires)
         if isinstance(module, TreeWalk):
             module = settle(module, [wire.filled for wire in wires])
         return module, wires
@@ -812,6 +820,54 @@ class Assembly:
         rows = torch.tensor([code.get(value, math.nan) for value in shown], dtype=self.dtype).unsqueeze(1)
         return self._table(step, CategoryTable(rows, False), wire, vocabulary, wire.refuses)[0]
 
+    def _statistics(self, step: Step, hashed: Hashed, wires: Sequence[Wire]) -> list[Wire]:
+        """Columns that are no categories, then the numbers that are read in the place of those that are."""
+        name, estimator = step.name, type(step.estimator).__name__
+        plain = [wire for column, wire in enumerate(wires) if column not in hashed.categories]
+        coded = [
+            self._by_hash(step, wires[column], known, column in hashed.told)
+            for column, known in hashed.categories.items()
+        ]
+        places = [(IDS, self.encoder.category(column)) for column, _ in coded]
+        if hashed.statistics is None:
+            return plain
+        hashes = torch.cat([of for _, of in coded])
+        slot = self._add(name, estimator, CategoryHashes(hashes, torch.tensor([len(of) for _, of in coded])), places)
+        places = [(slot, column) for column in range(len(coded))]
+        if hashed.numbers:
+            read = self._places(name, [wires[column] for column in hashed.numbers])
+            slot = self._add(name, estimator, hashed.borders, read)
+            places += [(slot, column) for column in range(len(read))]
+        slot = self._add(name, estimator, hashed.statistics, places)
+        width = len(hashed.statistics(torch.zeros(1, len(places), dtype=torch.int64))[0])
+        return [*plain, *(Wire(number=partial(_itself, (slot, column))) for column in range(width))]
+
+    def _by_hash(self, step: Step, wire: Wire, told: Sequence[int], all_told: bool) -> tuple[CategoryColumn, Tensor]:
+        """A raw column whose categories are told by their hash, and the hash of each id that has a category."""
+        vocabulary, shown = self._look_up(step, wire, (), 0)
+        values = vocabulary.values
+        if NONE in values and is_missing(shown[-1]):
+            values, shown = values[:-1], shown[:-1]
+        try:
+            unknown, missing, *known = [
+                None if value is UNKNOWN or is_missing(value) else signed(hash_of(text_of(value))) for value in shown
+            ]
+        except TypeError as error:
+            raise UnsupportedEstimator(
+                f"step {step.name!r} ({type(step.estimator).__name__}) reads column {self.encoder.name(wire.raw)} as "  # type: ignore[arg-type]
+                f"a category, and there {error}; convert the column to text before fitting."
+            ) from error
+        refuses, further = wire.refuses | ({1} if missing is None else set()), None
+        if shown[0] is UNKNOWN:
+            further = tuple(sorted({*told} - {one % 2**32 for one in known if one is not None}))
+            # Formats that cannot hash a text have an id for what is unknown, which may be no category of the source.
+            refuses |= {0} if further or not all_told else set()
+        hashes = [unknown, missing, *known, *map(signed, further or ())]
+        assert wire.raw is not None
+        vocabulary = Vocabulary(values, hashes=further)
+        column = CategoryColumn(wire.raw, vocabulary, 0 in refuses, 1 in refuses, refuses_fractions=True)
+        return column, torch.tensor([NO_HASH if one is None else one for one in hashes])
+
 
 def _itself(place: Place) -> Place:
     return place
@@ -824,16 +880,22 @@ def _modules(reading: Any) -> Iterator[Module]:
             yield reading
         case Predictor():
             yield from (reading.scores, *reading.answers.values(), *reading.others.values())
+            yield from _statistics_of(reading.hashed)
         case Recoding(number=Module() as number):
             yield number
         case Tokens(then=Module() as then):
             yield then
         case Transformer(module=module, others=others):
             yield from (module, *others.values())
+            yield from _statistics_of(reading.hashed)
         case Composite(then=then, answers=answers):
             yield from _modules(then)
             for answer in answers.values():
                 yield from _modules(answer)
+
+
+def _statistics_of(hashed: Hashed | None) -> list[Module]:
+    return [] if hashed is None or hashed.statistics is None else [hashed.borders, hashed.statistics]
 
 
 def _predicts(reading: Any) -> bool:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from functools import cached_property
 from hashlib import md5
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from windtunnel.cityhash import hash_of
 from windtunnel.errors import BadInput
 
 UNKNOWN_ID, MISSING_ID, FIRST_ID = 0, 1, 2
@@ -49,13 +50,18 @@ class Vocabulary:
     """The categories of one column: id 0 is an unknown one, 1 a missing one, 2 + i is ``values[i]``.
 
     With ``buckets`` above 0 an unknown category gets one of as many ids after the values, by the md5 of its text.
+
+    With ``hashes``, which are from 0 to 2^32 - 1, categories are told by their text alone, a whole number by the text
+    of it, and no category is unknown: the values, then one whose text has the i-th hash (``cityhash.hash_of``), and any
+    other under the greatest of the ``len(self)`` ids plus its hash.
     """
 
     values: tuple[str | int | float | bool, ...]
     buckets: int = 0
+    hashes: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
-        return FIRST_ID + len(self.values) + self.buckets
+        return FIRST_ID + len(self.values) + self.buckets + (0 if self.hashes is None else len(self.hashes) + 1)
 
     @cached_property
     def kind(self) -> str:
@@ -76,6 +82,8 @@ class Vocabulary:
         """The id of each value of a column, int64 [B]."""
         if NONE in self.values and column.dtype == object:
             column = column.mask(np.array([value is None for value in column], dtype=bool), NONE)
+        if self.hashes is not None:
+            return self._ids_by_hash(column)
         if isinstance(column.dtype, pd.CategoricalDtype):
             codes = column.cat.codes.to_numpy()
             of_category = np.append(self.ids(pd.Series(column.cat.categories)), MISSING_ID)
@@ -100,6 +108,26 @@ class Vocabulary:
         position = self._index.get_indexer(keys) if len(self.values) else np.full(len(column), -1)
         return self._settle(np.where(position < 0, UNKNOWN_ID, position + FIRST_ID), missing, column)
 
+    @cached_property
+    def _by_text(self) -> dict[str, int]:
+        return {text_of(value): FIRST_ID + at for at, value in enumerate(self.values)}
+
+    @cached_property
+    def _by_hash(self) -> dict[int, int]:
+        return {one: FIRST_ID + len(self.values) + at for at, one in enumerate(self.hashes or ())}
+
+    def _ids_by_hash(self, column: pd.Series) -> NDArray[np.int64]:
+        codes, values = pd.factorize(column)
+        ids = np.array([*map(self._id_by_hash, values), MISSING_ID], dtype=np.int64)
+        return ids[codes]  # of a missing value the last
+
+    def _id_by_hash(self, value: Any) -> int:
+        text = text_of(value)
+        if (known := self._by_text.get(text)) is not None:
+            return known
+        hashed = hash_of(text)
+        return self._by_hash.get(hashed, len(self) - 1 + hashed)
+
     def _settle(self, ids: NDArray[Any], missing: NDArray[np.bool_], column: pd.Series) -> NDArray[np.int64]:
         ids = np.where(missing, MISSING_ID, ids).astype(np.int64)
         if self.buckets:
@@ -108,6 +136,15 @@ class Vocabulary:
             buckets = np.array([bucket_of(text, self.buckets) for text in texts], dtype=np.int64)
             ids[unknown] = FIRST_ID + len(self.values) + buckets[codes]
         return ids
+
+
+def text_of(value: Any) -> str:
+    """The text by which a category that is hashed is told; ``TypeError`` for what is neither text nor whole number."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool | np.bool_ | Integral):
+        return str(int(value))
+    raise TypeError(f"{_shown(value)} is neither a text nor a whole number")
 
 
 def bucket_of(text: str, buckets: int) -> int:
@@ -202,7 +239,8 @@ class RowEncoder:
         if max(self.numbers, default=0) >= self.width:
             return None
         check_dense(len(rows), len(self.numbers), np.dtype(self.dtype).itemsize)
-        numbers = np.take(rows, self.numbers, axis=1).astype(self.dtype)
+        every = self.numbers == list(range(self.width))
+        numbers = np.array(rows if every else np.take(rows, self.numbers, axis=1), dtype=self.dtype, order="C")
         return Batch(torch.from_numpy(numbers), torch.empty((len(rows), 0), dtype=torch.int64))
 
     def encode(
@@ -273,6 +311,8 @@ class RowEncoder:
 
     def _as_ids(self, frame: pd.DataFrame, category: CategoryColumn, training: bool) -> NDArray[np.int64]:
         values, vocabulary = frame[category.column], category.vocabulary
+        if vocabulary.hashes is not None:
+            return self._as_hashed_ids(values, category, training)
         if not _fits(values, vocabulary) or (self.flat and _mixes(values)):
             known = f", such as {vocabulary.values[0]!r}" if vocabulary.values else ""
             raise BadInput(
@@ -307,6 +347,24 @@ class RowEncoder:
                 f"column {self.name(category.column)} holds categories that its encoder was not fitted on and refuses "
                 f"(handle_unknown='error'): {_some(unseen)}. Fit the encoder with handle_unknown='ignore' or a value "
                 "for unknown ones, or fine-tune on rows with them first."
+            )
+        return ids
+
+    def _as_hashed_ids(self, values: pd.Series, category: CategoryColumn, training: bool) -> NDArray[np.int64]:
+        try:
+            ids = category.vocabulary.ids(values)
+        except TypeError as error:
+            raise BadInput(
+                f"column {self.name(category.column)} of dtype {values.dtype} holds categories that are told by their "
+                f"text, and {error}, as CatBoost has it; convert the column to text or whole numbers."
+            ) from error
+        missing = (ids == MISSING_ID) & category.refuses_missing
+        if training:
+            category.refuses_missing &= not missing.any()
+        elif missing.any():
+            raise BadInput(
+                f"column {self.name(category.column)} holds missing values, which CatBoost refuses among categories; "
+                "give them a text of their own, as in fitting."
             )
         return ids
 

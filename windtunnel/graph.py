@@ -91,13 +91,16 @@ def raw_columns(pipeline: Any) -> tuple[list[str] | None, int]:
     else:
         names = getattr(first, "feature_names_in_", None)
     width = getattr(first, "n_features_in_", len(names) if names is not None else None)
+    if hasattr(first, "tree_count_"):  # CatBoost, whose n_features_in_ is 0 once it comes from a file
+        names = first.feature_names_
+        width = len(names)
     if width is None:
         raise UnsupportedEstimator(
             f"{type(pipeline).__name__} does not tell how many columns it was fitted on (n_features_in_); "
             "fit it, or put a step that does in front, such as a ColumnTransformer."
         )
-    # LightGBM invents names for arrays; such rows are taken by position.
-    invented = names is None or all(str(name) == f"Column_{i}" for i, name in enumerate(names))
+    # LightGBM and CatBoost invent names for arrays; such rows are taken by position.
+    invented = names is None or all(str(name) in (f"Column_{i}", str(i)) for i, name in enumerate(names))
     return (None if invented else [str(name) for name in names]), int(width)
 
 

@@ -1,4 +1,4 @@
-"""The pipelines that are translated: a strong one, the paper's, and two of the alternatives."""
+"""The pipelines that are translated: a strong one, the paper's, and three of the alternatives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STRONG: dict[str, Any] = {
 STRONG_PATIENCE = 30
 PAPER: dict[str, Any] = {"n_estimators": 100, "num_leaves": 64, "learning_rate": 0.25}
 """The LightGBM of the paper, section 5.4."""
-SOURCES = ("strong", "paper", "logistic", "lightgbm_native")
+SOURCES = ("strong", "paper", "logistic", "lightgbm_native", "catboost")
 """What translations start from, by the names of ``models.FITTED``."""
 
 

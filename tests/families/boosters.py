@@ -8,10 +8,12 @@ import catboost as cb
 import lightgbm as lgb
 import numpy as np
 import xgboost as xgb
-from case import AWKWARD, NUMBERS, TEXTS, Case, columns, one_hot, quick
+from case import AWKWARD, CATEGORIES, IMPUTE, MIXED, NUMBERS, TEXTS, Case, columns, logistic, one_hot, quick
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+
+from windtunnel import LeafEncoder
 
 SMALL: dict[str, Any] = {"n_estimators": 8, "max_depth": 3, "n_jobs": 1}
 TINY: dict[str, Any] = {"iterations": 8, "depth": 3, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
@@ -144,6 +146,17 @@ CATBOOST = [
     Case("catboost, missing as greatest", lambda: cat(nan_mode="Max"), NUMBERS, "value", missing=True),
     Case("catboost ranker", lambda: cat(cb.CatBoostRanker, loss_function="YetiRank"), NUMBERS, "value",
          fit=ranked_by_id),
+    Case("catboost over categories", lambda: cat(
+        cb.CatBoostClassifier, cat_features=CATEGORIES, iterations=20, one_hot_max_size=3), (*NUMBERS, *CATEGORIES),
+        unseen=True),
+    Case("catboost over categories of three classes", lambda: cat(
+        cb.CatBoostClassifier, cat_features=CATEGORIES, simple_ctr=["Borders:TargetBorderCount=2", "Buckets"]),
+        (*CATEGORIES, *NUMBERS), "grade", unseen=True),
+    Case("imputer, catboost over categories", lambda: make_pipeline(
+        columns((IMPUTE(missing_values=None), ["device"]), (IMPUTE(), ["city"]), (StandardScaler(), ["age"])),
+        cat(cat_features=[0, 1])), MIXED, "value", **AWKWARD),
+    Case("leaves of catboost over categories", lambda: make_pipeline(
+        LeafEncoder(cat(cb.CatBoostClassifier, cat_features=TEXTS)), logistic()), MIXED, unseen=True),
     Case("catboost by its parameters", lambda: cb.CatBoost({"loss_function": "RMSE", **TINY}), NUMBERS, "value"),
 ]  # fmt: skip
 CASES = [*LIGHTGBM, *XGBOOST, *CATBOOST]

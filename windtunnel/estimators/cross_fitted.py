@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy as shallow
 from typing import Any, Self
 
 import numpy as np
@@ -176,12 +177,27 @@ def log_probabilities(probabilities: Any) -> NDArray[np.float64]:
 
 def settled(estimator: Any) -> Any:
     """A clone to fit on other rows; one that was stopped early by rows of its own gets as many trees as it has."""
-    copy = clone(estimator)
+    copy = unfitted(estimator)
     last, fitted = (one.steps[-1][1] if isinstance(one, Pipeline) else one for one in (copy, estimator))
     options = _stopped(fitted)
     if options:
         last.set_params(**options)
     return copy
+
+
+def unfitted(estimator: Any) -> Any:
+    """A clone, where CatBoost copies its list of ``cat_features`` too, which scikit-learn's ``clone`` takes amiss."""
+    if isinstance(estimator, Pipeline):
+        same = shallow(estimator)
+        *steps, (name, last) = estimator.steps
+        same.steps = [*((step, clone(one, safe=False)) for step, one in steps), (name, unfitted(last))]
+        return same
+    if type(estimator).__module__.split(".")[0] != "catboost":
+        return clone(estimator, safe=False)
+    options = estimator.get_params()
+    if estimator.is_fitted() and (columns := estimator.get_cat_feature_indices()):
+        options["cat_features"] = columns  # which only fit may have been told of
+    return type(estimator)(**options)
 
 
 def _stopped(fitted: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -26,7 +26,7 @@ from sklearn.utils.validation import (
 
 from windtunnel._translate import translate
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.estimators.cross_fitted import fitted
+from windtunnel.estimators.cross_fitted import fitted, unfitted
 from windtunnel.trainers.crossfit import crossfit
 from windtunnel.trainers.recipe import Recipe
 
@@ -127,7 +127,7 @@ class _WindTunnel(BaseEstimator):
         return np.sort(held), np.sort(used)
 
     def _source(self) -> Any:
-        source = clone(self._default() if self.pipeline is None else self.pipeline)
+        source = unfitted(self._default() if self.pipeline is None else self.pipeline)
         if is_classifier(source) != is_classifier(self):
             wanted, other = ("classifier", "Regressor") if is_classifier(self) else ("regressor", "Classifier")
             raise UnfaithfulOption(

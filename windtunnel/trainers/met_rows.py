@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from windtunnel.modules.code_tables import CodeTables
 from windtunnel.modules.tables import CategoryTable
+from windtunnel.modules.target_statistics import TargetStatistics
 
+TABLES = CategoryTable | CodeTables | TargetStatistics
 LARGE = 2**22
 """Numbers from which a table is trained by rows: 16 MiB in float32.
 
@@ -163,12 +165,12 @@ class MetRows:
                     setattr(self, name, value.to(self.table.device))
 
 
-def large_tables(net: nn.Module) -> dict[str, CategoryTable | CodeTables]:
+def large_tables(net: nn.Module) -> dict[str, TABLES]:
     """The modules with a large table that is trained, by the name of that parameter."""
     return {
         f"{name}.rows" if name else "rows": module
         for name, module in net.named_modules()
-        if isinstance(module, CategoryTable | CodeTables) and module.rows.requires_grad and module.rows.numel() >= LARGE
+        if isinstance(module, TABLES) and module.rows.requires_grad and module.rows.numel() >= LARGE
     }
 
 

@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.at_least import PositionColumn
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.one_tree import OneTree, join
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.catboost_categories import Split, Splits
+from windtunnel.translators.registry import Hashed, Predictor, translates
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
-NOTES = "oblivious and other trees over numbers; splits on categories are refused"
+NOTES = "oblivious and other trees; categories by the hash of their text, their statistics as tables that train along"
 # Loss of a regressor: link of predict, loss that is fine-tuned.
 VALUES = {
     "RMSE": ("identity", "squared"),
@@ -55,7 +57,7 @@ def classifier(fitted: CatBoostClassifier) -> Predictor:
         )
     # predict gives labels of more than two classes as a column.
     answers = {"predict": PositionColumn()} if model.outputs > 1 else {}
-    return Predictor(model.scores(), link=link, loss=loss, classes=classes, answers=answers)
+    return Predictor(model.scores(), link=link, loss=loss, classes=classes, answers=answers, hashed=model.hashed)
 
 
 @translates(CatBoostRegressor, CatBoostRanker, trainable=TRAINABLE, notes=NOTES)
@@ -72,7 +74,9 @@ def regressor(fitted: Any) -> Predictor:
     options = {}
     for name, (here, default) in _OPTIONS.get(model.loss, {}).items():
         options[here] = float(model.loss_parameters.get(name, default))
-    return Predictor(model.scores(), link=link, loss=loss, loss_options=options, flat=model.outputs == 1)
+    return Predictor(
+        model.scores(), link=link, loss=loss, loss_options=options, flat=model.outputs == 1, hashed=model.hashed
+    )
 
 
 @translates(
@@ -88,7 +92,8 @@ def raw(fitted: CatBoost) -> Predictor:
             f"CatBoost with loss_function={model.loss!r} is a classifier whose predict gives raw scores; fit a "
             "CatBoostClassifier with the same options"
         )
-    return Predictor(model.scores(), loss=VALUES.get(model.loss, ("", "squared"))[1], flat=model.outputs == 1)
+    loss = VALUES.get(model.loss, ("", "squared"))[1]
+    return Predictor(model.scores(), loss=loss, flat=model.outputs == 1, hashed=model.hashed)
 
 
 # Loss: parameter of the source -> option of the loss here, CatBoost's default.
@@ -128,20 +133,25 @@ class _Model:
     def outputs(self) -> int:
         return len(self.bias)
 
+    @cached_property
+    def trees(self) -> list[_Tree]:
+        if "oblivious_trees" in self.json:
+            return [_oblivious(one, self.outputs) for one in self.json["oblivious_trees"]]
+        return [_nested(one, self.outputs) for one in self.json["trees"]]
+
+    @cached_property
+    def splits(self) -> Splits:
+        return Splits.of(self.json, self.width, [split for tree in self.trees for split in tree.splits])
+
+    @property
+    def hashed(self) -> Hashed | None:
+        return self.splits.hashed
+
     def scores(self) -> HardTrees:
         """Score = scale * sum of leaves + bias."""
-        features = {
-            one["feature_index"]: (one["flat_feature_index"], one["nan_value_treatment"])
-            for one in self.json["features_info"].get("float_features", [])
-        }
         scale = float(self.json["scale_and_bias"][0])
-        if "oblivious_trees" in self.json:
-            trees = [_oblivious(one, self.outputs) for one in self.json["oblivious_trees"]]
-        else:
-            trees = [_nested(one, self.outputs) for one in self.json["trees"]]
-        _check(trees)
-        parts = [_one_tree(tree, features, scale) for tree in trees]
-        return HardTrees.of(join(parts, width=self.width, base=self.bias, reads="float32"))
+        parts = [_one_tree(tree, [*map(self.splits.of_split, tree.splits)], scale) for tree in self.trees]
+        return HardTrees.of(join(parts, width=self.splits.width, base=self.bias, reads="float32"))
 
 
 @dataclass(frozen=True)
@@ -155,6 +165,7 @@ class _Tree:
 
 
 def _model(fitted: Any) -> _Model:
+    _check(fitted)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"
         fitted.save_model(str(path), format="json")
@@ -196,24 +207,25 @@ def _nested(tree: Mapping[str, Any], outputs: int) -> _Tree:
     return _Tree(splits, [one[0] for one in sides], [one[1] for one in sides], values)
 
 
-def _check(trees: Sequence[_Tree]) -> None:
-    kinds = {split["split_type"] for tree in trees for split in tree.splits}
-    if other := sorted(kinds - {"FloatFeature"}):
+def _check(fitted: Any) -> None:
+    read = {
+        "text_features": fitted.get_text_feature_indices(),
+        "embedding_features": fitted.get_embedding_feature_indices(),
+    }
+    if other := [f"{kind} (columns {columns})" for kind, columns in read.items() if columns]:
         raise UnsupportedEstimator(
-            f"the CatBoost model splits on categories ({', '.join(other)}), whose statistics have no translation; "
-            "encode the categories in the pipeline in front of CatBoost, as with category_encoders.CatBoostEncoder or "
-            "OneHotEncoder, and fit it without cat_features"
+            f"{type(fitted).__name__} with {' and '.join(other)}, which have no translation; turn these columns into "
+            "numbers or categories in front of CatBoost"
         )
 
 
-def _one_tree(tree: _Tree, features: Mapping[int, tuple[int, str]], scale: float) -> OneTree:
-    read = [features[split["float_feature_index"]] for split in tree.splits]
+def _one_tree(tree: _Tree, splits: Sequence[Split], scale: float) -> OneTree:
     values = tree.leaves * scale
     return OneTree(
-        feature=np.array([column for column, _ in read], np.int64),
-        threshold=np.array([split["border"] for split in tree.splits], np.float32).astype(np.float64),
+        feature=np.array([column for column, _, _ in splits], np.int64),
+        threshold=np.array([border for _, border, _ in splits], np.float32).astype(np.float64),
         # Missing values fail a comparison, or pass every one.
-        default_left=np.array([treatment != "AsTrue" for _, treatment in read], np.bool_),
+        default_left=np.array([not passes for _, _, passes in splits], np.bool_),
         left=np.array(tree.left, np.int64),
         right=np.array(tree.right, np.int64),
         leaf_value=values if values.shape[1] > 1 else values[:, 0],

@@ -39,4 +39,4 @@ def leaf_encoder(fitted: LeafEncoder) -> Transformer:
         leaf = column - np.repeat(ensemble.leaf_start[:-1], counts)
         module, dtype = TreeLeaves.numbered(ensemble, leaf, [ensemble.trees]), "int64"
     smooth = fitted.output == "one_hot"
-    return Transformer(module, {}, trees.codes, trees.sparse_zeros, differentiable=smooth, dtype=dtype)
+    return Transformer(module, {}, trees.codes, trees.hashed, trees.sparse_zeros, differentiable=smooth, dtype=dtype)

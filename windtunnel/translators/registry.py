@@ -13,6 +13,35 @@ from windtunnel.tokens import TermCounter
 
 
 @dataclass(frozen=True)
+class Hashed:
+    """Columns that a source tells apart by the hash of their text, and the numbers that it reads in their place.
+
+    These columns are texts and whole numbers; the source refuses all others, and missing values. What reads the others
+    gets, after them, the columns of ``statistics``.
+
+    Parameters
+    ----------
+    categories : dict
+        Column -> the hashes that the fitted source tells, from 0 to 2^32 - 1 (``windtunnel.cityhash.hash_of``).
+    told : set of int
+        The columns of which these are all hashes that it knows.
+    numbers : sequence of int
+        Further columns, which ``borders`` reads.
+    borders : Module
+        ``[B, numbers] -> int64 [B, k]``.
+    statistics : Module or None
+        int64 ``[B, categories + k] -> [B, K]``, from the hashes as signed numbers of 32 bits, and what ``borders``
+        gives; None where nothing is read in the place of the categories.
+    """
+
+    categories: Mapping[int, Sequence[int]]
+    told: frozenset[int]
+    numbers: Sequence[int]
+    borders: Module
+    statistics: Module | None
+
+
+@dataclass(frozen=True)
 class Predictor:
     """What a reader returns for a classifier, regressor, clusterer or detector: raw scores, and what is made of them.
 
@@ -34,6 +63,8 @@ class Predictor:
     codes : dict
         Input columns that are read as categories, not numbers, with the categories in the order of their codes
         (LightGBM over pandas' category dtype); unknown and missing ones become NaN.
+    hashed : Hashed or None
+        Input columns in whose place ``scores`` reads numbers found by the hash of their text (CatBoost).
     classes : array, or sequence of arrays, or None
         The labels in the order of the scores; None takes the estimator's ``classes_``, where it has them, so that
         only estimators without (outlier detectors: -1 and 1; clusterers: 0..k-1) say it. Several arrays are several
@@ -59,6 +90,7 @@ class Predictor:
     flat: bool = True
     decision_scale: float = 1.0
     codes: Mapping[int, Sequence[Any]] = field(default_factory=dict)
+    hashed: Hashed | None = None
     classes: Any = None
     answers: Mapping[str, Module] = field(default_factory=dict)
     others: Mapping[str, Module] = field(default_factory=dict)
@@ -240,7 +272,7 @@ class Transformer:
         ``[B, width] -> [B, K]``, what ``transform`` gives.
     others : dict
         Name (such as "score_samples") -> a Module that reads the same columns and returns what the method returns.
-    codes, sparse_zeros
+    codes, hashed, sparse_zeros
         As those of ``Predictor``, where trees read the columns.
     differentiable : bool
         False where this fitted instance is a step function, which ``translate`` does not take.
@@ -251,6 +283,7 @@ class Transformer:
     module: Module
     others: Mapping[str, Module] = field(default_factory=dict)
     codes: Mapping[int, Sequence[Any]] = field(default_factory=dict)
+    hashed: Hashed | None = None
     sparse_zeros: bool = True
     differentiable: bool = True
     dtype: str = "float64"

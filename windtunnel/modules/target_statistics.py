@@ -1,0 +1,202 @@
+"""What CatBoost reads in the place of categories: hashes of texts, and numbers from tables that hashes lead to."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from windtunnel.modules.base import Module
+
+
+class CategoryHashes(Module):
+    """The hash of the text of each category.
+
+    y_j = hashes[start_j + id_j] where id_j < count_j, else id_j - count_j as a signed number of 32 bits
+
+    Ids from ``count`` on hold the hash themselves: the text is none that the vocabulary knows.
+
+    Shape
+    -----
+    int64 ``[B, m]``, 0 and up -> int64 ``[B, m]``.
+
+    Parameters
+    ----------
+    hashes : Tensor
+        int64 ``[sum of counts]``, one column below the other; no category has a hash beyond 32 bits.
+    count : Tensor
+        int64 ``[m]``, how many ids of each column have their hash there, at least 2.
+
+    Examples
+    --------
+    >>> import torch
+    >>> CategoryHashes(torch.tensor([7, 8, 9]), torch.tensor([3]))(torch.tensor([[1], [3 + 2**32 - 5]])).tolist()
+    [[8], [-5]]
+    """
+
+    hashes: Tensor
+    count: Tensor
+    start: Tensor
+
+    def __init__(self, hashes: Tensor, count: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("hashes", hashes.detach().clone())
+        self.register_buffer("count", count.detach().clone())
+        self.register_buffer("start", torch.cumsum(count, 0) - count, persistent=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """[B, m] -> [B, m]."""
+        beyond = ids - self.count
+        at = torch.where(beyond < 0, ids, torch.zeros_like(ids)) + self.start
+        held = torch.where(beyond >= 2147483648, beyond - 4294967296, beyond)
+        return torch.where(beyond < 0, self.hashes[at], held)
+
+
+class PastBorders(Module):
+    """Whether numbers, rounded to float32, are above a border, as whole numbers.
+
+    y_j = 1 where x_j > border_j, else 0; for a missing x_j it is missing_j
+
+    Shape
+    -----
+    ``[B, width]`` -> int64 ``[B, width]``.
+
+    Parameters
+    ----------
+    border : Tensor
+        ``[width]``, in the unit of the column, float32 numbers.
+    missing : Tensor
+        bool ``[width]``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> PastBorders(torch.tensor([0.5]), torch.tensor([True]))(torch.tensor([[0.5], [0.6], [torch.nan]])).tolist()
+    [[0], [1], [1]]
+    """
+
+    border: Tensor
+    missing: Tensor
+
+    def __init__(self, border: Tensor, missing: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("border", border.detach().clone())
+        self.register_buffer("missing", missing.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, width]."""
+        past = x.to(torch.float32).to(x.dtype) > self.border
+        return (past | (torch.isnan(x) & self.missing)).to(torch.int64)
+
+
+class TargetStatistics(Module):
+    """Numbers for combinations of categories and conditions, from the row of a table that their hash leads to.
+
+    Combination p has up to L places. Place i gives the hash h_i of a column, or 1 where that is ``equal`` and 0
+    elsewhere; the hash of the combination is
+
+    H_p = salt_p + sum_i factor_ip h_i    (modulo 2^64)
+
+    and y_k = rows[first_k + r], where r is the number of H_p among the hashes of its combination p = ``combination_k``
+    in the order of its tables, or their count where it is not among them. The salts, which are added to the keys too,
+    keep the hashes of different combinations apart, so that one sorted list holds them all.
+
+    Shape
+    -----
+    int64 ``[B, m]`` -> ``[B, K]``, in the type of ``rows``.
+
+    Parameters
+    ----------
+    rows : Tensor
+        ``[sum over k of count + 1, 1]``; learned.
+    column, factor, equal : Tensor
+        int64 ``[L, P]``; a place that a combination does not have has factor 0.
+    compares : Tensor
+        bool ``[L, P]``, whether a place is a comparison with ``equal``.
+    salt, count : Tensor
+        int64 ``[P]``; ``count`` is the number of keys of a combination.
+    keys, owner, place : Tensor
+        int64 ``[N]``: all hashes, sorted, the combination that each belongs to, and its number there.
+    combination, first : Tensor
+        int64 ``[K]``.
+
+    References
+    ----------
+    Prokhorenkova, Gusev, Vorobev, Dorogush, Gulin: CatBoost: unbiased boosting with categorical features, NeurIPS 2018,
+    section 3 (target statistics) and the supplement's section B (feature combinations).
+
+    Examples
+    --------
+    >>> one, none = torch.tensor([[1]]), torch.tensor([0])
+    >>> facts = dict(column=one - 1, factor=one, equal=one, compares=one < 0, salt=none, count=none + 2)
+    >>> keys = dict(keys=torch.tensor([4, 6]), owner=torch.tensor([0, 0]), place=torch.tensor([1, 0]))
+    >>> rows = torch.tensor([[0.25], [0.75], [0.5]])
+    >>> statistics = TargetStatistics(rows, **facts, **keys, combination=none, first=none)
+    >>> statistics(torch.tensor([[4], [6], [5]])).tolist()
+    [[0.75], [0.25], [0.5]]
+    """
+
+    KINDS: ClassVar[dict[str, str]] = {"rows": "table"}
+    column: Tensor
+    factor: Tensor
+    equal: Tensor
+    compares: Tensor
+    salt: Tensor
+    count: Tensor
+    keys: Tensor
+    owner: Tensor
+    place: Tensor
+    combination: Tensor
+    first: Tensor
+
+    def __init__(
+        self,
+        rows: Tensor,
+        column: Tensor,
+        factor: Tensor,
+        equal: Tensor,
+        compares: Tensor,
+        salt: Tensor,
+        count: Tensor,
+        keys: Tensor,
+        owner: Tensor,
+        place: Tensor,
+        combination: Tensor,
+        first: Tensor,
+    ) -> None:
+        super().__init__()
+        self.sparse = False  # whether gradients hold the rows of the batch only; training sets it
+        self.rows = nn.Parameter(rows.detach().clone())
+        self.register_buffer("column", column.detach().clone())
+        self.register_buffer("factor", factor.detach().clone())
+        self.register_buffer("equal", equal.detach().clone())
+        self.register_buffer("compares", compares.detach().clone())
+        self.register_buffer("salt", salt.detach().clone())
+        self.register_buffer("count", count.detach().clone())
+        self.register_buffer("keys", keys.detach().clone())
+        self.register_buffer("owner", owner.detach().clone())
+        self.register_buffer("place", place.detach().clone())
+        self.register_buffer("combination", combination.detach().clone())
+        self.register_buffer("first", first.detach().clone())
+
+    @torch.jit.unused
+    def values(self, output: int) -> Tensor:
+        """Every number that a column of the answer can be."""
+        first = int(self.first[output])
+        return self.rows[first : first + int(self.count[self.combination[output]]) + 1, 0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, m] -> [B, K]."""
+        total = self.salt.unsqueeze(0).expand(x.shape[0], -1)
+        for place in range(self.column.shape[0]):
+            one = x.index_select(1, self.column[place])  # [B, P]
+            same = (one == self.equal[place]).to(torch.int64)
+            total = total + torch.where(self.compares[place], same, one) * self.factor[place]
+        at = torch.searchsorted(self.keys, total.contiguous()).clamp_max(self.keys.shape[0] - 1)
+        mine = torch.arange(self.salt.shape[0], device=x.device)
+        found = (self.keys[at] == total) & (self.owner[at] == mine)
+        row = torch.where(found, self.place[at], self.count)  # [B, P]
+        row = row.index_select(1, self.combination) + self.first  # [B, K]
+        return functional.embedding(row, self.rows, sparse=self.sparse).squeeze(2)
