@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from benchmarks.command import command
 from windtunnel.errors import BadInput
-from windtunnel.modules.trees.memory import set_budget
+from windtunnel.modules.trees.memory import WORTH_THREADS, set_budget
 from windtunnel.modules.trees.soft import LEVELS, SoftTrees
 
 FORMS = ("ours", "direct")
@@ -132,7 +132,9 @@ def peak(of: Settings, form: str, repeats: int) -> dict[str, float]:
             run()
         most = torch.cuda.max_memory_allocated() / 2**20
         return {"peak_mb": most, "process_mb": most}
-    step(replace(of, trees=2, leaves=4, batch=64), form)()  # loads code and starts threads
+    # Loads code and starts all threads, with little memory; soft trees share out only what is not too small.
+    enough = WORTH_THREADS // (of.threads * of.leaves) + 1
+    step(replace(of, trees=of.threads, features=1, batch=enough), form)()
     before = resident("VmRSS")
     run = step(of, form)
     for _ in range(repeats):

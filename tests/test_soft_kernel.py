@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.train_step import Direct, Settings, random_trees
-from windtunnel.modules.trees import SoftLeaves, SoftTrees, memory
+from windtunnel.modules.trees import SoftLeaves, SoftTrees, memory, tree_weights
 from windtunnel.modules.trees.soft_op import soft_ensemble
 
 SMALL = Settings(trees=5, leaves=6, features=4, batch=70, level="L4", dropout=0.0, threads=1, device="cpu")
@@ -20,12 +20,29 @@ LEVELS = ["L1", "L2", "L3", "L4"]
 
 @pytest.fixture(autouse=True)
 def cut_small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Two trees and 32 rows at once, so that groups and slices end in the middle."""
+    """Two trees and 32 rows at once, so that groups and slices end in the middle; weights are added up."""
     monkeypatch.setitem(memory.UNITS, "cpu", 12)
     monkeypatch.setitem(memory.ROWS, "cpu", 32)
+    monkeypatch.setattr(tree_weights, "LONG", 1)
+    monkeypatch.setattr(tree_weights, "SPARSE", 1.0)
     memory.plan.cache_clear()
     yield
     memory.set_budget(None)
+
+
+@pytest.fixture(params=[0.0, 1.0], ids=["multiplied", "added up"])
+def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_weights, "SPARSE", request.param)
+
+
+@pytest.fixture
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two threads share the trees, however little there is to do."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    monkeypatch.setattr(memory, "WORTH_THREADS", 0)
+    yield
+    torch.set_num_threads(before)
 
 
 def settled_trees(level: str, *, settled: bool, scores: int = 1) -> SoftTrees:
@@ -56,6 +73,7 @@ def learned(module: torch.nn.Module) -> list[Tensor]:
     return [one for one in module.parameters() if one.requires_grad and one.numel()]
 
 
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("settled", [False, True])
 @pytest.mark.parametrize("scores", [1, 3])
 @pytest.mark.parametrize("level", LEVELS)
@@ -70,6 +88,7 @@ def test_scores_and_gradients_are_those_of_plain_torch(level: str, scores: int, 
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_gradcheck_with_missing_values_categories_and_dropout(level: str, rate: float) -> None:
@@ -130,21 +149,45 @@ def test_dropout_keeps_the_mean_and_is_shared_by_32_rows() -> None:
     assert (drawn == 0).double().mean() == pytest.approx(0.3, abs=0.02)
 
 
-@pytest.mark.parametrize("level", ["L1", "L4"])
-@pytest.mark.parametrize("rate", [0.0, 0.3])
-def test_kept_leaves_give_the_same_as_computed_ones(level: str, rate: float) -> None:
-    trees, x = settled_trees(level, settled=True).train(), rows(settled=True)
-    trees.dropout = rate
-
-    def of_budget(budget: int | None) -> list[Tensor]:
-        memory.set_budget(budget)
+def computed(trees: SoftTrees, x: Tensor) -> list[Tensor]:
+    """Scores and all gradients, with the dropout of one seed."""
+    with torch.random.fork_rng():
         torch.manual_seed(0)
         scores = trees(x)
-        return [scores, *torch.autograd.grad(scores.square().sum(), learned(trees))]
+    return [scores, *torch.autograd.grad(scores.square().sum(), [x, *learned(trees)])]
 
-    with torch.random.fork_rng():
-        keeping, computing = of_budget(2**30), of_budget(6 * 12 * 32 * 8)
-    for one, other in zip(keeping, computing, strict=True):
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_threads_give_the_same_and_the_same_bits_each_time(
+    level: str, rate: float, two_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trees, x = settled_trees(level, settled=True, scores=2).train(), rows(settled=True).requires_grad_()
+    trees.dropout = rate
+    shared, again = computed(trees, x), computed(trees, x)
+    for one, other in zip(shared, again, strict=True):
+        assert torch.equal(one, other)
+    monkeypatch.setattr(memory, "WORTH_THREADS", 10**9)
+    for one, other in zip(shared, computed(trees, x), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_threads_share_leaves_and_work_in_inference_mode() -> None:
+    trees, x = settled_trees("L2", settled=True), rows(settled=True)
+    leaves = soft_ensemble(trees.operands(x, torch.zeros(0)))
+    torch.testing.assert_close(leaves @ (trees.masked_values() * 2).flatten(0, 1) + trees.base, trees(x))
+    with torch.inference_mode():
+        torch.testing.assert_close(trees(x), trees.plain_scores(x) + trees.base)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_float32_as_it_is_trained() -> None:
+    """Torch adds up float32 by other code than float64."""
+    trees, x = settled_trees("L2", settled=True).float(), rows(settled=True).float()
+    ours, plain = trees(x), trees.plain_scores(x) + trees.base
+    torch.testing.assert_close(ours, plain)
+    for one, other in zip(*(torch.autograd.grad(y.sum(), learned(trees)) for y in (ours, plain)), strict=True):
         torch.testing.assert_close(one, other)
 
 
@@ -155,9 +198,8 @@ def test_the_cut_follows_the_budget_and_the_log_says_so(caplog: pytest.LogCaptur
     with caplog.at_level(logging.INFO, "windtunnel"):
         assert memory.plan(100, 64, 4, cpu) == memory.plan(100, 64, 4, cpu) == (4, 1024)
     assert caplog.text.count("4 of 100 trees and 1024 rows at once") == 1
-    assert memory.leaves_fit(100, 64, 4096, 4, cpu) and not memory.leaves_fit(500, 64, 65536, 4, cpu)
     memory.set_budget(memory.BUFFERS * 64 * 512 * 4)
-    assert memory.plan(100, 64, 4, cpu) == (1, 512)
+    assert memory.plan(100, 64, 4, cpu) == (1, 512) and memory.plan(100, 64, 4, cpu, threads=2) == (1, 256)
 
 
 @pytest.mark.parametrize("level", ["L2", "L4"])

@@ -2,6 +2,7 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
@@ -59,8 +60,7 @@ class Words(Keeps):
         rank = self.ranks(values.index_select(0, self.used)).add_(missing.index_select(0, self.missing))
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if torch.compiler.is_compiling():
-                # As in ``over_slices``.
-                return self._left(rank)
+                return self._fused(rank)
         rows, trees = rank.shape[1], self.table.shape[1]
         at_once = max(1, self.AT_ONCE // (rank.shape[0] * trees))
         if rows <= at_once:
@@ -69,6 +69,13 @@ class Words(Keeps):
         for start in range(0, rows, at_once):
             words[start : start + at_once] = self._left(rank[:, start : start + at_once])
         return words
+
+    @torch.jit.unused
+    def _fused(self, rank: Tensor) -> Tensor:
+        """The same, read row by row: a compiler makes one loop of it, which keeps the words in registers."""
+        # Ranks are within the table by construction, so that no look-up has to be checked.
+        found: list[Tensor] = [torch.ops.aten._unsafe_index(self.table, [one]) for one in rank.unbind()]
+        return reduce(torch.bitwise_and, found)  # [b, trees]
 
     def _left(self, rank: Tensor) -> Tensor:
         """``[columns, b]`` -> ``[b, trees]``."""

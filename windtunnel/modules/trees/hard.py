@@ -2,7 +2,7 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -177,6 +177,20 @@ class TreeWalk(Module):
             **held,
         )
 
+    def features(self) -> list[int]:
+        """The features that some node reads, ascending."""
+        return sorted(set(self.feature.tolist()))
+
+    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+        """The same trees over the needed features, with all of their answers."""
+        tensors = self.state_dict()
+        place = torch.zeros(width, dtype=torch.int64, device=self.feature.device)
+        place[list(needed)] = torch.arange(len(needed), device=place.device)
+        tensors["feature"] = place[self.feature]
+        if len(self.feature_range):
+            tensors["feature_range"] = self.feature_range[list(needed)]
+        return self.rebuild(tensors, self.facts() | {"width": len(needed)})
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move to a device; thresholds and sums keep their precision, as ``forward`` takes rows of either."""
         held = dict(self.named_buffers(recurse=False))
@@ -286,6 +300,10 @@ class HardTrees(TreeWalk):
     def forward(self, x: Tensor) -> Tensor:
         """Raw scores of the rows."""
         return self.over_slices(x)
+
+    def needs(self, wanted: Sequence[int], width: int) -> list[int] | None:
+        """The features that are read; for some of the scores all of them, as trees are kept together."""
+        return self.features() if len(wanted) == self.outputs else None
 
     @torch.jit.unused
     def leaf_values(self, x: Tensor) -> Tensor:

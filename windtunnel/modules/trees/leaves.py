@@ -2,6 +2,7 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windtunnel.modules.finite import Finite
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import TreeWalk
 
@@ -139,3 +141,11 @@ class LeafOneHot(TreeWalk):
         leaf = self.over_slices(x).to(torch.int64)
         empty = torch.zeros((x.shape[0], self.columns), dtype=x.dtype, device=x.device)
         return empty.scatter(1, leaf, 1.0)
+
+    def needs(self, wanted: Sequence[int], width: int) -> list[int] | None:
+        """The features that are read, for all of the leaves."""
+        return self.features() if len(wanted) == self.columns else None
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """Always."""
+        return [Finite()] * self.columns

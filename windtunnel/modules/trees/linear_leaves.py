@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from windtunnel.modules.distances import blocks
 from windtunnel.modules.trees.hard import TreeWalk
 
 
@@ -88,22 +89,24 @@ class LinearLeafTrees(TreeWalk):
         """[B, width] -> [B, scores]."""
         with torch.no_grad():
             leaf = self.over_slices(x).to(torch.int64)  # [B, T]
-        values = self._values(x, leaf)
+        values = self.values(x, leaf)
         empty = torch.zeros((x.shape[0], self.scores), dtype=values.dtype, device=x.device)
         return empty.index_add(1, self.tree_score, values).to(x.dtype)
 
-    def _values(self, x: Tensor, leaf: Tensor) -> Tensor:
+    def values(self, x: Tensor, leaf: Tensor) -> Tensor:
         """What each tree adds, ``[B, T]``; rows in slices, as every tree reads the whole row."""
-        rows = max(1, (1 << 22) // max(1, leaf.shape[1] * self.width))
-        gone = torch.isnan(x)
-        present = torch.where(gone, torch.zeros_like(x), x)
+        cost = leaf.shape[1] * self.width
         parts: list[Tensor] = []
-        for start in range(0, max(1, x.shape[0]), rows):
-            at = leaf[start : start + rows]
-            used = self.uses[at]
-            # A feature that the leaf does not use may be infinite, and 0 times infinity is no number.
-            products = self.coefficient[at] * present[start : start + rows].unsqueeze(1)
-            linear = torch.where(used, products, torch.zeros_like(products)).sum(dim=2) + self.const[at]
-            missing = (used & gone[start : start + rows].unsqueeze(1)).any(dim=2)
-            parts.append(torch.where(missing, self.plain[at], linear))
+        for some, at in zip(blocks(x, cost), blocks(leaf, cost)):  # noqa: B905  TorchScript's zip takes no strict
+            parts.append(self.block(some, at))
         return torch.cat(parts)
+
+    def block(self, x: Tensor, leaf: Tensor) -> Tensor:
+        """``[rows, width]`` and ``[rows, T]`` -> ``[rows, T]``."""
+        gone = torch.isnan(x)
+        used = self.uses[leaf]
+        # A feature that the leaf does not use may be infinite, and 0 times infinity is no number.
+        products = self.coefficient[leaf] * torch.where(gone, torch.zeros_like(x), x).unsqueeze(1)
+        linear = torch.where(used, products, torch.zeros_like(products)).sum(dim=2) + self.const[leaf]
+        missing = (used & gone.unsqueeze(1)).any(dim=2)
+        return torch.where(missing, self.plain[leaf], linear)

@@ -11,12 +11,14 @@ import torch
 
 log = logging.getLogger("windtunnel")
 
-UNITS = {"cpu": 256, "cuda": 1024}
-"""Nodes or leaves worked on at once; more leave the cache, fewer make small matrix products (measured)."""
-ROWS = {"cpu": 1024, "cuda": 65536}
+UNITS = {"cpu": 512, "cuda": 1024}
+"""Nodes or leaves worked on at once; more leave the cache, fewer spend the time on calls (measured)."""
+ROWS = {"cpu": 256, "cuda": 65536}
 """Rows worked on at once."""
 BUFFERS = 6
 """Blocks of units x rows alive at once: two layers, their gradients, and a mask for each."""
+WORTH_THREADS = 2**19
+"""Activations from which on threads of our own are worth waking."""
 ROWS_PER_MASK = 32
 """Rows that share a dropout mask; drawing one per row costs more than the tree itself, and rows are shuffled."""
 
@@ -52,22 +54,28 @@ def half_of_free(device: torch.device) -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
+def workers(trees: int, each: int, device: torch.device) -> int:
+    """How many threads share the trees, of ``each`` activations; 1 where torch had better use its own."""
+    if device.type != "cpu" or trees * each < WORTH_THREADS:
+        return 1
+    return max(1, min(trees, torch.get_num_threads()))
+
+
 @cache
-def plan(trees: int, units: int, itemsize: int, device: torch.device) -> Plan:
-    """Groups of trees with ``units`` nodes or leaves each, and slices of rows, that fit caches and budget."""
+def plan(trees: int, units: int, itemsize: int, device: torch.device, threads: int = 1) -> Plan:
+    """Groups of trees with ``units`` nodes or leaves each, and slices of rows, that fit caches and budget.
+
+    As many groups as ``threads`` are worked on at a time.
+    """
     kind = device.type if device.type in UNITS else "cpu"
-    allowed = budget(device)
+    allowed = budget(device) // threads
     group, rows = max(1, min(trees, UNITS[kind] // max(units, 1))), ROWS[kind]
     while BUFFERS * group * units * rows * itemsize > allowed and (group > 1 or rows > ROWS_PER_MASK):
         group, rows = (group // 2, rows) if group > 1 else (group, rows // 2)
     used = BUFFERS * group * units * rows * itemsize
     log.info(
-        "soft trees on %s: %d of %d trees and %d rows at once, %.1f of %.0f MiB; activations are computed again",
-        device, group, trees, rows, used / 2**20, allowed / 2**20,
+        "soft trees on %s, threads: %d, each with %d of %d trees and %d rows at once, in all %.1f of %.0f MiB; "
+        "activations are computed again",
+        device, threads, group, trees, rows, threads * used / 2**20, threads * allowed / 2**20,
     )  # fmt: skip
     return Plan(group, rows)
-
-
-def leaves_fit(trees: int, leaves: int, rows: int, itemsize: int, device: torch.device) -> bool:
-    """Whether every leaf of every row can be kept, so that nothing has to be computed again."""
-    return trees * leaves * rows * itemsize <= budget(device)

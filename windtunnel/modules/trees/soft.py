@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
-from windtunnel.modules.trees.memory import leaves_fit
 from windtunnel.modules.trees.recompute import soft_trees
 from windtunnel.modules.trees.settled import category_codes
 from windtunnel.modules.trees.soft_kernel import SoftOperands
@@ -234,18 +233,7 @@ class SoftTrees(SoftSplits):
     def _scores(self, x: Tensor) -> Tensor:
         if torch.compiler.is_exporting():
             return self.plain_scores(x)
-        of, rate = self.operands(x, self.masked_values()), self.dropout if self.training else 0.0
-        if not self._leaves_pay(of):
-            return soft_ensemble(of, rate)
-        leaves = soft_ensemble(of._replace(leaf_value=of.z.new_zeros(0)), rate)
-        return leaves @ (of.leaf_value * 2).flatten(0, 1)
-
-    def _leaves_pay(self, of: SoftOperands) -> bool:
-        """Whether all that moves are leaf values, and the leaves can be kept for their gradient."""
-        frozen = not any(one.requires_grad for name, one in of._asdict().items() if name != "leaf_value")
-        moving = torch.is_grad_enabled() and of.leaf_value.requires_grad
-        trees, leaves, _ = of.leaf_value.shape
-        return moving and frozen and leaves_fit(trees, leaves, len(of.z), of.z.element_size(), of.z.device)
+        return soft_ensemble(self.operands(x, self.masked_values()), self.dropout if self.training else 0.0)
 
     def masked_values(self) -> Tensor:
         """Half of each real leaf's value in the column of its tree's score, ``[T, l, K]``."""
