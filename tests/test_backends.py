@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from test_translate import assert_same, compiled, unlike
 from torch import Tensor
 
 import windtunnel
+from windtunnel import translation
+from windtunnel.compiler import exported
 from windtunnel.compiler.backends import engine
 from windtunnel.compiler.decompositions import bucketize, cdist, searchsorted
 from windtunnel.errors import BadInput, UnfaithfulOption
@@ -51,6 +54,8 @@ ONNX = CASES.values() if "WINDTUNNEL_FUZZ" in os.environ else [CASES[name] for n
 """Exporting takes a second or two, so that the whole table is for long runs."""
 PIPELINE = "rare, two-hot, trees"
 BACKENDS = ("torchscript", "onnx")
+GRAPHS = ["trees alone", "trees of three classes", "rare, two-hot, trees", "linear regression, two targets"]
+"""Graphs of ``torch.export``, whose parity on the whole table is that of the files."""
 
 
 def assert_as_eager(case: Case, backend: str) -> None:
@@ -78,6 +83,90 @@ def test_onnx(case: Case) -> None:
         if case.id in SPREAD:
             raise
         pytest.skip(str(refused))
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_exported(name: str) -> None:
+    assert_as_eager(CASES[name], "exported")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GRAPHS)
+def test_native(name: str) -> None:
+    assert_as_eager(CASES[name], "aoti")
+
+
+@pytest.mark.slow
+def test_native_compiled_anew_once_written_to() -> None:
+    case = CASES["linear regression, two targets"]
+    net = windtunnel.compile(case.fitted(), backend="aoti")
+    assert_same(case, net, case.fitted(), case.rows())
+    with torch.no_grad():
+        next(net.program.parameters()).mul_(2.0)
+    batch = net.encode(case.rows())
+    torch.testing.assert_close(net.scores(case.rows()), net.program(*batch), rtol=1e-12, atol=1e-12)
+
+
+def test_native_code_is_given_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, graphs = [], []
+
+    def boxed_run(blocks: list[Tensor]) -> list[Tensor]:
+        sizes.append(len(blocks[0]))
+        return [graphs[0].module()(*blocks)]
+
+    run = SimpleNamespace(loader=SimpleNamespace(boxed_run=boxed_run))
+    monkeypatch.setattr(torch._inductor, "aoti_compile_and_package", lambda graph, **options: graphs.append(graph))
+    monkeypatch.setattr(torch._inductor, "aoti_load_package", lambda path: run)
+    monkeypatch.setattr(exported, "AT_ONCE", 7 * len(compiled("trees alone").program.steps[-1].module.root))
+    case = CASES["trees alone"]
+    net = windtunnel.compile(case.fitted(), backend="aoti")
+    sizes.clear()
+    assert torch.equal(net.scores(case.rows(20)), compiled(case.id).scores(case.rows(20)))
+    assert sizes == [7, 7, 6]
+
+
+@pytest.mark.parametrize("backend", ("torch", *BACKENDS))
+def test_threads_change_nothing(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES["trees of three classes"]
+    net, rows = windtunnel.compile(case.fitted(), backend=backend, batch_size=64), case.rows()
+    monkeypatch.setattr("windtunnel.translation.SHARE", 16)
+    spread, shares = translation.spread, []
+
+    def spy(work: object, slices: list[slice]) -> list[Tensor]:
+        shares.append([part.stop - part.start for part in slices])
+        return spread(work, slices)
+
+    monkeypatch.setattr(translation, "spread", spy)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = net.scores(rows)
+        assert not shares
+        torch.set_num_threads(3)
+        assert torch.equal(net.scores(rows), alone) and torch.equal(net.scores(rows[:1]), alone[:1])
+        assert shares and all(len(one) >= 3 and max(one) <= 64 for one in shares)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_step_that_is_replaced_is_run(backend: str) -> None:
+    frame = table()[["income", "visits"]]
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(frame, frame["visits"] > 0)
+    net = windtunnel.compile(model, backend=backend)
+    before, step = net.scores(frame), net.program.steps[-1]
+    step.module = copy.deepcopy(step.module)
+    with torch.no_grad():
+        next(step.module.parameters()).mul_(2.0)
+    torch.testing.assert_close(net.scores(frame), net.program(*net.encode(frame)), rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(net.scores(frame), before)
+
+
+def test_what_is_encoded_is_a_copy() -> None:
+    given = np.random.default_rng(0).normal(size=(3, 2))
+    net = windtunnel.compile(StandardScaler().fit(given))
+    numbers = net.encode(given).numbers
+    assert not np.shares_memory(numbers.numpy(), given) and np.array_equal(numbers.numpy(), given)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -176,11 +265,11 @@ class Looping(Module):
         return torch.stack(rows)
 
 
-class Erf(Module):
+class ArcSinh(Module):
     """An operator that the runtime lacks in float64."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.erf(x)
+        return torch.asinh(x)
 
 
 class Unscripted(Module):
@@ -216,7 +305,16 @@ def scaled(module: Module) -> windtunnel.Translation:
     return net
 
 
-@pytest.mark.parametrize(("module", "operator"), [(Looping(), ""), (Erf(), "Erf")], ids=["looping", "erf"])
+@pytest.mark.parametrize("backend", ["exported", "aoti"])
+def test_the_step_of_which_there_is_no_graph_is_named(backend: str) -> None:
+    said = (
+        rf"backend='{backend}' cannot run step 'StandardScaler' \(Looping\): .* Choose backend='torchscript' or 'torch'"
+    )
+    with pytest.raises(UnfaithfulOption, match=said):
+        engine(scaled(Looping()), backend)
+
+
+@pytest.mark.parametrize(("module", "operator"), [(Looping(), ""), (ArcSinh(), "Asinh")], ids=["looping", "asinh"])
 def test_the_step_that_onnx_cannot_run_is_named(module: Module, operator: str) -> None:
     with pytest.raises(UnfaithfulOption) as raised:
         engine(scaled(module), "onnx")

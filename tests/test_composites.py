@@ -105,7 +105,7 @@ def test_a_composite_in_the_middle_stays_on_the_host_as_a_whole() -> None:
     net = windtunnel.compile(fitted)
     assert [host.name for host in net.hosts] == ["stackingclassifier"]
     assert "(StackingClassifier) is made of others" in net.hosts[0].reason
-    assert [origin.name for origin in net.origins] == ["standardscaler", "logisticregression"]
+    assert [origin.name for origin in net.origins] == ["standardscaler + logisticregression"]
     np.testing.assert_allclose(net.predict_proba(ROWS), fitted.predict_proba(ROWS), rtol=1e-9, atol=1e-9)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,11 +22,11 @@ from case import Case, table
 from cases import CASES, parametrized
 from lightgbm import LGBMClassifier, LGBMRegressor
 from onnx import helper, numpy_helper
-from sklearn.decomposition import NMF
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from test_backends import Looping
 from test_translate import compiled
 from way_out import fitted, frame, rows_for, translated, with_host_step
 
@@ -34,6 +35,7 @@ from windtunnel.encode import NONE
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export import serving
 from windtunnel.export.columns import names, raw_columns
+from windtunnel.export.limits import LIMITS, met
 from windtunnel.modules.branch import Branch
 from windtunnel.trainers.beside import Inputs
 from windtunnel.trainers.branching import attach
@@ -50,8 +52,16 @@ SPREAD = [
     "trees, random forest of classes",
     "a column as number and as category",
 ]
-TABLE = CASES.values() if "WINDTUNNEL_FUZZ" in os.environ else [CASES[name] for name in SPREAD]
-"""Exporting takes seconds, so that the whole table is for long runs."""
+TABLE = [
+    pytest.param(case, id=case.id, marks=[] if case.id in SPREAD else [pytest.mark.slow]) for case in CASES.values()
+]
+"""Exporting takes seconds, so that the whole table is for long runs; ``test_export_modules.py`` has every module."""
+NATIVE = [
+    "standard scaler, logistic", "imputer of texts, one-hot", "trees, random forest of classes", "pca alone", "topics",
+    "neighbours, manhattan, distance, brute", "gaussian process, two targets", "lightgbm linear trees",
+    "quantiles, normal", "mlp classifier, several labels",
+]  # fmt: skip
+"""Compiling takes half a minute."""
 
 
 def opened(net: windtunnel.Translation, folder: Path, format: str) -> serving.Model:
@@ -87,7 +97,7 @@ def assert_as_net(model: serving.Model, net: windtunnel.Translation, rows: Any, 
     if "predict_proba" in model.facts["outputs"]:
         wanted = net.predict_proba(rows)
         assert_close(model.predict_proba(given), np.hstack(wanted) if isinstance(wanted, list) else wanted, tolerance)
-    if net.head.classes is not None:
+    if "predict" in model.facts["outputs"] and net.head.classes is not None:
         np.testing.assert_array_equal(net.head.labels(torch.as_tensor(model.predict(given))), net.predict(rows))
     elif "predict" in model.facts["outputs"]:
         assert_close(model.predict(given), net.predict(rows), tolerance)
@@ -95,24 +105,38 @@ def assert_as_net(model: serving.Model, net: windtunnel.Translation, rows: Any, 
 
 def assert_close(found: Any, wanted: Any, tolerance: float) -> None:
     """Compare float64 answers with those of a translation, which rounds some as the source does."""
-    tolerance = max(tolerance, np.finfo(wanted.dtype).eps)
+    tolerance = max(tolerance, np.finfo(wanted.dtype).eps if wanted.dtype.kind == "f" else 0)
     np.testing.assert_allclose(np.asarray(found), wanted, tolerance, tolerance)
 
 
 # What files answer
 
 
-@parametrized(*TABLE)
 @pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("case", TABLE)
 def test_the_table(case: Case, format: str, tmp_path: Path) -> None:
-    net = compiled(case.id)
-    try:
-        model = opened(net, tmp_path, format)
-    except UnfaithfulOption as refused:
-        if case.id in SPREAD:
-            raise
-        pytest.skip(str(refused))
-    assert_as_net(model, net, case.rows(60), 1e-9)
+    assert_same_in_file(case, format, tmp_path)
+
+
+@pytest.mark.slow
+@parametrized(*(CASES[name] for name in NATIVE))
+def test_native_code_over_a_spread(case: Case, tmp_path: Path) -> None:
+    assert_same_in_file(case, "aoti", tmp_path)
+
+
+def assert_same_in_file(case: Case, format: str, folder: Path) -> None:
+    """A file gives the answers for many rows, one and none, unless the table of limits has a reason against it."""
+    net, rows = compiled(case.id), case.rows(60)
+    if limit := met(net, format):
+        with pytest.raises(UnfaithfulOption, match=re.escape(limit.because)):
+            opened(net, folder, format)
+        return
+    model = opened(net, folder, format)
+    for count in (60, 1):
+        assert_as_net(model, net, rows[:count], 1e-9)
+    given = columns_of(net, rows)
+    none = model.scores({name: values[:0] for name, values in given.items()})
+    assert none.shape == (0, *np.shape(net.scores(rows))[1:])
 
 
 @pytest.mark.parametrize("format", ["onnx", "exported"])
@@ -161,13 +185,33 @@ def test_any_number_of_rows(format: str, count: int, folder: Path) -> None:
 
 
 def test_native_code(tmp_path: Path) -> None:
-    net, rows = windtunnel.compile(fitted("lightgbm_binary")), rows_for("lightgbm_binary")
+    net, rows = windtunnel.compile(fitted("logistic")), rows_for("logistic")
     model = opened(net, tmp_path, "aoti")
     assert_as_net(model, net, rows, 1e-9)
     assert_as_net(model, net, rows[:1], 1e-9)
     assert model.predict(rows[:0]).shape == (0,)
     assert model.facts["torch"] == torch.__version__ and model.facts["device"] == "cpu"
     assert ask_elsewhere(tmp_path, "net.pt2", rows) == pytest.approx(net.predict_proba(rows)[:, 1].tolist())
+    assert_the_same_errors(model)
+
+
+@pytest.mark.parametrize(
+    "strategy", ["gemm", "tree_traversal", "perfect_tree_traversal", "bitvectors", "ranked_traversal"]
+)
+def test_every_strategy_has_a_graph(strategy: str, tmp_path: Path) -> None:
+    fitted_trees = compiled("trees, random forest of classes").pipeline
+    net, rows = windtunnel.compile(fitted_trees, strategy=strategy), CASES["trees, random forest of classes"].rows(60)
+    assert_as_net(opened(net, tmp_path, "exported"), net, rows, 0)
+
+
+@pytest.mark.parametrize("scale", [1 + 1e-6, 1 + 1e-9])
+def test_numbers_near_one_and_zero_stay_what_they_are(scale: float, tmp_path: Path) -> None:
+    rows = np.array([[0.0], [1.0], [2.0]])
+    scaler = StandardScaler().fit(rows)
+    scaler.scale_, scaler.mean_ = np.array([1 / scale]), np.array([3e-9])
+    net = windtunnel.compile(scaler)
+    found = opened(net, tmp_path, "onnx").scores(columns_of(net, rows))
+    np.testing.assert_allclose(found, scaler.transform(rows), 1e-14)
 
 
 def test_one_category_that_is_a_number(tmp_path: Path) -> None:
@@ -288,10 +332,16 @@ def test_windtunnel_is_not_needed(format: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_same_errors_in_every_format(format: str, folder: Path) -> None:
-    model, rows = small(format, folder), rows_for("logistic").to_dict("list")
+    assert_the_same_errors(small(format, folder))
+
+
+def assert_the_same_errors(model: serving.Model) -> None:
+    rows = rows_for("logistic").to_dict("list")
     wrong: list[tuple[Any, str]] = [
         ({"size": [1.0], "prise": [2.0]}, r"columns missing: \['price', 'code', 'city'\]; given: \['size', 'prise'\]"),
         (rows | {"size": ["1"] * 60}, "column 'size' holds '1'; numbers are read there"),
+        (rows | {"size": [[1.0]] * 60}, r"column 'size' holds \[1.0\]; numbers are read there"),
+        (rows | {"city": [b"Oslo"] * 60}, "column 'city' holds b'Oslo'; texts are read there"),
         (rows | {"city": [3] * 60}, "column 'city' holds 3; texts are read there"),
         (rows | {"city": ["Os\0lo"] * 60}, "column 'city' holds 'Os.*lo', with a NUL in it"),
         (rows | {"city": "Oslo"}, "column 'city' is a single str"),
@@ -347,7 +397,7 @@ def test_missing_texts_in_onnx(tmp_path: Path) -> None:
 def test_texts_that_are_hashed(tmp_path: Path) -> None:
     net, rows = windtunnel.compile(fitted("hashing")), rows_for("hashing")
     assert_as_net(opened(net, tmp_path, "exported"), net, rows, 1e-9)
-    with pytest.raises(UnfaithfulOption, match="column 'city' is hashed, for which ONNX has no operator"):
+    with pytest.raises(UnfaithfulOption, match="column 'city' is hashed: ONNX has no operator for md5"):
         net.export(tmp_path / "net.onnx", format="onnx")
 
 
@@ -411,10 +461,18 @@ def test_host_steps_are_refused_by_name(format: str, tmp_path: Path) -> None:
 
 
 def test_steps_without_a_graph_are_refused_by_name(tmp_path: Path, capfd: Any) -> None:
-    net = windtunnel.compile(NMF(2, max_iter=500, random_state=0).fit(np.random.default_rng(0).random((30, 4))))
-    with pytest.raises(UnfaithfulOption, match=r"cannot take a graph of step 'NMF' \(NonNegativeDescent\)"):
+    net = windtunnel.compile(StandardScaler().fit(np.random.default_rng(0).random((30, 4))))
+    net.program.steps[0].module = Looping()
+    with pytest.raises(UnfaithfulOption, match=r"cannot take a graph of step 'StandardScaler' \(Looping\)"):
         net.export(tmp_path / "net.pt2", format="exported")
     assert capfd.readouterr() == ("", "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_documentation_has_the_table_of_limits() -> None:
+    page = (Path(windtunnel.__file__).parents[1] / "docs" / "export.md").read_text(encoding="utf-8")
+    rows = [f"| {one.what} | {', '.join(one.formats)} | {one.because} |" for one in LIMITS]
+    assert "\n".join(rows) in page
 
 
 def test_names_that_onnx_cannot_hold(tmp_path: Path) -> None:

@@ -186,7 +186,8 @@ def test_steps_of_methods_that_are_not_in_the_file_are_left_out(tmp_path: Path) 
 
 
 def test_one_class_is_always_predicted(tmp_path: Path) -> None:
-    program = exported(linear(Head("binary", "sigmoid", "logistic", classes=np.array(["only"]))), tmp_path)
+    head = Head("binary", "sigmoid", "logistic", classes=np.array(["only"]), methods=("predict",))
+    program = exported(linear(head), tmp_path)
     assert program.predict(torch.randn(4, 2), []).tolist() == [0, 0, 0, 0]
 
 
@@ -276,7 +277,8 @@ def test_rows_that_do_not_fit(numbers: Any, texts: Any, message: str, tmp_path: 
 
 
 def test_scores_that_are_not_finite_raise(tmp_path: Path) -> None:
-    program = exported(linear(Head("binary", "sigmoid", "logistic", classes=np.array([0, 1]))), tmp_path)
+    head = Head("binary", "sigmoid", "logistic", classes=np.array([0, 1]), methods=("predict",))
+    program = exported(linear(head), tmp_path)
     rows = torch.zeros(5, 2)
     rows[2, 0] = float("nan")
     with pytest.raises(RAISED, match="1 rows have no finite score"):

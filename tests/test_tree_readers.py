@@ -5,7 +5,6 @@ import warnings
 import catboost as cb
 import lightgbm as lgb
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 import xgboost as xgb
@@ -75,14 +74,6 @@ def test_refused_by_name(make, fit, message):
     x = rows()
     fitted = make().fit(x, fit(x))
     with pytest.raises(UnsupportedEstimator, match=message):
-        read(fitted)
-
-
-@pytest.mark.parametrize("options", [{}, {"one_hot_max_size": 5}], ids=["statistics", "one-hot"])
-def test_categories_of_catboost_are_refused(options):
-    frame = pd.DataFrame(rows(), columns=list("abc")).assign(kind=np.array(["x", "y", "z"])[np.arange(200) % 3])
-    fitted = cb.CatBoostRegressor(cat_features=["kind"], **TINY, **options).fit(frame, frame["kind"] == "x")
-    with pytest.raises(UnsupportedEstimator, match="splits on categories"):
         read(fitted)
 
 

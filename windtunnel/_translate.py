@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from windtunnel.assemble import Assembly
 from windtunnel.compiler.backends import BACKENDS, engine, place
+from windtunnel.compiler.passes import simplify
 from windtunnel.compiler.strategies import STRATEGIES, choose
 from windtunnel.encode import Batch, Rows, count_rows
 from windtunnel.errors import BadInput, UnfaithfulOption
@@ -23,6 +24,7 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.code_tables import CodeTables
 from windtunnel.modules.program import Program, ProgramStep, Take
 from windtunnel.modules.tables import CategoryTable
+from windtunnel.modules.target_statistics import TargetStatistics
 from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftTrees, TreeEnsemble
 from windtunnel.modules.trees.soft import LEVELS
 from windtunnel.modules.trees.soften import soften, soften_leaves
@@ -126,12 +128,16 @@ def compile(
 ) -> Translation:
     """Exact inference for a fitted pipeline: the source's own answers, with nothing to train but a branch beside it.
 
+    What the answers do not depend on is not computed, and raw columns that only that took are not read
+    (``windtunnel.compiler.passes``); so a branch has fewer columns to learn from than one beside a translation.
+
     Parameters
     ----------
     pipeline : fitted scikit-learn estimator or Pipeline, or model of LightGBM, XGBoost or CatBoost
         Left as it is.
-    backend : "torch", "torchscript" or "onnx"
-        What runs the program: eager torch, its scripted form, or ONNX Runtime.
+    backend : "torch", "torchscript", "exported", "aoti" or "onnx"
+        What runs the program: eager torch, its scripted form, ``torch.export``'s graph, native code of it (half a
+        minute to compile), or ONNX Runtime.
     strategy : "auto", "gemm", "tree_traversal", "perfect_tree_traversal", "ranked_traversal" or "bitvectors"
         How trees are run; see ``windtunnel.compiler.strategies``.
     device : str or torch.device
@@ -162,13 +168,19 @@ def compile(
     """
     precision = _check_compile(backend, strategy, batch_size, dtype)
     _check_rows(calibrate)
-    net = _translation(Assembly(pipeline, sample=calibrate, dtype=precision, exact=True)).requires_grad_(False)
+    net = exact(pipeline, precision, calibrate)
+    simplify(net)
     net.to(place(device))
     net.choices = choose(net.program, strategy, rows=batch_size, tune=tune)
     if batch_size is not None:
         net.batch_size = batch_size
     net.engine = engine(net, backend)
     return net
+
+
+def exact(pipeline: Any, dtype: torch.dtype, calibrate: Rows | None = None) -> Translation:
+    """The source's own answers from a program that still reads all of its columns, as a branch beside it wants to."""
+    return _translation(Assembly(pipeline, sample=calibrate, dtype=dtype, exact=True)).requires_grad_(False)
 
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
@@ -247,7 +259,7 @@ def _soften_step(
     if temperature != "auto":
         step.module = form(ensemble, level=level, start=start, temperature=float(temperature))
         return
-    grids = _grids(tables)
+    grids = _grids(net.program, step)
     if batch is None:
         step.module = form(ensemble, level=level, start=start, grids=grids)
         return
@@ -297,22 +309,34 @@ class TableColumn(NamedTuple):
 
 def _tables(program: Program, step: ProgramStep) -> dict[int, TableColumn]:
     """The input columns of a step that come straight from a category table."""
-    tables: dict[int, TableColumn] = {}
-    column = 0
+    return {
+        column: TableColumn(source, source.module, at)
+        for column, (source, at) in enumerate(_sources(program, step))
+        if source is not None and isinstance(source.module, CategoryTable)
+    }
+
+
+def _sources(program: Program, step: ProgramStep) -> list[tuple[ProgramStep | None, int]]:
+    """The step that each input column of a step comes from, None for a column of the batch, and its place there."""
+    found: list[tuple[ProgramStep | None, int]] = []
     for take in step.takes:
         assert isinstance(take, Take)
-        source = program.steps[take.slot - 2] if take.slot >= 2 else None
-        for at in take.columns.tolist():
-            if isinstance(source, ProgramStep) and isinstance(source.module, CategoryTable):
-                tables[column] = TableColumn(source, source.module, at)
-            column += 1
-    return tables
+        source: Any = program.steps[take.slot - 2] if take.slot >= 2 else None
+        found += [(source, at) for at in take.columns.tolist()]
+    return found
 
 
-def _grids(tables: Mapping[int, TableColumn]) -> dict[int, NDArray[np.float64]]:
-    """Every value that these input columns can take."""
-    values = {column: np.unique(of.table.rows.detach().double()[:, of.at].numpy()) for column, of in tables.items()}
-    return {column: known[np.isfinite(known)] for column, known in values.items()}
+def _grids(program: Program, step: ProgramStep) -> dict[int, NDArray[np.float64]]:
+    """Every value that input columns straight from tables can take."""
+    values = {}
+    for column, (source, at) in enumerate(_sources(program, step)):
+        module = None if source is None else source.module
+        if isinstance(module, CategoryTable):
+            values[column] = module.rows[:, at]
+        elif isinstance(module, TargetStatistics):
+            values[column] = module.values(at)
+    grids = {column: np.unique(known.detach().double().numpy()) for column, known in values.items()}
+    return {column: known[np.isfinite(known)] for column, known in grids.items()}
 
 
 def _freeze_codes(ensemble: TreeEnsemble, tables: Mapping[int, TableColumn]) -> None:
@@ -331,7 +355,7 @@ def _redraw_tables(program: Program) -> None:
     generator = torch.Generator().manual_seed(0)
     for step in program.steps:
         module = step.module
-        if isinstance(module, CategoryTable) and module.rows.requires_grad:
+        if isinstance(module, CategoryTable | TargetStatistics) and module.rows.requires_grad:
             with torch.no_grad():
                 scale = module.rows.std(unbiased=False).clamp_min(1e-3)
                 module.rows.copy_(torch.randn(module.rows.shape, generator=generator) * scale)

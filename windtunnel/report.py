@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from windtunnel.compiler.passes import Simplified
 from windtunnel.host import HostStep
 from windtunnel.modules.trees.soft import SoftSplits
 
@@ -73,7 +74,7 @@ class Report:
     Attributes
     ----------
     facts : list of (str, str)
-        Task, faithfulness, steps on the host, fine-tuning.
+        Task, faithfulness, steps on the host, what is left out, how trees are run, fine-tuning.
     rows : list of Row
     """
 
@@ -185,6 +186,8 @@ def _facts(net: Translation) -> list[tuple[str, str]]:
         reason = host.reason.removeprefix(f"step {host.name!r}: ")
         text = f"{host.name}: {reason} The gradient ends there: nothing before it is trained."
         facts.append(("on the host", text))
+    if (simplified := Simplified.read(net)) is not None and simplified.saves():
+        facts.append(("simplified", str(simplified)))
     facts += [("trees", str(choice)) for choice in net.choices]
     if net.history is not None:
         facts.append(("fine-tuned", _history(net.history)))

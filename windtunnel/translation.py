@@ -24,6 +24,7 @@ from windtunnel.host import HostStep
 from windtunnel.modules.base import Module
 from windtunnel.modules.program import FLOAT32_MAX, Program
 from windtunnel.modules.trees import LeafOneHot, SoftLeaves
+from windtunnel.modules.trees.threads import spread
 from windtunnel.start import Start
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 CHUNK = 8192
 """Rows scored at once unless told otherwise; bounds the memory of a prediction, whatever the number of rows."""
+SHARE = 1024
+"""The fewest rows for which a thread is woken."""
 MOST_BRANCHED = 1000
 """Columns of a translation that gets a branch; what has more, such as counts of words, has none."""
 CHUNK_BYTES = 2**24
@@ -58,6 +61,14 @@ def _at_once(program: Program) -> int:
     leaves = [one.column.shape[0] for one in program.modules() if isinstance(one, SoftLeaves)]
     leaves += [one.columns for one in program.modules() if isinstance(one, LeafOneHot)]
     return min(CHUNK, max(LEAF_CELLS // max(leaves, default=1), 256))
+
+
+def _device(program: Program) -> torch.device:
+    """Where the tensors of a program are; what a step takes is one of them."""
+    for step in program.steps:
+        for take in step.takes:  # type: ignore[union-attr]
+            return take.columns.device  # type: ignore[no-any-return]
+    return torch.device("cpu")
 
 
 def _source_has(method: str) -> Callable[[Translation], bool]:
@@ -196,12 +207,17 @@ class Translation(nn.Module):
 
     def _check_refused(self, method: str, batch: Batch) -> None:
         """Refuse rows that the source refuses."""
-        # Of NaN, infinity and what is beyond float32 none is within these bounds.
-        odd = not (batch.numbers.abs() <= FLOAT32_MAX).all() or bool((batch.ids < FIRST_ID).any())
-        if odd or self.program.partial():
+        if self._odd(batch) or self.program.partial():
             refused = self._refused(method, batch)
             if refused.any():
                 raise BadInput(self._why_not_finite(batch, refused))
+
+    def _odd(self, batch: Batch) -> bool:
+        """Whether something is missing, unknown, infinite or beyond float32."""
+        numbers, ids = batch
+        # Of NaN, infinity and what is beyond float32 none is within this bound, in one pass.
+        odd = numbers.numel() > 0 and not torch.linalg.vector_norm(numbers, math.inf).item() <= FLOAT32_MAX
+        return odd or (ids.numel() > 0 and bool((ids < FIRST_ID).any()))
 
     def _check_odd_rows(self, batch: Batch) -> None:
         """Refuse rows without a finite score; only rows with missing, infinite or unknown values can be such."""
@@ -222,20 +238,26 @@ class Translation(nn.Module):
 
     def _in_slices(self, run: Callable[..., Tensor], batch: Batch) -> Tensor:
         """What ``run(numbers, ids)`` gives, a slice of the rows after the other, where the program is."""
-        tensors = (*self.program.parameters(), *self.program.buffers())
-        device = tensors[0].device if tensors else torch.device("cpu")
-        was_training = self.training
-        self.eval()
-        try:
-            with torch.inference_mode():
-                size = max(1, len(batch.ids)) if self.program.whole() else self._at_once()
-                parts = [
-                    run(*(block[start : start + size].to(device) for block in batch))
-                    for start in range(0, len(batch.ids), size)
-                ]
-        finally:
-            self.train(was_training)
-        return torch.cat(parts).cpu()
+        if self.training or self.program.training:
+            was_training = self.training
+            self.eval()
+            try:
+                return self._in_slices(run, batch)
+            finally:
+                self.train(was_training)
+        with torch.inference_mode():
+            device, rows, size = _device(self.program), len(batch.ids), self._at_once()
+            threads = torch.get_num_threads() if device.type == "cpu" and rows >= 2 * SHARE else 1
+            if (rows <= size and threads == 1) or self.program.whole():
+                return run(*(block.to(device) for block in batch)).cpu()
+            # Threads that run slices of their own wait once, those that share each operation after each.
+            size = min(size, max(SHARE, -(-rows // threads)))
+            slices = [slice(start, start + size) for start in range(0, rows, size)]
+
+            def answer(rows: slice) -> Tensor:
+                return run(*(block[rows].to(device) for block in batch))
+
+            return torch.cat(spread(answer, slices) if threads > 1 else [*map(answer, slices)]).cpu()
 
     def _why_not_finite(self, batch: Batch, failed: Tensor) -> str:
         """Name the columns whose NaN or infinity, with 0 in all the others, leaves a row without a score."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from windtunnel.compiler.exported import ExportedEngine, NativeEngine
 from windtunnel.compiler.held import Held
 from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.compiler.scripted import TorchScriptEngine
@@ -14,8 +15,13 @@ from windtunnel.errors import UnfaithfulOption
 if TYPE_CHECKING:
     from windtunnel.translation import Engine, Translation
 
-BACKENDS = ("torch", "torchscript", "onnx")
-ENGINES: dict[str, type[Held]] = {"torchscript": TorchScriptEngine, "onnx": OnnxEngine}
+ENGINES: dict[str, type[Held]] = {
+    "torchscript": TorchScriptEngine,
+    "exported": ExportedEngine,
+    "aoti": NativeEngine,
+    "onnx": OnnxEngine,
+}
+BACKENDS = ("torch", *ENGINES)
 
 
 def engine(net: Translation, backend: str) -> Engine | None:

@@ -6,8 +6,17 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.special import erfcx
 from torch import Tensor
+
+SQRT_HALF = math.sqrt(0.5)
+ERFCX_CENTER = 2.5
+ERFCX: list[float] = np.polynomial.chebyshev.chebinterpolate(
+    lambda t: erfcx(ERFCX_CENTER * (1 + t) / (1 - t)), 20
+).tolist()
+"""Coefficients of ``_erfcx``."""
 
 
 def searchsorted(
@@ -67,6 +76,38 @@ def softplus(given: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     return torch.where(steep > threshold, given, torch.log1p(torch.exp(steep)) / beta)
 
 
+def _erfcx(x: Tensor) -> Tensor:
+    """exp(x^2) (1 - erf(x)) of numbers from 0 on, by Chebyshev polynomials in (x - 2.5) / (x + 2.5); to 4e-15."""
+    t = 2 * (x - ERFCX_CENTER) / (x + ERFCX_CENTER)
+    last, before = torch.zeros_like(x), torch.zeros_like(x)
+    for one in ERFCX[:0:-1]:
+        last, before = t * last - before + one, last
+    return 0.5 * t * last - before + ERFCX[0]
+
+
+def erf(given: Tensor) -> Tensor:
+    """The error function, which the runtime has in float32 alone."""
+    x = given.abs().clamp_max(30.0)
+    return torch.sign(given) * (1 - torch.exp(-x * x) * _erfcx(x))
+
+
+def ndtr(given: Tensor) -> Tensor:
+    """The share of the normal distribution below x."""
+    return 0.5 + 0.5 * erf(given * SQRT_HALF)
+
+
+def ndtri(share: Tensor) -> Tensor:
+    """The quantile of the normal distribution, by two of Halley's steps from Winitzki's form, within 0.2 % of it."""
+    a, tail = 0.147, torch.minimum(share, 1 - share)
+    log = torch.log(4 * tail * (1 - tail))
+    half = 2 / (math.pi * a) + log / 2
+    x = torch.sqrt(2 * (torch.sqrt(half * half - log / a) - half).clamp_min(0.0))
+    for _ in range(2):
+        step = math.sqrt(2 * math.pi) * (tail * torch.exp(x * x / 2) - 0.5 * _erfcx(x * SQRT_HALF))
+        x = x - step / (1 + x * step / 2)
+    return torch.where(share < 0.5, -x, x)
+
+
 def any_along(given: Tensor, dim: int, keepdim: bool = False) -> Tensor:
     """Whether any is true along a dimension; of none there is none, which the runtime gets wrong."""
     return given.to(torch.int64).sum(dim, keepdim=keepdim) > 0
@@ -103,6 +144,22 @@ def argsort_stable(given: Tensor, *, stable: bool, dim: int = -1, descending: bo
     return sort_stable(given, dim=dim, descending=descending)[1]
 
 
+def solve(left: Tensor, right: Tensor) -> Tensor:
+    """The solution of ``[..., n, n] X = [..., n, k]`` or ``[..., n]``, by elimination with pivots; n is known."""
+    count, vector = left.shape[-1], right.dim() == left.dim() - 1
+    both = torch.cat([left, right.unsqueeze(-1) if vector else right], dim=-1)
+    places = torch.arange(count).unsqueeze(1)
+    for at in range(count):
+        greatest = torch.where(places.squeeze(1) >= at, both[..., at].abs(), -1.0)
+        pivot = greatest.argmax(dim=-1, keepdim=True).unsqueeze(-1)
+        found = both.gather(-2, pivot.expand(*both.shape[:-2], 1, both.shape[-1]))
+        both = torch.where(places == pivot, both[..., at : at + 1, :], both)
+        row = found / found[..., at : at + 1]
+        both = torch.where(places == at, row, both - both[..., at : at + 1] * row)
+    solution = both[..., count:]
+    return solution.squeeze(-1) if vector else solution
+
+
 def _at(sequence: Tensor, position: Tensor) -> Tensor:
     if sequence.dim() == 1:
         return sequence.index_select(0, position.reshape(-1)).view(position.shape)
@@ -110,6 +167,7 @@ def _at(sequence: Tensor, position: Tensor) -> Tensor:
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.linalg_solve.default: solve,
     torch.ops.aten.searchsorted.Tensor: searchsorted,
     torch.ops.aten.bucketize.Tensor: bucketize,
     torch.ops.aten.cdist.default: cdist,
@@ -119,6 +177,9 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.log10.default: log10,
     torch.ops.aten.sigmoid.default: sigmoid,
     torch.ops.aten.softplus.default: softplus,
+    torch.ops.aten.erf.default: erf,
+    torch.ops.aten.special_ndtr.default: ndtr,
+    torch.ops.aten.special_ndtri.default: ndtri,
     torch.ops.aten.any.dim: any_along,
     torch.ops.aten.matmul.default: matmul,
     torch.ops.aten.sort.stable: sort_stable,

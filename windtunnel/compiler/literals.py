@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,20 +45,28 @@ EXACT = {aten.pow.Tensor_Scalar}
 def keep_literals(graph: fx.GraphModule) -> bool:
     """Put tensors in the place of the numbers that float32 does not hold, wherever the graph computes in float64.
 
-    Tells whether there were any.
+    In the bodies of its loops too. Tells whether there were any.
 
     Raises
     ------
     ValueError
         An operator takes such a number and no tensor.
     """
+    loops = graph.graph.find_nodes(op="call_function", target=torch.ops.higher_order.while_loop)
+    some = [_keep_in_loop(graph, loop) for loop in loops]
+    some.append(_keep(graph, partial(_held, graph)))
+    return any(some)
+
+
+def _keep(graph: fx.GraphModule, held: Callable[[float], fx.Node]) -> bool:
+    """Replace the numbers of one graph by what ``held`` gives for them."""
     rounded = [node for node in graph.graph.nodes if _is_float64(node) and any(map(_rounds, _numbers(node)))]
     for node in rounded:
         with graph.graph.inserting_before(node):
             if node.target in (aten.full.default, aten.scalar_tensor.default):
-                _replace_constant(graph, node)
+                _replace_constant(graph, node, held)
             elif node.target in TENSOR_FORM and not _rounds(node.kwargs.get("alpha")):
-                node.args = tuple(_held(graph, one) if isinstance(one, float) else one for one in node.args)
+                node.args = tuple(held(one) if isinstance(one, float) else one for one in node.args)
                 node.target = TENSOR_FORM[node.target]
             elif node.target not in EXACT:
                 raise ValueError(f"{node.target}: its numbers {_numbers(node)} would be rounded to float32")
@@ -65,11 +75,35 @@ def keep_literals(graph: fx.GraphModule) -> bool:
     return bool(rounded)
 
 
-def _replace_constant(graph: fx.GraphModule, node: fx.Node) -> None:
-    held = _held(graph, float(_numbers(node)[0]))
+def _replace_constant(graph: fx.GraphModule, node: fx.Node, held: Callable[[float], fx.Node]) -> None:
+    constant = held(float(_numbers(node)[0]))
     if node.target is aten.full.default:
-        held = graph.graph.call_function(aten.expand.default, (held, node.args[0]))
-    node.replace_all_uses_with(held)
+        constant = graph.graph.call_function(aten.expand.default, (constant, node.args[0]))
+    node.replace_all_uses_with(constant)
+
+
+def _keep_in_loop(graph: fx.GraphModule, loop: fx.Node) -> bool:
+    """Replace the numbers in the two graphs of a loop by inputs of both, as neither can have constants of its own."""
+    arguments: Any = loop.args
+    *parts, carried, given = arguments
+    graphs: list[fx.GraphModule] = [getattr(graph, part.target) for part in parts]
+    found: list[fx.Node] = []
+
+    def input_of(at: int, number: float) -> fx.Node:
+        with graph.graph.inserting_before(loop):
+            found.append(_held(graph, number))
+        inputs: list[fx.Node] = []
+        for one in graphs:
+            last = [node for node in one.graph.nodes if node.op == "placeholder"][-1]
+            with one.graph.inserting_after(last):
+                inputs.append(one.graph.placeholder(f"literal_{len(found)}"))
+        return inputs[at]
+
+    some = [_keep(one, partial(input_of, at)) for at, one in enumerate(graphs)]
+    loop.args = (*parts, carried, (*given, *found))
+    for one in graphs:
+        one.recompile()
+    return any(some)
 
 
 def _held(graph: fx.GraphModule, number: float) -> fx.Node:

@@ -47,31 +47,30 @@ class OnnxEngine(Held):
         try:
             model = exported(program, self.example(EXAMPLE_ROWS), INPUTS, methods)
             put_nodes(model, trees)
-            runs = {method: session(model, method) for method in methods}
+            runs = {method: Fed(session(model, method)) for method in methods}
             self._compare(runs)
         except Exception as error:  # the exporter, its passes and the runtime all have errors of their own
             raise UnfaithfulOption(self.why(error)) from error
-        return runs
+        return runs, 1 << 62 if self.program.whole() else max(1, AT_ONCE // _row_cost(self.program))
 
     @torch.no_grad()
-    def _compare(self, runs: Mapping[str, Any]) -> None:
+    def _compare(self, runs: Mapping[str, Fed]) -> None:
         """Run a few rows, and one: exporters round constants, and kernels have bugs of their own."""
         numbers, ids = self.example(EXAMPLE_ROWS)
         for rows in (EXAMPLE_ROWS, 1):
             for method, run in runs.items():
                 given = {"numbers": numbers[:rows], "ids": ids[:rows]}
-                check_same(run.run(None, fed(run, given))[0], self.program.answer(method, **given))
+                check_same(run(**given), self.program.answer(method, **given))
 
     def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
         """What ``Program.answer`` gives."""
-        runs = self.prepared()
+        runs, at_once = self.prepared()
         run = runs.get(method, runs["scores"])
-        rows = len(ids) if self.program.whole() else max(1, AT_ONCE // _row_cost(self.program))
         parts = [
-            run.run(None, fed(run, {"numbers": numbers[start : start + rows], "ids": ids[start : start + rows]}))[0]
-            for start in range(0, len(ids), rows)
+            torch.from_numpy(run(numbers=numbers[start : start + at_once], ids=ids[start : start + at_once]))
+            for start in range(0, len(ids), at_once)
         ]
-        return torch.cat([torch.from_numpy(part) for part in parts])
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     @torch.no_grad()
     def why(self, error: Exception) -> str:
@@ -88,15 +87,26 @@ class OnnxEngine(Held):
             try:
                 model = exported(one.module, (given,), ("x",), ("y",))
                 put_nodes(model, trees)
-                run = session(model, "y")
+                run = Fed(session(model, "y"))
                 for some in (given, given[:1]):
-                    check_same(run.run(None, fed(run, {"x": some}))[0], step.module(some))
+                    check_same(run(x=some), step.module(some))
             except Exception as own:  # as above
                 where, error = f"step {step.name!r} ({type(step.module).__name__})", own
                 break
             if len(values) < 2 + len(self.program.steps):
                 values.append(step(values))
         return f"backend='onnx' cannot run {where}: {_operator(error)}. Choose backend='torchscript' or 'torch'."
+
+
+class Fed:
+    """A session with one answer, and the blocks that it takes; those that it has no use for are left out."""
+
+    def __init__(self, run: Any) -> None:
+        self.run, self.names = run.run, [given.name for given in run.get_inputs()]
+
+    def __call__(self, **blocks: Tensor) -> NDArray[Any]:
+        """What it answers."""
+        return self.run(None, {name: blocks[name].contiguous().numpy() for name in self.names})[0]  # type: ignore[no-any-return]
 
 
 class Methods(nn.Module):
@@ -136,26 +146,45 @@ def exported(module: nn.Module, example: tuple[Tensor, ...], inputs: Sequence[st
             input_names=list(inputs),
             output_names=list(outputs),
             verbose=False,
+            optimize=False,
         )
     assert program is not None
+    _tidy(program.model, outputs)
     return program.model_proto
+
+
+def _tidy(model: Any, outputs: Sequence[str]) -> None:
+    """What the exporter's own optimizer does, but for its rules.
+
+    They take numbers within 1e-5 of 1 for 1, and 1e-10, which keeps a divisor off 0, for 0.
+    """
+    from onnx_ir.passes.common import OutputFixPass
+    from onnxscript import optimizer
+
+    optimizer.inline(model)
+    optimizer.fold_constants(model)
+    optimizer.remove_unused_nodes(model)
+    # One value may be several outputs, of which only one has its name.
+    OutputFixPass()(model)
+    for value, name in zip(model.graph.outputs, outputs, strict=True):
+        value.name = name
 
 
 def session(model: Any, output: str | None = None) -> Any:
     """What runs a model, or the part of it that one of its outputs needs."""
-    import onnx.utils
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    # Threads that wait in a loop take the processor from those that feed them.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Slices of the rows go to threads of their own, see ``Translation``; one row wakes none.
+    options.intra_op_num_threads = 1
     # Extended fusions keep a float64 factor as a float32 attribute.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.log_severity_level = 3  # errors, which are raised as well
     if output is not None:
-        names = [given.name for given in model.graph.input]
-        model = onnx.utils.Extractor(model).extract_model(names, [output])
+        whole, model = model, type(model)()
+        model.CopyFrom(whole)
+        del model.graph.output[:]
+        model.graph.output.extend(one for one in whole.graph.output if one.name == output)
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 

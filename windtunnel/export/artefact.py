@@ -64,8 +64,8 @@ def save(net: Translation, path: str | PathLike[str]) -> None:
         history=None if net.history is None else HistoryData.model_validate(asdict(net.history)),
     )
     vocabularies = [
-        {"values": list(category.vocabulary.values), "buckets": category.vocabulary.buckets}
-        for category in net.encoder.categories
+        {"values": list(known.values), "buckets": known.buckets, "hashes": known.hashes}
+        for known in (category.vocabulary for category in net.encoder.categories)
     ]
     weights = _held(net.program.state_dict())
     members = {

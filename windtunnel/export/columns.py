@@ -5,30 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windtunnel.encode import CategoryColumn, RowEncoder
-from windtunnel.errors import UnfaithfulOption
 
 
 def raw_columns(encoder: RowEncoder) -> tuple[list[int], list[int]]:
-    """Tell the raw columns given as numbers from those given as texts; ``UnfaithfulOption`` where one is both."""
-    numbers: set[int] = set(encoder.numbers)
-    texts: set[int] = set()
-    for category in encoder.categories:
-        kind = category.vocabulary.kind
-        if kind == "mixed":
-            raise UnfaithfulOption(
-                f"column {encoder.name(category.column)} has texts and numbers among its categories, which an exported "
-                "file cannot take side by side; convert the column to text before fitting."
-            )
-        (numbers if kind == "number" else texts).add(category.column)
-    if both := sorted(numbers & texts):
-        # A vocabulary without values says nothing of its column.
-        empty = {c.column for c in encoder.categories if c.vocabulary.kind == "empty"}
-        if wrong := [encoder.name(column) for column in both if column not in empty]:
-            raise UnfaithfulOption(
-                f"columns {', '.join(wrong)} are read as text in one place and as numbers in another, which an "
-                "exported file cannot take; give the pipeline two columns."
-            )
+    """Tell the raw columns given as numbers from those given as texts; ``limits`` refuses those that are both."""
+    numbers, texts = read_as(encoder)
     return sorted(numbers), sorted(texts - numbers)
+
+
+def read_as(encoder: RowEncoder) -> tuple[set[int], set[int]]:
+    """The raw columns that some step reads as numbers, and those that some step reads as texts."""
+    numbers, texts = set(encoder.numbers), set[int]()
+    for one in encoder.categories:
+        (numbers if one.vocabulary.kind == "number" else texts).add(one.column)
+    return numbers, texts
 
 
 def names(encoder: RowEncoder, columns: Sequence[int]) -> list[str]:

@@ -166,6 +166,7 @@ class VocabularyData(Strict):
 
     values: list[Label]
     buckets: Count
+    hashes: list[Count] | None = None
 
 
 class VocabulariesData(Strict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from os import PathLike
 from typing import IO, TYPE_CHECKING, Any
 
@@ -14,13 +15,12 @@ from windtunnel.encode import FIRST_ID, MISSING_ID, UNKNOWN_ID, CategoryColumn
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names, raw_columns, text_slots
 from windtunnel.export.container import write_whole
+from windtunnel.export.limits import MISSING, check
 from windtunnel.export.traced import REFUSED_ID, Traced, example, facts
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
 
-MISSING = "<missing>"
-"""The text that stands for a missing one."""
 WRITTEN_FOR_MISSING = ("None", "nan", "<NA>")
 """What the runtime makes, without a word, of the values that stand for missing texts elsewhere."""
 INSIDE = "windtunnel/"
@@ -40,8 +40,7 @@ def export(net: Translation, path: str | PathLike[str]) -> None:
     Raises
     ------
     UnfaithfulOption
-        Steps stayed on the host, a column holds texts and numbers side by side, a step has no ONNX form or gives other
-        numbers there, or no column is read.
+        What stands in ``windtunnel.export.limits``, or a step that has no ONNX form or gives other numbers there.
     """
     model, outputs = _model(net)
     described = facts(net, outputs) | {"format": "onnx", "missing": MISSING, "device": "cpu"}
@@ -55,11 +54,13 @@ def export(net: Translation, path: str | PathLike[str]) -> None:
 
 def _model(net: Translation) -> tuple[Any, list[str]]:
     onnx_runtime.check_installed("format='onnx'")
+    check(net, "onnx")
     traced = Traced(net).cpu()
-    number_columns, string_columns = (names(net.encoder, columns) for columns in raw_columns(net.encoder))
-    _check_names([*number_columns, *string_columns], traced.outputs)
+    number_columns = names(net.encoder, raw_columns(net.encoder)[0])
     blocks = example(net)
-    wanted = traced(*blocks)
+    # Of one row by itself, as steps that go on until all rows are done answer it otherwise than among others.
+    wanted = [traced(*(block[:rows] for block in blocks)) for rows in (len(blocks[0]), 1)]
+    wanted.append(tuple(one[:0] for one in wanted[0]))
     trees = with_nodes(traced)
     try:
         model = onnx_runtime.exported(traced, blocks, onnx_runtime.INPUTS, traced.outputs)
@@ -70,13 +71,14 @@ def _model(net: Translation) -> tuple[Any, list[str]]:
     return _with_columns(model, number_columns, net), traced.outputs
 
 
-def _check(model: Any, outputs: list[str], blocks: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> None:
+def _check(model: Any, outputs: list[str], blocks: tuple[Tensor, ...], wanted: list[tuple[Tensor, ...]]) -> None:
     """Run the example, one row and no row: exporters round constants, and kernels have bugs of their own."""
     session = onnx_runtime.session(model)
-    for rows in (len(blocks[0]), 1, 0):
-        fed = onnx_runtime.fed(session, dict(zip(onnx_runtime.INPUTS, (block[:rows] for block in blocks), strict=True)))
-        for found, want in zip(session.run(outputs, fed), wanted, strict=True):
-            onnx_runtime.check_same(found, want[:rows], wanted[0].dtype)
+    for answers in wanted:
+        given = (block[: len(answers[0])] for block in blocks)
+        fed = onnx_runtime.fed(session, dict(zip(onnx_runtime.INPUTS, given, strict=True)))
+        for found, want in zip(session.run(outputs, fed), answers, strict=True):
+            onnx_runtime.check_same(found, want, answers[0].dtype)
 
 
 def _why(net: Translation, error: Exception) -> str:
@@ -86,26 +88,14 @@ def _why(net: Translation, error: Exception) -> str:
     return said[: said.index("Choose backend=")] + "Choose format='torchscript'."
 
 
-def _check_names(columns: list[str], outputs: list[str]) -> None:
-    if not columns:
-        raise UnfaithfulOption(
-            "the translation reads no column, so that an ONNX file could not tell how many rows it is asked about; "
-            "choose format='torchscript'."
-        )
-    if wrong := [one for one in columns if one in outputs or not one or one.startswith(INSIDE)]:
-        raise UnfaithfulOption(
-            f"columns called {', '.join(map(repr, wrong))}: ONNX has one space of names, and the outputs are called "
-            f"{', '.join(outputs)}. Rename the columns before fitting."
-        )
-
-
 def _with_columns(model: Any, number_columns: list[str], net: Translation) -> Any:
     """Put the raw columns in front of the two blocks that the program takes."""
-    import onnx.compose
+    import onnx
     from onnx import TensorProto, helper
 
-    inner = onnx.compose.add_prefix(model, INSIDE)
-    read = {name for node in inner.graph.node for name in node.input}
+    inner, outputs = model, [one.name for one in model.graph.output]
+    _prefix(inner.graph)
+    read = set(_read(inner.graph))
     nodes, inputs = [], {}
     axes = helper.make_tensor(f"{INSIDE}axis", TensorProto.INT64, [1], [1])
     parts: dict[str, list[str]] = {"numbers": [], "ids": []}
@@ -128,18 +118,40 @@ def _with_columns(model: Any, number_columns: list[str], net: Translation) -> An
             nodes.append(helper.make_node("Concat", stood, [f"{INSIDE}{block}"], axis=1))
         elif f"{INSIDE}{block}" in read:
             nodes += _empty(block, next(iter(inputs)))
-    for method, out in zip(model.graph.output, inner.graph.output, strict=True):
-        inner.graph.node.add(op_type="Identity", input=[out.name], output=[method.name])
-        out.name = method.name
+    for method, out in zip(outputs, inner.graph.output, strict=True):
+        inner.graph.node.add(op_type="Identity", input=[out.name], output=[method])
+        out.name = method
     inner.graph.initializer.append(axes)
     kept = list(inner.graph.node)
     del inner.graph.node[:], inner.graph.input[:]
     inner.graph.node.extend([*nodes, *kept])
     inner.graph.input.extend(inputs.values())
+    read = set(_read(inner.graph))
+    for unread in [one for one in inner.graph.initializer if one.name not in read]:
+        inner.graph.initializer.remove(unread)
     if all(one.domain != ML for one in inner.opset_import):
         inner.opset_import.append(helper.make_opsetid(ML, ML_VERSION))
     onnx.checker.check_model(inner)
     return inner
+
+
+def _read(graph: Any) -> Iterator[str]:
+    """What the nodes of a graph read, and those in the graphs of its loops."""
+    for node in graph.node:
+        yield from node.input
+        for attribute in node.attribute:
+            yield from _read(attribute.g)
+
+
+def _prefix(graph: Any) -> None:
+    """Put ``INSIDE`` before all names in a graph, and in the graphs of its loops, which read values of it."""
+    for named in (*graph.input, *graph.output, *graph.initializer, *graph.value_info):
+        named.name = INSIDE + named.name
+    for node in graph.node:
+        for names_of in (node.input, node.output):
+            names_of[:] = [name and INSIDE + name for name in names_of]
+        for attribute in node.attribute:
+            _prefix(attribute.g)
 
 
 def _lookup(name: str, ids: str, category: CategoryColumn) -> Any:
@@ -147,15 +159,6 @@ def _lookup(name: str, ids: str, category: CategoryColumn) -> Any:
     from onnx import helper
 
     vocabulary = category.vocabulary
-    if MISSING in vocabulary.values:
-        raise UnfaithfulOption(
-            f"column {name!r} has the category {MISSING!r}, which stands for a missing text in ONNX files; rename it."
-        )
-    if vocabulary.buckets and not vocabulary.values:
-        raise UnfaithfulOption(
-            f"column {name!r} is hashed, for which ONNX has no operator; choose format='torchscript', 'exported' or "
-            "'aoti', or encode the column in another way."
-        )
     unknown = REFUSED_ID if category.refuses_unknown or vocabulary.buckets else UNKNOWN_ID
     table = dict.fromkeys(WRITTEN_FOR_MISSING, REFUSED_ID)
     table |= {str(value): FIRST_ID + place for place, value in enumerate(vocabulary.values)}

@@ -16,6 +16,7 @@ from windtunnel.compiler.onnx_runtime import quiet
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names, text_slots
 from windtunnel.export.container import write_whole
+from windtunnel.export.limits import check
 from windtunnel.export.traced import Traced, example, facts
 from windtunnel.modules.program import ProgramStep
 
@@ -45,8 +46,9 @@ def export(net: Translation, path: str | PathLike[str], *, native: bool) -> None
     Raises
     ------
     UnfaithfulOption
-        Steps stayed on the host, a column holds texts and numbers side by side, or a step has no graph.
+        What stands in ``windtunnel.export.limits``, or a step that has no graph.
     """
+    check(net, "aoti" if native else "exported")
     traced = Traced(net)
     device = next((one.device for one in traced.program.state_dict().values()), torch.device("cpu"))
     graph = _graph(traced.to(device), net, device)

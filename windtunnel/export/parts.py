@@ -139,7 +139,7 @@ def read_encoder(data: EncoderData, vocabularies: list[VocabularyData]) -> RowEn
     categories = [
         CategoryColumn(
             one.column,
-            Vocabulary(tuple(known.values), known.buckets),
+            Vocabulary(tuple(known.values), known.buckets, None if known.hashes is None else tuple(known.hashes)),
             one.refuses_unknown,
             one.refuses_missing,
             one.refuses_infinite,

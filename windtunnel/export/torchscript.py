@@ -12,19 +12,23 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from windtunnel.encode import CategoryColumn, RowEncoder
+from windtunnel.cityhash import hash_of_bytes
+from windtunnel.encode import CategoryColumn, RowEncoder, text_of
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names, raw_columns
 from windtunnel.export.container import write_whole
+from windtunnel.export.limits import check
 from windtunnel.export.md5 import bucket_of_bytes
 from windtunnel.modules.answers import Linked, Positions
-from windtunnel.modules.program import Answers, ProgramStep
+from windtunnel.modules.program import Answers, Program, ProgramStep
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
 
 CHUNK = 8192
 """Rows scored at once, as ``Translation.scores`` does."""
+WHOLE = 1 << 62
+"""All rows, for programs whose answer for a row depends on those that are given with it."""
 
 
 def export(net: "Translation", path: str | PathLike[str]) -> None:
@@ -44,9 +48,9 @@ def export(net: "Translation", path: str | PathLike[str]) -> None:
     Raises
     ------
     UnfaithfulOption
-        Steps stayed on the host, a column holds texts and numbers side by side, or a module is not TorchScript.
+        What stands in ``windtunnel.export.limits``, or a module that is not TorchScript.
     """
-    check_hosts(net)
+    check(net, "torchscript")
     scripted = script(_scorer(net))
 
     def fill(file: IO[bytes]) -> None:
@@ -55,16 +59,6 @@ def export(net: "Translation", path: str | PathLike[str]) -> None:
             torch.jit.save(scripted, file)
 
     write_whole(path, fill)
-
-
-def check_hosts(net: "Translation") -> None:
-    """Refuse steps that stayed on the host."""
-    if net.hosts:
-        names = ", ".join(f"{host.name!r} ({host.estimator})" for host in net.hosts)
-        raise UnfaithfulOption(
-            f"the steps {names} stayed on the host, and their code cannot go into a file; "
-            "leave them out of the pipeline, or translate what comes after them and feed it their answers."
-        )
 
 
 def script(scorer: nn.Module) -> Any:
@@ -87,7 +81,7 @@ def _silence() -> None:
 
 
 class TextLookup(nn.Module):
-    """Texts to ids: 0 unknown, 1 missing, 2 + i the i-th category, and buckets of hashed texts after these.
+    """Texts to ids: 0 unknown, 1 missing, 2 + i the i-th category, and buckets or hashes of texts after these.
 
     Attributes
     ----------
@@ -98,12 +92,15 @@ class TextLookup(nn.Module):
     """
 
     index: dict[str, int]
+    further: dict[int, int]
 
     def __init__(self, place: int, slot: int, name: str, category: CategoryColumn) -> None:
         super().__init__()
         vocabulary = category.vocabulary
         self.place, self.slot, self.name = place, slot, name
-        self.index = {str(value): 2 + position for position, value in enumerate(vocabulary.values)}
+        self.by_hash, self.further, self.first_beyond = _hashes(category)
+        written = text_of if self.by_hash else str
+        self.index = {written(value): 2 + position for position, value in enumerate(vocabulary.values)}
         self.first_bucket = 2 + len(vocabulary.values)
         self.buckets = vocabulary.buckets
         self.refuses_unknown = bool(category.refuses_unknown)
@@ -120,6 +117,11 @@ class TextLookup(nn.Module):
         for row, text in enumerate(texts):
             if text is not None and found[row] == 0 and "\0" in text:
                 raise ValueError(f"column {self.name} holds a text with a NUL in it, at which some runtimes cut a text")
+        if self.by_hash:
+            for row, text in enumerate(texts):
+                if text is not None and found[row] == 0:
+                    hashed = hash_of_bytes([ord(byte) for byte in text])
+                    found[row] = self.further.get(hashed, self.first_beyond + hashed)
         if self.refuses_unknown and 0 in found:
             raise ValueError(f"column {self.name}: its encoder refuses the category {texts[found.index(0)]}")
         if self.refuses_missing and 1 in found:
@@ -132,10 +134,12 @@ class NumberLookup(nn.Module):
 
     values: Tensor
     ids: Tensor
+    further: dict[int, int]
 
     def __init__(self, place: int, slot: int, name: str, category: CategoryColumn) -> None:
         super().__init__()
         self.place, self.slot, self.name = place, slot, name
+        self.by_hash, self.further, self.first_beyond = _hashes(category)
         known = np.array(category.vocabulary.values, dtype=np.float64)
         order = np.argsort(known)
         # A vocabulary without values: one number, under the id of an unknown one.
@@ -151,6 +155,11 @@ class NumberLookup(nn.Module):
         """float64 ``[B]`` -> int64 ``[B]``."""
         found = self.found(numbers)
         missing = torch.isnan(numbers)
+        if self.by_hash:
+            whole = numbers.to(torch.int64)
+            for row in torch.nonzero(found == 0).flatten():
+                hashed = hash_of_bytes([ord(digit) for digit in str(int(whole[row]))])
+                found[row] = self.further.get(hashed, self.first_beyond + hashed)
         unknown = found == 0
         if self.refuses_infinite and bool(torch.isinf(numbers).any()):
             raise ValueError(f"column {self.name}: its encoder refuses infinite values")
@@ -174,16 +183,23 @@ class NumberLookup(nn.Module):
         return torch.where(known, self.ids[at], torch.isnan(numbers).to(torch.int64))
 
 
+def _hashes(category: CategoryColumn) -> tuple[bool, dict[int, int], int]:
+    """Whether categories are told by their hash, the ids of those without a text, and the first after these."""
+    known = category.vocabulary
+    first = 2 + len(known.values)
+    return known.hashes is not None, {one: first + at for at, one in enumerate(known.hashes or ())}, len(known) - 1
+
+
 class Scorer(nn.Module):
     """Raw columns to raw scores: lookups, then the program."""
 
-    def __init__(self, program: nn.Module, encoder: RowEncoder, finite: bool, labels: Sequence[str]) -> None:
+    def __init__(self, program: Program, encoder: RowEncoder, finite: bool, labels: Sequence[str]) -> None:
         super().__init__()
         number_columns, string_columns = raw_columns(encoder)
         self.program = program
         self.width = len(encoder.categories)
         self.numbers_read = _list(int, [number_columns.index(column) for column in encoder.numbers])
-        self.finite = finite
+        self.finite, self.at_once = finite, WHOLE if program.whole() else CHUNK
         self.in_float64 = encoder.dtype == "float64"
         texts, numbers = [], []
         for slot, category in enumerate(encoder.categories):
@@ -200,6 +216,10 @@ class Scorer(nn.Module):
 
     def forward(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
         """Raw scores float32 ``[B, K]``, ``CHUNK`` rows at a time."""
+        return self.scored(numbers, strings)[0]
+
+    def scored(self, numbers: Tensor, strings: list[list[str | None]]) -> tuple[Tensor, Tensor, Tensor]:
+        """Raw scores, and the numbers and ids that the program made them of."""
         rows = self._check(numbers, strings)
         ids = torch.zeros([rows, self.width], dtype=torch.int64, device=numbers.device)
         for text in self.texts:
@@ -208,15 +228,14 @@ class Scorer(nn.Module):
             ids[:, category.slot] = category(numbers[:, category.place].to(torch.float64))  # type: ignore[index]
         read = torch.tensor(self.numbers_read, dtype=torch.int64, device=numbers.device)
         floats = numbers.index_select(1, read).to(torch.float64 if self.in_float64 else torch.float32)
-        scores = torch.cat(
-            [self.program(floats[i : i + 8192], ids[i : i + 8192]) for i in range(0, max(rows, 1), 8192)]
-        )
+        n = self.at_once
+        scores = torch.cat([self.program(floats[i : i + n], ids[i : i + n]) for i in range(0, max(rows, 1), n)])
         if self.finite and not bool(torch.isfinite(scores).all()):
             raise ValueError(
                 f"{int((~torch.isfinite(scores)).any(dim=1).sum())} rows have no finite score: a missing or infinite "
                 f"number reached a step that takes none; numbers are read from {self.number_names}"
             )
-        return scores
+        return scores, floats, ids
 
     def _check(self, numbers: Tensor, strings: list[list[str | None]]) -> int:
         """Check the shapes; the number of rows."""
@@ -274,6 +293,58 @@ class TargetPositions(nn.Module):
         return positions[:, 0] if len(self.counts) == 1 else positions
 
 
+class OfScores(nn.Module):
+    """A method that is a function of the scores.
+
+    Shape
+    -----
+    forward : scores ``[B, K]``, numbers and ids of the same rows -> what the module gives
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, scores: Tensor, numbers: Tensor, ids: Tensor) -> Tensor:
+        """Read the scores."""
+        return self.module(scores)  # type: ignore[no-any-return]
+
+
+class OfRows(nn.Module):
+    """A method that reads other columns of the program than its scores.
+
+    Shape
+    -----
+    forward : as ``OfScores``
+
+    Parameters
+    ----------
+    program : Program
+        The one that gives the scores, whose steps this shares.
+    last : ProgramStep
+        What gives the method.
+    """
+
+    def __init__(self, program: Program, last: ProgramStep) -> None:
+        super().__init__()
+        self.steps, self.last = program.steps, last
+        self.at_once = WHOLE if program.whole() else CHUNK
+
+    def forward(self, scores: Tensor, numbers: Tensor, ids: Tensor) -> Tensor:
+        """Run the steps again."""
+        n = self.at_once
+        return torch.cat(
+            [self.answer(numbers[i : i + n], ids[i : i + n]) for i in range(0, max(scores.shape[0], 1), n)]
+        )
+
+    def answer(self, numbers: Tensor, ids: Tensor) -> Tensor:
+        """What the last step gives for some of the rows."""
+        values = [numbers, ids]
+        for step in self.steps:
+            values.append(step(values))
+        return self.last(values)  # type: ignore[no-any-return]
+
+
 class Classifier(Scorer):
     """Adds the position of the label."""
 
@@ -284,7 +355,8 @@ class Classifier(Scorer):
     @torch.jit.export
     def predict(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
         """Position in ``classes()``, int64 ``[B]``; of equal scores the first wins."""
-        return self.position(self.forward(numbers, strings))  # type: ignore[no-any-return]
+        scores, floats, ids = self.scored(numbers, strings)
+        return self.position(scores, floats, ids)  # type: ignore[no-any-return]
 
 
 class ProbabilityClassifier(Classifier):
@@ -297,7 +369,8 @@ class ProbabilityClassifier(Classifier):
     @torch.jit.export
     def predict_proba(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
         """Probabilities float64 ``[B, classes]``."""
-        return self.link(self.forward(numbers, strings)).to(torch.float64)  # type: ignore[no-any-return]
+        scores, floats, ids = self.scored(numbers, strings)
+        return self.link(scores, floats, ids).to(torch.float64)  # type: ignore[no-any-return]
 
 
 class Regressor(Scorer):
@@ -310,7 +383,8 @@ class Regressor(Scorer):
     @torch.jit.export
     def predict(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
         """Values float64 ``[B]``, or ``[B, K]``."""
-        values = self.link(self.forward(numbers, strings)).to(torch.float64)
+        scores, floats, ids = self.scored(numbers, strings)
+        values = self.link(scores, floats, ids).to(torch.float64)
         return values[:, 0] if self.flat and values.shape[1] == 1 else values  # type: ignore[no-any-return]
 
 
@@ -319,31 +393,30 @@ def _scorer(net: "Translation") -> Scorer:
     head = net.head
     answers, program.answers = program.answers, Answers({})  # some, such as "apply", cannot be compiled by their names
     labels = [*map(str, head.labels_in_order)]
-    common = (program, net.encoder, head.task != "transform", labels)
-    if head.task == "transform":
+    predicts = head.task != "transform" and "predict" in head.methods
+    common = (program, net.encoder, predicts, labels)
+    if not predicts:
         return Scorer(*common).eval()
-    link = InDouble(Linked(head.link, **head.link_options))
-    predict, proba = (_answer(answers, method, len(program.steps)) for method in ("predict", "predict_proba"))
+    link = OfScores(InDouble(Linked(head.link, **head.link_options)))
+    predict, proba = (_answer(answers, method, program) for method in ("predict", "predict_proba"))
     if head.classes is None:
         return Regressor(predict or link, head.flat and predict is None, *common).eval()
     if predict is None and isinstance(head.classes, list):
-        predict = TargetPositions([len(one) for one in head.classes])
-    predict = predict or (Positions() if len(labels) > 1 else TargetPositions([1]))
+        predict = OfScores(TargetPositions([len(one) for one in head.classes]))
+    predict = predict or OfScores(Positions() if len(labels) > 1 else TargetPositions([1]))
     if "predict_proba" in head.methods:
         return ProbabilityClassifier(proba or link, predict, *common).eval()
     return Classifier(predict, *common).eval()
 
 
-def _answer(answers: Answers, method: str, steps: int) -> nn.Module | None:
-    """The module of a method that reads the raw scores; those that read rows are not in the file."""
+def _answer(answers: Answers, method: str, program: Program) -> nn.Module | None:
+    """The module of a method that has a step of its own."""
     if method not in answers:
         return None
     step: ProgramStep = answers[method]  # type: ignore[assignment]
-    if any(take.slot != steps + 1 for take in step.takes):
-        raise UnfaithfulOption(
-            f"{method} of step {step.name!r} is no function of its scores, which is all a file holds."
-        )
-    return step.module
+    if all(take.slot == len(program.steps) + 1 for take in step.takes):
+        return OfScores(step.module)
+    return OfRows(program, step)
 
 
 def _list(kind: type, values: Sequence[Any]) -> Any:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from windtunnel.export.columns import names, raw_columns, text_slots
-from windtunnel.export.torchscript import InDouble, NumberLookup, check_hosts
+from windtunnel.export.torchscript import InDouble, NumberLookup
 from windtunnel.head import Head
 from windtunnel.modules.answers import Linked, Positions
 from windtunnel.modules.program import Answers, Program, ProgramStep
@@ -45,7 +45,6 @@ class Traced(nn.Module):
 
     def __init__(self, net: Translation) -> None:
         super().__init__()
-        check_hosts(net)
         encoder, head = net.encoder, net.head
         self.program: Program = copy.deepcopy(net.program).eval().requires_grad_(False)
         number_columns, _ = raw_columns(encoder)
@@ -141,7 +140,7 @@ def facts(net: Translation, outputs: list[str]) -> dict[str, Any]:
         "string_columns": strings,
         "outputs": outputs,
         "classes": [str(label) for label in net.head.labels_in_order],
-        "task": net.head.task,
+        "task": net.head.task if "predict" in net.head.methods else "transform",
         "rows_at_once": 0 if net.program.whole() else net.batch_size,
     }
 
@@ -159,7 +158,7 @@ def example(net: Translation, device: torch.device | str = "cpu") -> tuple[Tenso
 
 def _ends(program: Program, head: Head) -> dict[str, nn.Module]:
     """What gives each method, from the scores or, as a step, from all values of the program."""
-    if head.task == "transform":
+    if head.task == "transform" or "predict" not in head.methods:
         return {}
     link = InDouble(Linked(head.link, **head.link_options))
     ends: dict[str, nn.Module] = {}

@@ -2,6 +2,8 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -23,6 +25,8 @@ class ZeroAsMissing(Module):
     >>> ZeroAsMissing()(torch.tensor([[0.0, 2.0]])).tolist()
     [[nan, 2.0]]
     """
+
+    PER_COLUMN: ClassVar[tuple[str, ...]] = ()
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""

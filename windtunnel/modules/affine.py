@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
+from windtunnel.modules.finite import Finite
 
 
 def affine(x: Tensor, scale: Tensor, shift: Tensor, center: Tensor, unit: Tensor) -> Tensor:
@@ -75,6 +76,7 @@ class Affine(Module):
     [[3.0]]
     """
 
+    PER_COLUMN: ClassVar[tuple[str, ...]] = ("scale", "shift", "center", "unit")
     center: Tensor
     unit: Tensor
     in_float32: Optional[dict[str, Tensor]] = None  # noqa: UP045  TorchScript
@@ -94,6 +96,10 @@ class Affine(Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
         return affine(x, self.scale, self.shift, self.center, self.unit)
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """Each column with itself; of one that is multiplied by 0 nothing is said."""
+        return [None if scale == 0 else Finite((column,)) for column, scale in enumerate(self.scale.tolist())]
 
 
 class ClippedAffine(Module):
@@ -116,6 +122,7 @@ class ClippedAffine(Module):
     """
 
     FACTS: ClassVar[tuple[str, ...]] = ("low", "high")
+    PER_COLUMN: ClassVar[tuple[str, ...]] = ("scale", "shift", "center", "unit")
     center: Tensor
     unit: Tensor
     in_float32: Optional[dict[str, Tensor]] = None  # noqa: UP045  TorchScript
@@ -137,3 +144,7 @@ class ClippedAffine(Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
         return affine(x, self.scale, self.shift, self.center, self.unit).clamp(self.low, self.high)
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """Each column with itself, whose infinities are held to a bound."""
+        return [None if scale == 0 else Finite((column,), ("nan",)) for column, scale in enumerate(self.scale.tolist())]

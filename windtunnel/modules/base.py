@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
+
+from windtunnel.modules.finite import Finite
 
 MODULES: dict[str, type[Module]] = {}
 
@@ -29,6 +31,11 @@ class Module(nn.Module):
     """True where finite rows may give infinite or missing values (logarithms, divisions)."""
     WHOLE: ClassVar[bool] = False
     """True where the answer for a row depends on the rows that are given with it (steps that end by a common rule)."""
+
+    PER_COLUMN: ClassVar[tuple[str, ...] | None] = None
+    """Tensors with an entry per column, of modules that make output column k of input column k alone; else None."""
+    MIXES: ClassVar[bool] = False
+    """True where a missing or infinite number in any column reaches every output, even by a weight of zero."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -61,6 +68,44 @@ class Module(nn.Module):
         that its source refuses, missing and infinite numbers included.
         """
         return None
+
+    def needs(self, wanted: Sequence[int], width: int) -> Sequence[int] | None:
+        """The input columns that the wanted output columns are made of; None where nothing less than all will do.
+
+        A module that answers anything but None has a ``narrowed`` as well.
+
+        Parameters
+        ----------
+        wanted : sequence of int
+            Output columns, ascending; at least one.
+        width : int
+            How many columns the module is given.
+        """
+        return None if self.PER_COLUMN is None else wanted
+
+    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+        """The module that gives the wanted output columns only, of the needed input columns only.
+
+        Parameters
+        ----------
+        wanted, needed : sequence of int
+            Ascending; ``needed`` holds what ``needs`` gave, and at least one column.
+        width : int
+            How many columns this module is given.
+        """
+        tensors = self.state_dict()
+        tensors |= {name: tensors[name][list(needed)] for name in self.PER_COLUMN or ()}
+        return self.rebuild(tensors, self.facts())
+
+    def finite_where(self, width: int) -> Sequence[Finite | None]:
+        """For each output column what it is finite with, None where that is not known; empty where of none it is.
+
+        Parameters
+        ----------
+        width : int
+            How many columns the module is given.
+        """
+        return ()
 
     def soft(self, sample: Tensor | None) -> Module:
         """The differentiable form, which ``translate`` trains; the module itself where ``forward`` is one.

@@ -2,12 +2,14 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.finite import Finite
 
 SPREADS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0)
 """Candidates for the share of the rows that may lie on the slope of an edge, softest first."""
@@ -89,6 +91,27 @@ class Bins(Module):
         # [B, width, E]
         passed = (x.unsqueeze(2) >= self.edges).to(x.dtype) * self.there
         return count_or_flag(passed, self.kept, self.ordinal)
+
+    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+        """The columns that the wanted bins are of."""
+        return list(wanted) if self.ordinal else sorted(set((self.kept[list(wanted)] // self._bins()).tolist()))
+
+    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+        """The wanted bins, of the needed columns."""
+        edges, there, kept = self.edges[list(needed)], self.there[list(needed)], self.kept
+        if not self.ordinal:
+            place = torch.zeros(width, dtype=torch.int64, device=kept.device)
+            place[list(needed)] = torch.arange(len(needed), device=place.device)
+            kept = kept[list(wanted)]
+            kept = place[kept // self._bins()] * self._bins() + kept % self._bins()
+        return Bins(edges, there, kept, self.ordinal, self.seen, self.single)
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """Always."""
+        return [Finite()] * (width if self.ordinal else len(self.kept))
+
+    def _bins(self) -> int:
+        return self.edges.shape[1] + 1
 
     def soft(self, sample: Tensor | None) -> Module:
         """``SoftBins`` with the softest edges that keep 99.98 % of the variance on the sample."""

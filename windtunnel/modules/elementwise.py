@@ -175,6 +175,7 @@ class Elementwise(Module):
 
     FACTS: ClassVar[tuple[str, ...]] = ("function",)
     PARTIAL: ClassVar[bool] = True
+    PER_COLUMN: ClassVar[tuple[str, ...]] = ()
     options: Tensor
 
     def __init__(self, options: Tensor, function: str) -> None:

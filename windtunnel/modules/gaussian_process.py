@@ -100,6 +100,7 @@ class GaussianProcessClasses(Module):
     FACTS: ClassVar[tuple[str, ...]] = ("similarity",)
     root: Tensor
     factor: Tensor
+    inverse: Tensor
     rates: Tensor
     shares: Tensor
 
@@ -117,7 +118,12 @@ class GaussianProcessClasses(Module):
         self.residual = nn.Parameter(residual.detach().clone())
         self.numbers = nn.Parameter(numbers.detach().clone())
         self.register_buffer("root", root.detach().clone())
-        self.register_buffer("factor", factor.detach().clone())
+        # Laid out as a file has it: another layout gives other last bits of the inverse.
+        self.register_buffer("factor", factor.detach().contiguous().clone())
+        # As good as solving: the factored matrix is 1 plus a positive one, so that its inverse has no large number.
+        unit = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+        inverse = torch.linalg.solve_triangular(self.factor, unit, upper=False)
+        self.register_buffer("inverse", inverse.contiguous(), persistent=False)
         self.register_buffer("rates", torch.tensor(RATES, dtype=torch.float64), persistent=False)
         self.register_buffer("shares", torch.tensor(SHARES, dtype=torch.float64), persistent=False)
         self.description = similarity
@@ -141,7 +147,7 @@ class GaussianProcessClasses(Module):
         found: list[Tensor] = []
         for one in range(self.residual.shape[0]):
             alike = self.kernel(x, self.points, self.numbers[one])
-            solved = torch.linalg.solve_triangular(self.factor[one], (alike * self.root[one]).T, upper=False)
+            solved = self.inverse[one] @ (alike * self.root[one]).T
             variance = self.kernel.diagonal(x, self.numbers[one]) - solved.square().sum(dim=0)
             found.append(self.probability(alike @ self.residual[one], variance))
         return torch.stack(found, dim=1)

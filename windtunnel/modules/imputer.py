@@ -2,10 +2,13 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.finite import Finite
 
 
 class Imputer(Module):
@@ -51,3 +54,22 @@ class Imputer(Module):
         absent = (x == self.missing) | (torch.isnan(x) & torch.isnan(self.missing))
         filled = torch.where(absent[:, self.kept], self.fill, x[:, self.kept])
         return torch.cat([filled, absent[:, self.flagged].to(x.dtype)], dim=1)
+
+    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+        """The columns that the wanted values and flags are of."""
+        return sorted(set(torch.cat([self.kept, self.flagged])[list(wanted)].tolist()))
+
+    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+        """The wanted values and flags, of the needed columns."""
+        values = [column for column in wanted if column < len(self.kept)]
+        flags = [column - len(self.kept) for column in wanted if column >= len(self.kept)]
+        place = torch.zeros(width, dtype=torch.int64, device=self.kept.device)
+        place[list(needed)] = torch.arange(len(needed), device=place.device)
+        return Imputer(self.fill[values], self.missing, place[self.kept[values]], place[self.flagged[flags]])
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """Values with their column, whose NaN counts only where it is not filled; flags always."""
+        kinds = ("inf",) if torch.isnan(self.missing) else ("nan", "inf")
+        fine = torch.isfinite(self.fill).tolist()
+        values = [Finite((one,), kinds) if ok else None for one, ok in zip(self.kept.tolist(), fine, strict=True)]
+        return [*values, *(Finite() for _ in self.flagged)]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 from torch import Tensor, nn
 from torch.nn import functional
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.finite import Finite
 
 
 class Linear(Module):
@@ -31,6 +35,8 @@ class Linear(Module):
     [[11.5]]
     """
 
+    MIXES: ClassVar[bool] = True
+
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__()
         self.weight = nn.Parameter(weight.detach().clone())
@@ -39,3 +45,15 @@ class Linear(Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
         return functional.linear(x, self.weight, self.bias)
+
+    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+        """Columns whose weight is not 0 in some of the sums."""
+        return self.weight[list(wanted)].ne(0).any(dim=0).nonzero()[:, 0].tolist()
+
+    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+        """The wanted sums, of the needed columns."""
+        return Linear(self.weight[list(wanted)][:, list(needed)], self.bias[list(wanted)])
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """All sums with all columns, those without weight as well."""
+        return [Finite(tuple(range(width)))] * len(self.bias)

@@ -48,7 +48,7 @@ class NormalMixture(Module):
         width = x.shape[1]
         apart = x.unsqueeze(1) - self.means  # [rows, K, D]
         if self.factors.dim() == 3:
-            scaled = torch.matmul(apart.unsqueeze(2), self.factors).squeeze(2)
+            scaled = torch.matmul(apart.transpose(0, 1), self.factors).transpose(0, 1)
             volume = torch.diagonal(self.factors, 0, 1, 2).log().sum(dim=1)
         else:
             scaled = apart * self.factors

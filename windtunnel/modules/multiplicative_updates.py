@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.repeated import repeated
 
 LEAST = 1.1920928955078125e-07
 """float32's epsilon, below which the source takes a number for zero, in whatever type it computes."""
@@ -19,16 +20,17 @@ def beta_divergence(x: Tensor, weights: Tensor, components: Tensor, beta: float,
     product = weights @ components
     if beta == 2.0:
         return torch.sqrt(((x - product) ** 2).sum())
-    inside = x > least
-    values, fitted = x[inside], product[inside].clamp_min(least)
+    inside, none = x > least, torch.zeros_like(x)
+    values, fitted = torch.where(inside, x, torch.ones_like(x)), product.clamp_min(least)
     if beta == 1.0:
-        divergence = (values * torch.log(values / fitted)).sum() + product.sum() - values.sum()
+        each = torch.where(inside, values * torch.log(values / fitted) - values, none)
+        divergence = each.sum() + product.sum()
     elif beta == 0.0:
         ratio = values / fitted
-        divergence = ratio.sum() - x.numel() - torch.log(ratio).sum()
+        divergence = (torch.where(inside, ratio - torch.log(ratio), none) - 1.0).sum()
     else:
-        divergence = (values**beta).sum() - beta * (values * fitted ** (beta - 1.0)).sum()
-        divergence = (divergence + (product**beta).sum() * (beta - 1.0)) / (beta * (beta - 1.0))
+        each = torch.where(inside, values**beta - beta * (values * fitted ** (beta - 1.0)), none)
+        divergence = (each.sum() + (product**beta).sum() * (beta - 1.0)) / (beta * (beta - 1.0))
     return torch.sqrt(2.0 * divergence.clamp_min(0.0))
 
 
@@ -79,6 +81,7 @@ class MultiplicativeUpdates(Module):
         self.beta, self.l1, self.l2 = float(beta), float(l1), float(l2)
         self.steps, self.tolerance = int(steps), float(tolerance)
         self.watches = watches
+        self.stride = 10 if watches == "divergence" else 1
         self.least, self.epsilon = LEAST, EPSILON
         self.gamma = 1.0 / (2.0 - self.beta) if self.beta < 1 else 1.0 / (self.beta - 1.0) if self.beta > 2 else 1.0
 
@@ -94,28 +97,47 @@ class MultiplicativeUpdates(Module):
         # In float64 whatever the type, as a step more or less moves the answer by the tolerance.
         dtype, x, components = x.dtype, x.double(), self.components.double()
         count = components.shape[0]
-        weights = torch.sqrt(x.mean() / count).expand(x.shape[0], count)
-        divergence = self.watches == "divergence"
+        weights = torch.sqrt(x.mean() / count).repeat(x.shape[0], count)
         start = beta_divergence(x, weights, components, self.beta, self.least).detach()
-        before = start
-        for step in range(self.steps):
-            last = weights
-            weights = weights * self.factor(x, weights, components)
-            if divergence and self.beta < 1:
-                weights = torch.where(weights < self.epsilon, torch.zeros_like(weights), weights)
-            if divergence and self.tolerance > 0 and (step + 1) % 10 == 0:
-                error = beta_divergence(x, weights, components, self.beta, self.least).detach()
-                if bool((before - error) / start < self.tolerance):
-                    break
-                before = error
-            if not divergence and self.tolerance > 0:
-                change = torch.linalg.vector_norm((weights - last).detach())
-                if bool(change / torch.linalg.vector_norm(weights.detach()) <= self.tolerance):
-                    break
-        if not divergence:
+        going, error, looks = torch.ones_like(start, dtype=torch.bool), start.clone(), self.steps // self.stride
+        in_graph = False
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            in_graph = torch.compiler.is_exporting()
+            if in_graph:
+                state, facts = (going, error, weights), (x, components, start)
+                going, error, weights = repeated(self.strides, state, facts, looks)
+        if not in_graph:
+            for _ in range(looks):
+                if bool(going):
+                    going, error, weights = self.strides(going, error, weights, x, components, start)
+        for _ in range(self.steps - looks * self.stride):
+            weights = torch.where(going, self.step(weights, x, components), weights)
+        if self.watches != "divergence":
             return weights.to(dtype)
         refused = (x < 0) | (x == 0) & (self.beta <= 0)
         return torch.where(refused.any(dim=1, keepdim=True), torch.full_like(weights, float("nan")), weights).to(dtype)
+
+    def strides(
+        self, going: Tensor, before: Tensor, weights: Tensor, x: Tensor, components: Tensor, start: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The steps up to the next look: whether to go on ``[]``, the divergence seen, and the weights."""
+        last = weights
+        for _ in range(self.stride):
+            last, weights = weights, self.step(weights, x, components)
+        if self.tolerance <= 0:
+            return going.clone(), before.clone(), weights
+        if self.watches == "divergence":
+            error = beta_divergence(x, weights, components, self.beta, self.least).detach()
+            return ~((before - error) / start < self.tolerance), error, weights
+        change = torch.linalg.vector_norm((weights - last).detach())
+        return ~(change / torch.linalg.vector_norm(weights.detach()) <= self.tolerance), before.clone(), weights
+
+    def step(self, weights: Tensor, x: Tensor, components: Tensor) -> Tensor:
+        """The weights ``[B, K]`` after one step."""
+        weights = weights * self.factor(x, weights, components)
+        if self.watches == "divergence" and self.beta < 1:
+            weights = torch.where(weights < self.epsilon, torch.zeros_like(weights), weights)
+        return weights
 
     def factor(self, x: Tensor, weights: Tensor, components: Tensor) -> Tensor:
         """What each weight is multiplied by in a step, ``[B, K]``."""

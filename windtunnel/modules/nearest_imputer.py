@@ -8,9 +8,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module
-
-CELLS = 4_000_000
-"""Distances held at a time; 32 MB."""
+from windtunnel.modules.distances import blocks
 
 
 class NearestImputer(Module):
@@ -67,7 +65,6 @@ class NearestImputer(Module):
         for name, tensor in tensors.items():
             self.register_buffer(name, tensor.detach().clone())
         self.donors, self.by_distance = list(donors), bool(by_distance)
-        self.chunk = max(1, CELLS // max(1, len(rows)))
 
     def cast(self, dtype: torch.dtype) -> None:
         """Take numbers of ``dtype``: the mark is rounded as they are; distances stay float64."""
@@ -78,11 +75,11 @@ class NearestImputer(Module):
         # NaN equals nothing, itself included.
         absent = (x == self.missing) | (torch.isnan(x) & torch.isnan(self.missing))
         number = torch.where(absent, torch.zeros_like(x), x).double()
+        count = self.rows.shape[0]
         parts: list[Tensor] = []
-        for start in range(0, x.shape[0], self.chunk):
-            stop = start + self.chunk
-            parts.append(self.filled(number[start:stop], absent[start:stop]))
-        filled = torch.cat(parts) if len(parts) > 0 else number
+        for some, gone in zip(blocks(number, count), blocks(absent, count)):  # noqa: B905  TorchScript's takes no strict
+            parts.append(self.filled(some, gone))
+        filled = torch.cat(parts)
         return torch.cat([filled[:, self.kept], absent[:, self.flagged].to(filled.dtype)], dim=1).to(x.dtype)
 
     def filled(self, x: Tensor, absent: Tensor) -> Tensor:

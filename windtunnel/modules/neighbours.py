@@ -12,6 +12,7 @@ from torch import Tensor
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.distances import blocks, root
+from windtunnel.modules.repeated import repeated
 
 
 def reduced_distances(x: Tensor, points: Tensor, p: float) -> Tensor:
@@ -42,10 +43,11 @@ def distance_of(reduced: Tensor, p: float) -> Tensor:
     return reduced ** (1.0 / p)
 
 
-def push(heap: Tensor, items: Tensor, value: Tensor, item: Tensor, active: Tensor) -> None:
-    """Put a value in the place of the greatest one of each heap ``[R, k]``, in the rows that are ``active``.
+def push(heap: Tensor, items: Tensor, value: Tensor, item: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
+    """The heaps ``[R, k]``, and their items, with a value in the place of the greatest, in rows that are ``active``.
 
-    The children of place i are the places 2 i + 1 and 2 i + 2; the greater child moves up, of equal ones the left.
+    Values and items are ``[R, 1]``, as is what says which rows are active. The children of place i are the places
+    2 i + 1 and 2 i + 2; the greater child moves up, of equal ones the left.
     """
     size = heap.shape[1]
     place = torch.zeros_like(item)
@@ -53,20 +55,17 @@ def push(heap: Tensor, items: Tensor, value: Tensor, item: Tensor, active: Tenso
     depth = 1
     while depth < size:
         left, right = 2 * place + 1, 2 * place + 2
-        of_left = heap.gather(1, left.clamp(max=size - 1).unsqueeze(1)).squeeze(1)
-        of_right = heap.gather(1, right.clamp(max=size - 1).unsqueeze(1)).squeeze(1)
-        of_left = torch.where(left < size, of_left, -float("inf"))
-        of_right = torch.where(right < size, of_right, -float("inf"))
+        of_left = torch.where(left < size, heap.gather(1, left.clamp(max=size - 1)), -float("inf"))
+        of_right = torch.where(right < size, heap.gather(1, right.clamp(max=size - 1)), -float("inf"))
         child = torch.where(of_left >= of_right, left, right).clamp(max=size - 1)
         moving = moving & (value < torch.maximum(of_left, of_right))
-        rows = moving.nonzero().squeeze(1)
-        heap[rows, place[rows]] = heap[rows, child[rows]]
-        items[rows, place[rows]] = items[rows, child[rows]]
-        place = torch.where(moving, child, place)
+        source = torch.where(moving, child, place)
+        heap = heap.scatter(1, place, heap.gather(1, source))
+        items = items.scatter(1, place, items.gather(1, source))
+        place = source
         depth = 2 * depth
-    rows = active.nonzero().squeeze(1)
-    heap[rows, place[rows]] = value[rows]
-    items[rows, place[rows]] = item[rows]
+    heap = heap.scatter(1, place, torch.where(active, value, heap.gather(1, place)))
+    return heap, items.scatter(1, place, torch.where(active, item, items.gather(1, place)))
 
 
 class NearestRows(Module):
@@ -126,16 +125,27 @@ class NearestRows(Module):
         else:
             values, order = ranked.topk(self.k + 1, dim=1, largest=False)
             chosen = order[:, : self.k]
-            tied = (values[:, self.k - 1] == values[:, self.k]).nonzero().squeeze(1)
-            if tied.shape[0] > 0:
-                chosen = chosen.clone()
-                chosen[tied] = self.walked(x[tied].detach(), ranked[tied])
+            tied = values[:, self.k - 1] == values[:, self.k]
+            if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+                if torch.compiler.is_exporting():
+                    # A graph with a free number of rows cannot pick some of them.
+                    tied = tied.unsqueeze(1)
+                    chosen = torch.where(tied, self.walked(x.detach(), ranked, tied), chosen)
+                    return self.measured(x, compared, chosen), chosen
+            rows = tied.nonzero().squeeze(1)
+            if rows.shape[0] > 0:
+                every = torch.ones([rows.shape[0], 1], dtype=torch.bool, device=x.device)
+                chosen = chosen.index_copy(0, rows, self.walked(x[rows].detach(), ranked[rows], every))
+        return self.measured(x, compared, chosen), chosen
+
+    def measured(self, x: Tensor, compared: Tensor, chosen: Tensor) -> Tensor:
+        """The distances of the chosen training rows, [rows, k]."""
         if self.search == "cosine":
-            return compared.gather(1, chosen), chosen
+            return compared.gather(1, chosen)
         if self.search == "brute" and self.p == 2.0:
             # Found by the expansion of the square, measured by differences.
             compared = reduced_distances(x, self.points, self.p)
-        return distance_of(compared.gather(1, chosen), self.p), chosen
+        return distance_of(compared.gather(1, chosen), self.p)
 
     def compared(self, x: Tensor) -> Tensor:
         """What the source compares, [rows, width] -> [rows, P]."""
@@ -150,23 +160,39 @@ class NearestRows(Module):
             return ((-2 * (x @ self.points.T) + own) + theirs).clamp(min=0.0)
         return reduced_distances(x, self.points, self.p)
 
-    def walked(self, x: Tensor, compared: Tensor) -> Tensor:
-        """The neighbours that a walk over all training rows leaves in a heap, int64 [rows, k], the nearest first."""
+    def walked(self, x: Tensor, compared: Tensor, active: Tensor) -> Tensor:
+        """The neighbours that a walk over all training rows leaves in a heap, int64 [rows, k], the nearest first.
+
+        Only rows where ``active``, bool ``[rows, 1]``, is set walk.
+        """
         order = self.walk(x)
         met = compared.gather(1, order)
-        places = torch.arange(met.shape[1], device=met.device)
         heap = torch.full([x.shape[0], self.k], float("inf"), dtype=met.dtype, device=met.device)
         items = torch.zeros([x.shape[0], self.k], dtype=torch.int64, device=met.device)
         last = torch.full([x.shape[0], 1], -1, dtype=torch.int64, device=met.device)
-        while True:
-            enters = (met < heap[:, :1]) & (places > last)
-            active = enters.any(dim=1)
-            if not bool(active.any()):
-                break
-            first = enters.to(torch.uint8).argmax(dim=1, keepdim=True)
-            push(heap, items, met.gather(1, first).squeeze(1), order.gather(1, first).squeeze(1), active)
-            last = torch.where(active.unsqueeze(1), first, last)
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            if torch.compiler.is_exporting():
+                state = (active, heap, items, last)
+                _, heap, items, _ = repeated(self.met, state, (met, order), met.shape[1] + 1)
+                return items.gather(1, heap.argsort(dim=1, stable=True))
+        while bool(active.any()):
+            active, heap, items, last = self.met(active, heap, items, last, met, order)
         return items.gather(1, heap.argsort(dim=1, stable=True))
+
+    def met(
+        self, active: Tensor, heap: Tensor, items: Tensor, last: Tensor, met: Tensor, order: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """One more training row in the heap of each row, the next one on its walk that is nearer than the worst.
+
+        ``active`` bool and ``last`` ``[rows, 1]``: whether there was one, and which place of the walk; heap and items
+        ``[rows, k]``; ``met`` and ``order`` ``[rows, P]``: distances and training rows in the order of the walk.
+        """
+        places = torch.arange(met.shape[1], device=met.device)
+        enters = active & (met < heap[:, :1]) & (places > last)
+        active = enters.any(dim=1, keepdim=True)
+        first = enters.to(torch.int64).argmax(dim=1, keepdim=True)
+        heap, items = push(heap, items, met.gather(1, first), order.gather(1, first), active)
+        return active, heap, items, torch.where(active, first, last)
 
     def walk(self, x: Tensor) -> Tensor:
         """The training rows in the order in which a search from each row meets them, int64 [rows, P]."""

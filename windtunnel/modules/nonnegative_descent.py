@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.repeated import repeated
 
 
 class NonNegativeDescent(Module):
@@ -56,20 +57,38 @@ class NonNegativeDescent(Module):
         given = x.double() @ components.t() - self.l1  # [B, K]
         weights = torch.zeros_like(given)
         first = torch.zeros([], dtype=given.dtype, device=x.device)
-        for step in range(self.order.shape[0]):
-            violation = torch.zeros([], dtype=given.dtype, device=x.device)
-            columns = [weights[:, one] for one in range(count)]
-            for at in range(count):
-                column = int(self.order[step, at])
-                gradient = torch.stack(columns, dim=1) @ gram[column] - given[:, column]
-                projected = torch.where(columns[column] == 0, gradient.clamp_max(0.0), gradient)
-                violation = violation + projected.detach().abs().sum()
-                if bool(gram[column, column] != 0):
-                    columns[column] = (columns[column] - gradient / gram[column, column]).clamp_min(0.0)
-            weights = torch.stack(columns, dim=1)
-            if step == 0:
-                first = violation
-            if bool(first == 0) or bool(violation / first <= self.tolerance):
+        going = torch.ones([], dtype=torch.bool, device=x.device)
+        step = torch.zeros([1], dtype=torch.int64, device=x.device)
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            if torch.compiler.is_exporting():
+                state, facts = (going, step, first, weights), (self.order, gram, given)
+                return self.answer(x, repeated(self.step, state, facts, self.order.shape[0])[3])
+        for _ in range(self.order.shape[0]):
+            going, step, first, weights = self.step(going, step, first, weights, self.order, gram, given)
+            if not bool(going):
                 break
+        return self.answer(x, weights)
+
+    def step(
+        self, going: Tensor, step: Tensor, first: Tensor, weights: Tensor, order: Tensor, gram: Tensor, given: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Whether to go on, the next step ``[1]``, the first projected gradient ``[]``, and the weights so far."""
+        violation = torch.zeros_like(first)
+        places = torch.arange(gram.shape[0], device=gram.device)
+        columns = order.index_select(0, step).squeeze(0)
+        for at in range(gram.shape[0]):
+            column = columns[at : at + 1]
+            row, old = gram.index_select(0, column).squeeze(0), weights.index_select(1, column)
+            gradient = (weights @ row).unsqueeze(1) - given.index_select(1, column)
+            projected = torch.where(old == 0, gradient.clamp_max(0.0), gradient)
+            violation = violation + projected.detach().abs().sum()
+            own = row.index_select(0, column)
+            best = (old - gradient / torch.where(own == 0, torch.ones_like(own), own)).clamp_min(0.0)
+            weights = torch.where((places == column) & (own != 0), best, weights)
+        first = torch.where(step[0] == 0, violation, first)
+        return ~((first == 0) | (violation / first <= self.tolerance)), step + 1, first, weights
+
+    def answer(self, x: Tensor, weights: Tensor) -> Tensor:
+        """The weights, NaN for rows that the source refuses."""
         refused = (x < 0).any(dim=1, keepdim=True)
         return torch.where(refused, torch.full_like(weights, float("nan")), weights).to(x.dtype)

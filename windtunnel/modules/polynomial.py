@@ -2,10 +2,13 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.finite import Finite
 
 
 class Polynomial(Module):
@@ -42,3 +45,22 @@ class Polynomial(Module):
         for degree in range(1, self.factors.shape[1]):
             y = y * padded.index_select(1, self.factors[:, degree])
         return y
+
+    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+        """The columns that are multiplied."""
+        return sorted({column for product in self._products(wanted, width) for column in product})
+
+    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+        """The wanted products, of the needed columns; no more factors than the longest has."""
+        place = {column: position for position, column in enumerate(needed)}
+        products = [[place[column] for column in product] for product in self._products(wanted, width)]
+        longest = max(1, *map(len, products))
+        rows = [product + [len(needed)] * (longest - len(product)) for product in products]
+        return Polynomial(torch.tensor(rows, device=self.factors.device))
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """Products with their factors."""
+        return [Finite(tuple(dict.fromkeys(product))) for product in self._products(range(len(self.factors)), width)]
+
+    def _products(self, wanted: Sequence[int], width: int) -> list[list[int]]:
+        return [[column for column in product if column < width] for product in self.factors[list(wanted)].tolist()]

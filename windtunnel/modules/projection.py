@@ -2,11 +2,15 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.finite import Finite
 
 
 class Projection(Module):
@@ -36,6 +40,7 @@ class Projection(Module):
     [[-8.0]]
     """
 
+    MIXES: ClassVar[bool] = True
     center: Tensor
 
     def __init__(self, weight: Tensor, bias: Tensor, center: Tensor) -> None:
@@ -54,3 +59,16 @@ class Projection(Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
         return functional.linear(x - self.center, self.weight, self.bias)
+
+    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+        """Columns whose weight is not 0 in some of the sums."""
+        return self.weight[list(wanted)].ne(0).any(dim=0).nonzero()[:, 0].tolist()
+
+    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+        """The wanted sums, of the needed columns."""
+        weight, bias = self.weight[list(wanted)][:, list(needed)], self.bias[list(wanted)]
+        return Projection(weight, bias, self.center[list(needed)])
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """All sums with all columns, those without weight as well."""
+        return [Finite(tuple(range(width)))] * len(self.bias)

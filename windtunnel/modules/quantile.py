@@ -66,6 +66,7 @@ class QuantileMap(Module):
 
     FACTS: ClassVar[tuple[str, ...]] = ("normal",)
     PARTIAL: ClassVar[bool] = True
+    PER_COLUMN: ClassVar[tuple[str, ...]] = ("quantiles", "levels")
     quantiles: Tensor
 
     def __init__(self, quantiles: Tensor, levels: Tensor, normal: bool) -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.repeated import goes_on
 
 EPSILON = 2.220446049250313e-16
 
@@ -93,7 +94,7 @@ class MatchingPursuit(Module):
             best = residual.abs().argmax(dim=1, keepdim=True)
             going = going & ~chosen.gather(1, best) & (residual.gather(1, best) ** 2 >= self.epsilon)
             going = going & (self.independent(gram, indices, best, going) > self.epsilon)
-            if not bool(going.any()):
+            if not goes_on(going):
                 break
             indices = torch.cat([indices, best], dim=1)
             values = self.solved(gram, indices, products.gather(1, indices), going)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from windtunnel.modules.base import Module
 from windtunnel.modules.distances import blocks
 from windtunnel.modules.pairwise import KernelMap, kernel_values
+from windtunnel.modules.repeated import repeated
 
 
 class SupportVectors(KernelMap):
@@ -160,14 +161,22 @@ class PairCoupling(Module):
         lost = wins.transpose(1, 2)
         form = torch.diag_embed(lost.square().sum(dim=2)) - lost * wins  # [B, k, k]
         p = torch.full((scores.shape[0], k), 1.0 / k, dtype=scores.dtype, device=scores.device)
+        going = torch.ones([scores.shape[0], 1], dtype=torch.bool, device=scores.device)
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            if torch.compiler.is_exporting():
+                return repeated(self.step, (going, p), (form,), max(100, k))[1]
         for _ in range(max(100, k)):
-            slopes = (form @ p.unsqueeze(2)).squeeze(2)
-            value = (p * slopes).sum(dim=1, keepdim=True)
-            going = (slopes - value).abs().amax(dim=1, keepdim=True) >= 0.005 / k
+            going, p = self.step(going, p, form)
             if not bool(going.any()):
                 break
-            p = torch.where(going, self.round(form, p, slopes, value), p)
         return p
+
+    def step(self, going: Tensor, p: Tensor, form: Tensor) -> tuple[Tensor, Tensor]:
+        """Which rows ``[B, 1]`` are not there yet, and the probabilities after a round of those."""
+        slopes = (form @ p.unsqueeze(2)).squeeze(2)
+        value = (p * slopes).sum(dim=1, keepdim=True)
+        going = (slopes - value).abs().amax(dim=1, keepdim=True) >= 0.005 / self.classes
+        return going, torch.where(going, self.round(form, p, slopes, value), p)
 
     def round(self, form: Tensor, p: Tensor, slopes: Tensor, value: Tensor) -> Tensor:
         """One step along each class in turn, after each of which the probabilities add up to 1 again."""

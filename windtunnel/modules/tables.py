@@ -2,12 +2,15 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
+from collections.abc import Sequence
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.finite import Finite
 
 
 class CategoryTable(Module):
@@ -50,6 +53,18 @@ class CategoryTable(Module):
         """[B, 1] -> [B, w]."""
         return functional.embedding(ids[:, 0], self.rows, sparse=self.sparse)
 
+    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+        """The ids."""
+        return [0]
+
+    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+        """The wanted columns of the table."""
+        return CategoryTable(self.rows[:, list(wanted)], self.trainable)
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """Always, but for columns with codes that are not."""
+        return [Finite() if finite else None for finite in torch.isfinite(self.rows).all(dim=0).tolist()]
+
 
 class SumGroups(Module):
     """Add up equally wide groups of columns, such as the rows of several hashed categories.
@@ -78,6 +93,14 @@ class SumGroups(Module):
         """[B, groups * w] -> [B, w]."""
         return x.view(x.shape[0], self.groups, x.shape[1] // self.groups).sum(dim=1)
 
+    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+        """A column of each group."""
+        return [first + column for first in range(0, width, width // self.groups) for column in wanted]
+
+    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+        """The same groups, of fewer columns."""
+        return SumGroups(self.groups)
+
 
 class Identity(Module):
     """Columns passed through.
@@ -89,9 +112,15 @@ class Identity(Module):
     ``[B, width]`` -> ``[B, width]``, any dtype.
     """
 
+    PER_COLUMN: ClassVar[tuple[str, ...]] = ()
+
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
         return x
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """Each column with itself."""
+        return [Finite((column,)) for column in range(width)]
 
 
 class OneColumn(Module):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.repeated import repeated
 
 
 def digamma(x: Tensor, euler: float = 0.5772156649015329) -> Tensor:
@@ -73,13 +74,23 @@ class TopicShares(Module):
         counts, words = x.double(), self.words.double()
         theta = torch.ones([x.shape[0], words.shape[0]], dtype=counts.dtype, device=x.device)
         going = torch.ones([x.shape[0], 1], dtype=torch.bool, device=x.device)
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            if torch.compiler.is_exporting():
+                return self.shares(x, repeated(self.step, (going, theta), (counts, words), self.steps)[1])
         for _ in range(self.steps):
-            weight = torch.exp(digamma(theta) - digamma(theta.sum(dim=1, keepdim=True)))
-            updated = weight * ((counts / (weight @ words + self.epsilon)) @ words.t()) + self.prior
-            change = (updated - theta).detach().abs().mean(dim=1, keepdim=True)
-            theta = torch.where(going, updated, theta)
-            going = going & (change >= self.tolerance)
+            going, theta = self.step(going, theta, counts, words)
             if not bool(going.any()):
                 break
+        return self.shares(x, theta)
+
+    def step(self, going: Tensor, theta: Tensor, counts: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+        """Which rows ``[B, 1]`` go on, and theta ``[B, topics]`` after one more step of those that did."""
+        weight = torch.exp(digamma(theta) - digamma(theta.sum(dim=1, keepdim=True)))
+        updated = weight * ((counts / (weight @ words + self.epsilon)) @ words.t()) + self.prior
+        change = (updated - theta).detach().abs().mean(dim=1, keepdim=True)
+        return going & (change >= self.tolerance), torch.where(going, updated, theta)
+
+    def shares(self, x: Tensor, theta: Tensor) -> Tensor:
+        """What the theta of rows says of them."""
         shares = (theta / theta.sum(dim=1, keepdim=True)).to(x.dtype)
         return torch.where((x < 0).any(dim=1, keepdim=True), torch.full_like(shares, float("nan")), shares)

@@ -11,7 +11,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from windtunnel._translate import compile
+from windtunnel._translate import exact
+from windtunnel.compiler.strategies import choose
 from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor
 from windtunnel.head import Head
 from windtunnel.modules.log_pool import LogPool
@@ -90,7 +91,7 @@ def crossfit(
     """
     family = CrossFittedClassifier if is_classifier(pipeline) else CrossFittedRegressor
     source = family(pipeline, folds=folds, random_state=seed).fit(X, y, weight, groups=groups, time=time)
-    net = compile(source, dtype=torch.float32)
+    net = _exact(source)
     resolved = Recipe.resolve(recipe, {"seed": seed} if recipe is None or isinstance(recipe, str) else {})
     train = loader(net, X, y, weight, seed=resolved.seed)
     train.batch_size = resolved.rows_per_step(train.size)
@@ -98,7 +99,13 @@ def crossfit(
     net.fit(train, valid, recipe=resolved, **options)
     if not isinstance(valid, tuple) or not _is_fitted(pipeline):
         return net
-    return _guarded(net, compile(pipeline, dtype=torch.float32), (X, y, weight), valid, resolved, options)
+    return _guarded(net, _exact(pipeline), (X, y, weight), valid, resolved, options)
+
+
+def _exact(source: Any) -> Translation:
+    net = exact(source, torch.float32)
+    net.choices = choose(net.program, "auto")
+    return net
 
 
 def _guarded(

@@ -1,0 +1,131 @@
+"""A compiled program as graphs of ``torch.export``: run by torch, or compiled to native code by AOTInductor."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+from windtunnel.compiler.held import Held
+from windtunnel.compiler.onnx_runtime import EXAMPLE_ROWS, check_same, quiet
+from windtunnel.compiler.scripted import Answering
+from windtunnel.errors import UnfaithfulOption
+from windtunnel.modules.program import ProgramStep
+from windtunnel.modules.trees.hard import TreeWalk
+
+Run = Callable[[Tensor, Tensor], Tensor]
+AT_ONCE = 1 << 16
+"""Rows times trees that native code is given at once: what its loops leave for one another stays in the cache."""
+INDUCTOR: dict[str, Any] = {
+    # A loop that waits for other threads is slower on few rows.
+    "cpp.threads": 1,
+    # However many look-ups are chained, as those of the words of trees are, they stay one loop.
+    "realize_acc_reads_threshold": 1 << 20,
+}
+
+
+class ExportedEngine(Held):
+    """Runs a program as graphs that torch steps through, one for each method, where the program is."""
+
+    BACKEND: ClassVar[str] = "exported"
+
+    def prepare(self) -> dict[str, Run]:
+        """Take the graphs of the scores and of the methods with a step of their own, and compare what they give."""
+        ends = {"scores": self.program.steps[-1], **self.program.answers}
+        # Graphs cannot be taken of what is made in inference mode.
+        with torch.inference_mode(False), torch.no_grad(), quiet():
+            blocks = self._example()
+            try:
+                graphs = {method: _graph(Answering(self.program, end).eval(), blocks) for method, end in ends.items()}
+            except Exception as error:  # the exporter has errors of many kinds
+                raise UnfaithfulOption(self._why(error)) from error
+            try:
+                runs = {method: self.ready(graph) for method, graph in graphs.items()}
+                self._compare(runs, blocks)
+            except Exception as error:  # so have compilers
+                raise UnfaithfulOption(
+                    f"backend={self.BACKEND!r} cannot run the program as a whole: {_said(error)}. "
+                    "Choose backend='torchscript' or 'torch'."
+                ) from error
+        return runs
+
+    def ready(self, graph: ExportedProgram) -> Run:
+        """What runs a graph."""
+        return graph.module()
+
+    def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
+        """What ``Program.answer`` gives."""
+        runs = self.prepared()
+        return runs.get(method, runs["scores"])(numbers, ids)  # type: ignore[no-any-return]
+
+    def _example(self) -> tuple[Tensor, Tensor]:
+        device = next((one.device for one in self.program.buffers()), torch.device("cpu"))
+        numbers, ids = self.example(EXAMPLE_ROWS)
+        return numbers.to(device), ids.to(device)
+
+    def _compare(self, runs: dict[str, Run], blocks: tuple[Tensor, Tensor]) -> None:
+        """Run a few rows, one and none: a graph may hold a number of rows fixed, and compilers have bugs."""
+        for method, run in runs.items():
+            wanted = self.program.answer(method, *blocks).cpu()
+            for rows in (EXAMPLE_ROWS, 0):
+                check_same(run(*(block[:rows] for block in blocks)).cpu().numpy(), wanted[:rows])
+            one = [block[:1] for block in blocks]
+            check_same(run(*one).cpu().numpy(), self.program.answer(method, *one).cpu())
+
+    def _why(self, error: Exception) -> str:
+        """Name the step of which there is no graph, by trying each by itself."""
+        values: list[Tensor] = list(self._example())
+        where = "the program as a whole"
+        for step in (*self.program.steps, *self.program.answers.values()):
+            assert isinstance(step, ProgramStep)
+            try:
+                _graph(step.module, (step.gather(values),))
+            except Exception as own:  # as above
+                where, error = f"step {step.name!r} ({type(step.module).__name__})", own
+                break
+            if len(values) < 2 + len(self.program.steps):
+                values.append(step(values))
+        return f"backend={self.BACKEND!r} cannot run {where}: {_said(error)}. Choose backend='torchscript' or 'torch'."
+
+
+class NativeEngine(ExportedEngine):
+    """Runs a program as native code that AOTInductor makes of its graphs, which takes a C++ compiler and a minute.
+
+    The compiler puts what eager torch does in many passes over memory into one loop; the words of
+    ``BitvectorTrees`` never leave the registers.
+    """
+
+    BACKEND: ClassVar[str] = "aoti"
+
+    def ready(self, graph: ExportedProgram) -> Run:
+        """Compile a graph."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder) / "native.pt2")
+            torch._inductor.aoti_compile_and_package(graph, package_path=path, inductor_configs=INDUCTOR)
+            # The package's own call reads a description of its arguments each time, which takes longer than a row.
+            call = torch._inductor.aoti_load_package(path).loader.boxed_run
+        trees = max((len(one.root) for one in self.program.modules() if isinstance(one, TreeWalk)), default=1)
+        at_once = sys.maxsize if self.program.whole() else max(1, AT_ONCE // max(1, trees))
+
+        def run(numbers: Tensor, ids: Tensor) -> Tensor:
+            parts = [
+                call([block[start : start + at_once].contiguous() for block in (numbers, ids)])[0]
+                for start in range(0, max(1, len(ids)), at_once)
+            ]
+            return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+        return run
+
+
+def _graph(module: nn.Module, blocks: tuple[Tensor, ...]) -> ExportedProgram:
+    return torch.export.export(module, blocks, dynamic_shapes=({0: torch.export.Dim("rows")},) * len(blocks))
+
+
+def _said(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

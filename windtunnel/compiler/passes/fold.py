@@ -1,0 +1,135 @@
+"""Linear maps of linear maps as one: scalers and tables of categories are multiplied into the weights behind them.
+
+A scaler in front of weighted sums becomes their center and a factor of their weights, so that a chain of scalers and a
+linear model is one ``Projection``. A table in front of them is multiplied by its weights: a category that was one-hot
+is looked up as the K sums that it adds. Scalers in front of trees stay, as a value on a threshold has to be rounded as
+the source rounds it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from windtunnel.assemble import Origin
+from windtunnel.compiler.passes.wiring import Node, Wiring
+from windtunnel.modules.affine import Affine
+from windtunnel.modules.linear import Linear
+from windtunnel.modules.projection import Projection
+from windtunnel.modules.tables import CategoryTable, SumGroups
+
+FAR = 1000.0
+"""Columns that a scaler shifts by more than this, in the unit of its answers, are left to it: the source rounds there,
+and answers would differ from its own by more than the last few digits."""
+
+
+def fold(wiring: Wiring) -> None:
+    """Multiply scalers, then tables, into the linear maps behind them; changed in place."""
+    for node in list(wiring.nodes):
+        if type(node.module) in (Linear, Projection):
+            while scaler := _scaler_before(wiring, node):
+                _fold_scaler(node, scaler)
+                wiring.nodes.remove(scaler)
+            _fold_tables(wiring, node)
+    _drop_unread(wiring)
+
+
+def _scaler_before(wiring: Wiring, node: Node) -> Node | None:
+    """A scaler all of whose columns go into a linear map, and into nothing else."""
+    users = wiring.users()
+    for source in dict.fromkeys(source for source, _ in node.given):
+        if isinstance(source, Node) and type(source.module) is Affine and users[source] == {node}:
+            if _may_fold(node, source):
+                return source
+    return None
+
+
+def _may_fold(node: Node, scaler: Node) -> bool:
+    """Whether the map refuses what the scaler refuses, and nothing is rounded far from where the source rounds it."""
+    if not set(scaler.refuses) <= set(node.refuses) or "huge" in node.refuses:
+        return False
+    columns = [column for source, column in node.given if source is scaler]
+    weight, _, _ = _folded(node, scaler)
+    affine: Affine = scaler.module  # type: ignore[assignment]
+    center = _center(node)[[source is scaler for source, _ in node.given]]
+    near = torch.maximum(affine.shift.double()[columns].abs(), center.abs()) <= FAR
+    return bool(near.all()) and bool(torch.isfinite(weight.to(_map(node).weight.dtype)).all())
+
+
+def _fold_scaler(node: Node, scaler: Node) -> None:
+    weight, bias, center = _folded(node, scaler)
+    dtype = _map(node).weight.dtype
+    node.module = Projection(weight.to(dtype), bias.to(dtype), center.to(dtype))
+    node.given = [scaler.given[column] if source is scaler else (source, column) for source, column in node.given]
+    origins = (scaler.origin, node.origin)
+    estimators = [origin.estimator for origin in origins if origin.estimator]
+    node.origin = Origin(" + ".join(origin.name for origin in origins), " + ".join(estimators))
+
+
+def _folded(node: Node, scaler: Node) -> tuple[Tensor, Tensor, Tensor]:
+    """Weight, bias and center of ((x - c) / u s + h - C) W^T + b, with c for the center; float64."""
+    affine: Affine = scaler.module  # type: ignore[assignment]
+    here = torch.tensor([source is scaler for source, _ in node.given])
+    columns = [column for source, column in node.given if source is scaler]
+    scale, shift, new, unit = (
+        one.detach().double()[columns] for one in (affine.scale, affine.shift, affine.center, affine.unit)
+    )
+    weight, bias, center = _map(node).weight.detach().double().clone(), _map(node).bias.double(), _center(node)
+    bias = bias + weight[:, here] @ (shift - center[here])
+    weight[:, here] *= scale / unit
+    center[here] = new
+    return weight, bias, center
+
+
+def _fold_tables(wiring: Wiring, node: Node) -> None:
+    """Sums over the columns of a table as columns of a table; the node becomes the sum of what is left."""
+    tables = {
+        source: [at for at, (one, _) in enumerate(node.given) if one is source]
+        for source in dict.fromkeys(source for source, _ in node.given)
+        if isinstance(source, Node) and isinstance(source.module, CategoryTable)
+    }
+    sums = len(_map(node).bias)
+    tables = {one: at for one, at in tables.items() if len(at) > sums and torch.isfinite(one.module.rows).all()}  # type: ignore[arg-type]
+    if not tables:
+        return
+    looked_up = [_multiplied(node, table, at) for table, at in tables.items()]
+    rest = [at for at in range(len(node.given)) if not any(at in columns for columns in tables.values())]
+    if rest:
+        every = range(sums)
+        module = node.module.narrowed(every, rest, len(node.given))
+        looked_up.append(Node(module, [node.given[at] for at in rest], node.name, node.refuses, node.origin))
+    else:
+        first: CategoryTable = looked_up[0].module  # type: ignore[assignment]
+        looked_up[0].module = CategoryTable(first.rows + _map(node).bias.detach(), trainable=False)
+    at = wiring.nodes.index(node)
+    wiring.nodes[at:at] = looked_up
+    node.module, node.refuses = SumGroups(len(looked_up)), ()
+    node.given = [(one, column) for one in looked_up for column in range(sums)]
+
+
+def _multiplied(node: Node, table: Node, at: list[int]) -> Node:
+    """A table times the weights of its columns."""
+    module: CategoryTable = table.module  # type: ignore[assignment]
+    columns = [node.given[one][1] for one in at]
+    rows = module.rows.detach().double()[:, columns] - _center(node)[at]
+    sums = rows @ _map(node).weight.detach().double()[:, at].T
+    product = CategoryTable(sums.to(module.rows.dtype), trainable=False)
+    return Node(product, list(table.given), table.name, (), table.origin)
+
+
+def _map(node: Node) -> Linear | Projection:
+    module: Linear | Projection = node.module  # type: ignore[assignment]
+    return module
+
+
+def _center(node: Node) -> Tensor:
+    module, none = _map(node), torch.zeros(len(node.given), dtype=torch.float64)
+    return module.center.double().clone() if isinstance(module, Projection) else none
+
+
+def _drop_unread(wiring: Wiring) -> None:
+    """Take out tables that nothing reads any more."""
+    users = wiring.users()
+    wiring.nodes = [
+        node for node in wiring.nodes if node in users or node.refuses or node.bounded() or node is wiring.nodes[-1]
+    ]

@@ -1,0 +1,78 @@
+"""What makes a column missing or infinite: what a step refuses in its own columns, told by columns further up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from windtunnel.compiler.passes.wiring import Node, Place, Wiring
+from windtunnel.modules.finite import Finite
+from windtunnel.modules.program import IDS, NUMBERS
+
+NOT_FINITE = frozenset(("nan", "inf"))
+Guard = tuple[Place, frozenset[str]]
+"""A column, and the kinds of ``windtunnel.refusals.ODD`` that it must not hold."""
+
+
+@dataclass(frozen=True)
+class Odd:
+    """Where NaN and infinities of a column come from.
+
+    Attributes
+    ----------
+    roots : frozenset of Guard
+        The column is NaN or infinite exactly where one of these columns holds one of these kinds; with none, never.
+    alike : bool
+        Whether it is NaN where the one root is, and infinite where that is.
+    """
+
+    roots: frozenset[Guard]
+    alike: bool = True
+
+
+class Oddities:
+    """What is known of every column of a wiring.
+
+    Parameters
+    ----------
+    wiring : Wiring
+    widths : mapping of Source to int
+    always_finite : iterable of int
+        Columns of the numbers that hold neither NaN nor infinity, such as counts of tokens.
+    """
+
+    def __init__(self, wiring: Wiring, always_finite: Iterable[int] = ()) -> None:
+        self._known: dict[Place, Odd] = {(NUMBERS, column): Odd(frozenset()) for column in always_finite}
+        for node in wiring.nodes:
+            finite = node.module.finite_where(len(node.given))
+            followed = {one: self._followed(one, node.given) for one in set(finite) if one is not None}
+            known = {(node, column): followed.get(one) for column, one in enumerate(finite) if one is not None}
+            self._known |= {place: odd for place, odd in known.items() if odd is not None}
+
+    def guards(self, place: Place, kinds: Iterable[str]) -> frozenset[Guard]:
+        """What has to be refused in place of these kinds in this column."""
+        kinds, odd = frozenset(kinds), self.of(place)
+        if not kinds or not odd.roots:
+            return frozenset()
+        if "huge" in kinds or (kinds != NOT_FINITE and not odd.alike):
+            return frozenset([(place, kinds)])
+        return frozenset((root, own & kinds) for root, own in odd.roots if own & kinds)
+
+    def of(self, place: Place) -> Odd:
+        """A column by itself where nothing is known of it; ids are always whole numbers."""
+        if place[0] == IDS:
+            return Odd(frozenset())
+        return self._known.get(place, Odd(frozenset([(place, NOT_FINITE)])))
+
+    def refused(self, node: Node, columns: Iterable[int] | None = None) -> frozenset[Guard]:
+        """What a node refuses in its columns, or in some of them."""
+        given = node.given if columns is None else [node.given[column] for column in columns]
+        return frozenset[Guard]().union(*(self.guards(place, node.refuses) for place in given))
+
+    def _followed(self, finite: Finite, given: Sequence[Place]) -> Odd | None:
+        odds = [self.of(given[column]) for column in finite.columns]
+        alike = len(odds) <= 1 and all(odd.alike for odd in odds)
+        if not NOT_FINITE <= set(finite.kinds) and not alike:
+            return None  # 0 times infinity is NaN, so that nobody knows what comes through
+        roots = ((root, kinds.intersection(finite.kinds)) for odd in odds for root, kinds in odd.roots)
+        return Odd(frozenset((root, kinds) for root, kinds in roots if kinds), alike)

@@ -1,0 +1,121 @@
+"""All passes, one after the other, and what they have saved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from windtunnel.compiler.passes.fold import fold
+from windtunnel.compiler.passes.narrow import narrow
+from windtunnel.compiler.passes.wiring import Place, Wiring
+from windtunnel.encode import CategoryColumn, RowEncoder
+from windtunnel.modules.program import IDS, NUMBERS
+from windtunnel.modules.tables import Identity
+from windtunnel.modules.trees.hard import HardTrees
+
+if TYPE_CHECKING:
+    from windtunnel.translation import Translation
+
+PREFIX = "simplified_"
+"""Under which ``Translation.faithful`` keeps the numbers, so that they are saved with the rest."""
+
+
+@dataclass(frozen=True)
+class Simplified:
+    """What ``simplify`` has saved.
+
+    Attributes
+    ----------
+    columns, of_columns : int
+        How many columns the steps compute for a row, and how many there were.
+    unread : tuple of str
+        The raw columns that the source was fitted on and that nothing reads.
+    """
+
+    columns: int
+    of_columns: int
+    unread: tuple[str, ...]
+
+    @classmethod
+    def read(cls, net: Translation) -> Simplified | None:
+        """What stands in ``net.faithful``; None where nothing was simplified."""
+        if PREFIX + "columns" not in net.faithful:
+            return None
+        columns, of_columns = (int(net.faithful[PREFIX + name]) for name in ("columns", "of_columns"))
+        used = set(net.encoder.used())
+        every = range(net.encoder.width)
+        # The source's own code, on the host, is given all of them.
+        unread = () if net.hosts else tuple(net.encoder.name(column) for column in every if column not in used)
+        return cls(columns, of_columns, unread)
+
+    def saves(self) -> bool:
+        """Whether anything is left out."""
+        return self.columns < self.of_columns or bool(self.unread)
+
+    def __str__(self) -> str:
+        text = f"{self.columns:,} of {self.of_columns:,} columns computed"
+        if not self.unread:
+            return text
+        more = f" and {len(self.unread) - 12} more" if len(self.unread) > 12 else ""
+        return f"{text}; not read: {', '.join(self.unread[:12])}{more}"
+
+
+def simplify(net: Translation) -> None:
+    """Narrow and fold the program of a net in place, and have its encoder read no more than that takes.
+
+    Answers stay what they were to the last few digits (decisions of trees to the last one), and what was refused is
+    refused, but for what nobody looks at any more: rows may come without a raw column that nothing reads, or with
+    anything in it; and a product beyond the largest number counts as infinite only where it is computed. Trees
+    without steps before them are left as they are.
+    """
+    if len(net.program.steps) == 1 and isinstance(net.program.steps[0].module, HardTrees):
+        return  # files of LightGBM and XGBoost are given all columns that the trees were fitted on
+    wiring = Wiring.of(net.program, net.origins)
+    before = wiring.widths(net.encoder)
+    narrow(wiring, before, _counts(net))
+    fold(wiring)
+    net.encoder = _reading(wiring, net.encoder)
+    net.program, net.origins = wiring.program()
+    net.requires_grad_(False).eval()
+    net.mark_start()
+    after = wiring.widths(net.encoder)
+    # Guards pass on what others have computed.
+    columns = sum(after[node] for node in wiring.nodes if not isinstance(node.module, Identity))
+    none = {NUMBERS, IDS, *wiring.answers.values()}
+    of_columns = sum(width for source, width in before.items() if source not in none)
+    net.faithful |= {f"{PREFIX}columns": float(columns), f"{PREFIX}of_columns": float(of_columns)}
+
+
+def _counts(net: Translation) -> list[int]:
+    """Columns of the numbers that are counts of tokens."""
+    counts = {column for host in net.hosts if host.tokens is not None for column in host.columns}
+    return [position for position, column in enumerate(net.encoder.numbers) if column in counts]
+
+
+def _reading(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:
+    """Read what nodes are given, and categories that the source refuses; number the places anew."""
+    read = dict.fromkeys(place for node in wiring.everything() for place in node.given if isinstance(place[0], int))
+    guarded = [node for node in wiring.nodes[:-1] if isinstance(node.module, Identity)]
+    computed = {place for node in wiring.everything() if node not in guarded for place in node.given}
+    # What is only guarded comes last, so that neither is picked out of the middle of the other.
+    numbers = [at for source, at in read if source == NUMBERS]
+    numbers.sort(key=lambda at: ((NUMBERS, at) not in computed, at))
+    ids = [at for at, one in enumerate(encoder.categories) if (IDS, at) in read or _refuses(one)]
+    if not numbers and not ids:
+        # A row has to come from somewhere.
+        numbers, ids = ([0], []) if encoder.numbers else ([], [0])
+    places: dict[Place, Place] = {(NUMBERS, old): (NUMBERS, new) for new, old in enumerate(numbers)}
+    places |= {(IDS, old): (IDS, new) for new, old in enumerate(ids)}
+    for node in wiring.everything():
+        node.given = [places.get(place, place) for place in node.given]
+    return replace(
+        encoder,
+        numbers=[encoder.numbers[at] for at in numbers],
+        categories=[encoder.categories[at] for at in ids],
+    )
+
+
+def _refuses(category: CategoryColumn) -> bool:
+    """Whether the source refuses values of this kind in a column; that there are no numbers among texts goes unseen."""
+    numbers = category.vocabulary.kind != "text" and (category.refuses_infinite or category.refuses_fractions)
+    return category.refuses_unknown or category.refuses_missing or numbers

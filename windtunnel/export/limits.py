@@ -1,0 +1,172 @@
+"""What the formats of files cannot hold: one table that refuses, that tests run over, and that docs/export.md shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from windtunnel.errors import UnfaithfulOption
+from windtunnel.export.columns import names, raw_columns, read_as
+
+if TYPE_CHECKING:
+    from windtunnel.encode import CategoryColumn
+    from windtunnel.translation import Translation
+
+GRAPHS = ("onnx", "exported", "aoti")
+"""Formats of graphs, which hold tensor operators and nothing else."""
+PROGRAMS = ("torchscript", *GRAPHS)
+OUTPUTS = ("scores", "predict_proba", "predict")
+MISSING = "<missing>"
+"""The text that stands for a missing one in ONNX files."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One reason for which a translation does not go into a file.
+
+    Attributes
+    ----------
+    what : str
+        What is refused, as the documentation names it.
+    formats : tuple of str
+    said : str
+        What is said of the ``found``, which stand in the place of ``{}``.
+    because, instead : str
+        The reason, and what to do.
+    found : callable
+        The steps or columns of a translation that are concerned; none where it goes into the file.
+    """
+
+    what: str
+    formats: tuple[str, ...]
+    said: str
+    because: str
+    instead: str
+    found: Callable[[Translation], list[str]]
+
+
+def met(net: Translation, format: str) -> Limit | None:
+    """The first of ``LIMITS`` that keeps a translation out of a file."""
+    return next((one for one in LIMITS if format in one.formats and one.found(net)), None)
+
+
+def check(net: Translation, format: str) -> None:
+    """Refuse a translation that a format cannot hold: ``UnfaithfulOption`` with the first limit that it meets."""
+    if limit := met(net, format):
+        found = ", ".join(limit.found(net))
+        raise UnfaithfulOption(f"{limit.said.format(found)}: {limit.because}. {limit.instead}")
+
+
+def _hosts(net: Translation) -> list[str]:
+    return [f"{host.name!r} ({host.estimator})" for host in net.hosts]
+
+
+def _mixed(net: Translation) -> list[str]:
+    return _columns(net, lambda one: one.vocabulary.kind == "mixed")
+
+
+def _both(net: Translation) -> list[str]:
+    """Columns of which one vocabulary has texts and another reader takes numbers; an empty one says nothing."""
+    numbers, texts = read_as(net.encoder)
+    return _columns(net, lambda one: one.vocabulary.kind == "text" and one.column in numbers & texts)
+
+
+def _hashed(net: Translation) -> list[str]:
+    texts = raw_columns(net.encoder)[1]
+    return _columns(net, lambda one: one.column in texts and one.vocabulary.buckets > 0 and not one.vocabulary.values)
+
+
+def _told_by_hash(net: Translation) -> list[str]:
+    return _columns(
+        net, lambda one: one.vocabulary.hashes is not None and one.refuses_unknown and not one.vocabulary.values
+    )
+
+
+def _no_column(net: Translation) -> list[str]:
+    return [] if any(raw_columns(net.encoder)) else ["no column"]
+
+
+def _named_as_outputs(net: Translation) -> list[str]:
+    own = [column for column in sum(raw_columns(net.encoder), []) if column < net.encoder.width]
+    read = names(net.encoder, own)
+    return [repr(name) for name in read if name in OUTPUTS or not name or name.startswith("windtunnel/")]
+
+
+def _called_missing(net: Translation) -> list[str]:
+    texts = raw_columns(net.encoder)[1]
+    return _columns(net, lambda one: one.column in texts and MISSING in one.vocabulary.values)
+
+
+def _columns(net: Translation, concerned: Callable[[CategoryColumn], bool]) -> list[str]:
+    found = [net.encoder.name(one.column) for one in net.encoder.categories if concerned(one)]
+    return list(dict.fromkeys(found))
+
+
+LIMITS = (
+    Limit(
+        "steps that stay on the host, text vectorizers among them",
+        PROGRAMS,
+        "the steps {} stayed on the host",
+        "their code cannot go into a file",
+        "Leave them out of the pipeline, or translate what comes after them and feed it their answers.",
+        _hosts,
+    ),
+    Limit(
+        "categories of one column that are texts and numbers",
+        PROGRAMS,
+        "column {} has texts and numbers among its categories",
+        "a file takes a column of numbers or one of texts",
+        "Convert the column to text before fitting.",
+        _mixed,
+    ),
+    Limit(
+        "a column read as text by one step and as numbers by another",
+        PROGRAMS,
+        "columns {} are read as text in one place and as numbers in another",
+        "a file takes a column of numbers or one of texts",
+        "Give the pipeline two columns.",
+        _both,
+    ),
+    Limit(
+        "CatBoost over categories, without rows as `calibrate=`",
+        GRAPHS,
+        "columns {} are told by the hash of their text",
+        "no graph can work it out",
+        "Give translate or compile the training rows as calibrate=, so that their texts are known, or choose "
+        "format='torchscript'.",
+        _told_by_hash,
+    ),
+    Limit(
+        "hashing of raw texts",
+        ("onnx",),
+        "column {} is hashed",
+        "ONNX has no operator for md5",
+        "Choose format='torchscript', 'exported' or 'aoti', or encode the column in another way.",
+        _hashed,
+    ),
+    Limit(
+        "pipelines that read no column",
+        ("onnx",),
+        "the translation reads {}",
+        "an ONNX file could not tell how many rows it is asked about",
+        "Choose format='torchscript'.",
+        _no_column,
+    ),
+    Limit(
+        "columns called `scores`, `predict_proba` or `predict`",
+        ("onnx",),
+        "columns called {}",
+        "ONNX has one space of names, and these are those of outputs",
+        "Rename the columns before fitting.",
+        _named_as_outputs,
+    ),
+    Limit(
+        "the category `<missing>`",
+        ("onnx",),
+        "column {} has the category '<missing>'",
+        "it stands for a missing text in ONNX files",
+        "Rename it.",
+        _called_missing,
+    ),
+)
