@@ -199,9 +199,9 @@ def test_native_code(tmp_path: Path) -> None:
     "strategy", ["gemm", "tree_traversal", "perfect_tree_traversal", "bitvectors", "ranked_traversal"]
 )
 def test_every_strategy_has_a_graph(strategy: str, tmp_path: Path) -> None:
-    fitted_trees = compiled("trees, random forest of classes").pipeline
-    net, rows = windtunnel.compile(fitted_trees, strategy=strategy), CASES["trees, random forest of classes"].rows(60)
-    assert_as_net(opened(net, tmp_path, "exported"), net, rows, 0)
+    case = CASES["trees, random forest of classes"]
+    net = windtunnel.compile(case.fitted(), strategy=strategy)
+    assert_as_net(opened(net, tmp_path, "exported"), net, case.rows(60), 0)
 
 
 @pytest.mark.parametrize("scale", [1 + 1e-6, 1 + 1e-9])
