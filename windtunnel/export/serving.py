@@ -186,7 +186,12 @@ def _onnx(path: Path) -> Model:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     # Tensors in other files, which are looked for in a folder of this name, are refused: it is that of a file.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.resolve()))
-    session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        path.read_bytes(),
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=["NoopElimination"],  # which takes a factor for 1 where float32 does
+    )
     described = session.get_modelmeta().custom_metadata_map
     if "windtunnel" not in described:
         raise ValueError(f"{str(path)!r} is an ONNX model that windtunnel's export did not write")

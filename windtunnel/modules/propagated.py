@@ -62,7 +62,7 @@ class Propagated(Module):
         distance = torch.cdist(x.double(), self.points, 2.0, "donot_use_mm_for_euclid_dist")
         if self.neighbors > 0:
             least, nearest = distance.topk(self.neighbors, dim=1, largest=False)
-            near = self.labels[nearest.flatten()].view(x.shape[0], self.neighbors, -1).sum(dim=1)
+            near = self.labels[nearest].sum(dim=1)
             if self.smooth:
                 reach = least[:, -1:].detach().clamp_min(1e-12)
                 every = self.neighbors * torch.softmax(-(distance / reach).square(), dim=1) @ self.labels.detach()
