@@ -103,7 +103,8 @@ def found() -> Iterator[tuple[Module, Tensor]]:
 
 @cache
 def every() -> list[tuple[Module, Tensor]]:
-    return list(found())
+    with torch.enable_grad():  # which some sources are fitted with
+        return list(found())
 
 
 def test_every_module_is_there() -> None:

@@ -78,7 +78,11 @@ def _keep(graph: fx.GraphModule, held: Callable[[float], fx.Node]) -> bool:
 def _replace_constant(graph: fx.GraphModule, node: fx.Node, held: Callable[[float], fx.Node]) -> None:
     constant = held(float(_numbers(node)[0]))
     if node.target is aten.full.default:
-        constant = graph.graph.call_function(aten.expand.default, (constant, node.args[0]))
+        expanded = graph.graph.call_function(aten.expand.default, (constant, node.args[0]))
+        # As ``full`` lays it out: a loop takes no state whose strides change.
+        constant = graph.graph.call_function(
+            aten.clone.default, (expanded,), {"memory_format": torch.contiguous_format}
+        )
     node.replace_all_uses_with(constant)
 
 
