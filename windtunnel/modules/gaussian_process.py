@@ -70,7 +70,7 @@ class GaussianProcessMean(Module):
 class GaussianProcessClasses(Module):
     """Probabilities of classes, each against the others, under Laplace's approximation; of two one process tells.
 
-    With the mean m = k(x, points) residual and the variance v = k(x, x) - |factor^-1 (root * k(points, x))|^2 of a
+    With the mean m = k(x, points) residual and the variance v = k(x, x) - |inverse (root * k(points, x))|^2 of a
     latent value, p is the mean of the logistic function over a normal value of that mean and variance.
 
     In float64 whatever the type of the rows: the shares of the error functions cancel to the last four digits, and far
@@ -89,8 +89,10 @@ class GaussianProcessClasses(Module):
         ``[processes, P]``; learned.
     root : Tensor
         ``[processes, P]``, square roots of the weights of the approximation.
-    factor : Tensor
-        ``[processes, P, P]``, lower triangular.
+    inverse : Tensor
+        ``[processes, P, P]``, of the lower triangular factor of 1 + root K root. As good as solving: that matrix is 1
+        plus a positive one, so that the inverse has no large number. A tensor of the file, as its last bits depend on
+        the number of threads that find it.
     numbers : Tensor
         ``[processes, n]``, the numbers of the kernels; learned.
     similarity : dict
@@ -99,7 +101,6 @@ class GaussianProcessClasses(Module):
 
     FACTS: ClassVar[tuple[str, ...]] = ("similarity",)
     root: Tensor
-    factor: Tensor
     inverse: Tensor
     rates: Tensor
     shares: Tensor
@@ -109,7 +110,7 @@ class GaussianProcessClasses(Module):
         points: Tensor,
         residual: Tensor,
         root: Tensor,
-        factor: Tensor,
+        inverse: Tensor,
         numbers: Tensor,
         similarity: dict[str, Any],
     ) -> None:
@@ -118,12 +119,8 @@ class GaussianProcessClasses(Module):
         self.residual = nn.Parameter(residual.detach().clone())
         self.numbers = nn.Parameter(numbers.detach().clone())
         self.register_buffer("root", root.detach().clone())
-        # Laid out as a file has it: another layout gives other last bits of the inverse.
-        self.register_buffer("factor", factor.detach().contiguous().clone())
-        # As good as solving: the factored matrix is 1 plus a positive one, so that its inverse has no large number.
-        unit = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
-        inverse = torch.linalg.solve_triangular(self.factor, unit, upper=False)
-        self.register_buffer("inverse", inverse.contiguous(), persistent=False)
+        # Laid out as a file has it: products with another layout end in other bits.
+        self.register_buffer("inverse", inverse.detach().contiguous().clone())
         self.register_buffer("rates", torch.tensor(RATES, dtype=torch.float64), persistent=False)
         self.register_buffer("shares", torch.tensor(SHARES, dtype=torch.float64), persistent=False)
         self.description = similarity

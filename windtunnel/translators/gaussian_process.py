@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.linalg import solve_triangular
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor, kernels
 
 from windtunnel.errors import UnsupportedEstimator
@@ -86,7 +87,7 @@ def _classes(members: Sequence[Any]) -> GaussianProcessClasses:
         points=tensor(members[0].X_train_),
         residual=tensor([member.y_train_ - member.pi_ for member in members]),
         root=tensor([member.W_sr_ for member in members]),
-        factor=tensor([member.L_ for member in members]),
+        inverse=tensor([solve_triangular(member.L_, np.eye(len(member.L_)), lower=True) for member in members]),
         numbers=tensor(numbers),
         similarity=similarities[0],
     )
