@@ -91,7 +91,7 @@ class Work:
         batch, units = of.z.shape[0], max(nodes + 1, leaves)
         threads = workers(trees, units * batch, of.z.device)
         ends = [trees * one // threads for one in range(threads + 1)]
-        cut = plan(trees, units, of.z.element_size(), of.z.device, threads)
+        cut = plan(trees, units, of.z.element_size(), of.z.device, threads, gathered=not of.weight.numel())
         slices = [Rows.of(of, slice(at, min(at + cut.rows, batch)), grad) for at in range(0, batch, cut.rows)]
         return cls(of, dropout, [slice(*two) for two in pairwise(ends)], cut.trees, slices)
 
