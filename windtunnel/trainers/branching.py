@@ -34,7 +34,7 @@ from windtunnel.trainers.binning import bin_edges
 from windtunnel.trainers.callbacks import Keeper
 from windtunnel.trainers.data import Batches
 from windtunnel.trainers.effects import Combination, Rows, effects, shares
-from windtunnel.trainers.evidence import clear, collected, gains, halves, metric
+from windtunnel.trainers.evidence import clear, collected, gains, halves, helps, metric
 from windtunnel.trainers.gating import Judged, gated
 from windtunnel.trainers.losses import Loss, pick
 from windtunnel.trainers.metrics import Judge
@@ -72,7 +72,8 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
     loss = pick(recipe.loss, branch_head(net.head))
     held = collected(data.valid)
     order = torch.randperm(len(held[1]), generator=generator)
-    gates = _gates(net, halves(held, order), loss)
+    judge = Judge.of(recipe, net.head)
+    gates = _gates(net, halves(held, order), loss, judge)
     scored = Scorer(net, gates)
     train, valid = scored(data.train), scored(data.valid)
     rows = valid.rows if isinstance(valid, Batches) else scored.of(held[0])
@@ -100,11 +101,10 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
     return stage(plan.beside, Loaders(plan.learned_from(train), plan.judged_by(valid)), recipe, finish)
 
 
-def _gates(net: Translation, held: list[Items], loss: Loss) -> dict[int, HardTrees]:
+def _gates(net: Translation, held: list[Items], loss: Loss, judge: Judge) -> dict[int, HardTrees]:
     """The last step as gated trees, where it is boosted trees and closing them in part clearly helps.
 
-    The gates are learned on one half of the judged rows and have to lower the loss of the other by more than a
-    standard error, as a branch has to.
+    The gates are learned on one half of the judged rows and have to help on the other, as a branch has to.
     """
     last = len(net.program.steps) - 1
     trees: Any = net.exact.get(last, net.program.steps[last].module)
@@ -116,8 +116,8 @@ def _gates(net: Translation, held: list[Items], loss: Loss) -> dict[int, HardTre
     if found is None:
         return {}
     with torch.no_grad():
-        better = gains(loss, trees(inputs[1]), found(inputs[1]), *held[1][1:])
-    return {last: found} if clear(better) else {}
+        better = helps(judge, loss, trees(inputs[1]), found(inputs[1]), *held[1][1:])
+    return {last: found} if better else {}
 
 
 @dataclass(frozen=True)
@@ -222,15 +222,10 @@ class Plan:
         return replace(self, own=own * unit)
 
     def holds(self, judge: Judge, without: Score, having: Score) -> bool:
-        """Whether scores are better on the untouched rows too.
-
-        The metric is no worse, and the loss lower by more than a standard error, over ``GROUPS`` groups of rows.
-        """
+        """Whether scores are better on the untouched rows too."""
         rows, *rest = self.untouched
-        before, after = (metric(judge, self.loss, score, [self.untouched]) for score in (without, having))
         with torch.no_grad():
-            better = gains(self.loss, without(*rows), having(*rows), *rest)
-        return clear(better) and not judge.better(before, after)
+            return helps(judge, self.loss, without(*rows), having(*rows), *rest)
 
 
 def begin(

@@ -57,15 +57,39 @@ def halves(items: tuple[Any, ...], order: Tensor) -> list[tuple[Any, ...]]:
     return [part(index.sort().values) for index in order.tensor_split(2)]
 
 
+def helps(judge: Judge, loss: Loss, before: Tensor, after: Tensor, *rest: Tensor) -> bool:
+    """Whether scores got better: the metric is no worse, and the loss lower by more than a standard error."""
+    was, now = (metric(judge, loss, lambda scores: scores, [((scores,), *rest)]) for scores in (before, after))
+    return clear(gains(loss, before, after, *rest)) and not judge.better(was, now)
+
+
 def gains(loss: Loss, before: Tensor, after: Tensor, *rest: Tensor) -> Tensor:
     """By how much the loss of scores is lower afterwards, group by group; ``rest`` are targets and maybe weights."""
     return group_losses(loss, before, *rest) - group_losses(loss, after, *rest)
 
 
 def group_losses(loss: Loss, scores: Tensor, *rest: Tensor) -> Tensor:
-    """The loss of each of ``GROUPS`` groups of neighbouring rows, or of each row."""
-    parts = [one.tensor_split(min(GROUPS, len(scores))) for one in (scores, *rest)]
+    """The loss of each of ``GROUPS`` groups of neighbouring rows, or of each row; ``rest[0]`` is the target."""
+    order = evenly(rest[0])
+    parts = [one[order].tensor_split(min(GROUPS, len(scores))) for one in (scores, *rest)]
     return torch.stack([loss(part, target, *(weight or [None])) for part, target, *weight in zip(*parts, strict=True)])
+
+
+def evenly(target: Tensor) -> Tensor:
+    """An order in which the kinds of a target come evenly, each in the order of its rows; of several targets the first.
+
+    Files are often sorted by what they answer. Groups of one class each would differ by the class, whatever helps.
+    """
+    first = target.reshape(len(target), -1)[:, 0]
+    kind: Tensor
+    distinct, kind = torch.unique(first, return_inverse=True)
+    if len(distinct) > GROUPS:  # numbers: tenths of the rows, from low to high
+        kind = first.argsort(stable=True).argsort() * 10 // len(first)
+    by_kind, count = kind.argsort(stable=True), kind.bincount()
+    rank = torch.arange(len(first), device=first.device) - (count.cumsum(0) - count).repeat_interleave(count)
+    place = (rank + 0.5) / count.repeat_interleave(count)
+    order: Tensor = by_kind[place.argsort(stable=True)]
+    return order
 
 
 def clear(gains: Tensor) -> bool:
@@ -77,7 +101,7 @@ def clear(gains: Tensor) -> bool:
     return len(gains) < 2 or bool(gains.mean() > gains.std() / len(gains) ** 0.5)
 
 
-def metric(judge: Judge, loss: Loss, score: Callable[[Tensor, Tensor], Tensor], loader: Any) -> float:
+def metric(judge: Judge, loss: Loss, score: Callable[..., Tensor], loader: Any) -> float:
     """The metric of scores over the rows of a loader, of all processes where there are several."""
     judge.reset()
     total: Tensor | float = 0.0

@@ -12,6 +12,7 @@ from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy, Multicl
 
 from windtunnel.errors import BadInput, nearest
 from windtunnel.head import Head
+from windtunnel.trainers.recipe import Recipe
 
 GREATER_IS_BETTER = {"auroc": True, "log_loss": False, "accuracy": True, "r2": True, "rmse": False, "loss": False}
 
@@ -51,6 +52,11 @@ class Judge(nn.Module):
         self.metric: Metric | None = None
         if head.classes is not None:
             self.metric = self._classifier_metric(len(head.classes))
+
+    @classmethod
+    def of(cls, recipe: Recipe, head: Head) -> Judge:
+        """The metric of a recipe; a loss of one's own is its own metric."""
+        return cls(recipe.metric or ("loss" if recipe.loss else None), head)
 
     def _classifier_metric(self, classes: int) -> Metric:
         if self.name == "log_loss":

@@ -45,7 +45,7 @@ class FineTuning(pl.LightningModule):
         self.recipe = recipe
         self.tables = dict(tables or {})
         self.loss = pick(recipe.loss, net.head)
-        self.judge = Judge(recipe.metric or ("loss" if recipe.loss else None), net.head)
+        self.judge = Judge.of(recipe, net.head)
         self.save_hyperparameters(recipe.facts())
         self._sums: dict[str, tuple[Tensor | float, float]] = {}
 
