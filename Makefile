@@ -19,8 +19,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/windtunnel demo
 
+# Two at a time; a file's tests stay together, as they share what was fitted for them.
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 # As many random pipelines as EXAMPLES says, new ones each time; the tests run 300, always the same.
 EXAMPLES ?= 5000
