@@ -56,7 +56,7 @@ def test_nested_pipelines_have_paths_for_names() -> None:
         (slice(1, 3), [1, 2]),
         ([True, False, True, False, False], [0, 2]),
         (np.array([False, True, False, False, False]), [1]),
-        (lambda frame: ["visits"], [2]),
+        pytest.param(lambda frame: ["visits"], [2], id="by a function"),
     ],
     ids=str,
 )

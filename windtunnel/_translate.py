@@ -232,7 +232,7 @@ def _check_rows(calibrate: Rows | None) -> None:
 
 def _levels(assembly: Assembly, level: str | Mapping[str, str]) -> dict[int, str]:
     """The level of each program step that holds trees."""
-    steps = enumerate(assembly.steps)
+    steps = enumerate(assembly.draft.steps)
     trees = {index: step.name for index, step in steps if isinstance(step.module, HardTrees | LeafOneHot)}
     if not isinstance(level, Mapping):
         return dict.fromkeys(trees, level)

@@ -1,0 +1,168 @@
+"""The expressions of a graph, worked out column by column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from windtunnel.assemble.categories import Categories
+from windtunnel.assemble.composites import Composites
+from windtunnel.assemble.draft import Draft
+from windtunnel.assemble.ends import dtypes_of, head_of, methods_beside, methods_of
+from windtunnel.assemble.hosts import Hosts
+from windtunnel.assemble.methods import Methods
+from windtunnel.assemble.predictors import Predictors
+from windtunnel.assemble.readings import Readings, predicts
+from windtunnel.assemble.wires import Wire
+from windtunnel.encode import RowEncoder, Rows
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.filled import rows_of
+from windtunnel.graph import (
+    Answer,
+    Columns,
+    Expression,
+    Joined,
+    Raw,
+    Step,
+    Weighted,
+    one_dimensional,
+    raw_columns,
+    walk,
+)
+from windtunnel.head import Head
+from windtunnel.modules.affine import Affine
+from windtunnel.modules.base import Module
+from windtunnel.modules.program import Program, ProgramStep
+from windtunnel.modules.tables import Identity, OneColumn
+from windtunnel.translators.registry import Composite, Encoding, Predictor, Recoding, Selection, Tokens, Transformer
+
+
+@dataclass
+class Assembly:
+    """The parts of a translation, filled step by step.
+
+    Parameters
+    ----------
+    pipeline : fitted pipeline or estimator
+    untranslated : str
+        "cache", "stream" or "error"; see ``translate``.
+    sample : rows, optional
+        Raw rows, for steps on the host and encoders without a vocabulary.
+    dtype : torch.dtype
+        What the modules compute in.
+    exact : bool
+        True for ``compile``, where steps that end the gradient are translated as well.
+    """
+
+    pipeline: Any
+    untranslated: str = "cache"
+    sample: Rows | None = None
+    dtype: torch.dtype = torch.float32
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        graph = walk(self.pipeline)
+        self.readings = Readings(self.dtype, exact=self.exact)
+        self.composites = Composites(self.readings)
+        self.encoder = RowEncoder(
+            *self._raw_columns(graph),
+            dtype=str(self.dtype).removeprefix("torch."),
+            flat=one_dimensional(self.pipeline),
+        )
+        self.draft = Draft(self.encoder, self.dtype)
+        self.categories = Categories(self.draft, self.sample)
+        self.predictors = Predictors(self)
+        self.methods = Methods(self)
+        self._kept = Hosts(self.draft, self.untranslated, self.sample)
+        self._wires: dict[Expression, list[Wire]] = {}
+        self._answered: dict[tuple[Expression, str], list[Wire]] = {}
+        answers = self._end(graph)
+        self.program = Program(self.draft.steps, answers)
+        self.origins, self.hosts = self.draft.origins, self._kept.steps
+
+    def _end(self, graph: Expression) -> dict[str, ProgramStep]:
+        """Add all steps; what methods answer beside the last of them, and the head."""
+        scored = self.predictors.final(graph)
+        if scored is not None:
+            answers, scored = methods_of(self, scored)
+            self.head = head_of(self, scored, answers)
+            return answers
+        places = self.draft.places("the end of the pipeline", self.wires(graph))
+        answers = methods_beside(self, graph)
+        self.draft.add("columns", "", OneColumn() if graph in self.categories.flat else Identity(), places)
+        self.head = Head("transform", methods=("transform", *answers), dtypes=dtypes_of(self, graph))
+        return answers
+
+    def _raw_columns(self, graph: Expression) -> tuple[list[str] | None, int]:
+        try:
+            return raw_columns(self.pipeline)
+        except UnsupportedEstimator:
+            if isinstance(graph, Step):
+                self.composites.check(graph)  # which may know better why, such as a search that was not refitted
+            raise
+
+    def wires(self, expression: Expression) -> list[Wire]:
+        """The columns that an expression gives; each expression is worked out once."""
+        if expression not in self._wires:
+            self._wires[expression] = self._work_out(expression)
+        return self._wires[expression]
+
+    def _work_out(self, expression: Expression) -> list[Wire]:
+        match expression:
+            case Raw():
+                return [self.draft.raw(column) for column in range(self.encoder.width)]
+            case Columns(given=given, positions=positions):
+                wires = self.wires(given)
+                return [wires[position] for position in positions]
+            case Joined(parts=parts):
+                return [wire for part in parts for wire in self.wires(part)]
+            case Weighted(name=name, given=given, weight=weight):
+                wires = self.wires(given)
+                zero = torch.zeros(len(wires), dtype=self.dtype)
+                affine = Affine(scale=zero + weight, shift=zero, center=zero, unit=zero + 1)
+                return self.draft.module(name, "", affine, wires, lambda rows: rows * weight)
+            case Answer(given=given, method=method, take=take):
+                if (given, method) not in self._answered:
+                    self._answered[given, method] = self.methods.answer(given, method)
+                wires = self._answered[given, method]
+                if take is not None and max(take, default=0) >= len(wires):
+                    raise UnsupportedEstimator(f"column {max(take)} of {method} is read, and there are {len(wires)}.")
+                return wires if take is None else [wires[position] for position in take]
+            case Step():
+                return self._step(expression)
+
+    def _step(self, step: Step) -> list[Wire]:
+        try:
+            reading = self.readings.of(step)
+            self.composites.check(step)
+        except UnsupportedEstimator as error:
+            return self._kept.kept(step, error)
+        if isinstance(reading, Tokens):
+            return self._kept.tokens(step, reading)
+        wires = self.wires(step.given)
+        try:
+            match reading:
+                case Encoding():
+                    return self.categories.encoded(step, reading, wires)
+                case Recoding():
+                    return self.categories.recoded(step, reading, wires)
+                case Selection(columns=columns):
+                    return self.draft.selection(step, columns, wires)
+                case Composite(then=Module() as module):
+                    wires = self.wires(self.composites.parts(step, reading))
+                    return self.draft.module(step.name, type(step.estimator).__name__, module, wires)
+                case Composite() if not predicts(reading):
+                    return self.wires(self.composites.then(step, reading))
+                case Predictor() | Composite():
+                    return self.methods.answer(step, "transform")
+                case Module() | Transformer():
+                    asked, estimator = step.estimator, type(step.estimator).__name__
+                    if isinstance(reading, Transformer):
+                        asked = None if reading.codes or reading.hashed else asked
+                        reading, wires = self.predictors.as_read(step, reading, reading.module, step.given)
+                    return self.draft.module(step.name, estimator, reading, wires, rows_of(step.estimator), asked)
+            raise UnsupportedEstimator(f"step {step.name!r}: its reader gave {type(reading).__name__}, no translation.")
+        except UnsupportedEstimator as error:
+            return self._kept.kept(step, error)

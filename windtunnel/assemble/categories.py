@@ -1,0 +1,241 @@
+"""Columns of categories: as tables, codes, hashes, or recoded on their way to one of these."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from windtunnel.assemble.draft import Draft
+from windtunnel.assemble.wires import Wire, itself, once
+from windtunnel.cityhash import hash_of, signed
+from windtunnel.encode import NONE, CategoryColumn, Rows, Vocabulary, text_of
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.filled import follow, rows_of
+from windtunnel.graph import Step
+from windtunnel.modules.program import IDS
+from windtunnel.modules.tables import CategoryTable, SumGroups
+from windtunnel.modules.target_statistics import CategoryHashes
+from windtunnel.translators.probe import UNKNOWN, probe
+from windtunnel.translators.registry import Encoding, Hashed, Recoding
+from windtunnel.translators.shown import is_missing
+
+NO_HASH = 2**40
+"""Stands for the hash of a text where there is none; hashes have 32 bits."""
+
+
+class Categories:
+    """Puts together the steps that read categories.
+
+    Parameters
+    ----------
+    draft : Draft
+    sample : rows, optional
+        Raw rows, for encoders without a vocabulary.
+
+    Attributes
+    ----------
+    flat : set of Step
+        Encoders that give one column without a second dimension.
+    """
+
+    def __init__(self, draft: Draft, sample: Rows | None) -> None:
+        self.draft = draft
+        self.flat: set[Step] = set()
+        self._sample = sample
+
+    def recoded(self, step: Step, recoding: Recoding, wires: Sequence[Wire]) -> list[Wire]:
+        """Columns whose categories are told apart less, filled or shifted, and are still categories."""
+        name, estimator, number = step.name, type(step.estimator).__name__, recoding.number
+        if number is not None:
+            with torch.no_grad():
+                columnwise = number(torch.zeros(2, len(wires), dtype=self.draft.dtype)).shape[1] == len(wires)
+            if not columnwise or all(wire.raw is None for wire in wires):
+                return self.draft.module(name, estimator, number, wires, rows_of(step.estimator), step.estimator)
+        elif any(wire.raw is None for wire, known in zip(wires, recoding.categories, strict=True) if known is not None):
+            raise UnsupportedEstimator(f"step {name!r} groups categories that earlier steps computed as numbers.")
+        refuses = self.draft.refusals(step.estimator, len(wires)) if number is not None else ()
+        place = once(lambda: self.draft.add(name, estimator, number, self.draft.places(name, wires), refuses))  # type: ignore[arg-type]
+        filled = [wire.filled for wire in wires]
+        if number is not None:
+            filled = follow(rows_of(step.estimator), number, filled)
+        answer = []
+        for column, (wire, known) in enumerate(zip(wires, recoding.categories, strict=True)):
+            passes = wire.number if known is None else None
+            answer.append(
+                replace(
+                    wire,
+                    number=passes if number is None else partial(place, column),
+                    known=(*wire.known, *_present(known or ())),
+                    chain=(*wire.chain, partial(recoding.recode, column)),
+                    filled=filled[column],
+                    refuses=wire.refuses.union(_finite(step)),
+                )
+            )
+        return answer
+
+    def encoded(self, step: Step, encoding: Encoding, wires: Sequence[Wire]) -> list[Wire]:
+        """The columns of an encoder: a table over each column that has a vocabulary, the others as they are."""
+        looked = [
+            None if known is None else self._look_up(step, wire, known, encoding.buckets, encoding.tells_none)
+            for wire, known in zip(wires, encoding.categories, strict=True)
+        ]
+        probed = probe(step.estimator, encoding, [one and one[1] for one in looked])
+        if probed.flat:
+            self.flat.add(step)
+        answer: list[Wire | None] = [None] * probed.width
+        summed: list[Wire] = []
+        for column, (wire, one) in enumerate(zip(wires, looked, strict=True)):
+            positions = probed.positions[column]
+            if one is None:
+                for position in positions:
+                    answer[position] = wire
+            elif positions:
+                vocabulary, refused = one[0], probed.refused[column]
+                if len(vocabulary) - 1 in refused and vocabulary.values[-1] == NONE:
+                    vocabulary = replace(vocabulary, values=vocabulary.values[:-1])
+                # Where unknown categories are recoded, the rows of the buckets are out of reach.
+                table: Tensor = probed.tables[column][: len(vocabulary)]  # type: ignore[index]
+                module = CategoryTable(table.to(self.draft.dtype), encoding.trainable)
+                refuses = wire.refuses.union(refused, _finite(step), {3} if encoding.refuses_fractions else ())
+                encoded = self._table(step, module, wire, vocabulary, refuses)
+                if probed.additive:
+                    summed += encoded
+                    continue
+                for index, position in enumerate(positions):
+                    answer[position] = encoded[index]
+        if probed.additive:
+            groups = SumGroups(len(summed) // probed.width)
+            sums = self.draft.module(step.name, type(step.estimator).__name__, groups, summed)
+            answer = [passed or total for passed, total in zip(answer, sums, strict=True)]
+        return [wire for wire in answer if wire is not None]
+
+    def codes(self, step: Step, wire: Wire, categories: Sequence[Any]) -> Wire:
+        """Categories as the codes that a tree compares; unknown and missing ones are NaN."""
+        vocabulary, shown = self._look_up(step, wire, categories, 0)
+        code = {category: index for index, category in enumerate(categories)}
+        rows = torch.tensor([code.get(value, math.nan) for value in shown], dtype=self.draft.dtype).unsqueeze(1)
+        return self._table(step, CategoryTable(rows, False), wire, vocabulary, wire.refuses)[0]
+
+    def statistics(self, step: Step, hashed: Hashed, wires: Sequence[Wire]) -> list[Wire]:
+        """Columns that are no categories, then the numbers that are read in the place of those that are."""
+        name, estimator = step.name, type(step.estimator).__name__
+        plain = [wire for column, wire in enumerate(wires) if column not in hashed.categories]
+        coded = [
+            self._by_hash(step, wires[column], known, column in hashed.told)
+            for column, known in hashed.categories.items()
+        ]
+        places = [(IDS, self.draft.encoder.category(column)) for column, _ in coded]
+        if hashed.statistics is None:
+            return plain
+        hashes = torch.cat([of for _, of in coded])
+        slot = self.draft.add(
+            name, estimator, CategoryHashes(hashes, torch.tensor([len(of) for _, of in coded])), places
+        )
+        places = [(slot, column) for column in range(len(coded))]
+        if hashed.numbers:
+            read = self.draft.places(name, [wires[column] for column in hashed.numbers])
+            slot = self.draft.add(name, estimator, hashed.borders, read)
+            places += [(slot, column) for column in range(len(read))]
+        slot = self.draft.add(name, estimator, hashed.statistics, places)
+        width = len(hashed.statistics(torch.zeros(1, len(places), dtype=torch.int64))[0])
+        return [*plain, *(Wire(number=partial(itself, (slot, column))) for column in range(width))]
+
+    def _table(
+        self, step: Step, table: CategoryTable, wire: Wire, vocabulary: Vocabulary, refuses: frozenset[int]
+    ) -> list[Wire]:
+        """The columns of a table over a raw column; a single one can be encoded again."""
+        assert wire.raw is not None
+        column = CategoryColumn(wire.raw, vocabulary, *(kind in refuses for kind in (0, 1, 2, 3)))
+        place = once(
+            lambda: self.draft.add(
+                step.name, type(step.estimator).__name__, table, [(IDS, self.draft.encoder.category(column))]
+            )
+        )
+        width = table.rows.shape[1]
+        if width > 1 or vocabulary.buckets:
+            return [Wire(number=partial(place, index)) for index in range(width)]
+        codes = table.rows[:, 0].tolist()
+        # What is refused has no code: it stays what it is.
+        values = [UNKNOWN if 0 in refuses else codes[0], None if 1 in refuses else codes[1], *codes[2:]]
+        return [Wire(partial(place, 0), wire.raw, (), vocabulary.values, (lambda _: list(values),), refuses)]
+
+    def _look_up(
+        self, step: Step, wire: Wire, known: Sequence[Any], buckets: int, tells_none: bool = False
+    ) -> tuple[Vocabulary, list[Any]]:
+        """The vocabulary of a raw column, and what of it an encoder gets to see."""
+        if wire.raw is None:
+            raise UnsupportedEstimator(
+                f"step {step.name!r} ({type(step.estimator).__name__}) encodes a column that earlier steps computed "
+                "as a number, which has no vocabulary of raw categories."
+            )
+        values = wire.vocabulary
+        if values is None:
+            values = tuple(dict.fromkeys((*wire.known, *_present(known)))) or self._sampled(wire.raw)
+            none, nan = _through(wire.chain, [None, math.nan])
+            # Among numbers None becomes NaN before anything looks at it.
+            text = not values or any(isinstance(value, str) for value in values)
+            if text and (is_missing(none) != is_missing(nan) or (tells_none and none is None)):
+                values = (*values, NONE)
+        shown = _through(wire.chain, [UNKNOWN, math.nan, *(None if value == NONE else value for value in values)])
+        return Vocabulary(values, buckets if shown[0] is UNKNOWN else 0), shown
+
+    def _sampled(self, raw: int) -> tuple[Any, ...]:
+        """Categories of a raw column in the sample, for an encoder that has no vocabulary."""
+        if self._sample is None or raw >= self.draft.encoder.width:
+            return ()
+        column = self.draft.encoder.select(self._sample, every=True)[raw]
+        return tuple(sorted(_present(column.unique()), key=str))
+
+    def _by_hash(self, step: Step, wire: Wire, told: Sequence[int], all_told: bool) -> tuple[CategoryColumn, Tensor]:
+        """A raw column whose categories are told by their hash, and the hash of each id that has a category."""
+        vocabulary, shown = self._look_up(step, wire, (), 0)
+        assert wire.raw is not None
+        values = vocabulary.values
+        if NONE in values and is_missing(shown[-1]):
+            values, shown = values[:-1], shown[:-1]
+        try:
+            unknown, missing, *known = [
+                None if value is UNKNOWN or is_missing(value) else signed(hash_of(text_of(value))) for value in shown
+            ]
+        except TypeError as error:
+            raise UnsupportedEstimator(
+                f"step {step.name!r} ({type(step.estimator).__name__}) reads column "
+                f"{self.draft.encoder.name(wire.raw)} as a category, and there {error}; "
+                "convert the column to text before fitting."
+            ) from error
+        refuses, further = wire.refuses | ({1} if missing is None else set()), None
+        if shown[0] is UNKNOWN:
+            further = tuple(sorted({*told} - {one % 2**32 for one in known if one is not None}))
+            # Formats that cannot hash a text have an id for what is unknown, which may be no category of the source.
+            refuses |= {0} if further or not all_told else set()
+        hashes = [unknown, missing, *known, *map(signed, further or ())]
+        vocabulary = Vocabulary(values, hashes=further)
+        column = CategoryColumn(wire.raw, vocabulary, 0 in refuses, 1 in refuses, refuses_fractions=True)
+        return column, torch.tensor([NO_HASH if one is None else one for one in hashes])
+
+
+def _finite(step: Step) -> set[int]:
+    """scikit-learn takes no infinite numbers for categories; other libraries do."""
+    return {2} if type(step.estimator).__module__.startswith("sklearn.") else set()
+
+
+def _through(chain: Sequence[Callable[[list[Any]], list[Any]]], values: list[Any]) -> list[Any]:
+    """What steps make of values, one after the other."""
+    for recode in chain:
+        values = recode(values)
+    return values
+
+
+def _present(values: Iterable[Any]) -> list[Any]:
+    return [_plain(value) for value in values if not is_missing(value)]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

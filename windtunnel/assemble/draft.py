@@ -1,0 +1,137 @@
+"""A program as it grows: steps over columns, and the row encoder in front of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from windtunnel.assemble.wires import Place, Wire, check_numbers, once
+from windtunnel.encode import RowEncoder
+from windtunnel.filled import Filled, follow
+from windtunnel.graph import Step
+from windtunnel.modules.answers import AsColumns
+from windtunnel.modules.base import Module
+from windtunnel.modules.program import NUMBERS, ProgramStep, Take
+from windtunnel.modules.tables import Identity
+from windtunnel.refusals import refusals
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which source step a program step comes from."""
+
+    name: str
+    estimator: str
+
+
+class Draft:
+    """The steps of a program, added as their answers are asked for.
+
+    Parameters
+    ----------
+    encoder : RowEncoder
+    dtype : torch.dtype
+        What the modules compute in.
+    """
+
+    def __init__(self, encoder: RowEncoder, dtype: torch.dtype) -> None:
+        self.encoder = encoder
+        self.dtype = dtype
+        self.steps: list[ProgramStep] = []
+        self.origins: list[Origin] = []
+        self._refused: dict[tuple[int, int], tuple[str, ...]] = {}
+
+    def raw(self, column: int) -> Wire:
+        """A raw column, still as a number or a category."""
+        return Wire(number=partial(self.number, column), raw=column)
+
+    def number(self, column: int) -> Place:
+        """Where a raw column, or one of the host's, stands as a number."""
+        return NUMBERS, self.encoder.number(column)
+
+    def places(self, name: str, wires: Sequence[Wire]) -> list[Place]:
+        """Where columns stand as numbers; the steps that compute them are added."""
+        check_numbers(name, wires)
+        return [wire.number() for wire in wires if wire.number is not None]
+
+    def module(
+        self,
+        name: str,
+        estimator: str,
+        module: Module,
+        wires: Sequence[Wire],
+        transform: Callable[[NDArray[np.float64]], Any] | None = None,
+        asked: Any = None,
+    ) -> list[Wire]:
+        """The columns of a module over numbers; ``asked`` is the estimator that tells which numbers it refuses."""
+        check_numbers(name, wires)
+        with torch.no_grad():
+            width = module(torch.zeros(2, len(wires), dtype=self.dtype)).shape[1]
+        # A module that knows what its source refuses is not second-guessed.
+        asks = asked is not None and type(module).outside is Module.outside
+        refuses = self.refusals(asked, len(wires)) if asks else ()
+        place = once(lambda: self.add(name, estimator, module, self.places(name, wires), refuses))
+        filled = follow(transform, module, [wire.filled for wire in wires]) if transform else [Filled()] * width
+        return [Wire(number=partial(place, column), filled=one) for column, one in enumerate(filled)]
+
+    def add(
+        self, name: str, estimator: str, module: Module, places: Sequence[Place], refuses: Sequence[str] = ()
+    ) -> int:
+        """Add a program step; steps whose answer nothing asks for are never added."""
+        self.steps.append(ProgramStep(module, self.takes(places), name, refuses))
+        self.origins.append(Origin(name, estimator))
+        return len(self.steps) + 1
+
+    def run(self, step: Step, modules: Sequence[Module], places: list[Place]) -> list[Place]:
+        """The columns of modules, one after the other."""
+        for module in modules:
+            module.cast(self.dtype)
+            slot = self.add(step.name, type(step.estimator).__name__, module, places)
+            places = [(slot, column) for column in range(self.width(module, len(places)))]
+        return places
+
+    def selection(self, step: Step, columns: Sequence[int], wires: list[Wire]) -> list[Wire]:
+        """The kept columns; what the source refuses is refused in the others as well."""
+        refuses = self.refusals(step.estimator, len(wires))
+        if refuses and all(wire.number is not None for wire in wires):
+            name, estimator = step.name, type(step.estimator).__name__
+            given = wires
+            place = once(lambda: self.add(name, estimator, Identity(), self.places(name, given), refuses))
+            missing = {code for kind, code in (("nan", 1), ("inf", 2)) if kind in refuses}
+            wires = [
+                replace(wire, number=partial(place, column), refuses=wire.refuses.union(missing))
+                for column, wire in enumerate(wires)
+            ]
+        return [wires[column] for column in columns]
+
+    def refusals(self, estimator: Any, width: int) -> tuple[str, ...]:
+        """What a fitted step refuses; it is asked once, as its answers may take long."""
+        key = (id(estimator), width)
+        if key not in self._refused:
+            self._refused[key] = refusals(estimator, width)
+        return self._refused[key]
+
+    def takes(self, places: Sequence[Place]) -> list[Take]:
+        """Neighbours from the same slot share one take, which covers the whole answer where it can."""
+        takes: list[tuple[int, list[int]]] = []
+        for slot, column in places:
+            if takes and takes[-1][0] == slot:
+                takes[-1][1].append(column)
+            else:
+                takes.append((slot, [column]))
+        return [Take(slot, columns) for slot, columns in takes]
+
+    def width(self, module: Module, columns: int) -> int:
+        """How many columns a module gives for so many."""
+        with torch.no_grad():
+            return module(torch.zeros(2, columns, dtype=self.dtype)).reshape(2, -1).shape[1]  # type: ignore[no-any-return]
+
+    def as_columns(self) -> Module:
+        """What makes columns of any answer."""
+        return AsColumns(torch.zeros((), dtype=torch.float64))
