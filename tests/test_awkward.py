@@ -26,7 +26,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import windtunnel
 from windtunnel import RareCategories, TwoHotEncoder
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, UnsupportedEstimator
 
 ENCODERS: dict[str, Callable[[], Any]] = {
     "one-hot": lambda: OneHotEncoder(handle_unknown="ignore", sparse_output=False),
@@ -240,3 +240,15 @@ def test_values_on_a_threshold_and_beside_it() -> None:
         single = rows.astype(np.float32)
         got = windtunnel.compile(source, dtype="float32").predict(single)
         np.testing.assert_allclose(got, source.predict(single), 1e-6)
+
+
+def test_categories_beyond_ascii_in_xgboost() -> None:
+    """XGBoost cuts them short in what it keeps, where nobody can tell what they were."""
+    xgboost = pytest.importorskip("xgboost")
+    X = pd.DataFrame({"city": pd.Categorical(["Koeln", "Łódź"] * 50), "n": np.arange(100.0)})
+    source = xgboost.XGBClassifier(n_estimators=3, max_depth=2, enable_categorical=True)
+    with pytest.raises(UnsupportedEstimator, match="beyond ASCII"):
+        windtunnel.compile(source.fit(X, np.arange(100) % 2))
+    plain = X.assign(city=X["city"].cat.rename_categories({"Łódź": "Lodz"}))
+    net = windtunnel.compile(source.fit(plain, np.arange(100) % 2))
+    np.testing.assert_allclose(net.predict_proba(plain), source.predict_proba(plain), 1e-6)

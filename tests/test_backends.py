@@ -16,6 +16,7 @@ from cases import CASES, parametrized
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from test_translate import assert_same, compiled, unlike
 from torch import Tensor
 
@@ -24,6 +25,7 @@ from windtunnel import translation
 from windtunnel.compiler import exported
 from windtunnel.compiler.backends import engine
 from windtunnel.compiler.decompositions import bucketize, cdist, searchsorted
+from windtunnel.encode import FEW
 from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.modules.base import Module
 
@@ -162,6 +164,46 @@ def test_a_step_that_is_replaced_is_run(backend: str) -> None:
     assert not torch.allclose(net.scores(frame), before)
 
 
+ALONE = ["rare, two-hot, trees", "trees of three classes", "booster over pandas categories", "weights"]
+
+
+@pytest.mark.parametrize("backend", ["torch", "torchscript", "exported", "onnx"])
+@pytest.mark.parametrize("name", ALONE)
+def test_a_row_alone_is_answered_as_among_others(backend: str, name: str) -> None:
+    case = CASES[name]
+    net, rows = windtunnel.compile(case.fitted(), backend=backend), case.rows()
+    assert len(rows) > FEW
+    for method in {"predict", "predict_proba", "decision_function"} & {*net.head.methods}:
+        together = getattr(net, method)(rows)
+        for at in (0, 7, len(rows) - 1):
+            alone = getattr(net, method)(rows[at : at + 1])
+            assert alone.dtype == together.dtype
+            np.testing.assert_array_equal(alone, together[at : at + 1])
+
+
+@pytest.mark.parametrize("backend", ["torch", "onnx"])
+def test_what_is_known_of_a_program_is_asked_anew_of_other_modules(backend: str) -> None:
+    frame = table()[["age", "income"]]
+    net = windtunnel.compile(StandardScaler().fit(frame), backend=backend)
+    net.transform(frame[:1] * 0 + 101.0)
+    net.program.steps[0].module = Refusing()
+    with pytest.raises(BadInput, match="1 of 1 rows have no finite score"):
+        net.transform(frame[:1] * 0 + 101.0)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e39, -1e39])
+@pytest.mark.parametrize("count", [1, 3000])
+def test_odd_numbers_are_seen_in_few_rows_and_in_many(value: float, count: int) -> None:
+    given = np.random.default_rng(0).normal(size=(3000, 2))
+    # Trees of scikit-learn read float32, and take missing values where some were fitted on.
+    model = LogisticRegression() if np.isnan(value) else DecisionTreeClassifier(max_depth=2)
+    net = windtunnel.compile(model.fit(given, given[:, 0] > 0))
+    net.predict(given[:count] * 1e30)
+    given[count - 1, 1] = value
+    with pytest.raises(BadInput, match=f"1 of {count} rows"):
+        net.predict(given[:count])
+
+
 def test_what_is_encoded_is_a_copy() -> None:
     given = np.random.default_rng(0).normal(size=(3, 2))
     net = windtunnel.compile(StandardScaler().fit(given))
@@ -253,6 +295,16 @@ def test_saved_without_the_backend(backend: str, tmp_path) -> None:
     loaded = windtunnel.load(tmp_path / "net")
     assert loaded.engine is None
     check_same(loaded.scores(case.rows()), net.scores(case.rows()), backend)
+
+
+class Refusing(Module):
+    """Refuses great numbers."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+    def outside(self, x: Tensor) -> Tensor:
+        return x[:, 0] > 100
 
 
 class Looping(Module):

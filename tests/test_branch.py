@@ -18,7 +18,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import windtunnel
 from windtunnel.errors import BadInput
 from windtunnel.modules.branch import Branch, cells
+from windtunnel.trainers.crossfit import _losses
 from windtunnel.trainers.effects import PRIOR_ROWS, Combination, Rows, shares
+from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.screening import screen
 
 TEXTS, NUMBERS = ["city", "day"], ["age", "fee"]
@@ -375,6 +377,31 @@ def test_crossfit_hands_back_a_fitted_pipeline_that_is_better_than_members() -> 
     assert not any("estimators_" in origin.name for origin in net.origins)
 
 
+@pytest.mark.parametrize("objective", ["poisson", "gamma", "regression_l1", "quantile"])
+def test_members_are_compared_with_the_source_by_its_own_loss(objective: str) -> None:
+    """Members that predict what the source predicts are exactly as good."""
+    X = frame(400)
+    y = np.exp(np.asarray(labelled(X, "value")) / 200)
+    source = make_pipeline(encoded(), LGBMRegressor(objective=objective, n_estimators=10, verbosity=-1)).fit(X, y)
+    members = windtunnel.CrossFittedRegressor(source, folds=2).fit(X, y)
+    members.estimators_ = [source, source]
+    net, members = windtunnel.compile(source), windtunnel.compile(members)
+    ours, theirs = _losses(members, net, Recipe(), (X, y))
+    assert len(theirs) > 50 and theirs.std() > 0
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_nothing_to_add_leaves_an_exact_translation_as_it_came() -> None:
+    X, held = frame(600), frame(300, seed=5)
+    noise = np.random.default_rng(0)
+    y, z = noise.poisson(0.05, len(X)).astype(float), noise.poisson(0.05, len(held)).astype(float)
+    net = windtunnel.compile(make_pipeline(encoded(), PoissonRegressor(alpha=100)).fit(X, y))
+    before = net.predict(held)
+    net.fit((X, y), (held, z), **OPTIONS)
+    assert net.history.best == net.history.start and net.history.best_epoch == 0 and len(net.history.epochs) == 1
+    np.testing.assert_array_equal(net.predict(held), before)
+
+
 def test_crossfit_without_validation_rows() -> None:
     X = frame()
     net = windtunnel.crossfit(make_pipeline(encoded(), Ridge()), X, labelled(X, "value"), folds=3, **OPTIONS)
@@ -424,16 +451,18 @@ def test_a_class_that_a_member_never_meets() -> None:
         windtunnel.crossfit(unfitted(), X, y, folds=2)
 
 
-@pytest.mark.parametrize("library", ["lightgbm", "xgboost", "catboost"])
+@pytest.mark.parametrize("library", ["lightgbm", "lightgbm by a parameter", "xgboost", "catboost"])
 def test_members_have_as_many_trees_as_a_source_that_stopped_early(library: str) -> None:
     X = frame(900)[NUMBERS].fillna(0)
     y = (X["age"] + np.random.default_rng(0).normal(0, 12, 900) > 40).astype(int)
     parts = (X[:600], y[:600]), (X[600:], y[600:])
-    if library == "lightgbm":
+    if library.startswith("lightgbm"):
         import lightgbm
 
-        stop = [lightgbm.early_stopping(3, verbose=False)]
-        source: Any = LGBMClassifier(n_estimators=200, verbosity=-1, random_state=0)
+        by_itself = library == "lightgbm by a parameter"
+        stop = None if by_itself else [lightgbm.early_stopping(3, verbose=False)]
+        rounds = {"early_stopping_round": 3} if by_itself else {}
+        source: Any = LGBMClassifier(n_estimators=200, verbosity=-1, random_state=0, **rounds)
         source.fit(*parts[0], eval_X=parts[1][0], eval_y=parts[1][1], callbacks=stop)
         count = [source.best_iteration_, lambda one: one.n_estimators_]
     elif library == "xgboost":

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyClassifier
-from sklearn.ensemble import StackingClassifier, StackingRegressor, VotingClassifier
+from sklearn.ensemble import RandomForestClassifier, StackingClassifier, StackingRegressor, VotingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
@@ -288,3 +288,42 @@ def test_calibrated_estimators_that_saw_fewer_classes() -> None:
     assert [len(one.estimator.classes_) for one in fitted.calibrated_classifiers_] == [2, 3]
     net = windtunnel.compile(fitted)
     np.testing.assert_allclose(net.predict_proba(ROWS), fitted.predict_proba(ROWS), rtol=1e-9, atol=1e-9)
+
+
+TEXTS_AROUND: dict[str, Any] = {
+    "search": lambda inner: GridSearchCV(inner, {}, cv=2),
+    "calibrated": lambda inner: CalibratedClassifierCV(inner, cv=2),
+    "vote": lambda inner: VotingClassifier([("one", inner)], voting="soft"),
+    "stack": lambda inner: StackingClassifier([("one", inner)], cv=2),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS_AROUND)
+def test_what_a_composite_refuses_is_not_asked_of_texts(name: str) -> None:
+    """One column of imputed texts, one of numbers, and one that nothing reads."""
+    encoded = make_pipeline(SimpleImputer(strategy="most_frequent"), one_hot())
+    inner = make_pipeline(columns((encoded, ["city"]), (StandardScaler(), ["age"])), LogisticRegression())
+    given = FRAME[["city", "plan", "age"]].assign(age=np.arange(len(FRAME)) % 17.0)
+    source = TEXTS_AROUND[name](inner).fit(given, TARGETS["label"])
+    net = windtunnel.compile(source)
+    np.testing.assert_allclose(net.predict_proba(given), source.predict_proba(given), 1e-9, 1e-9)
+    endless = given.assign(age=np.where(given.index == 3, np.inf, given["age"]))
+    with pytest.raises(ValueError):
+        source.predict_proba(endless)
+    with pytest.raises(BadInput, match="1 of .* rows"):
+        net.predict_proba(endless)
+
+
+def test_trees_too_large_to_soften_stay_hard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windtunnel._translate.LARGEST", 1000)
+    source = make_pipeline(StandardScaler(), RandomForestClassifier(3, max_leaf_nodes=40, random_state=0)).fit(
+        X, TARGETS["label"]
+    )
+    with pytest.warns(UserWarning, match=r"3 soft trees of up to \d+ leaves .*max_leaf_nodes"):
+        net = windtunnel.translate(source)
+    assert type(net.program.steps[-1].module) is HardTrees
+    np.testing.assert_allclose(net.predict_proba(X), source.predict_proba(X), 1e-5)
+    net.fit((X, TARGETS["label"]), (ROWS, targets(MORE)["label"]), progress=False)
+    assert net.history.best >= net.history.start
+    insisted = windtunnel.translate(source, level={"randomforestclassifier": "L1"})
+    assert type(insisted.program.steps[-1].module) is SoftTrees

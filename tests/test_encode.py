@@ -13,7 +13,7 @@ import torch
 from category_encoders import HashingEncoder
 from hypothesis import given, strategies as st
 
-from windtunnel.encode import NONE, Batch, CategoryColumn, RowEncoder, Vocabulary, as_frame, bucket_of
+from windtunnel.encode import FEW, NONE, Batch, CategoryColumn, RowEncoder, Vocabulary, as_frame, bucket_of
 from windtunnel.errors import BadInput
 
 NAN = float("nan")
@@ -55,6 +55,54 @@ def test_ids(name: str) -> None:
     assert ids.dtype == np.int64 and ids.tolist() == want
     encoder = RowEncoder(["c"], 1, [], [CategoryColumn(0, vocabulary)])
     assert encoder.encode(encoder.select(column.to_frame("c"))).ids[:, 0].tolist() == want
+    many = pd.concat([column] * (FEW + 1))  # which are not looked up one by one
+    assert vocabulary.ids(many).tolist() == want * (FEW + 1)
+
+
+@pytest.mark.parametrize("count", [1, FEW + 1])
+def test_text_that_is_no_unicode_is_refused_in_few_rows_and_in_many(count: int) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        TEXT.ids(pd.Series(["\ud800"] * count, dtype=object))
+
+
+def frames() -> dict[str, pd.DataFrame]:
+    """Tables whose columns are found in different ways."""
+    plain = pd.DataFrame({"age": [1.5, np.nan], "city": ["a", "x"], "income": [3, 4]})
+    return {
+        "in order": plain,
+        "in another order": plain[["income", "city", "age"]],
+        "with more": plain.assign(more=1),
+        "one given twice": pd.concat([plain, pd.DataFrame({"more": [1, 2], "again": 3})], axis=1).rename(
+            columns={"again": "more"}
+        ),
+        "labels of two parts": pd.concat([plain], axis=1, keys=["part"]),
+        "Arrow dictionary": plain.assign(
+            city=pd.Series(["a", "x"], dtype=pd.ArrowDtype(pa.dictionary(pa.int8(), pa.string())))
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", frames())
+def test_columns_are_those_that_are_selected(name: str) -> None:
+    frame = frames()[name]
+    fitted = [*map(str, frame.columns)] if name == "labels of two parts" else ["age", "city", "income"]
+    encoder = RowEncoder(fitted, 3, [0, 2], [CategoryColumn(1, TEXT)])
+    found, wanted = encoder.encode(encoder.columns(frame), rows=2), encoder.encode(encoder.select(frame))
+    torch.testing.assert_close(found.numbers, wanted.numbers, rtol=0, atol=0, equal_nan=True)
+    assert found.ids.tolist() == wanted.ids.tolist() == [[2], [0]]
+    np.testing.assert_array_equal(found.numbers, [[1.5, 3], [np.nan, 4]])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "bool", "Int64", "object"])
+@pytest.mark.parametrize("names", [["a", "b"], None])
+def test_a_table_of_numbers_is_read_as_its_columns_are(dtype: str, names: list[str] | None) -> None:
+    frame = pd.DataFrame({"a": [1, 0], "b": [0, 1]}).astype(dtype).assign(b=[0.5, np.nan])
+    encoder = RowEncoder(names, 2, [1, 0], dtype="float64")
+    block = encoder.block(frame)
+    assert (block is None) == (dtype in ("Int64", "object"))
+    for found in (block or encoder.encode(encoder.select(frame)), encoder.encode(encoder.columns(frame), rows=2)):
+        np.testing.assert_array_equal(found.numbers, [[0.5, 1.0], [np.nan, 0.0]])
+    assert encoder.block(frame.assign(c=1)) is None
 
 
 @given(st.lists(st.one_of(st.text(max_size=3), st.none()), max_size=8), st.sets(st.text(max_size=2), max_size=5))

@@ -34,6 +34,8 @@ SPREADS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.0)
 """Candidates for how soft trees start, softest first: see ``soften``."""
 FAITHFUL = 0.9998
 """The share of the variance of the raw scores that soft trees have to keep on the calibration rows."""
+LARGEST = 2**26
+"""Numbers that the second layer of soft trees may have: trees times the nodes and the leaves of the largest one."""
 WANTED = 0.999
 """R squared of the answers against the source's, below which ``translate`` warns."""
 
@@ -88,6 +90,7 @@ def translate(
     net = _translation(assembly)
     batch = net.encode(calibrate, training=False) if calibrate is not None else None
     levels = _levels(assembly, level)
+    _freeze_behind(net.program, levels)
     exact: dict[int, Any] = {position: step.module for position, step in enumerate(net.program.steps)}
     for position, step in enumerate(net.program.steps):
         if position not in levels and isinstance(step.module, Module):
@@ -232,10 +235,10 @@ def _check_rows(calibrate: Rows | None) -> None:
 
 def _levels(assembly: Assembly, level: str | Mapping[str, str]) -> dict[int, str]:
     """The level of each program step that holds trees."""
-    steps = enumerate(assembly.draft.steps)
-    trees = {index: step.name for index, step in steps if isinstance(step.module, HardTrees | LeafOneHot)}
+    steps_of = assembly.draft.steps
+    trees = {index: step.name for index, step in enumerate(steps_of) if isinstance(step.module, HardTrees | LeafOneHot)}
     if not isinstance(level, Mapping):
-        return dict.fromkeys(trees, level)
+        return {index: level for index, name in trees.items() if _may_soften(steps_of[index], name)}
     unknown = sorted(set(level) - set(trees.values()))
     if unknown:
         close = get_close_matches(unknown[0], list(trees.values()), n=1)
@@ -244,6 +247,37 @@ def _levels(assembly: Assembly, level: str | Mapping[str, str]) -> dict[int, str
             f"{', '.join(map(repr, trees.values())) or 'none'}" + (f". Did you mean {close[0]!r}?" if close else ".")
         )
     return {index: level.get(name, "L4") for index, name in trees.items()}
+
+
+def _freeze_behind(program: Program, levels: Mapping[int, str]) -> None:
+    """Freeze what only leads to trees that stay hard, which no gradient passes."""
+    steps: list[Any] = list(program.steps)
+    hard = {index for index, step in enumerate(steps) if isinstance(step.module, HardTrees | LeafOneHot)} - {*levels}
+    met, found = set[int](), {len(steps) - 1}
+    while found:
+        met |= found
+        found = {take.slot - 2 for index in found - hard for take in steps[index].takes if take.slot >= 2} - met
+    for index, step in enumerate(steps):
+        if hard and (index in hard or index not in met):
+            step.requires_grad_(False)
+
+
+def _may_soften(step: ProgramStep, name: str) -> bool:
+    """Whether the trees of a step are small enough; said once where they are not."""
+    ensemble: TreeEnsemble = step.module.ensemble()  # type: ignore[operator]
+    leaves = int(np.diff(ensemble.leaf_start).max(initial=0))
+    numbers = len(ensemble.output) * leaves * max(leaves - 1, 0)
+    if numbers <= LARGEST:
+        return True
+    warnings.warn(
+        f"the trees of step {name!r} stay hard: {len(ensemble.output):,} soft trees of up to {leaves:,} leaves would "
+        f"have {numbers:,} weights in their second layer ({numbers * 4 / 2**30:.1f} GiB). fit trains a branch beside "
+        f"them. To tune the trees too, fit smaller ones (max_leaf_nodes=256, say), or insist: level={{{name!r}: "
+        "'L4'}.",
+        UserWarning,
+        stacklevel=5,
+    )
+    return False
 
 
 def _soften_step(

@@ -33,6 +33,8 @@ FLOAT32_STEP = 2.0**-24
 FEW_STEPS = 10_000
 DENSE_BYTES = 2**34
 """The most memory that rows may take when they are made dense: 16 GiB."""
+FEW = 32
+"""Rows whose categories are looked up one by one, as Arrow and pandas take longer to be called."""
 _NUMBERS = (Real, Decimal)
 Rows = Any
 """A DataFrame, an Arrow table, a NumPy array or a dict of columns; for vectorizers and label encoders a sequence."""
@@ -80,7 +82,7 @@ class Vocabulary:
 
     def ids(self, column: pd.Series) -> NDArray[np.int64]:
         """The id of each value of a column, int64 [B]."""
-        if NONE in self.values and column.dtype == object:
+        if column.dtype == object and NONE in self.values:
             column = column.mask(np.array([value is None for value in column], dtype=bool), NONE)
         if self.hashes is not None:
             return self._ids_by_hash(column)
@@ -88,9 +90,26 @@ class Vocabulary:
             codes = column.cat.codes.to_numpy()
             of_category = np.append(self.ids(pd.Series(column.cat.categories)), MISSING_ID)
             return of_category[codes].astype(np.int64)
+        few = len(column) <= FEW
         if self.kind == "text" and pd.api.types.infer_dtype(column, skipna=True) in ("string", "empty"):
+            if few:
+                return self._ids_of_few([text if isinstance(text, str) else None for text in column.tolist()], column)
             return self._ids_of_texts(pa.array(column, type=pa.large_string(), from_pandas=True), column)
+        if self.kind == "number" and few and _is_plain(column.dtype) and self._index.is_unique:
+            return self._ids_of_few([None if one != one else one for one in _as_float64(column).tolist()], column)
         return self._ids_of_objects(column)
+
+    def _ids_of_few(self, values: list[Any], column: pd.Series) -> NDArray[np.int64]:
+        """The ids of texts that are all text, or of floats that are all numbers; missing ones given as None."""
+        if self.kind == "text":
+            "".join(filter(None, values)).encode()  # refuses what is no Unicode, as Arrow does
+        ids = [MISSING_ID if one is None else self._places.get(one, UNKNOWN_ID) for one in values]
+        found = np.array(ids, dtype=np.int64)
+        return self._settle(found, found == MISSING_ID, column) if self.buckets else found
+
+    @cached_property
+    def _places(self) -> dict[Any, int]:
+        return {value: FIRST_ID + at for at, value in enumerate(self._index.tolist())}
 
     def _ids_of_texts(self, texts: pa.Array | pa.ChunkedArray, column: pd.Series) -> NDArray[np.int64]:
         found = pc.fill_null(pc.index_in(texts, value_set=self._texts), -FIRST_ID)
@@ -215,6 +234,13 @@ class RowEncoder:
         """How messages call a column."""
         return repr(self.names[column]) if self.names and column < self.width else f"number {column}"
 
+    def numeric(self) -> set[int]:
+        """The raw columns that something reads, but for those with texts among their categories."""
+        texts = {
+            one.column for one in self.categories if any(isinstance(value, str) for value in one.vocabulary.values)
+        }
+        return {*self.numbers, *(one.column for one in self.categories)} - texts
+
     def used(self) -> list[int]:
         """The raw columns that something reads, in order."""
         read = {*self.numbers, *(category.column for category in self.categories)}
@@ -233,37 +259,53 @@ class RowEncoder:
 
     def block(self, rows: Rows) -> Batch | None:
         """An array of numbers as a batch, in one piece; None where columns have to be looked at one by one."""
-        plain = type(rows) is np.ndarray and rows.ndim == 2 and rows.dtype.kind == "f" and rows.shape[1] == self.width
-        if not plain or self.flat or self.categories or self.dtype != "float64":
+        if self.flat or self.categories or self.dtype != "float64" or max(self.numbers, default=0) >= self.width:
             return None
-        if max(self.numbers, default=0) >= self.width:
+        if isinstance(rows, pd.DataFrame):
+            # One array of all columns is worth it where most are read.
+            mostly = rows.shape[1] == self.width <= 2 * len(self.numbers)
+            if not mostly or not self._in_order(rows) or not all(map(_is_plain, rows.dtypes)):
+                return None
+            rows = rows.to_numpy(dtype=np.float64)
+        elif type(rows) is not np.ndarray or rows.ndim != 2 or rows.dtype.kind != "f" or rows.shape[1] != self.width:
             return None
         check_dense(len(rows), len(self.numbers), np.dtype(self.dtype).itemsize)
         every = self.numbers == list(range(self.width))
         numbers = np.array(rows if every else np.take(rows, self.numbers, axis=1), dtype=self.dtype, order="C")
-        return Batch(torch.from_numpy(numbers), torch.empty((len(rows), 0), dtype=torch.int64))
+        return Batch(torch.from_numpy(numbers), torch.from_numpy(np.empty((len(rows), 0), dtype=np.int64)))
+
+    def _in_order(self, frame: pd.DataFrame) -> bool:
+        """Whether a table has the fitted columns and no others, as they were."""
+        return self.names is None or [*map(str, frame.columns)] == self.names
 
     def encode(
-        self, frame: pd.DataFrame, *, training: bool = False, counts: Mapping[int, sparse.coo_array] | None = None
+        self,
+        frame: pd.DataFrame | Mapping[int, pd.Series],
+        *,
+        rows: int | None = None,
+        training: bool = False,
+        counts: Mapping[int, sparse.coo_array] | None = None,
     ) -> Batch:
         """Encode rows whose columns stand in fitted order (see ``select``), host answers after them.
 
         Parameters
         ----------
-        frame : DataFrame
-            Columns under their positions 0, 1, ... as ``select`` gives them.
+        frame : DataFrame or dict
+            Columns under their positions 0, 1, ... as ``select`` or ``columns`` gives them.
+        rows : int
+            How many rows there are in a dict.
         training : bool
             Whether categories that the source refuses get the row of the unknown (or missing) one, which is then no
             longer refused, as training moves it; or raise ``BadInput``.
         counts : dict
             The columns that are not in the frame, as sparse matrices under the first column of each.
         """
-        check_dense(len(frame), len(self.numbers), np.dtype(self.dtype).itemsize)
-        numbers = np.zeros((len(frame), len(self.numbers)), dtype=self.dtype)
-        given: set[Any] = set(frame.columns)
+        rows = len(frame) if rows is None else rows
+        check_dense(rows, len(self.numbers), np.dtype(self.dtype).itemsize)
+        numbers = np.zeros((rows, len(self.numbers)), dtype=self.dtype)
         for position, column in enumerate(self.numbers):
-            if not counts or column in given:
-                numbers[:, position] = self._as_number(frame, column)
+            if not counts or column in frame:
+                numbers[:, position] = self._as_number(frame[column], column)
         for first, matrix in (counts or {}).items():
             columns = np.asarray(self.numbers, dtype=np.int64) - first
             here = np.flatnonzero((columns >= 0) & (columns < matrix.shape[1]))
@@ -273,17 +315,17 @@ class RowEncoder:
             read = positions >= 0
             with np.errstate(over="ignore"):
                 numbers[matrix.row[read], positions[read]] = matrix.data[read]
-        ids = np.empty((len(frame), len(self.categories)), dtype=np.int64)
+        ids = np.empty((rows, len(self.categories)), dtype=np.int64)
         for position, category in enumerate(self.categories):
-            ids[:, position] = self._as_ids(frame, category, training)
+            ids[:, position] = self._as_ids(frame[category.column], category, training)
         return Batch(torch.from_numpy(numbers), torch.from_numpy(ids))
 
-    def _as_number(self, frame: pd.DataFrame, column: int) -> NDArray[Any]:
+    def _as_number(self, given: pd.Series, column: int) -> NDArray[Any]:
         try:
-            values = _as_float64(frame[column])
+            values = _as_float64(given)
         except (TypeError, ValueError) as error:
             raise BadInput(
-                f"column {self.name(column)} holds {_sample(frame[column], _NUMBERS)} of dtype {frame[column].dtype}; "
+                f"column {self.name(column)} holds {_sample(given, _NUMBERS)} of dtype {given.dtype}; "
                 "the pipeline reads numbers there. Convert the column, or encode it in the pipeline before fitting."
             ) from error
         if self.dtype == "float64":
@@ -309,8 +351,8 @@ class RowEncoder:
                 stacklevel=2,
             )
 
-    def _as_ids(self, frame: pd.DataFrame, category: CategoryColumn, training: bool) -> NDArray[np.int64]:
-        values, vocabulary = frame[category.column], category.vocabulary
+    def _as_ids(self, values: pd.Series, category: CategoryColumn, training: bool) -> NDArray[np.int64]:
+        vocabulary = category.vocabulary
         if vocabulary.hashes is not None:
             return self._as_hashed_ids(values, category, training)
         if not _fits(values, vocabulary) or (self.flat and _mixes(values)):
@@ -380,21 +422,38 @@ class RowEncoder:
                 "they are meant to be missing."
             )
         frame = as_frame(rows)
-        named = isinstance(rows, pd.DataFrame | Mapping) or hasattr(rows, "to_pandas")
+        labels = self._labels(frame, wanted, _is_named(rows))
+        picked = frame.iloc[:, wanted] if labels is None else frame[labels]
+        picked = picked.set_axis(wanted, axis=1)
+        coded = [column for column, dtype in picked.dtypes.items() if _is_arrow_dictionary(dtype)]
+        return picked.astype(dict.fromkeys(coded, object)) if coded else picked
+
+    def columns(self, rows: Rows) -> pd.DataFrame | dict[int, pd.Series]:
+        """The columns of ``select``, without a table of their own where the names of a given one tell them apart."""
+        simple = isinstance(rows, pd.DataFrame) and not self.flat and rows.columns.nlevels == 1
+        if not simple or not rows.columns.is_unique:
+            return self.select(rows)
+        wanted = self.used()
+        labels = self._labels(rows, wanted, named=True)
+        if labels is None:
+            given = [*rows.columns]  # to look up one label of an Index takes longer
+            labels = [given[column] for column in wanted]
+        columns = {column: rows[label] for column, label in zip(wanted, labels, strict=True)}
+        for column, values in columns.items():
+            if _is_arrow_dictionary(values.dtype):
+                columns[column] = values.astype(object)
+        return columns
+
+    def _labels(self, frame: pd.DataFrame, wanted: list[int], named: bool) -> list[Any] | None:
+        """The labels in a table of the wanted columns; None where the columns stand as they were fitted."""
         if self.names is None or not named:
             if frame.shape[1] != self.width:
                 raise BadInput(
                     f"got {frame.shape[1]} columns; the pipeline was fitted on {self.width}"
                     + (f": {_quoted(self.names)}. Give a DataFrame with these names." if self.names else ".")
                 )
-            picked = frame.iloc[:, wanted]
-        elif [*map(str, frame.columns)] == self.names:
-            picked = frame.iloc[:, wanted]
-        else:
-            picked = frame[self._present(frame, [self.names[column] for column in wanted])]
-        picked = picked.set_axis(wanted, axis=1)
-        coded = [column for column, dtype in picked.dtypes.items() if _is_arrow_dictionary(dtype)]
-        return picked.astype(dict.fromkeys(coded, object)) if coded else picked
+            return None
+        return None if self._in_order(frame) else self._present(frame, [self.names[column] for column in wanted])
 
     def as_fitted(self, rows: Rows) -> Any:
         """All fitted columns of raw rows as the source takes them: a DataFrame with its names, an array, a sequence."""
@@ -514,11 +573,22 @@ def _dimensions(values: Any) -> int:
     return 2 if len(values) and all(isinstance(row, list | tuple | np.ndarray) for row in values) else 1
 
 
+def _is_named(rows: Rows) -> bool:
+    return isinstance(rows, pd.DataFrame | Mapping) or hasattr(rows, "to_pandas")
+
+
+def _is_plain(dtype: Any) -> bool:
+    """Whether a column is an array of NumPy's own real numbers or booleans."""
+    return isinstance(dtype, np.dtype) and dtype.kind in "fiub"
+
+
 def _is_arrow_dictionary(dtype: Any) -> bool:
     return isinstance(dtype, pd.ArrowDtype) and pa.types.is_dictionary(dtype.pyarrow_dtype)
 
 
 def _as_float64(column: pd.Series) -> NDArray[np.float64]:
+    if _is_plain(column.dtype):
+        return column.to_numpy().astype(np.float64, copy=False)
     if isinstance(column.dtype, pd.CategoricalDtype):
         of_category = np.append(_as_float64(pd.Series(column.cat.categories)), np.nan)
         return of_category[column.cat.codes.to_numpy()]

@@ -71,18 +71,18 @@ class Head:
         classes = [] if self.classes is None else self.classes if isinstance(self.classes, list) else [self.classes]
         return [label for one in classes for label in one.tolist()]
 
-    def positions(self, scores: Tensor) -> Tensor:
-        """The position of the predicted label, int64 ``[B]`` or ``[B, targets]``; of equal scores the first wins."""
+    def positions(self, scores: NDArray[Any]) -> NDArray[np.intp]:
+        """The position of the predicted label, ``[B]`` or ``[B, targets]``; of equal scores the first wins."""
         if isinstance(self.classes, list):
-            parts = torch.split(scores, [len(one) for one in self.classes], dim=1)
-            return torch.stack([part.argmax(dim=1) for part in parts], dim=1)
+            parts = np.split(scores, np.cumsum([len(one) for one in self.classes])[:-1], axis=1)
+            return np.stack([part.argmax(axis=1) for part in parts], axis=1)
         if self.classes is not None and len(self.classes) == 1:
-            return torch.zeros(len(scores), dtype=torch.int64)
-        return (scores[:, 0] > 0).long() if scores.shape[1] == 1 else scores.argmax(dim=1)
+            return np.zeros(len(scores), dtype=np.intp)
+        return (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
 
-    def labels(self, positions: Tensor) -> NDArray[Any]:
+    def labels(self, positions: Any) -> NDArray[Any]:
         """The labels at positions ``[B]``, or ``[B, targets]`` with a column per target."""
-        at = positions.cpu().numpy().astype(np.int64)
+        at = np.asarray(positions).astype(np.intp, copy=False)
         if isinstance(self.classes, list):
             stacked = np.stack([one[at[:, target]] for target, one in enumerate(self.classes)], axis=1)
             return stacked.astype(self.dtypes.get("predict", stacked.dtype), copy=False)
@@ -93,14 +93,14 @@ class Head:
     def predict(self, scores: Tensor) -> NDArray[Any]:
         """Labels of a classifier, values of a regressor or booster."""
         if self.classes is not None:
-            return self.labels(self.positions(scores))
+            return self.labels(self.positions(scores.cpu().numpy()))
         values = self.linked(scores.double()).cpu().numpy()
         return values[:, 0] if self.flat and values.shape[1] == 1 else values
 
     def typed(self, method: str, values: Any) -> Any:
         """Numbers in the type that the method returns; probabilities of every class of several targets as a list."""
         dtype = self.dtypes.get(method, "float64")
-        array = np.asarray(values).astype(dtype, copy=False)
+        array = (values.numpy() if isinstance(values, Tensor) else np.asarray(values)).astype(dtype, copy=False)
         if method not in ("predict_proba", "predict_log_proba") or not isinstance(self.classes, list):
             return array
         widths = [len(one) for one in self.classes]

@@ -13,49 +13,59 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.inference.cells import SECONDS, measure
-from benchmarks.inference.models import MODELS
+from benchmarks.inference.cells import CLOCKS, SECONDS, measure
+from benchmarks.inference.models import GROUPS, MODELS
 from benchmarks.inference.peers import PEERS
 from windtunnel.errors import BadInput, nearest
 
 BATCHES = (1, 1_000, 10_000, 100_000)
 QUICK = (1, 1_000)
+ENGINES = ("torch", "torchscript")
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @app.command()
 def main(
-    model: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(MODELS)}; by default all.")] = None,
+    group: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(GROUPS)}; by default all.")] = None,
+    model: Annotated[list[str] | None, typer.Option(help=f"Of {'; '.join(MODELS)}; by default all of a group.")] = None,
     batch: Annotated[list[int] | None, typer.Option(min=1, help=f"Rows; by default {BATCHES}.")] = None,
     threads: Annotated[list[int] | None, typer.Option(min=1, help="By default 1 and 2.")] = None,
     engine: Annotated[
-        list[str] | None, typer.Option(help="BACKEND or BACKEND/STRATEGY; by default torch and torchscript.")
+        list[str] | None,
+        typer.Option(
+            help="BACKEND, BACKEND/STRATEGY, and either with /float32, where BACKEND is torch, torchscript, exported, "
+            f"onnx or aoti, which takes up to a minute to compile; by default {' and '.join(ENGINES)}."
+        ),
     ] = None,
     peers_python: Annotated[Path | None, typer.Option(help="A Python that has other engines installed.")] = None,
     peer: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(PEERS)}; by default all.")] = None,
+    clock: Annotated[
+        str, typer.Option(help=f"{' or '.join(CLOCKS)}: processor time, for machines that do other work.")
+    ] = "wall",
     quick: Annotated[bool, typer.Option("--quick", help="One thread, small batches, few turns.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line per cell.")] = False,
 ) -> None:
-    """Medians of calls that take turns, as ratios to the source's."""
-    for name in model or ():
-        if name not in MODELS:
-            raise BadInput(f"model {name!r} is not known; {nearest(name, MODELS)}")
-    for name in peer or ():
-        if name not in PEERS:
-            raise BadInput(f"peer {name!r} is not known; {nearest(name, PEERS)}")
+    """Medians of calls that take turns, as ratios to the source's.
+
+    Groups of models: "trees" are ensembles of LightGBM, XGBoost and scikit-learn over 28 numbers; "operators" the 13
+    of Hummingbird's table 11, one at a time, over 20 numbers; "pipelines" whole ones over DataFrames with strings.
+    """
+    for what, given, known in (
+        ("group", group, GROUPS),
+        ("model", model, MODELS),
+        ("peer", peer, PEERS),
+        ("clock", [clock], CLOCKS),
+    ):
+        for name in given or ():
+            if name not in known:
+                raise BadInput(f"{what} {name!r} is not known; {nearest(name, known)}")
+    wanted = model or [name for one in group or GROUPS for name in GROUPS[one]]
     batches, counts = batch or (QUICK if quick else BATCHES), threads or ((1,) if quick else (1, 2))
-    for name in model or MODELS:
+    seconds = 0.2 if quick else SECONDS
+    for name in wanted:
         for count in counts:
-            for cell in measure(
-                name,
-                batches,
-                count,
-                engine or ("torch", "torchscript"),
-                peers_python,
-                peer or PEERS,
-                0.5 if quick else SECONDS,
-            ):
+            for cell in measure(name, batches, count, engine or ENGINES, peers_python, peer or PEERS, seconds, clock):
                 print(json.dumps(cell) if as_json else _line(cell), flush=True)
 
 

@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.pipeline import Pipeline
+from threadpoolctl import threadpool_limits
 
 import windtunnel
-from benchmarks.inference.models import fitted, rows
+from benchmarks.inference.models import MODELS
 from benchmarks.inference.peers import PEERS, Peer
 from windtunnel.errors import UnfaithfulOption
 
@@ -27,6 +29,12 @@ WARM = 4
 """Calls before any is timed: TorchScript compiles what it has seen in the first ones."""
 TURNS = (5, 201)
 """The fewest and the most turns."""
+SHORT = 0.05
+"""A turn of fewer seconds is run twice by each engine, and the second counts: right after another library, the first
+call of a row took twice as long."""
+CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
+"""On a machine that does other work a wall clock is unfair to calls that outlast a slice of time: only they are put
+aside. The time that a process has had on processors, all of its threads together, is not."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +44,15 @@ class Cell:
     Attributes
     ----------
     median_s : float or None
-        Seconds of one call, the median; None where the engine did not take the model.
+        Seconds of one call by ``clock``, the median; None where the engine did not take the model.
     ratio_to_source : float or None
         The median over turns of its time by that of the source in the same turn.
     ratio_to_best_peer : float or None
-        The same by the engine of others with the least median; for ours only.
+        The same by the engine of others with the least median, whose answers are not off; for ours only.
     note : str
-        Why there is no number, or which form "auto" chose.
+        Why there is no number, or how far the answers of another engine are off.
+    clock : str
+        Of ``CLOCKS``.
     """
 
     model: str
@@ -53,6 +63,7 @@ class Cell:
     ratio_to_source: float | None
     ratio_to_best_peer: float | None
     note: str = ""
+    clock: str = "wall"
 
 
 def measure(
@@ -63,45 +74,57 @@ def measure(
     python: Path | None = None,
     peers: Sequence[str] = PEERS,
     seconds: float = SECONDS,
+    clock: str = "wall",
 ) -> Iterator[dict[str, Any]]:
-    """Time one model at each batch; ``engines`` are "BACKEND" or "BACKEND/STRATEGY" of ours, and the peers beside."""
-    source, X = fitted(model), rows(max(batches), seed=7)
-    if hasattr(source, "n_jobs"):
-        source.set_params(n_jobs=threads)
+    """Time one model at each batch: our engines (see ``_compiled``), and the peers beside them."""
+    timed = MODELS[model]
+    source, X, method = timed.fitted(), timed.rows(max(batches), 7), timed.method
+    last = source[-1] if isinstance(source, Pipeline) else source
+    if hasattr(last, "n_jobs"):
+        last.set_params(n_jobs=threads)
     torch.set_num_threads(threads)
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        (folder / "source.pkl").write_bytes(pickle.dumps(source))
-        np.save(folder / "rows.npy", X.astype(np.float32))
-        runs: dict[str, Callable[[int], float]] = {"source": _timed(source.predict, X)}
+        stack.enter_context(threadpool_limits(threads))
+        answer = getattr(source, method)
+        runs: dict[str, Callable[[int], float]] = {"source": _timed(answer, X, CLOCKS[clock])}
         notes: dict[str, str] = {}
         for engine in engines:
-            backend, _, strategy = engine.partition("/")
             try:
-                net = windtunnel.compile(source, backend=backend, strategy=strategy or "auto")
+                ours = getattr(_compiled(source, engine), method)
             except UnfaithfulOption as error:
                 notes[OURS + engine] = str(error)
                 continue
-            np.testing.assert_allclose(net.predict(X[:100]), source.predict(X[:100]), 1e-5, 1e-5)
-            runs[OURS + engine] = _timed(net.predict, X)
-        for name in peers if python is not None else ():
+            np.testing.assert_allclose(ours(X[:100]), answer(X[:100]), 1e-5, 1e-5)
+            runs[OURS + engine] = _timed(ours, X, CLOCKS[clock])
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        (folder / "source.pkl").write_bytes(pickle.dumps(source))
+        (folder / "rows.pkl").write_bytes(pickle.dumps(X.astype(np.float32) if isinstance(X, np.ndarray) else X))
+        for name in [one for one in peers if one in timed.peers] if python is not None else ():
             assert python is not None
-            peer = stack.enter_context(Peer(name, python, folder, threads))
+            peer = stack.enter_context(Peer(name, python, folder, method, threads, clock))
             if peer.why:
                 notes[name] = peer.why
-            else:
+            if peer.ready:
                 runs[name] = peer.seconds
         for batch in batches:
             times = _turns(runs, batch, seconds)
-            yield from (asdict(cell) for cell in _cells(model, batch, threads, times, notes))
+            yield from (asdict(cell) for cell in _cells(model, batch, threads, times, notes, clock))
 
 
-def _timed(predict: Callable[[Any], Any], X: Any) -> Callable[[int], float]:
+def _compiled(source: Any, engine: str) -> windtunnel.Translation:
+    """One of our engines: "BACKEND", "BACKEND/STRATEGY", "BACKEND/float32" or "BACKEND/STRATEGY/float32"."""
+    backend, *options = engine.split("/")
+    dtype = "float32" if "float32" in options else None
+    strategy = next((one for one in options if one != "float32"), "auto")
+    return windtunnel.compile(source, backend=backend, strategy=strategy, dtype=dtype)
+
+
+def _timed(predict: Callable[[Any], Any], X: Any, now: Callable[[], float]) -> Callable[[int], float]:
     def run(count: int) -> float:
         given = X[:count]
-        start = time.perf_counter()
+        start = now()
         predict(given)
-        return time.perf_counter() - start
+        return now() - start
 
     return run
 
@@ -114,22 +137,28 @@ def _turns(runs: Mapping[str, Callable[[int], float]], batch: int, seconds: floa
     first = sum(run(batch) for run in runs.values())
     fewest, most = TURNS
     count = max(fewest, min(most, int(seconds / first)))
-    turns = [{name: run(batch) for name, run in runs.items()} for _ in range(count)]
+    calls = 2 if first < SHORT else 1
+    turns = [{name: [run(batch) for _ in range(calls)][-1] for name, run in runs.items()} for _ in range(count)]
     return {name: [turn[name] for turn in turns] for name in runs}
 
 
 def _cells(
-    model: str, batch: int, threads: int, times: Mapping[str, Sequence[float]], notes: Mapping[str, str]
+    model: str,
+    batch: int,
+    threads: int,
+    times: Mapping[str, Sequence[float]],
+    notes: Mapping[str, str],
+    clock: str = "wall",
 ) -> Iterator[Cell]:
     medians = {name: statistics.median(taken) for name, taken in times.items()}
-    peers = {name: medians[name] for name in medians if name in PEERS}
+    peers = {name: medians[name] for name in medians if name in PEERS and name not in notes}
     best = min(peers, key=peers.__getitem__) if peers else None
-    for name in [*times, *notes]:
-        if name in notes:
-            yield Cell(model, batch, threads, name, None, None, None, notes[name])
-            continue
-        to_best = _ratio(times[name], times[best]) if best and name.startswith(OURS) else None
-        yield Cell(model, batch, threads, name, medians[name], _ratio(times[name], times["source"]), to_best)
+    for name, taken in times.items():
+        to_best = _ratio(taken, times[best]) if best and name.startswith(OURS) else None
+        to_source = _ratio(taken, times["source"])
+        yield Cell(model, batch, threads, name, medians[name], to_source, to_best, notes.get(name, ""), clock)
+    for name in [one for one in notes if one not in times]:
+        yield Cell(model, batch, threads, name, None, None, None, notes[name], clock)
 
 
 def _ratio(mine: Sequence[float], theirs: Sequence[float]) -> float:

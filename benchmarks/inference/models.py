@@ -1,47 +1,12 @@
-"""The fitted models that are timed, and the rows that they score."""
+"""The one table of the models that are timed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from benchmarks.inference.model import Model
+from benchmarks.inference.operators import OPERATORS
+from benchmarks.inference.pipelines import PIPELINES
+from benchmarks.inference.trees import TREES
 
-import numpy as np
-from lightgbm import LGBMRegressor
-from numpy.typing import NDArray
-from sklearn.ensemble import RandomForestRegressor
-from xgboost import XGBRegressor
-
-FEATURES = 28
-FITTED_ON = 20_000
-
-
-def rows(count: int, seed: int) -> NDArray[np.float64]:
-    """Rows of independent normal columns that float32 holds, as every engine is given the same numbers."""
-    return np.random.default_rng(seed).normal(size=(count, FEATURES)).astype(np.float32).astype(np.float64)
-
-
-def target(X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A sum in which the columns have unlike shares, with products and noise."""
-    smooth = np.sin(3 * X[:, 0]) + X[:, 1] * X[:, 2] + np.abs(X[:, 3]) + X[:, 4:] @ np.linspace(1, 0.2, FEATURES - 4)
-    return smooth + np.random.default_rng(1).normal(scale=0.3, size=len(X))  # type: ignore[no-any-return]
-
-
-MODELS: dict[str, Callable[[], Any]] = {
-    "lightgbm 100 x 64": lambda: LGBMRegressor(n_estimators=100, num_leaves=64, n_jobs=1, verbosity=-1),
-    "lightgbm 500 x depth 8": lambda: LGBMRegressor(
-        n_estimators=500, num_leaves=256, max_depth=8, n_jobs=1, verbosity=-1
-    ),
-    "xgboost 100 x 64": lambda: XGBRegressor(
-        n_estimators=100, max_leaves=64, max_depth=0, grow_policy="lossguide", n_jobs=1
-    ),
-    "xgboost 500 x depth 8": lambda: XGBRegressor(n_estimators=500, max_depth=8, n_jobs=1),
-    "forest 100 x 64": lambda: RandomForestRegressor(n_estimators=100, max_leaf_nodes=64, max_features=0.5),
-    "forest 500 x depth 8": lambda: RandomForestRegressor(n_estimators=500, max_depth=8, max_features=0.3),
-}
-"""Unfitted models by the name of their cells; one more is one line."""
-
-
-def fitted(name: str) -> Any:
-    """The model of a name, on generated rows."""
-    X = rows(FITTED_ON, seed=0)
-    return MODELS[name]().fit(X, target(X))
+GROUPS: dict[str, dict[str, Model]] = {"trees": TREES, "operators": OPERATORS, "pipelines": PIPELINES}
+MODELS: dict[str, Model] = {name: model for group in GROUPS.values() for name, model in group.items()}
+"""Models by the name of their cells; one more is one line in the table of its group."""

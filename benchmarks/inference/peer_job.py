@@ -1,7 +1,8 @@
-"""One other engine, in a Python of its own: ``python peer_job.py ENGINE FOLDER THREADS``, then a line per run.
+"""One other engine, in a Python of its own: ``python peer_job.py ENGINE FOLDER METHOD THREADS CLOCK``, a line per run.
 
-FOLDER holds ``source.pkl`` and ``rows.npy``. The first line that comes back says whether the engine took the model;
-then for each number of rows that is read, one line with the seconds of a run. This file imports nothing of windtunnel.
+FOLDER holds ``source.pkl`` and ``rows.pkl``. The first line that comes back says whether the engine took the model;
+then for each number of rows that is read, one line with the seconds of a run, by a wall clock or of processors. This
+file imports nothing of windtunnel.
 """
 
 from __future__ import annotations
@@ -13,72 +14,119 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 Run = Callable[[Any], Any]
+OFF = 1e-3
+"""How far answers may be off, relative to the largest: beyond what float32 does to sums."""
 
 
-def onnxruntime(source: Any, folder: Path, threads: int) -> Run:
-    """Its TreeEnsemble operator, through onnxmltools or skl2onnx."""
-    import numpy as np
+class Job(NamedTuple):
+    """What an engine is given: a source, a method of it, rows, a folder for its files."""
+
+    source: Any
+    method: str
+    rows: Any
+    folder: Path
+    threads: int
+
+
+def onnxruntime(job: Job) -> Run:
+    """A graph of its own operators, through skl2onnx or onnxmltools."""
     import onnxruntime as ort
 
-    kind = type(source).__module__.split(".")[0]
-    if kind == "sklearn":
-        from skl2onnx import to_onnx
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = job.threads, 1
+    session = ort.InferenceSession(_onnx(job).SerializeToString(), options, providers=["CPUExecutionProvider"])
+    wanted = [session.get_outputs()[1 if job.method == "predict_proba" else 0].name]
+    names = [given.name for given in session.get_inputs()]
+    if not hasattr(job.rows, "columns"):
+        return lambda x: session.run(wanted, {names[0]: x})[0]
+    # A graph calls an input by the name of a column, but for what is no identifier.
+    columns = {name: column for column in job.rows for name in names if name == _name(column)}
+    kinds = {name: "object" if job.rows[column].dtype == "str" else "float32" for name, column in columns.items()}
 
-        model = to_onnx(source, np.zeros((1, source.n_features_in_), np.float32))
-    else:
+    def run(frame: Any) -> Any:
+        given = {name: frame[column].to_numpy(kinds[name])[:, None] for name, column in columns.items()}
+        return session.run(wanted, given)[0]
+
+    return run
+
+
+def treelite(job: Job) -> Run:
+    """Its general inference library."""
+    from treelite import gtil
+
+    model = _treelite(job.source)
+    return lambda x: gtil.predict(model, x, nthread=job.threads)
+
+
+def tl2cgen(job: Job) -> Run:
+    """C code, compiled by gcc."""
+    import tl2cgen as generator
+
+    library = job.folder / "trees.so"
+    if not library.exists():
+        generator.export_lib(_treelite(job.source), toolchain="gcc", libpath=library, params={"parallel_comp": 8})
+    predictor = generator.Predictor(library, nthread=job.threads)
+    return lambda x: predictor.predict(generator.DMatrix(x))
+
+
+def lleaves(job: Job) -> Run:
+    """LLVM code of a LightGBM model."""
+    import lleaves as compiler
+
+    job.source.booster_.save_model(job.folder / "model.txt")
+    model = compiler.Model(model_file=str(job.folder / "model.txt"))
+    model.compile(cache=job.folder / "lleaves.bin")
+    return lambda x: model.predict(x, n_jobs=job.threads)
+
+
+def hummingbird(job: Job) -> Run:
+    """TorchScript, with the strategy that it chooses."""
+    import torch
+    from hummingbird.ml import convert
+
+    torch.set_num_threads(job.threads)
+    return getattr(convert(job.source, "torch.jit", job.rows[:1000]), job.method)  # type: ignore[no-any-return]
+
+
+def _onnx(job: Job) -> Any:
+    import numpy as np
+
+    kind = type(job.source).__module__.split(".")[0]
+    if kind != "sklearn":
         import onnxmltools
         from onnxmltools.convert.common.data_types import FloatTensorType
 
         convert = {"lightgbm": onnxmltools.convert_lightgbm, "xgboost": onnxmltools.convert_xgboost}[kind]
-        model = convert(source, initial_types=[("x", FloatTensorType([None, source.n_features_in_]))])
-    options = ort.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    name = session.get_inputs()[0].name
-    return lambda x: session.run(None, {name: x})[0]
+        return convert(job.source, initial_types=[("x", FloatTensorType([None, job.source.n_features_in_]))])
+    from lightgbm import LGBMClassifier
+    from onnxmltools.convert.lightgbm.operator_converters.LightGbm import convert_lightgbm
+    from skl2onnx import to_onnx, update_registered_converter
+    from skl2onnx.common.data_types import FloatTensorType as Floats, StringTensorType
+    from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    update_registered_converter(
+        LGBMClassifier, "LightGbmLGBMClassifier", calculate_linear_classifier_output_shapes, convert_lightgbm,
+        options={"nocl": [True, False], "zipmap": [True, False, "columns"]},
+    )  # fmt: skip
+    # The locale that it takes by itself is not on every machine.
+    options: dict[Any, Any] = {TfidfVectorizer: {"locale": "C"}}
+    if job.method == "predict_proba":
+        options[id(job.source)] = {"zipmap": False}
+    if not hasattr(job.rows, "columns"):
+        return to_onnx(job.source, np.zeros((1, job.source.n_features_in_), np.float32), options=options)
+    types = [
+        (column, (StringTensorType if job.rows[column].dtype == "str" else Floats)([None, 1])) for column in job.rows
+    ]
+    versions = {"": 18, "ai.onnx.ml": 3}
+    return to_onnx(job.source, initial_types=types, options=options, target_opset=versions)
 
 
-def treelite(source: Any, folder: Path, threads: int) -> Run:
-    """Its general inference library."""
-    from treelite import gtil
-
-    model = _treelite(source)
-    return lambda x: gtil.predict(model, x, nthread=threads)
-
-
-def tl2cgen(source: Any, folder: Path, threads: int) -> Run:
-    """C code, compiled by gcc."""
-    import tl2cgen as generator
-
-    library = folder / "trees.so"
-    if not library.exists():
-        generator.export_lib(_treelite(source), toolchain="gcc", libpath=library, params={"parallel_comp": 8})
-    predictor = generator.Predictor(library, nthread=threads)
-    return lambda x: predictor.predict(generator.DMatrix(x))
-
-
-def lleaves(source: Any, folder: Path, threads: int) -> Run:
-    """LLVM code of a LightGBM model."""
-    import lleaves as compiler
-
-    source.booster_.save_model(folder / "model.txt")
-    model = compiler.Model(model_file=str(folder / "model.txt"))
-    model.compile(cache=folder / "lleaves.bin")
-    return lambda x: model.predict(x, n_jobs=threads)
-
-
-def hummingbird(source: Any, folder: Path, threads: int) -> Run:
-    """TorchScript, with the strategy that it chooses."""
-    import numpy as np
-    import torch
-    from hummingbird.ml import convert
-
-    torch.set_num_threads(threads)
-    example = np.load(folder / "rows.npy", mmap_mode="r")[:1000].astype(np.float32)
-    return convert(source, "torch.jit", example).predict  # type: ignore[no-any-return]
+def _name(column: str) -> str:
+    return column.replace(" ", "_")
 
 
 def _treelite(source: Any) -> Any:
@@ -95,29 +143,37 @@ def _treelite(source: Any) -> Any:
 ENGINES = {one.__name__: one for one in (onnxruntime, treelite, tl2cgen, lleaves, hummingbird)}
 
 
-def main() -> None:
-    """Take the model, then serve."""
+def _taken(engine: str, job: Job) -> tuple[Run | None, str]:
+    """What runs the model, and what there is to say about it."""
     import numpy as np
 
-    engine, folder, threads = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    try:
+        run = ENGINES[engine](job)
+        some = job.rows[:100]
+        given = some.astype(np.float64) if isinstance(some, np.ndarray) else some
+        wanted = np.asarray(getattr(job.source, job.method)(given))
+        found = np.asarray(run(some)).reshape(wanted.shape)
+    except Exception as error:  # each engine has errors of its own; they are what is reported
+        return None, " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    off = float(np.abs(found - wanted.astype(float)).max() / np.abs(wanted.astype(float)).max())
+    return run, f"answers are off by {off:.2g} of the largest" if not off <= OFF else ""
+
+
+def main() -> None:
+    """Take the model, then serve."""
+    engine, folder, method, threads = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    now = {"wall": time.perf_counter, "processor": time.process_time}[sys.argv[5]]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what engines print goes elsewhere
-    source = pickle.loads((folder / "source.pkl").read_bytes())
-    rows = np.load(folder / "rows.npy").astype(np.float32)
-    try:
-        run = ENGINES[engine](source, folder, threads)
-        wanted = np.asarray(source.predict(rows[:100].astype(np.float64))).ravel()
-        found = np.asarray(run(rows[:100])).ravel()
-        apart = float(np.abs(found - wanted).max() / np.abs(wanted).max())
-        said = {"ready": True, "apart": apart}
-    except Exception as error:  # each engine has errors of its own; they are what is reported
-        said = {"ready": False, "why": f"{type(error).__name__}: {error}"[:300]}
-    print(json.dumps(said), file=answers, flush=True)
-    for line in sys.stdin:
+    source, rows = (pickle.loads((folder / name).read_bytes()) for name in ("source.pkl", "rows.pkl"))
+    run, why = _taken(engine, Job(source, method, rows, folder, threads))
+    print(json.dumps({"ready": run is not None, "why": why}), file=answers, flush=True)
+    for line in sys.stdin if run is not None else ():
+        assert run is not None
         given = rows[: int(line)]
-        start = time.perf_counter()
+        start = now()
         run(given)
-        print(json.dumps(time.perf_counter() - start), file=answers, flush=True)
+        print(json.dumps(now() - start), file=answers, flush=True)
 
 
 if __name__ == "__main__":

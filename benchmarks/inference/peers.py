@@ -17,13 +17,15 @@ class Peer:
 
     Attributes
     ----------
+    ready : bool
+        Whether it took the model.
     why : str
-        Why it did not take the model; empty where it did.
+        Why it did not, or how far its answers are off; else empty.
     """
 
-    def __init__(self, engine: str, python: Path, folder: Path, threads: int) -> None:
+    def __init__(self, engine: str, python: Path, folder: Path, method: str, threads: int, clock: str) -> None:
         self.engine = engine
-        command = [str(python), "-W", "ignore", str(JOB), engine, str(folder), str(threads)]
+        command = [str(python), "-W", "ignore", str(JOB), engine, str(folder), method, str(threads), clock]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             env={"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(threads), "PATH": "/usr/bin:/bin"},
@@ -32,7 +34,7 @@ class Peer:
         self._asked, self._said = self._process.stdin, self._process.stdout
         line = self._said.readline()
         said = json.loads(line) if line else {"ready": False, "why": "it ended without a word"}
-        self.why: str = "" if said["ready"] else said["why"]
+        self.ready, self.why = bool(said["ready"]), str(said["why"])
 
     def seconds(self, rows: int) -> float:
         """Time one run over the first rows."""

@@ -153,10 +153,11 @@ class Predictors:
         if any(wire.number is None for wire in wires):
             return
         if refuses := composite.refuses or self._of.draft.refusals(step.estimator, len(wires)):
-            # By now the parts have told which raw columns they read, and how.
+            # By now the parts have told which raw columns they read, and how; the host's own code refuses by itself.
             numeric = self._of.draft.encoder.numeric()
-            places = self._of.draft.places(step.name, [one for one in wires if one.raw is None or one.raw in numeric])
-            self._of.draft.add(step.name, type(step.estimator).__name__, Identity(), places, refuses)
+            if read := [one for one in wires if one.raw is None or one.raw in numeric]:
+                places = self._of.draft.places(step.name, read)
+                self._of.draft.add(step.name, type(step.estimator).__name__, Identity(), places, refuses)
 
     def _zeros_missing(self, step: Step, given: Expression, wires: list[Wire]) -> list[Wire]:
         """Make zeros missing where the source's own rows are sparse; refuse sparse rows where they are raw."""

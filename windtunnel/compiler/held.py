@@ -42,7 +42,7 @@ class Made:
         return same and self._state() == self.state
 
     def _held(self) -> list[Any]:
-        return [*chain.from_iterable(table.values() for table in self.tables)]
+        return [*chain.from_iterable(map(dict.values, self.tables))]
 
     def _state(self) -> list[int]:
         return [*map(Tensor.data_ptr, self.counting), *map(_VERSION, self.counting)]

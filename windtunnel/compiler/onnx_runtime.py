@@ -66,11 +66,13 @@ class OnnxEngine(Held):
         """What ``Program.answer`` gives."""
         runs, at_once = self.prepared()
         run = runs.get(method, runs["scores"])
+        if len(ids) <= at_once:
+            return torch.from_numpy(run(numbers=numbers, ids=ids))
         parts = [
             torch.from_numpy(run(numbers=numbers[start : start + at_once], ids=ids[start : start + at_once]))
             for start in range(0, len(ids), at_once)
         ]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        return torch.cat(parts)
 
     @torch.no_grad()
     def why(self, error: Exception) -> str:

@@ -47,9 +47,11 @@ class TorchScriptEngine(Held):
         program = self.program
         ends = {**program.answers, "scores": program.steps[-1]}
         try:
-            return {method: _frozen(script(Answering(program, end).eval())) for method, end in ends.items()}
+            frozen = {method: _frozen(script(Answering(program, end).eval())) for method, end in ends.items()}
         except UnfaithfulOption as error:
             raise UnfaithfulOption(f"backend='torchscript' cannot run {self._culprit()}: {error}") from error
+        # The method itself, as a call of the module looks for hooks first.
+        return {method: one.forward for method, one in frozen.items()}
 
     def _culprit(self) -> str:
         """The step that cannot be compiled; the first error alone says why."""

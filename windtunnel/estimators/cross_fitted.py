@@ -200,11 +200,15 @@ def unfitted(estimator: Any) -> Any:
     return type(estimator)(**options)
 
 
+STOPS = {"early_stopping_round", "early_stopping_rounds", "early_stopping", "n_iter_no_change"}
+"""LightGBM's names for after how many rounds without a gain to stop."""
+
+
 def _stopped(fitted: Any) -> dict[str, Any]:
     """The options of a booster that stopped early which give as many trees without rows to stop by."""
     library, options = type(fitted).__module__.split(".")[0], fitted.get_params()
     if library == "lightgbm" and getattr(fitted, "best_iteration_", None):
-        return {"n_estimators": fitted.best_iteration_}
+        return {**dict.fromkeys(STOPS & options.keys(), 0), "n_estimators": fitted.best_iteration_}
     if library == "xgboost" and options.get("early_stopping_rounds") and hasattr(fitted, "best_iteration"):
         return {"n_estimators": fitted.best_iteration + 1, "early_stopping_rounds": None}
     if library == "catboost" and fitted.is_fitted() and fitted.tree_count_:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from windtunnel.head import Head
 from windtunnel.modules.log_pool import LogPool
 from windtunnel.trainers.data import loader
 from windtunnel.trainers.evidence import clear, group_losses
-from windtunnel.trainers.losses import pick
+from windtunnel.trainers.losses import LOSSES, Loss, pick
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.translation import Translation
 
@@ -116,7 +117,7 @@ def _guarded(
     It has often stopped early by these very rows, which flatters it: where rows are many, it has to be clearly better.
     """
     source.fit(train if train[2] is not None else train[:2], valid, recipe=recipe, **options)
-    ours, theirs = (_losses(net, recipe, *valid) for net in (members, source))
+    ours, theirs = _losses(members, source, recipe, valid)
     worse = clear(ours - theirs) if len(train[1]) >= MANY_ROWS else bool(ours.nanmean() > theirs.nanmean())
     if not worse:
         return members
@@ -130,11 +131,38 @@ def _guarded(
     return source
 
 
-def _losses(net: Translation, recipe: Recipe, X: Any, y: Any, weight: Any = None) -> Tensor:
-    rows = loader(net, X, y, weight, shuffle=False, training=False)
-    assert rows.target is not None
-    rest = [rows.target] if rows.weight is None else [rows.target, rows.weight]
-    return group_losses(pick(recipe.loss, net.head), net.scores(rows.rows), *rest)
+def _losses(members: Translation, source: Translation, recipe: Recipe, valid: Any) -> tuple[Tensor, Tensor]:
+    """The losses of both, group by group: the source's own loss, or one that both have answers for."""
+    loss, score = _yardstick(members, source, recipe)
+
+    def losses(net: Translation) -> Tensor:
+        rows = loader(net, *valid, shuffle=False, training=False)
+        assert rows.target is not None
+        rest = [rows.target] if rows.weight is None else [rows.target, rows.weight]
+        return group_losses(loss, score(net, net.scores(rows.rows)), *rest)
+
+    return losses(members), losses(source)
+
+
+def _yardstick(
+    members: Translation, source: Translation, recipe: Recipe
+) -> tuple[Loss, Callable[[Translation, Tensor], Tensor]]:
+    """A loss, and what of a net it is to be given.
+
+    The scores of members are probabilities or values, whatever the source was fitted for: a Poisson model's are the
+    logarithm of a mean, and its loss has another zero.
+    """
+    ours, theirs = members.head, source.head
+    if (ours.loss, ours.link) == (theirs.loss, theirs.link):
+        return pick(recipe.loss, theirs), lambda net, scores: scores
+    if ours.task != "regression":
+        return LOSSES["probabilities"], lambda net, scores: net.head.linked(scores)
+    if theirs.link == "identity":
+        return pick(recipe.loss, theirs), lambda net, scores: net.head.linked(scores)
+    if theirs.link == "exp":
+        tiny = torch.finfo(torch.float32).tiny
+        return pick(recipe.loss, theirs), lambda net, scores: net.head.linked(scores).clamp_min(tiny).log()
+    return LOSSES["squared"], lambda net, scores: net.head.linked(scores)
 
 
 def _is_fitted(pipeline: Any) -> bool:

@@ -20,11 +20,15 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch import nn
 
 from windtunnel.errors import BadFile, BadInput
+from windtunnel.trainers.beside import Scorer
 from windtunnel.trainers.branching import Stage, grow
 from windtunnel.trainers.callbacks import CHECKPOINT, Average, Keeper, ToFile
 from windtunnel.trainers.data import order_of, resumable
-from windtunnel.trainers.history import History
+from windtunnel.trainers.evidence import metric
+from windtunnel.trainers.history import Epoch, History
+from windtunnel.trainers.losses import pick
 from windtunnel.trainers.met_rows import ADAM, MetRows, gradients_of_rows, large_tables
+from windtunnel.trainers.metrics import Judge
 from windtunnel.trainers.module import DataModule, FineTuning, Loaders
 from windtunnel.trainers.processes import launched, quieten
 from windtunnel.trainers.quiet import quiet
@@ -125,6 +129,8 @@ def finetune(
         )
     keeper = grow(net, data, options, stage) if options.branch else None
     if keeper is None:
+        if options.branch and net.may_branch() and not _learns(net):
+            return _as_it_came(net, data, options, started)
         default = recipe in (None, "default")
         joint = Recipe.resolve("joint" if default else options, {**(overrides if default else {}), "branch": False})
         keeper = _joint(net, data, joint, stage)
@@ -140,9 +146,30 @@ def finetune(
     )
 
 
+def _learns(net: Translation) -> bool:
+    return any(parameter.requires_grad for parameter in net.parameters())
+
+
+def _as_it_came(net: Translation, data: DataModule, options: Recipe, started: float) -> History:
+    """The history of an exact translation beside which no column has anything to say."""
+    loss, judge, score = pick(options.loss, net.head), Judge.of(options, net.head), Scorer(net, {}).as_given
+    value, found = metric(Judge("loss", net.head), loss, score, data.valid), metric(judge, loss, score, data.valid)
+    seconds = time.perf_counter() - started
+    return History(
+        epochs=[Epoch(0, None, value, found, 0.0, seconds)],
+        metric=judge.name,
+        greater_is_better=judge.greater_is_better,
+        start=found,
+        best=found,
+        best_epoch=0,
+        judged_on=data.judged_on,
+        seconds=seconds,
+    )
+
+
 def _joint(net: Translation, data: DataModule, options: Recipe, stage: Stage) -> Keeper:
     """Train the translation itself."""
-    if not any(parameter.requires_grad for parameter in net.parameters()):
+    if not _learns(net):
         raise BadInput(
             "nothing in this translation is trainable: its steps are frozen or have no parameters; translate with "
             'level="L1" to "L4", or set requires_grad on what shall move'

@@ -207,6 +207,11 @@ def _categories(encoding: Mapping[str, Any]) -> list[Any]:
     """Texts as one run of bytes with offsets, numbers as they are."""
     if "offsets" not in encoding:
         return list(encoding["values"])
+    if min(encoding["values"], default=0) < 0:
+        raise UnsupportedEstimator(
+            "XGBoost keeps of a category as many bytes as it has characters, so that texts beyond ASCII (é, 上) cannot "
+            "be told from what it keeps; recode the categories in ASCII, or as numbers, before fitting"
+        )
     octets, offsets = bytes(encoding["values"]), encoding["offsets"]
     return [octets[start:end].decode() for start, end in zip(offsets, offsets[1:], strict=False)]
 
