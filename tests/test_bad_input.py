@@ -346,7 +346,7 @@ TARGETS: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "two columns": (
         lambda y: np.stack([y, y], axis=1),
-        "targets of shape (300, 2); this binary pipeline takes one label per row.",
+        "targets of shape (300, 2); of this binary pipeline, fine-tuning takes one label per row.",
     ),
 }
 
@@ -398,7 +398,7 @@ VALUES: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "two columns": (
         lambda y: np.stack([y, y], axis=1),
-        "targets of shape (300, 2); this regression pipeline takes one value per row.",
+        "targets of shape (300, 2); of this regression pipeline, fine-tuning takes one value per row.",
     ),
     "ragged": (
         lambda y: [[1.0], [1.0, 2.0]] * 150,

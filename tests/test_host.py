@@ -349,3 +349,21 @@ def test_a_function_is_a_host_step() -> None:
     log = FunctionTransformer(np.log1p, feature_names_out="one-to-one")
     source = make_pipeline(log, StandardScaler(), logistic()).fit(frame, frame["income"] > 8000)
     assert_same(windtunnel.compile(source), source, frame)
+
+
+class Doubled(TransformerMixin, BaseEstimator):
+    """Whose fit sets nothing."""
+
+    def fit(self, X: Any, y: Any = None) -> Doubled:
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        return 2 * np.asarray(X, dtype=float)
+
+
+def test_a_transformer_without_a_state_counts_as_fitted() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    source = make_pipeline(StandardScaler(), Doubled(), LogisticRegression()).fit(X, X[:, 0] > 0)
+    net = windtunnel.compile(source, calibrate=X)
+    assert [host.name for host in net.hosts] == ["doubled"]
+    np.testing.assert_allclose(net.predict_proba(X), source.predict_proba(X), 1e-9)

@@ -243,7 +243,9 @@ def test_rows_of_any_form(name: str, form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "form", [pd.DataFrame, np.ndarray.tolist, torch.from_numpy, sparse.csr_array, np.asfortranarray], ids=str
+    "form",
+    [pd.DataFrame, np.ndarray.tolist, torch.from_numpy, sparse.csr_array, np.asfortranarray],
+    ids=["frame", "lists", "tensor", "sparse", "Fortran"],
 )
 def test_rows_of_any_form_for_a_pipeline_fitted_on_an_array(form: Callable[[np.ndarray], Any]) -> None:
     case = CASES["scaler fitted on an array"]

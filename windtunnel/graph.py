@@ -14,6 +14,10 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from windtunnel.errors import NotFitted, UnsupportedEstimator
+from windtunnel.translators.registry import has_reader
+
+LIBRARIES = ("sklearn", "lightgbm", "xgboost", "catboost", "category_encoders", "windtunnel")
+"""Whose transformers say whether they are fitted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,4 +199,11 @@ def _check_fitted(estimator: Any, name: str) -> None:
         try:
             check_is_fitted(estimator)
         except NotFittedError as error:
-            raise NotFitted(f"{where} is not fitted; call fit on the pipeline, then translate it.") from error
+            if not _may_be_stateless(estimator):
+                raise NotFitted(f"{where} is not fitted; call fit on the pipeline, then translate it.") from error
+
+
+def _may_be_stateless(estimator: Any) -> bool:
+    """Whether it is a transformer of one's own: where ``fit`` only returns self, it looks as if it were not fitted."""
+    library = type(estimator).__module__.partition(".")[0]
+    return library not in LIBRARIES and hasattr(estimator, "transform") and not has_reader(type(estimator))

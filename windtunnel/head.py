@@ -124,7 +124,10 @@ class Head:
             target = target[:, 0]
         if target.ndim != 1 and (target.ndim != 2 or self.flat or self.classes is not None):
             what = "label" if self.classes is not None else "value"
-            raise BadInput(f"targets of shape {target.shape}; this {self.task} pipeline takes one {what} per row.")
+            raise BadInput(
+                f"targets of shape {target.shape}; of this {self.task} pipeline, fine-tuning takes one {what} per row. "
+                "Several targets are fine-tuned one at a time, each by a translation of its own model."
+            )
         return self._values(target) if self.classes is None else self._class_indices(target)
 
     def _values(self, target: NDArray[Any]) -> Tensor:

@@ -388,6 +388,11 @@ def entry(fitted: Any) -> Entry:
     return _TABLE[type(fitted)]
 
 
+def has_reader(cls: type) -> bool:
+    """Whether a class has a translation."""
+    return cls in _TABLE
+
+
 def supported() -> Supported:
     """Every estimator class with a translation, sorted by library and name; ``print`` shows a table."""
     return Supported(sorted(_TABLE.values(), key=lambda entry: (entry.library, entry.name)))
