@@ -23,6 +23,7 @@ from cases import CASES, parametrized
 from lightgbm import LGBMClassifier, LGBMRegressor
 from onnx import helper, numpy_helper
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -31,7 +32,6 @@ from test_translate import compiled
 from way_out import fitted, frame, rows_for, translated, with_host_step
 
 import windtunnel
-from windtunnel.encode import NONE
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export import serving
 from windtunnel.export.columns import names, raw_columns
@@ -83,12 +83,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def columns_of(net: windtunnel.Translation, rows: Any) -> dict[str, list[Any]]:
     """The raw columns that a translation reads, by the names that files give them."""
     picked, used = net.encoder.select(rows), [*sum(raw_columns(net.encoder), [])]
-    given = {name: picked[at].astype(object).tolist() for at, name in zip(used, names(net.encoder, used), strict=True)}
-    for one in net.encoder.categories:
-        if NONE in one.vocabulary.values and picked[one.column].dtype == object:
-            (name,) = names(net.encoder, [one.column])
-            given[name] = [NONE if value is None else value for value in given[name]]
-    return given
+    return {name: picked[at].astype(object).tolist() for at, name in zip(used, names(net.encoder, used), strict=True)}
 
 
 def assert_as_net(model: serving.Model, net: windtunnel.Translation, rows: Any, tolerance: float) -> None:
@@ -392,6 +387,21 @@ def test_missing_texts_in_onnx(tmp_path: Path) -> None:
     (scores,) = session.run(["scores"], {**numbers, "city": cities})
     np.testing.assert_allclose(scores[:2], net.scores(pd.DataFrame({**numbers, "city": [None, "Paris"] * 3})[:2]))
     assert np.isnan(scores[2:]).all()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_none_is_a_category_where_the_pipeline_says_so(format: str, tmp_path: Path) -> None:
+    values = np.array(["a", "b", None, np.nan, "b", "b"] * 10, dtype=object)
+    X = pd.DataFrame({"city": pd.Series(values, dtype=object)})
+    encoder = OneHotEncoder(handle_unknown="ignore")
+    pipeline = make_pipeline(SimpleImputer(strategy="most_frequent"), encoder, LogisticRegression(C=100))
+    y = [value is None or value == "a" for value in values]
+    net = windtunnel.compile(pipeline.fit(X, y))
+    model = opened(net, tmp_path, format)
+    answers = np.asarray(model.predict_proba(X))
+    np.testing.assert_allclose(answers, pipeline.predict_proba(X), 1e-9)
+    assert abs(answers[2, 1] - answers[3, 1]) > 0.5  # None and NaN
+    np.testing.assert_array_equal(answers, model.predict_proba({"city": values.tolist()}))
 
 
 def test_texts_that_are_hashed(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windtunnel.encode import CategoryColumn, RowEncoder
+from windtunnel.encode import NONE, CategoryColumn, RowEncoder
 
 
 def raw_columns(encoder: RowEncoder) -> tuple[list[int], list[int]]:
@@ -30,3 +30,10 @@ def text_slots(encoder: RowEncoder) -> list[tuple[int, CategoryColumn]]:
     """The columns of ``ids`` that are looked up by text, with their position."""
     texts = set(raw_columns(encoder)[1])
     return [(slot, one) for slot, one in enumerate(encoder.categories) if one.column in texts]
+
+
+def none_columns(encoder: RowEncoder) -> list[str]:
+    """Names of the columns of texts where None is a category of its own, told from NaN by all that read them."""
+    slots = text_slots(encoder)
+    plain = {one.column for _, one in slots if NONE not in one.vocabulary.values}
+    return names(encoder, sorted({one.column for _, one in slots} - plain))

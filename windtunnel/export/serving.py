@@ -24,6 +24,8 @@ from typing import Any
 
 MEMBER = "extra/windtunnel.json"
 MISSING_IN_ONNX = "<missing>"
+NONE = "\ue000None"
+"""The text that stands for None where it is a category of its own."""
 
 
 class BadRows(ValueError):
@@ -75,6 +77,7 @@ class Model:
         self.number_columns: list[str] = facts["number_columns"]
         self.string_columns: list[str] = facts["string_columns"]
         self.classes: list[str] = facts["classes"]
+        self._none_columns: list[str] = facts.get("none_columns", [])
 
     def scores(self, rows: Mapping[str, Any]) -> Any:
         """Raw scores ``[B, K]``, or the columns of a transformer."""
@@ -111,7 +114,10 @@ class Model:
             raise BadRows(f"columns missing: {missing}; given: {given}")
         named = {str(name): name for name in rows.keys()}  # noqa: SIM118
         numbers = [_numbers(name, rows[named[name]]) for name in self.number_columns]
-        strings = [_strings(name, rows[named[name]]) for name in self.string_columns]
+        strings = [
+            _strings(name, rows[named[name]], NONE if name in self._none_columns else None)
+            for name in self.string_columns
+        ]
         lengths = dict(zip(wanted, [*map(len, numbers), *map(len, strings)], strict=True))
         if len(set(lengths.values())) > 1:
             raise BadRows(f"columns of different lengths: {lengths}")
@@ -128,14 +134,15 @@ def _numbers(name: str, column: Any) -> list[float]:
     return [math.nan if _is_missing(value) else float(value) for value in values]
 
 
-def _strings(name: str, column: Any) -> list[str | None]:
+def _strings(name: str, column: Any, none: str | None) -> list[str | None]:
+    """Texts, None where missing; ``none`` for None."""
     values = _listed(name, column)
     for value in values:
         if not (isinstance(value, str) or _is_missing(value)):
             raise BadRows(f"column {name!r} holds {value!r}; texts are read there, None or NaN where missing")
         if isinstance(value, str) and "\0" in value:
             raise BadRows(f"column {name!r} holds {value!r}, with a NUL in it, at which some runtimes cut a text")
-    return [value if isinstance(value, str) else None for value in values]
+    return [value if isinstance(value, str) else none if value is None else None for value in values]
 
 
 def _listed(name: str, column: Any) -> list[Any]:
@@ -224,6 +231,7 @@ def _torchscript(path: Path) -> Model:
         "format": "torchscript",
         "number_columns": list(program.number_columns()),
         "string_columns": list(program.string_columns()),
+        "none_columns": list(program.none_columns()) if hasattr(program, "none_columns") else [],
         "classes": list(program.classes()),
         "outputs": outputs,
         "task": "transform" if outputs == ["scores"] else "predict",

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from windtunnel.cityhash import hash_of_bytes
 from windtunnel.encode import CategoryColumn, RowEncoder, text_of
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.export.columns import names, raw_columns
+from windtunnel.export.columns import names, none_columns, raw_columns
 from windtunnel.export.container import write_whole
 from windtunnel.export.limits import check
 from windtunnel.export.md5 import bucket_of_bytes
@@ -212,6 +212,7 @@ class Scorer(nn.Module):
         self.exact = _list(str, [lookup.name for lookup in numbers if not _fits_float32(lookup.values)])
         self.number_names = _list(str, names(encoder, number_columns))
         self.string_names = _list(str, names(encoder, string_columns))
+        self.none_names = _list(str, none_columns(encoder))
         self.labels = _list(str, labels)
 
     def forward(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
@@ -260,6 +261,11 @@ class Scorer(nn.Module):
     def string_columns(self) -> list[str]:
         """Names of the lists in ``strings``."""
         return self.string_names  # type: ignore[no-any-return]
+
+    @torch.jit.export
+    def none_columns(self) -> list[str]:
+        """Names of the lists in ``strings`` where the text "\ue000None" stands for None, and None for NaN."""
+        return self.none_names  # type: ignore[no-any-return]
 
     @torch.jit.export
     def classes(self) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from windtunnel.export.columns import names, raw_columns, text_slots
+from windtunnel.export.columns import names, none_columns, raw_columns, text_slots
 from windtunnel.export.torchscript import InDouble, NumberLookup
 from windtunnel.head import Head
 from windtunnel.modules.answers import Linked, Positions
@@ -138,6 +138,7 @@ def facts(net: Translation, outputs: list[str]) -> dict[str, Any]:
         "torch": torch.__version__,
         "number_columns": numbers,
         "string_columns": strings,
+        "none_columns": none_columns(net.encoder),
         "outputs": outputs,
         "classes": [str(label) for label in net.head.labels_in_order],
         "task": net.head.task if "predict" in net.head.methods else "transform",
