@@ -13,7 +13,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from windtunnel import BadInput, Recipe, UnfaithfulOption, WindTunnelClassifier, WindTunnelRegressor
+import windtunnel
+from windtunnel import (
+    BadInput,
+    Recipe,
+    UnfaithfulOption,
+    UnsupportedEstimator,
+    WindTunnelClassifier,
+    WindTunnelRegressor,
+)
 
 WEIGHTS = "rows are held out and batched: a weight of 2 is not the same draw as the row twice"
 
@@ -90,3 +98,10 @@ def test_folds_make_members():
 def test_a_pipeline_of_the_other_kind(estimator, message):
     with pytest.raises(UnfaithfulOption, match=message):
         estimator.fit(np.eye(4), [0, 1, 0, 1])
+
+
+def test_compiling_a_tuned_estimator_points_to_its_translation():
+    X, y = load_breast_cancer(return_X_y=True)
+    fitted = WindTunnelClassifier(LogisticRegression(max_iter=5000), recipe=Recipe(epochs=1)).fit(X[:, :3], y)
+    with pytest.raises(UnsupportedEstimator, match="take its translation_"):
+        windtunnel.compile(fitted)

@@ -378,6 +378,8 @@ def translates(
 def read(fitted: Any) -> Reading:
     """What the registered reader makes of a fitted estimator; ``UnsupportedEstimator`` if there is none."""
     found = _TABLE.get(type(fitted))
+    if found is None and hasattr(fitted, "translation_"):
+        raise UnsupportedEstimator(f"{type(fitted).__name__} holds a translation already: take its translation_")
     if found is None:
         raise UnsupportedEstimator(_unsupported(type(fitted)))
     return found.read(fitted)
