@@ -57,7 +57,8 @@ def translate(
         Left as it is.
     level : str or {step name: str}
         What of the trees is trainable: "L0" nothing, "L1" leaf values, "L2" also thresholds, "L3" also the weights of
-        the first layer, "L4" also those of the second.
+        the first layer, "L4" also those of the second. Trees of thousands of leaves stay hard, with a warning, unless
+        a mapping names them.
     start : "warm" or "cold"
         Copied from the fitted pipeline, or the same architecture with random trees and tables.
     temperature : "auto" or float
@@ -235,10 +236,10 @@ def _check_rows(calibrate: Rows | None) -> None:
 
 def _levels(assembly: Assembly, level: str | Mapping[str, str]) -> dict[int, str]:
     """The level of each program step that holds trees."""
-    steps_of = assembly.draft.steps
-    trees = {index: step.name for index, step in enumerate(steps_of) if isinstance(step.module, HardTrees | LeafOneHot)}
+    steps = dict(enumerate(assembly.draft.steps))
+    trees = {index: step.name for index, step in steps.items() if isinstance(step.module, HardTrees | LeafOneHot)}
     if not isinstance(level, Mapping):
-        return {index: level for index, name in trees.items() if _may_soften(steps_of[index], name)}
+        return dict.fromkeys((index for index in trees if _may_soften(steps[index])), level)
     unknown = sorted(set(level) - set(trees.values()))
     if unknown:
         close = get_close_matches(unknown[0], list(trees.values()), n=1)
@@ -262,7 +263,7 @@ def _freeze_behind(program: Program, levels: Mapping[int, str]) -> None:
             step.requires_grad_(False)
 
 
-def _may_soften(step: ProgramStep, name: str) -> bool:
+def _may_soften(step: ProgramStep) -> bool:
     """Whether the trees of a step are small enough; said once where they are not."""
     ensemble: TreeEnsemble = step.module.ensemble()  # type: ignore[operator]
     leaves = int(np.diff(ensemble.leaf_start).max(initial=0))
@@ -270,10 +271,10 @@ def _may_soften(step: ProgramStep, name: str) -> bool:
     if numbers <= LARGEST:
         return True
     warnings.warn(
-        f"the trees of step {name!r} stay hard: {len(ensemble.output):,} soft trees of up to {leaves:,} leaves would "
-        f"have {numbers:,} weights in their second layer ({numbers * 4 / 2**30:.1f} GiB). fit trains a branch beside "
-        f"them. To tune the trees too, fit smaller ones (max_leaf_nodes=256, say), or insist: level={{{name!r}: "
-        "'L4'}.",
+        f"the trees of step {step.name!r} stay hard: {len(ensemble.output):,} soft trees of up to {leaves:,} leaves "
+        f"would have {numbers:,} weights in their second layer ({numbers * 4 / 2**30:.1f} GiB). fit trains a branch "
+        "beside them. To tune the trees too, fit smaller ones (max_leaf_nodes=256, say), or insist: "
+        f"level={{{step.name!r}: 'L4'}}.",
         UserWarning,
         stacklevel=5,
     )
