@@ -131,10 +131,12 @@ def _from_best(scores: Scores, way: str) -> str | None:
     if not told:
         return None
     met = not below and above >= BEST_ON * len(told)
+    left = len(list(scores.of_data)) - len(told)
+    verdict = ("met" if met else "missed") + (f", with {left} sets that were not run" if left else "")
     return (
         f"- {way} from the source with the best valid score, against the best alternative by the test score: "
         f"{'; '.join(told)}. Above it on {above} of {len(told)} sets, below its source on "
-        f"{', '.join(below) or 'none'}; wanted above on three of five and below on none: {'met' if met else 'missed'}."
+        f"{', '.join(below) or 'none'}; wanted above on three of five and below on none: {verdict}."
     )
 
 
