@@ -11,6 +11,7 @@ import pytest
 import skops.io
 import torch
 from case import MIXED, NUMBERS, columns, logistic, one_hot, quick, table, targets
+from category_encoders import HashingEncoder
 from lightgbm import LGBMRegressor
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
@@ -298,10 +299,13 @@ TEXTS_AROUND: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("hashed", [False, True])
 @pytest.mark.parametrize("name", TEXTS_AROUND)
-def test_what_a_composite_refuses_is_not_asked_of_texts(name: str) -> None:
-    """One column of imputed texts, one of numbers, and one that nothing reads."""
+def test_what_a_composite_refuses_is_not_asked_of_texts(name: str, hashed: bool) -> None:
+    """One column of texts, imputed or without a vocabulary, one of numbers, and one that nothing reads."""
     encoded = make_pipeline(SimpleImputer(strategy="most_frequent"), one_hot())
+    if hashed:
+        encoded = HashingEncoder(n_components=4, max_process=1)
     inner = make_pipeline(columns((encoded, ["city"]), (StandardScaler(), ["age"])), LogisticRegression())
     given = FRAME[["city", "plan", "age"]].assign(age=np.arange(len(FRAME)) % 17.0)
     source = TEXTS_AROUND[name](inner).fit(given, TARGETS["label"])

@@ -22,7 +22,7 @@ from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.faithful import measure, variance_kept
 from windtunnel.modules.base import Module
 from windtunnel.modules.code_tables import CodeTables
-from windtunnel.modules.program import Program, ProgramStep, Take
+from windtunnel.modules.program import Program, ProgramStep, Take, steps_read
 from windtunnel.modules.tables import CategoryTable
 from windtunnel.modules.target_statistics import TargetStatistics
 from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftTrees, TreeEnsemble
@@ -257,7 +257,7 @@ def _freeze_behind(program: Program, levels: Mapping[int, str]) -> None:
     met, found = set[int](), {len(steps) - 1}
     while found:
         met |= found
-        found = {take.slot - 2 for index in found - hard for take in steps[index].takes if take.slot >= 2} - met
+        found = set[int]().union(*(steps_read(steps[index]) for index in found - hard)) - met
     for index, step in enumerate(steps):
         if hard and (index in hard or index not in met):
             step.requires_grad_(False)

@@ -234,12 +234,12 @@ class RowEncoder:
         """How messages call a column."""
         return repr(self.names[column]) if self.names and column < self.width else f"number {column}"
 
-    def numeric(self) -> set[int]:
-        """The raw columns that something reads, but for those with texts among their categories."""
-        texts = {
-            one.column for one in self.categories if any(isinstance(value, str) for value in one.vocabulary.values)
-        }
-        return {*self.numbers, *(one.column for one in self.categories)} - texts
+    def read_as(self) -> tuple[set[int], set[int]]:
+        """The raw columns that some step reads as numbers, and those that some step reads as texts."""
+        numbers, texts = set(self.numbers), set[int]()
+        for one in self.categories:
+            (numbers if one.vocabulary.kind == "number" else texts).add(one.column)
+        return numbers, texts
 
     def used(self) -> list[int]:
         """The raw columns that something reads, in order."""

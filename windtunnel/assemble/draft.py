@@ -17,7 +17,7 @@ from windtunnel.filled import Filled, follow
 from windtunnel.graph import Step
 from windtunnel.modules.answers import AsColumns
 from windtunnel.modules.base import Module
-from windtunnel.modules.program import NUMBERS, ProgramStep, Take
+from windtunnel.modules.program import NUMBERS, ProgramStep, takes_of
 from windtunnel.modules.tables import Identity
 from windtunnel.refusals import refusals
 
@@ -84,7 +84,7 @@ class Draft:
         self, name: str, estimator: str, module: Module, places: Sequence[Place], refuses: Sequence[str] = ()
     ) -> int:
         """Add a program step; steps whose answer nothing asks for are never added."""
-        self.steps.append(ProgramStep(module, self.takes(places), name, refuses))
+        self.steps.append(ProgramStep(module, takes_of(places), name, refuses))
         self.origins.append(Origin(name, estimator))
         return len(self.steps) + 1
 
@@ -116,16 +116,6 @@ class Draft:
         if key not in self._refused:
             self._refused[key] = refusals(estimator, width)
         return self._refused[key]
-
-    def takes(self, places: Sequence[Place]) -> list[Take]:
-        """Neighbours from the same slot share one take, which covers the whole answer where it can."""
-        takes: list[tuple[int, list[int]]] = []
-        for slot, column in places:
-            if takes and takes[-1][0] == slot:
-                takes[-1][1].append(column)
-            else:
-                takes.append((slot, [column]))
-        return [Take(slot, columns) for slot, columns in takes]
 
     def width(self, module: Module, columns: int) -> int:
         """How many columns a module gives for so many."""

@@ -11,7 +11,7 @@ from windtunnel.assemble.wires import Place
 from windtunnel.graph import Expression, Step
 from windtunnel.head import METHODS, Head
 from windtunnel.modules.base import Module
-from windtunnel.modules.program import ProgramStep
+from windtunnel.modules.program import ProgramStep, takes_of
 from windtunnel.modules.tables import Identity
 from windtunnel.translators.registry import Encoding, Tokens, Transformer
 
@@ -41,7 +41,7 @@ def methods_of(assembly: Assembly, scored: Scored) -> tuple[dict[str, ProgramSte
                 wanted.setdefault(method, (module, places))
     name, refuses = scored.step.name, _refused_rows(assembly, scored)
     answers = {
-        method: ProgramStep(module, assembly.draft.takes(at), name, refuses if at is scored.given else ())
+        method: ProgramStep(module, takes_of(at), name, refuses if at is scored.given else ())
         for method, (module, at) in wanted.items()
     }
     return answers, scored
@@ -53,7 +53,7 @@ def methods_beside(assembly: Assembly, expression: Expression) -> dict[str, Prog
     if not isinstance(expression, Step) or not isinstance(reading, Transformer) or not reading.others:
         return {}
     name, places = expression.name, assembly.draft.places(expression.name, assembly.wires(expression.given))
-    takes, refuses = assembly.draft.takes(places), assembly.draft.refusals(expression.estimator, len(places))
+    takes, refuses = takes_of(places), assembly.draft.refusals(expression.estimator, len(places))
     for module in reading.others.values():
         module.requires_grad_(False)
     return {method: ProgramStep(module, takes, name, refuses) for method, module in reading.others.items()}

@@ -154,8 +154,8 @@ class Predictors:
             return
         if refuses := composite.refuses or self._of.draft.refusals(step.estimator, len(wires)):
             # By now the parts have told which raw columns they read, and how; the host's own code refuses by itself.
-            numeric = self._of.draft.encoder.numeric()
-            if read := [one for one in wires if one.raw is None or one.raw in numeric]:
+            numbers, texts = self._of.draft.encoder.read_as()
+            if read := [one for one in wires if one.raw is None or one.raw in numbers - texts]:
                 places = self._of.draft.places(step.name, read)
                 self._of.draft.add(step.name, type(step.estimator).__name__, Identity(), places, refuses)
 

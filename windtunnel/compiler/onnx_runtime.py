@@ -6,7 +6,7 @@ import copy
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from importlib.util import find_spec
 from io import StringIO
@@ -108,7 +108,7 @@ class Fed:
 
     def __call__(self, **blocks: Tensor) -> NDArray[Any]:
         """What it answers."""
-        return self.run(None, {name: blocks[name].contiguous().numpy() for name in self.names})[0]  # type: ignore[no-any-return]
+        return self.run(None, fed(self.names, blocks))[0]  # type: ignore[no-any-return]
 
 
 class Methods(nn.Module):
@@ -208,9 +208,9 @@ def check_same(found: NDArray[Any], wanted: Tensor, computed: torch.dtype | None
         raise ValueError(f"{1 - float(same):.0%} of the numbers are off by more than {fine}")
 
 
-def fed(run: Any, blocks: Mapping[str, Tensor]) -> dict[str, Any]:
+def fed(names: Iterable[str], blocks: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
     """The blocks that a session takes, as arrays."""
-    return {given.name: blocks[given.name].contiguous().numpy() for given in run.get_inputs()}
+    return {name: blocks[name].contiguous().numpy() for name in names}
 
 
 def _check_device(program: Program) -> None:

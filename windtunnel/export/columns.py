@@ -9,16 +9,8 @@ from windtunnel.encode import NONE, CategoryColumn, RowEncoder
 
 def raw_columns(encoder: RowEncoder) -> tuple[list[int], list[int]]:
     """Tell the raw columns given as numbers from those given as texts; ``limits`` refuses those that are both."""
-    numbers, texts = read_as(encoder)
+    numbers, texts = encoder.read_as()
     return sorted(numbers), sorted(texts - numbers)
-
-
-def read_as(encoder: RowEncoder) -> tuple[set[int], set[int]]:
-    """The raw columns that some step reads as numbers, and those that some step reads as texts."""
-    numbers, texts = set(encoder.numbers), set[int]()
-    for one in encoder.categories:
-        (numbers if one.vocabulary.kind == "number" else texts).add(one.column)
-    return numbers, texts
 
 
 def names(encoder: RowEncoder, columns: Sequence[int]) -> list[str]:

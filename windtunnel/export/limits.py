@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.export.columns import names, raw_columns, read_as
+from windtunnel.export.columns import names, raw_columns
 
 if TYPE_CHECKING:
     from windtunnel.encode import CategoryColumn
@@ -68,7 +68,7 @@ def _mixed(net: Translation) -> list[str]:
 
 def _both(net: Translation) -> list[str]:
     """Columns of which one vocabulary has texts and another reader takes numbers; an empty one says nothing."""
-    numbers, texts = read_as(net.encoder)
+    numbers, texts = net.encoder.read_as()
     return _columns(net, lambda one: one.vocabulary.kind == "text" and one.column in numbers & texts)
 
 

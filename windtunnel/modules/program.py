@@ -2,7 +2,7 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,17 @@ class Take(nn.Module):
         if self.neighbours:
             return value[:, self.start : self.start + self.count]
         return value.index_select(1, self.columns)
+
+
+def takes_of(places: Iterable[tuple[int, int]]) -> list[Take]:
+    """What picks columns, each given by its slot and its place there; neighbours from the same slot share one take."""
+    takes: list[tuple[int, list[int]]] = []
+    for slot, column in places:
+        if takes and takes[-1][0] == slot:
+            takes[-1][1].append(column)
+        else:
+            takes.append((slot, [column]))
+    return [Take(slot, columns) for slot, columns in takes]
 
 
 class ProgramStep(nn.Module):
@@ -93,8 +104,8 @@ class Answers(nn.ModuleDict):
         self._modules[name] = module  # type: ignore[assignment]  # as torch's own does
 
 
-def _slots(step: nn.Module) -> set[int]:
-    """The steps that a step takes columns of."""
+def steps_read(step: nn.Module) -> set[int]:
+    """The positions of the steps that a step takes columns of."""
     return {take.slot - 2 for take in step.takes if take.slot >= 2}  # type: ignore[union-attr]
 
 
@@ -139,7 +150,7 @@ class Program(nn.Module):
         asked = {index for index, step in enumerate(self.steps) if step.refuses or step.bounded()}  # type: ignore[operator]
         if method in self.answers:
             # What only stands guard leads nowhere; the scores themselves are not asked for.
-            guards = asked - {len(self.steps) - 1}.union(*(_slots(step) for step in self.steps))
+            guards = asked - {len(self.steps) - 1}.union(*(steps_read(step) for step in self.steps))
             asked &= self.before(self.answers[method]) | guards
         last = [self.answers[method]] if method in self.answers else []
         last = [step for step in last if step.refuses or step.bounded()]  # type: ignore[operator]
@@ -157,10 +168,10 @@ class Program(nn.Module):
     @torch.jit.unused
     def before(self, step: nn.Module) -> set[int]:
         """The steps whose answers a step is made of."""
-        found, new = set[int](), _slots(step)
+        found, new = set[int](), steps_read(step)
         while new:
             found |= new
-            new = set[int]().union(*(_slots(self.steps[index]) for index in new)) - found
+            new = set[int]().union(*(steps_read(self.steps[index]) for index in new)) - found
         return found
 
     @torch.jit.unused

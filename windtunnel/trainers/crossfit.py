@@ -153,16 +153,20 @@ def _yardstick(
     logarithm of a mean, and its loss has another zero.
     """
     ours, theirs = members.head, source.head
+
+    def linked(net: Translation, scores: Tensor) -> Tensor:
+        return net.head.linked(scores)
+
     if (ours.loss, ours.link) == (theirs.loss, theirs.link):
         return pick(recipe.loss, theirs), lambda net, scores: scores
     if ours.task != "regression":
-        return LOSSES["probabilities"], lambda net, scores: net.head.linked(scores)
+        return LOSSES["probabilities"], linked
     if theirs.link == "identity":
-        return pick(recipe.loss, theirs), lambda net, scores: net.head.linked(scores)
+        return pick(recipe.loss, theirs), linked
     if theirs.link == "exp":
         tiny = torch.finfo(torch.float32).tiny
-        return pick(recipe.loss, theirs), lambda net, scores: net.head.linked(scores).clamp_min(tiny).log()
-    return LOSSES["squared"], lambda net, scores: net.head.linked(scores)
+        return pick(recipe.loss, theirs), lambda net, scores: linked(net, scores).clamp_min(tiny).log()
+    return LOSSES["squared"], linked
 
 
 def _is_fitted(pipeline: Any) -> bool:

@@ -153,7 +153,8 @@ def _learns(net: Translation) -> bool:
 def _as_it_came(net: Translation, data: DataModule, options: Recipe, started: float) -> History:
     """The history of an exact translation beside which no column has anything to say."""
     loss, judge, score = pick(options.loss, net.head), Judge.of(options, net.head), Scorer(net, {}).as_given
-    value, found = metric(Judge("loss", net.head), loss, score, data.valid), metric(judge, loss, score, data.valid)
+    scored = [((score(*rows),), *rest) for rows, *rest in data.valid]
+    value, found = (metric(one, loss, lambda scores: scores, scored) for one in (Judge("loss", net.head), judge))
     seconds = time.perf_counter() - started
     return History(
         epochs=[Epoch(0, None, value, found, 0.0, seconds)],

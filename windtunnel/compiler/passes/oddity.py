@@ -36,7 +36,6 @@ class Oddities:
     Parameters
     ----------
     wiring : Wiring
-    widths : mapping of Source to int
     always_finite : iterable of int
         Columns of the numbers that hold neither NaN nor infinity, such as counts of tokens.
     """

@@ -12,7 +12,7 @@ from torch import nn
 from windtunnel.assemble import Origin
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.base import Module
-from windtunnel.modules.program import IDS, NUMBERS, Program, ProgramStep, Take
+from windtunnel.modules.program import IDS, NUMBERS, Program, ProgramStep, Take, takes_of
 
 
 @dataclass(eq=False)
@@ -104,10 +104,5 @@ def _node(step: nn.Module, origin: Origin, sources: Sequence[Source]) -> Node:
 
 
 def _step(node: Node, slots: Mapping[Source, int]) -> ProgramStep:
-    takes: list[tuple[int, list[int]]] = []
-    for source, column in node.given:
-        if takes and takes[-1][0] == slots[source]:
-            takes[-1][1].append(column)
-        else:
-            takes.append((slots[source], [column]))
-    return ProgramStep(node.module, [Take(slot, columns) for slot, columns in takes], node.name, node.refuses)
+    takes = takes_of((slots[source], column) for source, column in node.given)
+    return ProgramStep(node.module, takes, node.name, node.refuses)
