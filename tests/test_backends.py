@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from case import Case, table
 from cases import CASES, parametrized
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from test_translate import assert_same, compiled, unlike
 from torch import Tensor
@@ -209,6 +210,29 @@ def test_what_is_encoded_is_a_copy() -> None:
     net = windtunnel.compile(StandardScaler().fit(given))
     numbers = net.encode(given).numbers
     assert not np.shares_memory(numbers.numpy(), given) and np.array_equal(numbers.numpy(), given)
+
+
+@pytest.mark.parametrize("count", [3, 20_000])
+@pytest.mark.parametrize("model", [FunctionTransformer(), StandardScaler()], ids=["nothing", "scaler"])
+def test_answers_leave_the_given_array_alone(model: Any, count: int) -> None:
+    given = np.random.default_rng(0).normal(size=(count, 2))
+    copy = given.copy()
+    answer = windtunnel.compile(model.fit(given)).transform(given)
+    assert not np.shares_memory(answer, given)
+    answer += 1
+    np.testing.assert_array_equal(given, copy)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_arrays_in_any_layout(dtype: str) -> None:
+    given = np.random.default_rng(0).normal(size=(100, 6))
+    given[3, 1] = np.nan
+    net = windtunnel.compile(StandardScaler().fit(given[:, ::2]), dtype=dtype)
+    wanted = net.transform(given[:, ::2].copy())
+    fixed = given[:, ::2].copy()
+    fixed.flags.writeable = False
+    for one in (given[:, ::2], np.asfortranarray(given[:, ::2]), fixed, given[::-1, ::2][::-1]):
+        np.testing.assert_array_equal(net.transform(one), wanted)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -384,3 +384,14 @@ def test_a_column_that_float32_blurs_is_said_once() -> None:
     with pytest.warns(UserWarning, match="'stamp' runs from 1600000000 to 1600000049: float32.*Subtract a constant"):
         encoder.encode(encoder.select(rows))
     encoder.encode(encoder.select(rows))
+
+
+def test_an_array_that_float32_blurs_is_told_column_by_column() -> None:
+    encoder = RowEncoder(None, 3, numbers=[0, 1, 2])
+    given = np.arange(5000.0)
+    rows = np.stack([1.6e9 + given, given, np.where(given == 3, np.inf, 2e9 + given)], axis=1)
+    with pytest.warns(UserWarning) as said:
+        found = encoder.block(rows)
+    assert [str(one.message).partition(" runs")[0] for one in said] == ["column number 0", "column number 2"]
+    assert found is not None and torch.equal(found.numbers, torch.from_numpy(rows.astype(np.float32)))
+    encoder.block(rows)

@@ -31,6 +31,8 @@ NONE = "\ue000None"
 FLOAT32_STEP = 2.0**-24
 """Relative distance of neighbouring float32 numbers."""
 FEW_STEPS = 10_000
+SAMPLE = 1_000
+"""Rows by which columns are told that float32 does not blur."""
 DENSE_BYTES = 2**34
 """The most memory that rows may take when they are made dense: 16 GiB."""
 FEW = 32
@@ -257,9 +259,12 @@ class RowEncoder:
             )
         return batch
 
-    def block(self, rows: Rows) -> Batch | None:
-        """An array of numbers as a batch, in one piece; None where columns have to be looked at one by one."""
-        if self.flat or self.categories or self.dtype != "float64" or max(self.numbers, default=0) >= self.width:
+    def block(self, rows: Rows, *, shared: bool = False) -> Batch | None:
+        """An array of numbers as a batch, in one piece; None where columns have to be looked at one by one.
+
+        Where ``shared``, the numbers may be those of the array itself.
+        """
+        if self.flat or self.categories or max(self.numbers, default=0) >= self.width:
             return None
         if isinstance(rows, pd.DataFrame):
             # One array of all columns is worth it where most are read.
@@ -270,8 +275,13 @@ class RowEncoder:
         elif type(rows) is not np.ndarray or rows.ndim != 2 or rows.dtype.kind != "f" or rows.shape[1] != self.width:
             return None
         check_dense(len(rows), len(self.numbers), np.dtype(self.dtype).itemsize)
-        every = self.numbers == list(range(self.width))
-        numbers = np.array(rows if every else np.take(rows, self.numbers, axis=1), dtype=self.dtype, order="C")
+        read = rows if self.numbers == list(range(self.width)) else np.take(rows, self.numbers, axis=1)
+        if self.dtype == "float32":
+            self._warn_of_blurs(read)
+        with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
+            numbers = np.require(read, self.dtype, ["C", "W"])
+        if not shared and np.may_share_memory(numbers, rows):
+            numbers = numbers.copy()
         return Batch(torch.from_numpy(numbers), torch.from_numpy(np.empty((len(rows), 0), dtype=np.int64)))
 
     def _in_order(self, frame: pd.DataFrame) -> bool:
@@ -333,6 +343,17 @@ class RowEncoder:
         self._warn_of_blur(column, values)
         with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
             return values.astype(np.float32)
+
+    def _warn_of_blurs(self, read: NDArray[Any]) -> None:
+        """Look closer at columns where some of the rows are that near to one another."""
+        some = read[:: max(1, len(read) // SAMPLE)]
+        if len(some) < 2:
+            return
+        low, high = some.min(axis=0).astype(np.float64), some.max(axis=0).astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            apart = high - low >= np.maximum(np.abs(low), np.abs(high)) * (FLOAT32_STEP * FEW_STEPS)
+        for position in np.flatnonzero(~apart | ~np.isfinite(high - low)):
+            self._warn_of_blur(self.numbers[position], read[:, position].astype(np.float64))
 
     def _warn_of_blur(self, column: int, values: NDArray[np.float64]) -> None:
         """Say once where a column varies so little around a large value that float32 tells few of its values apart."""

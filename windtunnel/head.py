@@ -71,14 +71,14 @@ class Head:
         classes = [] if self.classes is None else self.classes if isinstance(self.classes, list) else [self.classes]
         return [label for one in classes for label in one.tolist()]
 
-    def positions(self, scores: NDArray[Any]) -> NDArray[np.intp]:
-        """The position of the predicted label, ``[B]`` or ``[B, targets]``; of equal scores the first wins."""
+    def positions(self, scores: Tensor) -> Tensor:
+        """The position of the predicted label, int64 ``[B]`` or ``[B, targets]``; of equal scores the first wins."""
         if isinstance(self.classes, list):
-            parts = np.split(scores, np.cumsum([len(one) for one in self.classes])[:-1], axis=1)
-            return np.stack([part.argmax(axis=1) for part in parts], axis=1)
+            parts = torch.split(scores, [len(one) for one in self.classes], dim=1)
+            return torch.stack([part.max(dim=1).indices for part in parts], dim=1)
         if self.classes is not None and len(self.classes) == 1:
-            return np.zeros(len(scores), dtype=np.intp)
-        return (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
+            return torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
+        return (scores[:, 0] > 0).long() if scores.shape[1] == 1 else scores.max(dim=1).indices
 
     def labels(self, positions: Any) -> NDArray[Any]:
         """The labels at positions ``[B]``, or ``[B, targets]`` with a column per target."""
@@ -90,11 +90,11 @@ class Head:
         labels: NDArray[Any] = self.classes[at]
         return labels.astype(self.dtypes.get("predict", labels.dtype), copy=False)
 
-    def predict(self, scores: Tensor) -> NDArray[Any]:
-        """Labels of a classifier, values of a regressor or booster."""
+    def predicted(self, scores: Tensor) -> Tensor:
+        """The positions of the labels of a classifier, values of a regressor or booster in float64."""
         if self.classes is not None:
-            return self.labels(self.positions(scores.cpu().numpy()))
-        values = self.linked(scores.double()).cpu().numpy()
+            return self.positions(scores)
+        values = self.linked(scores.double())
         return values[:, 0] if self.flat and values.shape[1] == 1 else values
 
     def typed(self, method: str, values: Any) -> Any:
@@ -107,9 +107,13 @@ class Head:
         # Chains and multi-label classifiers give one column per target instead, in one array.
         return np.split(array, np.cumsum(widths)[:-1], axis=1) if array.shape[1] == sum(widths) else array
 
-    def decision(self, scores: Tensor) -> NDArray[np.float64]:
-        """Raw scores as ``decision_function`` gives them: ``[B]`` for two classes, else ``[B, K]``."""
-        values = scores.double().cpu().numpy() * self.decision_scale
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """What ``predict_proba`` gives, in float64."""
+        return self.linked(scores.double())
+
+    def decision(self, scores: Tensor) -> Tensor:
+        """Raw scores as ``decision_function`` gives them, in float64: ``[B]`` for two classes, else ``[B, K]``."""
+        values = scores.double() if self.decision_scale == 1 else scores.double() * self.decision_scale
         return values[:, 0] if values.shape[1] == 1 else values
 
     def encode_target(self, y: Any) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -47,6 +48,37 @@ FEW_NUMBERS = 4096
 """Numbers that are looked at in NumPy, whose calls cost less; no product of so many wakes a thread."""
 LEAF_CELLS = 2**22
 """The most columns, times rows, that leaves take at once; more of them were slower, not faster."""
+
+
+def _odd(numbers: Tensor, ids: Tensor) -> bool:
+    """Whether something is missing, unknown, infinite or beyond float32."""
+    odd = numbers.numel() > 0
+    if odd and numbers.numel() <= FEW_NUMBERS and numbers.device == CPU:
+        # A sum of squares takes a fifth of the time; it is no finite number either where one of its parts is none.
+        flat = numbers.numpy().ravel()
+        odd = not np.vdot(flat, flat) <= FLOAT32_MAX
+    if odd:
+        least, most = (one.item() for one in numbers.aminmax())  # both NaN where one number is
+        odd = not (-FLOAT32_MAX <= least and most <= FLOAT32_MAX)
+    return odd or (ids.numel() > 0 and ids.min().item() < FIRST_ID)
+
+
+class Whole:
+    """Answers for all rows, put together slice by slice from any thread.
+
+    To keep the slices and join them took five times as long: what each takes is fresh memory then.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.rows, self.lock = rows, Lock()
+        self.tensor = torch.empty(0)
+
+    def put(self, rows: slice, answer: Tensor) -> None:
+        """Take the answer for a slice of the rows."""
+        with self.lock:
+            if len(self.tensor) == 0:
+                self.tensor = answer.new_empty((self.rows, *answer.shape[1:]), device=CPU)
+        self.tensor[rows] = answer
 
 
 class Engine(Protocol):
@@ -167,12 +199,14 @@ class Translation(nn.Module):
             self._check_odd_rows(batch)
         return batch
 
-    def _encoded(self, rows: Rows, *, training: bool = False, at_once: int | None = None) -> Iterator[Batch]:
-        """Raw rows as batches of at most ``at_once`` rows, by default as a single one."""
+    def _encoded(
+        self, rows: Rows, *, training: bool = False, at_once: int | None = None, shared: bool = False
+    ) -> Iterator[Batch]:
+        """Raw rows as batches of at most ``at_once`` rows, by default as a single one; see ``RowEncoder.block``."""
         if isinstance(rows, Batch):
             yield self.encoder.checked(rows)
             return
-        if not self.hosts and (batch := self.encoder.block(rows)) is not None:
+        if not self.hosts and (batch := self.encoder.block(rows, shared=shared)) is not None:
             yield batch
             return
         if not self.hosts:
@@ -201,17 +235,33 @@ class Translation(nn.Module):
         """
         return self._answer("scores", rows)
 
-    def _answer(self, method: str, rows: Rows) -> Tensor:
+    def _answer(self, method: str, rows: Rows, finish: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """What the program gives for raw rows, and what ``finish`` makes of that, a slice at a time."""
         # Counts of tokens are dense here, and so wide that all rows at once might not fit in memory.
         counts = any(host.tokens is not None for host in self.hosts) and not self._program().whole
         at_once = self._at_once() if counts else None
         answers = []
-        for batch in self._encoded(rows, at_once=at_once):
+        for batch in self._encoded(rows, at_once=at_once, shared=True):
             if len(batch.ids) == 0:
                 raise BadInput("got 0 rows; at least 1 is needed to predict.")
-            answers.append(self._run(method, batch))
-            self._check_refused(method, batch)
+            answers.append(self._checked(method, batch, finish))
         return answers[0] if len(answers) == 1 else torch.cat(answers)
+
+    def _checked(self, method: str, batch: Batch, finish: Callable[[Tensor], Tensor] | None) -> Tensor:
+        run, refused = (self.engine or self.program).answer, []
+
+        def answer(numbers: Tensor, ids: Tensor) -> Tensor:
+            answer = run(method, numbers, ids)
+            # Here, where the numbers have just been read.
+            if self._some_refused(method, numbers, ids):
+                refused.append(True)
+            return answer if finish is None else finish(answer)
+
+        answers = self._in_slices(answer, batch)
+        if refused:
+            raise BadInput(self._why_not_finite(batch, self._refused(method, batch)))
+        shares = answers.untyped_storage().data_ptr() == batch.numbers.untyped_storage().data_ptr()
+        return answers.clone() if shares else answers
 
     def _at_once(self) -> int:
         """How many rows go through the program at once: fewer where tokens make them wide."""
@@ -220,25 +270,16 @@ class Translation(nn.Module):
         row = max(len(self.encoder.numbers), 1) * np.dtype(self.encoder.dtype).itemsize
         return min(self.batch_size, max(CHUNK_BYTES // row, 1))
 
-    def _check_refused(self, method: str, batch: Batch) -> None:
-        """Refuse rows that the source refuses."""
-        if self._odd(batch) or self._program().partial:
-            refused = self._refused(method, batch)
-            if refused.any():
-                raise BadInput(self._why_not_finite(batch, refused))
-
-    def _odd(self, batch: Batch) -> bool:
-        """Whether something is missing, unknown, infinite or beyond float32."""
-        numbers, ids = batch
-        odd = numbers.numel() > 0
-        if odd and numbers.numel() <= FEW_NUMBERS and numbers.device == CPU:
-            # A sum of squares takes a fifth of the time; it is no finite number either where one of its parts is none.
-            flat = numbers.detach().numpy().ravel()
-            odd = not np.vdot(flat, flat) <= FLOAT32_MAX
-        if odd:
-            least, most = (one.item() for one in numbers.aminmax())  # both NaN where one number is
-            odd = not (-FLOAT32_MAX <= least and most <= FLOAT32_MAX)
-        return odd or (ids.numel() > 0 and ids.min().item() < FIRST_ID)
+    def _some_refused(self, method: str, numbers: Tensor, ids: Tensor) -> bool:
+        """Whether the source refuses one of the rows."""
+        known = self._program()
+        if not known.partial:
+            if not _odd(numbers, ids):
+                return False
+            if not known.whole:
+                odd = ~(numbers.abs() <= FLOAT32_MAX).all(dim=1) | (ids < FIRST_ID).any(dim=1)
+                numbers, ids = numbers[odd], ids[odd]
+        return bool(self.program.refused(method, numbers, ids).any())
 
     def _check_odd_rows(self, batch: Batch) -> None:
         """Refuse rows without a finite score; only rows with missing, infinite or unknown values can be such."""
@@ -283,11 +324,13 @@ class Translation(nn.Module):
             # Threads that run slices of their own wait once, those that share each operation after each.
             size = min(size, max(SHARE, -(-rows // threads)))
             slices = [slice(start, start + size) for start in range(0, rows, size)]
+            whole = Whole(rows)
 
-            def answer(rows: slice) -> Tensor:
-                return run(*(block[rows].to(device) for block in batch))
+            def answer(rows: slice) -> None:
+                whole.put(rows, run(*(block[rows].to(device) for block in batch)))
 
-            return torch.cat(spread(answer, slices) if threads > 1 else [*map(answer, slices)]).cpu()
+            spread(answer, slices) if threads > 1 else [*map(answer, slices)]
+            return whole.tensor
 
     def _why_not_finite(self, batch: Batch, failed: Tensor) -> str:
         """Name the columns whose NaN or infinity, with 0 in all the others, leaves a row without a score."""
@@ -313,15 +356,15 @@ class Translation(nn.Module):
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Labels of a classifier (original labels), values of a regressor, what ``Booster.predict`` gives."""
         if "predict" not in self.program.answers:
-            predicted = self.head.predict(self.scores(rows))
-            return predicted if self.head.classes is not None else self.head.typed("predict", predicted)
-        answer = self._answer("predict", rows)
+            answer = self._answer("scores", rows, self.head.predicted)
+        else:
+            answer = self._answer("predict", rows)
         return self.head.labels(answer) if self.head.classes is not None else self.head.typed("predict", answer)
 
     @available_if(_source_has("predict_proba"))
     def predict_proba(self, rows: Rows) -> Any:
         """Probabilities ``[B, classes]``; a list of such for several targets."""
-        return self._numbers("predict_proba", rows, lambda scores: self.head.linked(scores.double()))
+        return self._numbers("predict_proba", rows, self.head.probabilities)
 
     @available_if(_source_has("predict_log_proba"))
     def predict_log_proba(self, rows: Rows) -> Any:
@@ -359,10 +402,10 @@ class Translation(nn.Module):
             raise AttributeError("the source has no apply: only trees and forests of scikit-learn tell their leaves.")
         return self._numbers("apply", rows)
 
-    def _numbers(self, method: str, rows: Rows, otherwise: Callable[[Tensor], Any] = lambda scores: scores) -> Any:
+    def _numbers(self, method: str, rows: Rows, otherwise: Callable[[Tensor], Tensor] | None = None) -> Any:
         """What a method gives, by a step of its own or from the scores."""
         own = method in self.program.answers
-        answer = self._answer(method, rows) if own else otherwise(self.scores(rows))
+        answer = self._answer(method, rows) if own else self._answer("scores", rows, otherwise)
         return self.head.typed(method, answer)
 
     @property

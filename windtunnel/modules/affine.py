@@ -15,7 +15,12 @@ from windtunnel.modules.finite import Finite
 def affine(x: Tensor, scale: Tensor, shift: Tensor, center: Tensor, unit: Tensor) -> Tensor:
     """(x - center) / unit * scale + shift; NaN and infinities come through and leave the gradients alone."""
     if not torch.is_grad_enabled():
-        return (x - center) / unit * scale + shift
+        y = x - center
+        # In the same memory: three more pieces of fresh memory take longer than the arithmetic.
+        y /= unit
+        y *= scale
+        y += shift
+        return y
     finite = torch.isfinite(x)
     # The gradient of the scale is a sum over rows, to which 0 * NaN would add NaN.
     y = (torch.where(finite, x, center) - center) / unit * scale + shift
