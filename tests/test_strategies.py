@@ -242,6 +242,17 @@ def test_what_is_measured_runs():
     assert min(found.values()) >= 1
 
 
+@pytest.mark.parametrize("tune", [False, True])
+def test_the_choice_is_kept_in_the_file(tune, tmp_path):
+    x = np.nan_to_num(rows())
+    model = LGBMClassifier(n_estimators=5, num_leaves=8, n_jobs=1, verbosity=-1).fit(x, x[:, 0] + x[:, 1] > 0)
+    net = windtunnel.compile(model, batch_size=50, tune=tune)
+    net.save(tmp_path / "model.windtunnel")
+    loaded = windtunnel.load(tmp_path / "model.windtunnel")
+    assert bool(net.choices[0].measured) == tune and loaded.choices == net.choices
+    assert ("trees", str(net.choices[0])) in loaded.report().facts
+
+
 def test_bitvectors_take_64_leaves():
     whole, x = chain(63), torch.linspace(-1.2, 1.2, 300, dtype=torch.float64)[:, None]
     assert torch.equal(BitvectorTrees.of(whole)(x), HardTrees.of(whole)(x))

@@ -19,7 +19,15 @@ from windtunnel.assemble import Origin
 from windtunnel.encode import RowEncoder
 from windtunnel.errors import BadFile, UnfaithfulOption
 from windtunnel.export import container
-from windtunnel.export.layout import GraphData, HistoryData, OriginData, StepData, TakeData, VocabulariesData
+from windtunnel.export.layout import (
+    ChoiceData,
+    GraphData,
+    HistoryData,
+    OriginData,
+    StepData,
+    TakeData,
+    VocabulariesData,
+)
 from windtunnel.export.parts import (
     check_hosts,
     encoder_data,
@@ -62,6 +70,7 @@ def save(net: Translation, path: str | PathLike[str]) -> None:
         untranslated=net.untranslated,  # type: ignore[arg-type]  # checked when it is made
         faithful=net.faithful,
         history=None if net.history is None else HistoryData.model_validate(asdict(net.history)),
+        choices=[ChoiceData.model_validate(asdict(choice)) for choice in net.choices],
     )
     vocabularies = [
         {"values": list(known.values), "buckets": known.buckets, "hashes": known.hashes}
@@ -131,6 +140,7 @@ def _rebuilt(members: Mapping[str, bytes], host: Any) -> Translation:
         graph.faithful,
     )
     net.history = None if graph.history is None else graph.history.history()
+    net.choices = [data.choice() for data in graph.choices]
     if START in members:
         start = _tensors(members, START)
         if {name: value.shape for name, value in start.items()} != {n: v.shape for n, v in weights.items()}:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from windtunnel.compiler.strategies import Choice
 from windtunnel.export.container import Strict
 from windtunnel.trainers.history import Epoch, History
 
@@ -147,6 +148,23 @@ class HistoryData(Strict):
         return History(**{**facts, "epochs": [Epoch(**epoch) for epoch in facts["epochs"]]})
 
 
+class ChoiceData(Strict):
+    """The fields of ``Choice``."""
+
+    step: str
+    strategy: str
+    rows: Count | None
+    expected: dict[str, float]
+    measured: dict[str, float]
+
+    def choice(self) -> Choice:
+        """The choice itself, the fastest strategy first."""
+        expected, measured = (
+            dict(sorted(one.items(), key=lambda taken: taken[1])) for one in (self.expected, self.measured)
+        )
+        return Choice(self.step, self.strategy, self.rows, expected, measured)
+
+
 class GraphData(Strict):
     """``graph.json``."""
 
@@ -159,6 +177,7 @@ class GraphData(Strict):
     untranslated: Literal["cache", "stream", "error"]
     faithful: dict[str, float]
     history: HistoryData | None
+    choices: list[ChoiceData]
 
 
 class VocabularyData(Strict):
