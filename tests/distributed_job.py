@@ -16,6 +16,7 @@ from stream_rows import PATTERN, click_net, valid_rows
 from windtunnel.errors import BadInput
 from windtunnel.trainers.data import loader
 from windtunnel.trainers.finetune import finetune
+from windtunnel.trainers.metrics import Judge
 from windtunnel.trainers.processes import rank, world
 from windtunnel.trainers.streaming import stream
 
@@ -80,6 +81,13 @@ def _weights(net: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in net.state_dict().items()}
 
 
+def judged(name: str, task: str, number: int) -> float:
+    """A metric that the one row of each process does not define by itself."""
+    judge = Judge(name, TASKS[task])
+    judge.update(torch.tensor([[float(number)]]), torch.tensor([number]))
+    return judge.compute()
+
+
 def main(folder: Path) -> None:
     """Leave ``<rank>.pt``: by name what each fit ended with."""
     done: dict[str, Any] = {}
@@ -100,6 +108,7 @@ def main(folder: Path) -> None:
         finetune(SmallNet(TASKS["binary"], seed=number), rows(256), epochs=1, **OPTIONS)
     except BadInput as error:
         done["refused"] = str(error)
+    done["judged"] = judged("auroc", "binary", number), judged("r2", "regression", number)
     done["world"] = world()
     torch.save(done, folder / f"{number}.pt")
 

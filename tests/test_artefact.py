@@ -235,6 +235,18 @@ def test_other_files_are_bad_and_run_nothing(write: str, tmp_path: Path, monkeyp
     assert os.listdir(tmp_path) == ["net"]
 
 
+def test_a_place_where_no_file_can_be_is_named_as_it_was_given(tmp_path: Path) -> None:
+    net, nowhere = translated("logistic"), tmp_path / "nowhere" / "net"
+    for write in (net.save, net.export):
+        with pytest.raises(
+            FileNotFoundError, match=f"^'{nowhere}' cannot be written: there is no folder '{nowhere.parent}'"
+        ):
+            write(nowhere)
+        with pytest.raises(IsADirectoryError, match=f"Is a directory: '{tmp_path}'$"):
+            write(tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_missing_file_is_missing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         windtunnel.load(tmp_path / "net")

@@ -21,7 +21,7 @@ import windtunnel
 from windtunnel import RareCategories
 from windtunnel.cityhash import hash_of, hash_of_bytes
 from windtunnel.errors import BadInput, UnfaithfulOption, UnsupportedEstimator
-from windtunnel.estimators.cross_fitted import unfitted
+from windtunnel.estimators.fitting import unfitted
 from windtunnel.export import serving
 from windtunnel.modules.target_statistics import PastBorders, TargetStatistics
 

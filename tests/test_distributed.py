@@ -16,7 +16,7 @@ from stream_rows import ROWS, click_net, numbers_of, table, valid_rows, write
 
 from windtunnel.encode import Batch
 from windtunnel.trainers.metrics import Judge
-from windtunnel.trainers.processes import rows_of_all, summed
+from windtunnel.trainers.processes import summed
 
 Done = tuple[Path, list[dict[str, Any]]]
 
@@ -128,9 +128,12 @@ def test_different_nets_are_refused(done: Done) -> None:
         assert "the translations of processes 1 differ from that of process 0" in one["refused"]
 
 
+def test_metrics_that_no_process_could_tell_by_itself(done: Done) -> None:
+    assert [one["judged"] for one in done[1]] == [(1, 1)] * 2
+
+
 def test_one_process_has_nothing_to_agree_on() -> None:
     judge = Judge(None, TASKS["binary"])
     judge.update(torch.tensor([[0.1], [0.2]]), torch.tensor([0, 1]))
-    with rows_of_all(judge):
-        assert judge.compute() == 1
+    assert judge.compute() == 1
     assert summed(1.5, 2) == (1.5, 2)

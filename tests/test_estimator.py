@@ -4,6 +4,7 @@ import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
+from catboost import CatBoostClassifier, Pool
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes
@@ -12,6 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from xgboost import XGBClassifier
 
 import windtunnel
 from windtunnel import (
@@ -105,3 +107,53 @@ def test_compiling_a_tuned_estimator_points_to_its_translation():
     fitted = WindTunnelClassifier(LogisticRegression(max_iter=5000), recipe=Recipe(epochs=1)).fit(X[:, :3], y)
     with pytest.raises(UnsupportedEstimator, match="take its translation_"):
         windtunnel.compile(fitted)
+
+
+STOPPING = {
+    "lightgbm": (
+        lgb.LGBMClassifier(n_estimators=200, early_stopping_round=3, verbosity=-1),
+        lambda X, y, weight: {"eval_X": X, "eval_y": y, "eval_sample_weight": [weight]},
+    ),
+    "xgboost": (
+        XGBClassifier(n_estimators=200, early_stopping_rounds=3, n_jobs=1),
+        lambda X, y, weight: {"eval_set": [(X, y)], "sample_weight_eval_set": [weight], "verbose": False},
+    ),
+    "catboost": (
+        CatBoostClassifier(iterations=200, early_stopping_rounds=3, verbose=False, allow_writing_files=False),
+        lambda X, y, weight: {"eval_set": Pool(X, y, weight=weight)},
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:the translation keeps R2")  # of trees softened by few rows
+@pytest.mark.parametrize("library", STOPPING)
+def test_a_booster_stops_early_by_the_rows_that_are_held_out(library):
+    booster, rows_to_stop_by = STOPPING[library]
+    X, y = load_breast_cancer(return_X_y=True)
+    weight = np.random.default_rng(0).uniform(0.1, 2, len(y))
+    pipeline = make_pipeline(StandardScaler(), make_pipeline("passthrough", booster))
+    estimator = WindTunnelClassifier(pipeline, recipe=Recipe(epochs=1)).fit(X, y, weight)
+    held, used = estimator._split(y)
+    scaler = StandardScaler().fit(X[used])
+    rows = rows_to_stop_by(scaler.transform(X[held]), y[held], weight[held])
+    source = clone(booster).fit(scaler.transform(X[used]), y[used], sample_weight=weight[used], **rows)
+    np.testing.assert_array_equal(
+        estimator.pipeline_.predict_proba(X), source.predict_proba(scaler.transform(X)), strict=True
+    )
+
+
+def test_members_have_as_many_trees_as_stopping_early_leaves():
+    booster, _ = STOPPING["lightgbm"]
+    X, y = load_breast_cancer(return_X_y=True)
+    one, several = (
+        WindTunnelClassifier(booster, folds=folds, recipe=Recipe(epochs=1)).fit(X, y) for folds in (None, 2)
+    )
+    trees = [len(step.module.ensemble().output) for step in several.translation_.program.steps if "Trees" in str(step)]
+    assert trees == [one.pipeline_.best_iteration_] * 2 != [200] * 2
+
+
+@pytest.mark.parametrize("library", STOPPING)
+def test_members_have_no_rows_to_stop_by(library):
+    booster, _ = STOPPING[library]
+    with pytest.raises(BadInput, match=r"asks for rows to stop by \(early_stopping_rounds?=3\), .* give it fitted"):
+        windtunnel.crossfit(make_pipeline(StandardScaler(), booster), *load_breast_cancer(return_X_y=True))

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from html.parser import HTMLParser
 from typing import Any
@@ -47,12 +46,14 @@ def test_drift_is_the_relative_distance_from_the_start() -> None:
     assert net.report().rows[-1].drift is None
 
 
-def test_drift_from_zero_is_infinite() -> None:
+def test_drift_from_zero_is_how_far_it_went() -> None:
     net = translated("logistic")
     for name in net.start:
         net.start[name] = torch.zeros_like(net.start[name])
-    assert net.report().rows[-1].drift == math.inf
-    assert "inf" in str(net.report())
+    row, last = net.report().rows[-1], net.program.steps[-1].module
+    size = float(torch.cat([last.weight.flatten(), last.bias]).detach().norm())
+    assert (row.from_zero, row.drift) == (True, pytest.approx(size, rel=1e-6))
+    assert f"{size:.3g} from 0" in str(net.report()) and "inf" not in str(net.report())
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,12 @@ from case import NUMBERS, Case, quick, table, targets
 from cases import CASES, estimators, parametrized
 from lightgbm import Booster, LGBMClassifier, LGBMRegressor
 from scipy import sparse
+from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import r2_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import windtunnel
 from windtunnel import RareCategories, TwoHotEncoder
@@ -240,6 +242,24 @@ def test_rows_of_any_form(name: str, form: str) -> None:
     case = CASES[name]
     rows = case.rows(60)
     assert_same(case, compiled(name), case.fitted(), FORMS[form](rows), rows)
+
+
+@pytest.mark.parametrize("kind", ["String", "Categorical"])
+@pytest.mark.parametrize("missing", [None, np.nan, "kept"])
+def test_missing_texts_of_polars_are_none_as_the_source_takes_them(missing: Any, kind: str) -> None:
+    polars = pytest.importorskip("polars")
+    random = np.random.default_rng(0)
+    city, age = random.choice(["a", "b", "c", None], 200), random.normal(size=200)
+    rows = polars.DataFrame({"city": city.tolist(), "age": [None if one < -1 else one for one in age]})
+    rows = rows.with_columns(polars.col("city").cast(getattr(polars, kind)))
+    fill = SimpleImputer(missing_values=missing, strategy="constant", fill_value="a") if missing != "kept" else None
+    encoded = make_pipeline(fill, OneHotEncoder(handle_unknown="ignore"))
+    columns = make_column_transformer((encoded, ["city"]), (SimpleImputer(), ["age"]))
+    source = make_pipeline(columns, LogisticRegression()).fit(rows, (city == "b") | (age > 1) | pd.isna(city))
+    net = windtunnel.translate(source, calibrate=rows)  # a warning would be an error
+    assert net.faithful["r2"] > 0.999999
+    for one in (net, windtunnel.compile(source)):
+        np.testing.assert_allclose(one.predict_proba(rows), source.predict_proba(rows), atol=1e-6)
 
 
 @pytest.mark.parametrize(

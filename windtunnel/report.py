@@ -55,8 +55,9 @@ class Row:
     parameters, trainable : int
         Numbers that could be learned, and those of them that training moves.
     drift : float or None
-        |w - w0| / |w0| over the trainable numbers, with w0 those at the start; None where nothing is trainable,
-        infinite where all of w0 is zero.
+        |w - w0| / |w0| over the trainable numbers, with w0 those at the start; None where nothing is trainable.
+    from_zero : bool
+        Whether all of w0 is zero, as in a branch: ``drift`` then is |w| itself, in the table as "0.5 from 0".
     """
 
     step: str
@@ -65,6 +66,7 @@ class Row:
     parameters: int
     trainable: int
     drift: float | None
+    from_zero: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,13 +144,15 @@ def _row(net: Translation, name: str, positions: list[int]) -> Row:
             parameters += parameter.numel()
             if parameter.requires_grad:
                 trainable.append((parameter.detach().cpu(), net.start[key].cpu()))
+    moved, start = _distances(trainable)
     return Row(
         step=name,
         source=net.origins[positions[0]].estimator,
         became=_became(net.program.steps[position].module for position in positions),
         parameters=parameters,
         trainable=sum(now.numel() for now, _ in trainable),
-        drift=_drift(trainable) if trainable else None,
+        drift=moved / (start or 1.0) if trainable else None,
+        from_zero=bool(trainable) and not start,
     )
 
 
@@ -164,16 +168,15 @@ def _kept(host: HostStep) -> str:
     return "kept on the host" if host.tokens is None else "tokens counted on the host"
 
 
-def _drift(pairs: list[tuple[Tensor, Tensor]]) -> float:
+def _distances(pairs: list[tuple[Tensor, Tensor]]) -> tuple[float, float]:
+    """|w - w0| and |w0| over pairs of w and w0."""
     moved = start = 0.0
     for now, then in pairs:
         # Codes of missing categories are NaN from the start.
         here = ~(now.isnan() & then.isnan())
         moved += float((now[here].double() - then[here].double()).square().sum())
         start += float(then[here].double().square().sum())
-    if moved == 0:
-        return 0.0
-    return math.sqrt(moved / start) if start > 0 else math.inf
+    return math.sqrt(moved), math.sqrt(start)
 
 
 def _facts(net: Translation) -> list[tuple[str, str]]:
@@ -221,7 +224,7 @@ def _history(history: Any) -> str:
 
 
 def _cells(row: Row) -> Sequence[str]:
-    drift = "-" if row.drift is None else f"{row.drift:.3g}"
+    drift = "-" if row.drift is None else f"{row.drift:.3g}" + " from 0" * bool(row.from_zero and row.drift)
     return (row.step, row.source, row.became, f"{row.parameters:,}", f"{row.trainable:,}", drift)
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from copy import copy as shallow
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
-from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
@@ -21,6 +19,7 @@ from sklearn.utils.validation import (
 )
 
 from windtunnel.errors import BadInput
+from windtunnel.estimators.fitting import check_fits, fitted, settled
 
 LEAST_PROBABILITY = 1e-7
 """Probabilities are kept above it before their logarithm is taken."""
@@ -49,6 +48,7 @@ class _CrossFitted(BaseEstimator):
         time : array of shape (rows,), optional
             Folds are blocks of neighbouring rows in the order of these values.
         """
+        check_fits(self.estimator)
         validate_data(self, X, skip_check_array=True)  # names and number of columns
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y, sample_weight, groups, time)
@@ -173,56 +173,3 @@ def log_probabilities(probabilities: Any) -> NDArray[np.float64]:
     """The logarithm of probabilities, kept above ``LEAST_PROBABILITY``."""
     logs: NDArray[np.float64] = np.log(np.maximum(np.asarray(probabilities, dtype=np.float64), LEAST_PROBABILITY))
     return logs
-
-
-def settled(estimator: Any) -> Any:
-    """A clone to fit on other rows; one that was stopped early by rows of its own gets as many trees as it has."""
-    copy = unfitted(estimator)
-    last, fitted = (one.steps[-1][1] if isinstance(one, Pipeline) else one for one in (copy, estimator))
-    options = _stopped(fitted)
-    if options:
-        last.set_params(**options)
-    return copy
-
-
-def unfitted(estimator: Any) -> Any:
-    """A clone, where CatBoost copies its list of ``cat_features`` too, which scikit-learn's ``clone`` takes amiss."""
-    if isinstance(estimator, Pipeline):
-        same = shallow(estimator)
-        *steps, (name, last) = estimator.steps
-        same.steps = [*((step, clone(one, safe=False)) for step, one in steps), (name, unfitted(last))]
-        return same
-    if type(estimator).__module__.split(".")[0] != "catboost":
-        return clone(estimator, safe=False)
-    options = estimator.get_params()
-    if estimator.is_fitted() and (columns := estimator.get_cat_feature_indices()):
-        options["cat_features"] = columns  # which only fit may have been told of
-    return type(estimator)(**options)
-
-
-STOPS = {"early_stopping_round", "early_stopping_rounds", "early_stopping", "n_iter_no_change"}
-"""LightGBM's names for after how many rounds without a gain to stop."""
-
-
-def _stopped(fitted: Any) -> dict[str, Any]:
-    """The options of a booster that stopped early which give as many trees without rows to stop by."""
-    library, options = type(fitted).__module__.split(".")[0], fitted.get_params()
-    if library == "lightgbm" and getattr(fitted, "best_iteration_", None):
-        return {**dict.fromkeys(STOPS & options.keys(), 0), "n_estimators": fitted.best_iteration_}
-    if library == "xgboost" and options.get("early_stopping_rounds") and hasattr(fitted, "best_iteration"):
-        return {"n_estimators": fitted.best_iteration + 1, "early_stopping_rounds": None}
-    if library == "catboost" and fitted.is_fitted() and fitted.tree_count_:
-        own = {"early_stopping_rounds", "od_wait", "od_type", "use_best_model"} & options.keys()
-        name = next(
-            (name for name in ("n_estimators", "num_boost_round", "num_trees") if name in options), "iterations"
-        )
-        return {**dict.fromkeys(own), name: fitted.tree_count_}
-    return {}
-
-
-def fitted(estimator: Any, X: Any, y: NDArray[Any], weight: NDArray[Any] | None = None) -> Any:
-    """Fit an estimator; row weights go to it, or to the last step of a pipeline."""
-    if weight is None:
-        return estimator.fit(X, y)
-    name = f"{estimator.steps[-1][0]}__sample_weight" if isinstance(estimator, Pipeline) else "sample_weight"
-    return estimator.fit(X, y, **{name: weight})

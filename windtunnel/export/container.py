@@ -85,6 +85,10 @@ def write(path: str | PathLike[str], members: Mapping[str, bytes]) -> None:
 def write_whole(path: str | PathLike[str], fill: Callable[[IO[bytes]], None]) -> None:
     """Write a file so that at any moment there is either the old one or the whole new one under its name."""
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"{os.fspath(path)!r} cannot be written: there is no folder {os.fspath(target.parent)!r}; make it first."
+        )
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         with open(temporary, "xb") as file:
@@ -92,6 +96,10 @@ def write_whole(path: str | PathLike[str], fill: Callable[[IO[bytes]], None]) ->
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
+    except OSError as error:
+        if str(error.filename) != str(temporary):
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error  # under a name that somebody gave
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -26,7 +26,7 @@ from sklearn.utils.validation import (
 
 from windtunnel._translate import translate
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.estimators.cross_fitted import fitted, unfitted
+from windtunnel.estimators.fitting import asked_stops, check_fits, fitted, last_step, settled, unfitted
 from windtunnel.trainers.crossfit import crossfit
 from windtunnel.trainers.recipe import Recipe
 
@@ -87,14 +87,17 @@ class _WindTunnel(BaseEstimator):
             (_safe_indexing(X, rows), y[rows], *(() if weight is None else (weight[rows],))) for rows in (used, held)
         ]
         recipe = Recipe.resolve(self.recipe, {} if self.random_state is None else {"seed": self.random_state})
+        source = self._source()
         if self.folds not in ("auto", None):
+            if asked_stops(last_step(source)):  # members get as many trees as it stops with
+                source = settled(fitted(source, *parts[0], held=parts[1]))
             self.translation_ = crossfit(
-                self._source(), *parts[0], valid=parts[1], folds=self.folds, recipe=recipe, progress=self.progress
+                source, *parts[0], valid=parts[1], folds=self.folds, recipe=recipe, progress=self.progress
             )
             if is_classifier(self):
                 self.classes_ = self.translation_.classes_
             return self
-        self.pipeline_ = fitted(self._source(), *parts[0])
+        self.pipeline_ = fitted(source, *parts[0], held=parts[1])
         if is_classifier(self):
             self.classes_ = self.pipeline_.classes_
         calibrate = np.sort(np.random.default_rng(self.random_state).permutation(used)[:CALIBRATION_ROWS])
@@ -128,6 +131,7 @@ class _WindTunnel(BaseEstimator):
 
     def _source(self) -> Any:
         source = unfitted(self._default() if self.pipeline is None else self.pipeline)
+        check_fits(source)
         if is_classifier(source) != is_classifier(self):
             wanted, other = ("classifier", "Regressor") if is_classifier(self) else ("regressor", "Classifier")
             raise UnfaithfulOption(
@@ -202,7 +206,8 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
     recipe : Recipe, str or None
         See ``windtunnel.Recipe``.
     validation_fraction : float, default 0.1
-        Share of the rows that neither the pipeline nor fine-tuning sees, and that choose the epoch.
+        Share of the rows that neither the pipeline nor fine-tuning sees, and that choose the epoch. LightGBM, XGBoost
+        or CatBoost as the last step, with early stopping among its options, stops by these rows too.
     folds : int, "auto" or None
         Members of ``windtunnel.crossfit``, which makes the result more accurate and as many times as slow to score;
         "auto", as None, is one model.

@@ -13,7 +13,7 @@ from windtunnel.trainers.beside import Mapped
 from windtunnel.trainers.data import Batches, Encoded
 from windtunnel.trainers.losses import Loss
 from windtunnel.trainers.metrics import Judge
-from windtunnel.trainers.processes import rows_of_all, summed
+from windtunnel.trainers.processes import summed
 from windtunnel.trainers.screening import MOST_ROWS
 
 GROUPS = 100
@@ -115,7 +115,6 @@ def metric(judge: Judge, loss: Loss, score: Callable[..., Tensor], loader: Any) 
         total, count = summed(total, count)
         value = float(total / count)
     else:
-        with rows_of_all(judge):
-            value = judge.compute()
+        value = judge.compute()
     judge.reset()
     return value

@@ -38,6 +38,14 @@ if TYPE_CHECKING:
     from windtunnel.translation import Translation
 
 
+RANKS = (
+    "the source ranks rows within their groups (queries), of which fit is not told: it fits the relevance of each row "
+    "by the squared error, after which ranks may be worse, whatever net.history says. To tune ranks give loss= a "
+    "function of your own, branch=False, and loaders for training and validation whose batches are whole groups. "
+    "Compare NDCG before and after; loss='squared' is this fit without the warning."
+)
+
+
 def finetune(
     net: Translation,
     train: Any,
@@ -108,6 +116,8 @@ def finetune(
     """
     started = time.perf_counter()
     options = Recipe.resolve(recipe, overrides)
+    if options.loss is None and net.head.loss == "relevance":
+        warnings.warn(RANKS, UserWarning, stacklevel=3)
     hardware = {"accelerator": accelerator, "devices": devices, "precision": precision}
     given = {**hardware, "callbacks": callbacks, "log_dir": log_dir, "logger": logger, "clip": options.clip}
     if trainer is not None:

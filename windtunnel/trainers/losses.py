@@ -64,6 +64,11 @@ def squared(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     return _mean(_residual(scores, target).square().mean(dim=1), weight)
 
 
+def relevance(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """r^2 again, under the name by which rankers are known: what they were fitted for takes rows by their queries."""
+    return squared(scores, target, weight)
+
+
 def absolute(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """|r|."""
     return _mean(_residual(scores, target).abs().mean(dim=1), weight)
@@ -135,7 +140,7 @@ def one_vs_one_hinge(scores: Tensor, target: Tensor, weight: Tensor | None) -> T
 
 _CLASSES = (softmax, probabilities, hinge, squared_hinge, modified_huber, one_vs_one_hinge)
 _VALUES = (
-    squared, absolute, huber, fair, mape, quantile, epsilon_insensitive, squared_epsilon_insensitive,
+    squared, relevance, absolute, huber, fair, mape, quantile, epsilon_insensitive, squared_epsilon_insensitive,
     poisson, gamma, tweedie,
 )  # fmt: skip
 LOSSES: dict[str, Callable[..., Tensor]] = {loss.__name__: loss for loss in (logistic, *_CLASSES, *_VALUES)}

@@ -12,6 +12,7 @@ from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy, Multicl
 
 from windtunnel.errors import BadInput, nearest
 from windtunnel.head import Head
+from windtunnel.trainers.processes import summed
 from windtunnel.trainers.recipe import Recipe
 
 GREATER_IS_BETTER = {"auroc": True, "log_loss": False, "accuracy": True, "r2": True, "rmse": False, "loss": False}
@@ -50,8 +51,9 @@ class Judge(nn.Module):
         self._binary = head.task == "binary"
         self._finite = True
         self.metric: Metric | None = None
-        if head.classes is not None:
-            self.metric = self._classifier_metric(len(head.classes))
+        self._classes = 0 if head.classes is None else len(head.classes)
+        if self._classes:
+            self.metric = self._classifier_metric(self._classes)
 
     @classmethod
     def of(cls, recipe: Recipe, head: Head) -> Judge:
@@ -102,19 +104,22 @@ class Judge(nn.Module):
             self.metric.update(value.flatten() if single else value, target.flatten() if single else target)
 
     def compute(self) -> float:
-        """Give the metric over everything since ``reset``; NaN where it is not defined, as AUROC over one class."""
+        """Give the metric over everything since ``reset``; NaN where it is not defined, as AUROC over one class.
+
+        Where several processes train together, it is of the rows of all of them, and each has to ask for it.
+        """
         assert self.metric is not None
-        if not self._finite:
+        if summed(float(not self._finite))[0]:
             return math.nan
-        if isinstance(self.metric, R2Score) and int(self.metric.total) < 2:
+        if isinstance(self.metric, R2Score) and summed(self.metric.total)[0] < 2:
             return math.nan
         with warnings.catch_warnings():
             # Classes without rows are left out of the average, which is what is wanted of a small hold-out.
             warnings.filterwarnings("ignore", message="No (positive|negative) samples in targets")
             warnings.filterwarnings("ignore", message=".*score for one or more classes was `nan`")
             value = float(self.metric.compute().double().mean())
-        undefined = isinstance(self.metric, (BinaryAUROC, MulticlassAUROC)) and self._ranked_classes(self.metric) < 2
-        return math.nan if undefined else value
+        ranks = isinstance(self.metric, (BinaryAUROC, MulticlassAUROC))
+        return math.nan if ranks and self._ranked_classes() < 2 else value
 
     def reset(self) -> None:
         """Forget every batch."""
@@ -126,11 +131,12 @@ class Judge(nn.Module):
         """Whether a value beats another; equal is not better, and NaN beats nothing."""
         return value > than if self.greater_is_better else value < than
 
-    @staticmethod
-    def _ranked_classes(metric: BinaryAUROC | MulticlassAUROC) -> int:
-        target = metric.target
-        seen = torch.cat(target) if isinstance(target, list) else target
-        return int(torch.unique(seen).numel())
+    def _ranked_classes(self) -> int:
+        """How many classes the rows of all processes have."""
+        met = torch.zeros(self._classes)
+        for target in self.metric.target:  # type: ignore[union-attr]
+            met[target.cpu()] = 1
+        return sum(float(rows) > 0 for rows in summed(*met.tolist()))
 
     def _labels(self, scores: Tensor) -> Tensor:
         return (scores[:, 0] > 0).long() if scores.shape[1] == 1 else scores.argmax(dim=1)
@@ -160,7 +166,7 @@ def _pick(name: str | None, head: Head) -> str:
     if head.task == "multiclass" and name is None and "log_loss" not in fits:
         return "accuracy"
     if name is None:
-        return "loss" if head.task == "regression" and head.loss != "squared" else fits[0]
+        return "loss" if head.task == "regression" and head.loss not in ("squared", "relevance") else fits[0]
     if name not in GREATER_IS_BETTER:
         raise BadInput(f"metric={name!r} is not known; {nearest(name, GREATER_IS_BETTER)}")
     if name not in fits:

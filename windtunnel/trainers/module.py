@@ -18,7 +18,7 @@ from windtunnel.trainers.data import Batches, Encoded, check_classes, hold_out, 
 from windtunnel.trainers.losses import pick
 from windtunnel.trainers.met_rows import MetRows
 from windtunnel.trainers.metrics import Judge
-from windtunnel.trainers.processes import check_same, rows_of_all, share_of_weight, summed, world
+from windtunnel.trainers.processes import check_same, share_of_weight, summed, world
 from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
 from windtunnel.trainers.row_adam import RowAdam
 
@@ -79,9 +79,7 @@ class FineTuning(pl.LightningModule):
         """Log the mean loss and the metric over all validation rows."""
         self._tell("val_loss", self._pop("val_loss"))
         if self.judge.name != "loss":
-            with rows_of_all(self.judge):
-                metric = self.judge.compute()
-            self._tell(f"val_{self.judge.name}", metric)
+            self._tell(f"val_{self.judge.name}", self.judge.compute())
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the losses of an epoch that is not over, what each process has on average, and the rows of tables."""

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import warnings
-from collections.abc import Iterator
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor, distributed as dist, nn
 
 from windtunnel.errors import BadInput
-
-if TYPE_CHECKING:
-    from windtunnel.trainers.metrics import Judge
 
 
 def world() -> int:
@@ -45,25 +40,6 @@ def share_of_weight(weight: Tensor) -> Tensor:
     total = own.detach().clone()
     dist.all_reduce(total)
     return own * world() / total.clamp_min(torch.finfo(total.dtype).tiny)
-
-
-@contextlib.contextmanager
-def rows_of_all(judge: Judge) -> Iterator[None]:
-    """Let a judge see the rows of all processes, so that each comes to the same answer by the same steps."""
-    metric = judge.metric
-    if world() == 1 or metric is None:
-        yield
-        return
-    (unscored,) = summed(float(not judge._finite))
-    judge._finite = not unscored
-    metric.sync()
-    # What it works out from here on is of rows that have been brought together.
-    metric._to_sync = metric._should_unsync = False
-    try:
-        yield
-    finally:
-        metric._to_sync = metric._should_unsync = True
-        metric.unsync()
 
 
 def check_same(net: nn.Module) -> None:

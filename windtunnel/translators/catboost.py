@@ -36,7 +36,13 @@ VALUES = {
     "Lq": ("identity", "squared"),
     "Poisson": ("exp", "poisson"),
     "Tweedie": ("exp", "tweedie"),
-}
+} | dict.fromkeys(
+    (
+        "PairLogit", "PairLogitPairwise", "YetiRank", "YetiRankPairwise", "LambdaMart", "StochasticFilter",
+        "StochasticRank", "QueryRMSE", "QuerySoftMax", "QueryCrossEntropy", "GroupQuantile",
+    ),
+    ("identity", "relevance"),
+)  # fmt: skip
 CLASSES = {"Logloss": ("sigmoid", "logistic"), "CrossEntropy": ("sigmoid", "logistic"),
            "MultiClass": ("softmax", "softmax"), "MultiClassOneVsAll": ("sigmoids", "logistic")}  # fmt: skip
 

@@ -210,8 +210,8 @@ _OBJECTIVES = {
     "poisson": ("exp", "poisson"),
     "gamma": ("exp", "gamma"),
     "tweedie": ("exp", "tweedie"),
-    "lambdarank": ("identity", "squared"),
-    "rank_xendcg": ("identity", "squared"),
+    "lambdarank": ("identity", "relevance"),
+    "rank_xendcg": ("identity", "relevance"),
 }
 
 # Objective: option of the loss, the parameter that holds it, LightGBM's default.

@@ -40,9 +40,9 @@ OBJECTIVES = {
     "survival:aft": ("exp", "squared", "exp"),
     "multi:softprob": ("softmax", "softmax", "identity"),
     "multi:softmax": ("softmax", "softmax", "identity"),
-    "rank:pairwise": ("identity", "squared", "identity"),
-    "rank:ndcg": ("identity", "squared", "identity"),
-    "rank:map": ("identity", "squared", "identity"),
+    "rank:pairwise": ("identity", "relevance", "identity"),
+    "rank:ndcg": ("identity", "relevance", "identity"),
+    "rank:map": ("identity", "relevance", "identity"),
 }
 FLOAT32 = dict.fromkeys(("predict", "predict_proba", "apply"), "float32")
 
