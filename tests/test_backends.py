@@ -26,7 +26,7 @@ from windtunnel import translation
 from windtunnel.compiler import exported
 from windtunnel.compiler.backends import engine
 from windtunnel.compiler.decompositions import bucketize, cdist, searchsorted
-from windtunnel.encode import FEW
+from windtunnel.encode.vocabulary import FEW
 from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.modules.base import Module
 

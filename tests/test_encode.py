@@ -13,7 +13,8 @@ import torch
 from category_encoders import HashingEncoder
 from hypothesis import given, strategies as st
 
-from windtunnel.encode import FEW, NONE, Batch, CategoryColumn, RowEncoder, Vocabulary, as_frame, bucket_of
+from windtunnel.encode import NONE, Batch, CategoryColumn, RowEncoder, Vocabulary, as_frame, bucket_of
+from windtunnel.encode.vocabulary import FEW
 from windtunnel.errors import BadInput
 
 NAN = float("nan")

@@ -23,7 +23,8 @@ from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import windtunnel
-from windtunnel import encode, translation
+from windtunnel import translation
+from windtunnel.encode import rows as encode_rows
 from windtunnel.errors import BadFile, BadInput, UnfaithfulOption, UnsupportedEstimator
 from windtunnel.modules.tfidf import SublinearTfidf, Tfidf
 from windtunnel.testing import check_translator
@@ -220,16 +221,16 @@ def test_predictions_take_no_more_memory_than_a_chunk(monkeypatch: pytest.Monkey
     net, want = windtunnel.compile(source), source.predict_proba(TEXTS)
     row = 8 * len(net.encoder.numbers)
     monkeypatch.setattr(translation, "CHUNK_BYTES", 7 * row)
-    monkeypatch.setattr(encode, "DENSE_BYTES", 7 * row)
+    monkeypatch.setattr(encode_rows, "DENSE_BYTES", 7 * row)
     np.testing.assert_allclose(net.predict_proba(TEXTS), want, 1e-9, 1e-9)
     with pytest.raises(BadInput, match=r"200 rows of \d+ columns take 0.0 GiB as dense numbers; .*Give fewer rows"):
         net.encode(TEXTS)
 
 
 def test_sparse_rows_that_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encode, "DENSE_BYTES", 100)
+    monkeypatch.setattr(encode_rows, "DENSE_BYTES", 100)
     with pytest.raises(BadInput, match="3 rows of 5 columns take"):
-        encode.as_frame(sparse.csr_array(np.eye(3, 5)))
+        encode_rows.as_frame(sparse.csr_array(np.eye(3, 5)))
 
 
 @pytest.mark.parametrize("function", [windtunnel.compile, windtunnel.translate])

@@ -1,0 +1,375 @@
+"""Which raw columns become numbers and which become ids, and the two blocks that they become."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from windtunnel.encode.columns import (
+    NUMBERS,
+    as_float64,
+    fractions_among,
+    is_arrow_dictionary,
+    is_plain,
+    kind_of,
+    listed,
+    mixes,
+    quoted,
+    sample_of,
+    shown,
+)
+from windtunnel.encode.rows import Rows, as_column, as_frame, check_dense, is_named, objects
+from windtunnel.encode.vocabulary import MISSING_ID, UNKNOWN_ID, Vocabulary
+from windtunnel.errors import BadInput
+
+FLOAT32_STEP = 2.0**-24
+"""Relative distance of neighbouring float32 numbers."""
+FEW_STEPS = 10_000
+SAMPLE = 1_000
+"""Rows by which columns are told that float32 does not blur."""
+
+
+class Batch(NamedTuple):
+    """Encoded rows: ``numbers`` float32 or float64 [B, n] (NaN where missing) and ``ids`` int64 [B, m]."""
+
+    numbers: Tensor
+    ids: Tensor
+
+
+@dataclass
+class CategoryColumn:
+    """One column of ``ids``: where it is read from, its vocabulary, and which values the source refuses."""
+
+    column: int
+    vocabulary: Vocabulary
+    refuses_unknown: bool = False
+    refuses_missing: bool = False
+    refuses_infinite: bool = False
+    refuses_fractions: bool = False
+
+
+@dataclass
+class RowEncoder:
+    """Which raw columns become numbers and which become ids.
+
+    Attributes
+    ----------
+    names : list of str or None
+        Names of the columns that the pipeline was fitted on; None where it was fitted on an array.
+    width : int
+        How many columns the pipeline was fitted on. Columns from ``width`` on are answers of steps kept on the host.
+    numbers : list of int
+        Column of each column of ``Batch.numbers``.
+    categories : list of CategoryColumn
+        The columns of ``Batch.ids``.
+    dtype : str
+        "float32" or "float64": the type of ``Batch.numbers``.
+    flat : bool
+        Whether rows are a sequence with one text, label, dict or list of tokens each, and no table.
+    refuses_sparse : bool
+        Whether sparse rows are refused, whose zeros the source takes for missing values.
+    """
+
+    names: list[str] | None
+    width: int
+    numbers: list[int] = field(default_factory=list)
+    categories: list[CategoryColumn] = field(default_factory=list)
+    dtype: str = "float32"
+    flat: bool = False
+    refuses_sparse: bool = False
+    _blurred: set[int] = field(default_factory=set, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._position = {column: position for position, column in enumerate(self.numbers)}
+
+    def number(self, column: int) -> int:
+        """The position in ``Batch.numbers`` of a raw column, which is read as a number from now on."""
+        position = self._position.setdefault(column, len(self.numbers))
+        if position == len(self.numbers):
+            self.numbers.append(column)
+        return position
+
+    def category(self, wanted: CategoryColumn) -> int:
+        """The position in ``Batch.ids`` of a raw column under a vocabulary."""
+        if wanted not in self.categories:
+            self.categories.append(wanted)
+        return self.categories.index(wanted)
+
+    def name(self, column: int) -> str:
+        """How messages call a column."""
+        return repr(self.names[column]) if self.names and column < self.width else f"number {column}"
+
+    def read_as(self) -> tuple[set[int], set[int]]:
+        """The raw columns that some step reads as numbers, and those that some step reads as texts."""
+        numbers, texts = set(self.numbers), set[int]()
+        for one in self.categories:
+            (numbers if one.vocabulary.kind == "number" else texts).add(one.column)
+        return numbers, texts
+
+    def used(self) -> list[int]:
+        """The raw columns that something reads, in order."""
+        read = {*self.numbers, *(category.column for category in self.categories)}
+        return sorted(column for column in read if column < self.width)
+
+    def checked(self, batch: Batch) -> Batch:
+        """An encoded batch, if it has the columns of this encoder."""
+        given, wanted = [block.shape[1] for block in batch], [len(self.numbers), len(self.categories)]
+        if given != wanted or len(batch.numbers) != len(batch.ids):
+            raise BadInput(
+                f"got a batch of {given[0]} numbers in {len(batch.numbers)} rows and {given[1]} ids in "
+                f"{len(batch.ids)} rows; this translation reads {wanted[0]} numbers and {wanted[1]} ids. "
+                "Give raw rows, or what its own encode gave."
+            )
+        return batch
+
+    def block(self, rows: Rows, *, shared: bool = False) -> Batch | None:
+        """An array of numbers as a batch, in one piece; None where columns have to be looked at one by one.
+
+        Where ``shared``, the numbers may be those of the array itself.
+        """
+        if self.flat or self.categories or max(self.numbers, default=0) >= self.width:
+            return None
+        if isinstance(rows, pd.DataFrame):
+            # One array of all columns is worth it where most are read.
+            mostly = rows.shape[1] == self.width <= 2 * len(self.numbers)
+            if not mostly or not self._in_order(rows) or not all(map(is_plain, rows.dtypes)):
+                return None
+            rows = rows.to_numpy(dtype=np.float64)
+        elif type(rows) is not np.ndarray or rows.ndim != 2 or rows.dtype.kind != "f" or rows.shape[1] != self.width:
+            return None
+        check_dense(len(rows), len(self.numbers), np.dtype(self.dtype).itemsize)
+        read = rows if self.numbers == list(range(self.width)) else np.take(rows, self.numbers, axis=1)
+        if self.dtype == "float32":
+            self._warn_of_blurs(read)
+        with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
+            numbers = np.require(read, self.dtype, ["C", "W"])
+        if not shared and np.may_share_memory(numbers, rows):
+            numbers = numbers.copy()
+        return Batch(torch.from_numpy(numbers), torch.from_numpy(np.empty((len(rows), 0), dtype=np.int64)))
+
+    def _in_order(self, frame: pd.DataFrame) -> bool:
+        """Whether a table has the fitted columns and no others, as they were."""
+        return self.names is None or [*map(str, frame.columns)] == self.names
+
+    def encode(
+        self,
+        frame: pd.DataFrame | Mapping[int, pd.Series],
+        *,
+        rows: int | None = None,
+        training: bool = False,
+        counts: Mapping[int, sparse.coo_array] | None = None,
+    ) -> Batch:
+        """Encode rows whose columns stand in fitted order (see ``select``), host answers after them.
+
+        Parameters
+        ----------
+        frame : DataFrame or dict
+            Columns under their positions 0, 1, ... as ``select`` or ``columns`` gives them.
+        rows : int
+            How many rows there are in a dict.
+        training : bool
+            Whether categories that the source refuses get the row of the unknown (or missing) one, which is then no
+            longer refused, as training moves it; or raise ``BadInput``.
+        counts : dict
+            The columns that are not in the frame, as sparse matrices under the first column of each.
+        """
+        rows = len(frame) if rows is None else rows
+        check_dense(rows, len(self.numbers), np.dtype(self.dtype).itemsize)
+        numbers = np.zeros((rows, len(self.numbers)), dtype=self.dtype)
+        for position, column in enumerate(self.numbers):
+            if not counts or column in frame:
+                numbers[:, position] = self._as_number(frame[column], column)
+        for first, matrix in (counts or {}).items():
+            columns = np.asarray(self.numbers, dtype=np.int64) - first
+            here = np.flatnonzero((columns >= 0) & (columns < matrix.shape[1]))
+            place = np.full(matrix.shape[1], -1)
+            place[columns[here]] = here
+            positions = place[matrix.col]
+            read = positions >= 0
+            with np.errstate(over="ignore"):
+                numbers[matrix.row[read], positions[read]] = matrix.data[read]
+        ids = np.empty((rows, len(self.categories)), dtype=np.int64)
+        for position, category in enumerate(self.categories):
+            ids[:, position] = self._as_ids(frame[category.column], category, training)
+        return Batch(torch.from_numpy(numbers), torch.from_numpy(ids))
+
+    def _as_number(self, given: pd.Series, column: int) -> NDArray[Any]:
+        try:
+            values = as_float64(given)
+        except (TypeError, ValueError) as error:
+            raise BadInput(
+                f"column {self.name(column)} holds {sample_of(given, NUMBERS)} of dtype {given.dtype}; "
+                "the pipeline reads numbers there. Convert the column, or encode it in the pipeline before fitting."
+            ) from error
+        if self.dtype == "float64":
+            return values
+        self._warn_of_blur(column, values)
+        with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
+            return values.astype(np.float32)
+
+    def _warn_of_blurs(self, read: NDArray[Any]) -> None:
+        """Look closer at columns where some of the rows are that near to one another."""
+        some = read[:: max(1, len(read) // SAMPLE)]
+        if len(some) < 2:
+            return
+        low, high = some.min(axis=0).astype(np.float64), some.max(axis=0).astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            apart = high - low >= np.maximum(np.abs(low), np.abs(high)) * (FLOAT32_STEP * FEW_STEPS)
+        for position in np.flatnonzero(~apart | ~np.isfinite(high - low)):
+            self._warn_of_blur(self.numbers[position], read[:, position].astype(np.float64))
+
+    def _warn_of_blur(self, column: int, values: NDArray[np.float64]) -> None:
+        """Say once where a column varies so little around a large value that float32 tells few of its values apart."""
+        known = values[np.isfinite(values)]
+        if len(known) < 2 or column in self._blurred:
+            return
+        low, high = float(known.min()), float(known.max())
+        steps = (high - low) / (max(abs(low), abs(high), 1e-30) * FLOAT32_STEP)
+        if 0 < steps < FEW_STEPS:
+            self._blurred.add(column)
+            warnings.warn(
+                f"column {self.name(column)} runs from {low:.10g} to {high:.10g}: float32, in which translations "
+                f"compute, tells only about {steps:,.0f} values apart there, so answers may differ from the source's. "
+                f"Subtract a constant such as {low:.10g} from the column before fitting.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def _as_ids(self, values: pd.Series, category: CategoryColumn, training: bool) -> NDArray[np.int64]:
+        vocabulary = category.vocabulary
+        if vocabulary.hashes is not None:
+            return self._as_hashed_ids(values, category, training)
+        if not vocabulary.fits(values) or (self.flat and mixes(values)):
+            known = f", such as {vocabulary.values[0]!r}" if vocabulary.values else ""
+            raise BadInput(
+                f"column {self.name(category.column)} holds {sample_of(values)} of dtype {values.dtype}, which is "
+                f"{kind_of(values)}; its categories are {vocabulary.kind}{known}. "
+                "Convert the column to what the pipeline saw."
+            )
+        ids = vocabulary.ids(values)
+        if category.refuses_infinite and values.dtype.kind == "f" and np.isinf(values.to_numpy()).any():
+            raise BadInput(
+                f"column {self.name(category.column)} holds infinite values, which its encoder refuses; "
+                "drop these rows, or replace the values."
+            )
+        if category.refuses_fractions and (fractions := fractions_among(values)):
+            raise BadInput(
+                f"column {self.name(category.column)} holds numbers that are not whole, which its encoder does not "
+                f"take for labels: {listed([*map(shown, fractions)])}. Drop these rows, or round the numbers."
+            )
+        unknown = (ids == UNKNOWN_ID) & category.refuses_unknown
+        missing = (ids == MISSING_ID) & category.refuses_missing
+        if training:
+            category.refuses_unknown &= not unknown.any()
+            category.refuses_missing &= not missing.any()
+        elif (unknown | missing).any():
+            unseen = sorted({shown(value) for value in values[unknown]}) + ["missing values"] * bool(missing.any())
+            if self.flat:
+                raise BadInput(
+                    f"the rows hold labels that the encoder was not fitted on: {listed(unseen)}. Fit it on them too, "
+                    "or drop these rows."
+                )
+            raise BadInput(
+                f"column {self.name(category.column)} holds categories that its encoder was not fitted on and refuses "
+                f"(handle_unknown='error'): {listed(unseen)}. Fit the encoder with handle_unknown='ignore' or a value "
+                "for unknown ones, or fine-tune on rows with them first."
+            )
+        return ids
+
+    def _as_hashed_ids(self, values: pd.Series, category: CategoryColumn, training: bool) -> NDArray[np.int64]:
+        try:
+            ids = category.vocabulary.ids(values)
+        except TypeError as error:
+            raise BadInput(
+                f"column {self.name(category.column)} of dtype {values.dtype} holds categories that are told by their "
+                f"text, and {error}, as CatBoost has it; convert the column to text or whole numbers."
+            ) from error
+        missing = (ids == MISSING_ID) & category.refuses_missing
+        if training:
+            category.refuses_missing &= not missing.any()
+        elif missing.any():
+            raise BadInput(
+                f"column {self.name(category.column)} holds missing values, which CatBoost refuses among categories; "
+                "give them a text of their own, as in fitting."
+            )
+        return ids
+
+    def select(self, rows: Rows, *, every: bool = False) -> pd.DataFrame:
+        """The fitted columns of raw rows, under their positions; only those that are read unless ``every``."""
+        wanted = list(range(self.width)) if every else self.used()
+        if self.flat:
+            column = as_column(rows)
+            return pd.DataFrame({at: pd.Series(objects(column)) for at in wanted}, index=range(len(column)))
+        if self.refuses_sparse and hasattr(rows, "toarray"):
+            raise BadInput(
+                "got a sparse matrix, whose zeros XGBoost takes for missing values; give a dense array, with NaN where "
+                "they are meant to be missing."
+            )
+        frame = as_frame(rows)
+        labels = self._labels(frame, wanted, is_named(rows))
+        picked = frame.iloc[:, wanted] if labels is None else frame[labels]
+        picked = picked.set_axis(wanted, axis=1)
+        coded = [column for column, dtype in picked.dtypes.items() if is_arrow_dictionary(dtype)]
+        return picked.astype(dict.fromkeys(coded, object)) if coded else picked
+
+    def columns(self, rows: Rows) -> pd.DataFrame | dict[int, pd.Series]:
+        """The columns of ``select``, without a table of their own where the names of a given one tell them apart."""
+        simple = isinstance(rows, pd.DataFrame) and not self.flat and rows.columns.nlevels == 1
+        if not simple or not rows.columns.is_unique:
+            return self.select(rows)
+        wanted = self.used()
+        labels = self._labels(rows, wanted, named=True)
+        if labels is None:
+            given = [*rows.columns]  # to look up one label of an Index takes longer
+            labels = [given[column] for column in wanted]
+        columns = {column: rows[label] for column, label in zip(wanted, labels, strict=True)}
+        for column, values in columns.items():
+            if is_arrow_dictionary(values.dtype):
+                columns[column] = values.astype(object)
+        return columns
+
+    def _labels(self, frame: pd.DataFrame, wanted: list[int], named: bool) -> list[Any] | None:
+        """The labels in a table of the wanted columns; None where the columns stand as they were fitted."""
+        if self.names is None or not named:
+            if frame.shape[1] != self.width:
+                raise BadInput(
+                    f"got {frame.shape[1]} columns; the pipeline was fitted on {self.width}"
+                    + (f": {quoted(self.names)}. Give a DataFrame with these names." if self.names else ".")
+                )
+            return None
+        return None if self._in_order(frame) else self._present(frame, [self.names[column] for column in wanted])
+
+    def as_fitted(self, rows: Rows) -> Any:
+        """All fitted columns of raw rows as the source takes them: a DataFrame with its names, an array, a sequence."""
+        if self.flat:
+            return as_column(rows)
+        frame = self.select(rows, every=True)
+        return frame.to_numpy() if self.names is None else frame.set_axis(self.names, axis=1)
+
+    def _present(self, frame: pd.DataFrame, names: list[str]) -> list[Any]:
+        """The labels in the frame of the columns of these names."""
+        label = {str(given): given for given in frame.columns}
+        # LightGBM writes a blank in a name as an underscore.
+        label = {given.replace(" ", "_"): one for given, one in label.items()} | label
+        count = Counter(map(str, frame.columns))
+        if twice := sorted({name for name in names if count[name] > 1}):
+            raise BadInput(f"columns given twice: {quoted(twice)}; each name must be there once.")
+        if missing := [name for name in names if name not in label]:
+            close = {name: get_close_matches(name, count, n=1) for name in missing[:12]}
+            hints = [f"{name!r} (given: {match[0]!r})" if match else repr(name) for name, match in close.items()]
+            raise BadInput(
+                f"columns missing: {listed(hints + missing[12:])}. Given: {quoted(list(count))}. "
+                f"The pipeline reads {quoted(names)}; rename or add the missing ones."
+            )
+        return [label[name] for name in names]

@@ -1,0 +1,118 @@
+"""Raw rows of any accepted kind, as a DataFrame or as a single column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from torch import Tensor
+
+from windtunnel.encode.columns import quoted
+from windtunnel.errors import BadInput
+
+DENSE_BYTES = 2**34
+"""The most memory that rows may take when they are made dense: 16 GiB."""
+Rows = Any
+"""A DataFrame, an Arrow table, a NumPy array or a dict of columns; for vectorizers and label encoders a sequence."""
+
+
+def as_frame(rows: Rows) -> pd.DataFrame:
+    """Rows of any accepted kind as a DataFrame; ``BadInput`` for anything else."""
+    if isinstance(rows, pd.DataFrame):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
+    if hasattr(rows, "to_pandas") and np.ndim(rows) != 1:  # Arrow and polars tables
+        return rows.to_pandas()  # type: ignore[no-any-return]
+    if hasattr(rows, "toarray"):
+        check_dense(rows.shape[0], rows.shape[1], rows.dtype.itemsize)
+        return pd.DataFrame(rows.toarray())
+    if isinstance(rows, Mapping):
+        return _frame_of_columns(rows)
+    if isinstance(rows, Tensor):
+        rows = rows.detach().cpu().numpy()
+    if isinstance(rows, (np.ndarray, list, tuple)) and dimensions(rows) == 2:
+        array = np.asarray(rows, dtype=None if isinstance(rows, np.ndarray) else object)
+        # Objects stay what they are: pandas would take columns of text for its string type, and None in them for NaN.
+        return pd.DataFrame(array, dtype=object if array.dtype == object else None)
+    raise BadInput(
+        f"rows given as {type(rows).__name__} with {dimensions(rows)} dimensions; accepted are a pandas DataFrame, an "
+        "Arrow table, a dict of columns, or an array with two dimensions. A single row is X.reshape(1, -1) of an array "
+        "or X.iloc[[0]] of a DataFrame."
+    )
+
+
+def as_column(rows: Any) -> Any:
+    """Rows with one text, label, dict or list of tokens each, as the list, array or Series that was given."""
+    if isinstance(rows, Tensor):
+        rows = rows.detach().cpu().numpy()
+    if isinstance(rows, Mapping):
+        return [rows]  # a single dict is a single row
+    if isinstance(rows, pd.DataFrame) or (hasattr(rows, "to_pandas") and np.ndim(rows) == 2):
+        frame = as_frame(rows)
+        if frame.shape[1] == 1:
+            return frame.iloc[:, 0]
+    elif hasattr(rows, "to_pandas"):
+        return rows.to_pandas()
+    elif isinstance(rows, list | pd.Series) or (isinstance(rows, np.ndarray) and rows.ndim == 1):
+        return rows
+    elif isinstance(rows, tuple):
+        return list(rows)
+    elif isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.shape[1] == 1:
+        return rows[:, 0]
+    raise BadInput(
+        f"rows given as {type(rows).__name__}{f' of shape {rows.shape}' if hasattr(rows, 'shape') else ''}; the "
+        "pipeline was fitted on a sequence of texts, labels, dicts or lists of tokens: give a list, a Series or an "
+        "array with one of them per row, or a table with that one column."
+    )
+
+
+def objects(rows: Any) -> Any:
+    """A sequence that a list of positions picks from: a Series or array as it is, a list as an array of its objects."""
+    if isinstance(rows, pd.Series):
+        return rows.reset_index(drop=True)
+    return rows if isinstance(rows, np.ndarray) else np.fromiter(rows, dtype=object, count=len(rows))
+
+
+def count_rows(rows: Rows) -> int:
+    """The number of rows of any accepted kind."""
+    return len(rows) if isinstance(rows, list | tuple) or dimensions(rows) == 1 else len(as_frame(rows))
+
+
+def check_dense(rows: int, columns: int, itemsize: int) -> None:
+    """Refuse to make more dense numbers than ``DENSE_BYTES`` hold."""
+    if (wanted := rows * columns * itemsize) > DENSE_BYTES:
+        raise BadInput(
+            f"{rows:,} rows of {columns:,} columns take {wanted / 2**30:,.1f} GiB as dense numbers; "
+            f"windtunnel.encode.rows.DENSE_BYTES allows {DENSE_BYTES / 2**30:,.1f}. Give fewer rows at once, or, to "
+            'train behind a step on the host, take translate(untranslated="stream").'
+        )
+
+
+def _frame_of_columns(columns: Mapping[Any, Any]) -> pd.DataFrame:
+    if single := [name for name, column in columns.items() if dimensions(column) != 1]:
+        raise BadInput(
+            f"the columns {quoted(single)} of a dict have not one dimension; give a list or an array with one value "
+            "per row, of length 1 for a single row."
+        )
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise BadInput(f"columns of different lengths: {lengths}; every column needs one value per row.")
+    return pd.DataFrame({name: pd.Series(column).reset_index(drop=True) for name, column in columns.items()})
+
+
+def dimensions(values: Any) -> int:
+    """How many dimensions rows or a column have; a sequence of sequences has two."""
+    if hasattr(values, "ndim"):
+        return int(values.ndim)
+    if not isinstance(values, Sequence) or isinstance(values, str | bytes):
+        return 0
+    return 2 if len(values) and all(isinstance(row, list | tuple | np.ndarray) for row in values) else 1
+
+
+def is_named(rows: Rows) -> bool:
+    """Whether the columns of rows have names."""
+    return isinstance(rows, pd.DataFrame | Mapping) or hasattr(rows, "to_pandas")

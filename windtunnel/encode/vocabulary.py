@@ -1,0 +1,155 @@
+"""The categories of a column, and the id of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import md5
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from windtunnel.cityhash import hash_of
+from windtunnel.encode.columns import as_float64, is_plain, kind_of, numbers_among, shown
+
+UNKNOWN_ID, MISSING_ID, FIRST_ID = 0, 1, 2
+NONE = "\ue000None"
+"""Stands in a vocabulary for None where the source tells it from NaN, as an imputer of NaN does."""
+FEW = 32
+"""Rows whose categories are looked up one by one, as Arrow and pandas take longer to be called."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The categories of one column: id 0 is an unknown one, 1 a missing one, 2 + i is ``values[i]``.
+
+    With ``buckets`` above 0 an unknown category gets one of as many ids after the values, by the md5 of its text.
+
+    With ``hashes``, which are from 0 to 2^32 - 1, categories are told by their text alone, a whole number by the text
+    of it, and no category is unknown: the values, then one whose text has the i-th hash (``cityhash.hash_of``), and any
+    other under the greatest of the ``len(self)`` ids plus its hash.
+    """
+
+    values: tuple[str | int | float | bool, ...]
+    buckets: int = 0
+    hashes: tuple[int, ...] | None = None
+
+    def __len__(self) -> int:
+        return FIRST_ID + len(self.values) + self.buckets + (0 if self.hashes is None else len(self.hashes) + 1)
+
+    @cached_property
+    def kind(self) -> str:
+        """What the values are: "text", "number" or "mixed"; "empty" where there is none."""
+        kinds = {"text" if isinstance(value, str) else "number" for value in self.values}
+        return "mixed" if len(kinds) == 2 else next(iter(kinds), "empty")
+
+    def fits(self, column: pd.Series) -> bool:
+        """Whether values of a column can be among the categories: never text among numbers, and no dates at all."""
+        given, known = kind_of(column), self.kind
+        plain = given in ("text", "number", "mixed")
+        alike = given == known or (plain and (given == "mixed" or known in ("mixed", "empty")))
+        return alike or self.buckets > 0 or bool(column.isna().all())
+
+    @cached_property
+    def _texts(self) -> pa.Array:
+        return pa.array(self.values, type=pa.large_string())
+
+    @cached_property
+    def _index(self) -> pd.Index[Any]:
+        index: pd.Index[Any] = pd.Index(np.array(self.values, dtype=np.float64 if self.kind == "number" else object))
+        return index
+
+    def ids(self, column: pd.Series) -> NDArray[np.int64]:
+        """The id of each value of a column, int64 [B]."""
+        if column.dtype == object and NONE in self.values:
+            column = column.mask(np.array([value is None for value in column], dtype=bool), NONE)
+        if self.hashes is not None:
+            return self._ids_by_hash(column)
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            codes = column.cat.codes.to_numpy()
+            of_category = np.append(self.ids(pd.Series(column.cat.categories)), MISSING_ID)
+            return of_category[codes].astype(np.int64)
+        few = len(column) <= FEW
+        if self.kind == "text" and pd.api.types.infer_dtype(column, skipna=True) in ("string", "empty"):
+            if few:
+                return self._ids_of_few([text if isinstance(text, str) else None for text in column.tolist()], column)
+            return self._ids_of_texts(pa.array(column, type=pa.large_string(), from_pandas=True), column)
+        if self.kind == "number" and few and is_plain(column.dtype) and self._index.is_unique:
+            return self._ids_of_few([None if one != one else one for one in as_float64(column).tolist()], column)
+        return self._ids_of_objects(column)
+
+    def _ids_of_few(self, values: list[Any], column: pd.Series) -> NDArray[np.int64]:
+        """The ids of texts that are all text, or of floats that are all numbers; missing ones given as None."""
+        if self.kind == "text":
+            "".join(filter(None, values)).encode()  # refuses what is no Unicode, as Arrow does
+        ids = [MISSING_ID if one is None else self._places.get(one, UNKNOWN_ID) for one in values]
+        found = np.array(ids, dtype=np.int64)
+        return self._settle(found, found == MISSING_ID, column) if self.buckets else found
+
+    @cached_property
+    def _places(self) -> dict[Any, int]:
+        return {value: FIRST_ID + at for at, value in enumerate(self._index.tolist())}
+
+    def _ids_of_texts(self, texts: pa.Array | pa.ChunkedArray, column: pd.Series) -> NDArray[np.int64]:
+        found = pc.fill_null(pc.index_in(texts, value_set=self._texts), -FIRST_ID)
+        ids = np.asarray(found).astype(np.int64) + FIRST_ID
+        missing = np.asarray(pc.is_null(texts))
+        return self._settle(ids, missing, column)
+
+    def _ids_of_objects(self, column: pd.Series) -> NDArray[np.int64]:
+        missing = column.isna().to_numpy()
+        if self.kind == "number":
+            keys: Any = np.full(len(column), np.nan)
+            keys[~missing] = numbers_among(column[~missing])
+        else:
+            keys = column.astype(object).to_numpy()
+        position = self._index.get_indexer(keys) if len(self.values) else np.full(len(column), -1)
+        return self._settle(np.where(position < 0, UNKNOWN_ID, position + FIRST_ID), missing, column)
+
+    @cached_property
+    def _by_text(self) -> dict[str, int]:
+        return {text_of(value): FIRST_ID + at for at, value in enumerate(self.values)}
+
+    @cached_property
+    def _by_hash(self) -> dict[int, int]:
+        return {one: FIRST_ID + len(self.values) + at for at, one in enumerate(self.hashes or ())}
+
+    def _ids_by_hash(self, column: pd.Series) -> NDArray[np.int64]:
+        codes, values = pd.factorize(column)
+        ids = np.array([*map(self._id_by_hash, values), MISSING_ID], dtype=np.int64)
+        return ids[codes]  # of a missing value the last
+
+    def _id_by_hash(self, value: Any) -> int:
+        text = text_of(value)
+        if (known := self._by_text.get(text)) is not None:
+            return known
+        hashed = hash_of(text)
+        return self._by_hash.get(hashed, len(self) - 1 + hashed)
+
+    def _settle(self, ids: NDArray[Any], missing: NDArray[np.bool_], column: pd.Series) -> NDArray[np.int64]:
+        ids = np.where(missing, MISSING_ID, ids).astype(np.int64)
+        if self.buckets:
+            unknown = ids == UNKNOWN_ID
+            codes, texts = pd.factorize(column[unknown].astype(object).map(str))
+            buckets = np.array([bucket_of(text, self.buckets) for text in texts], dtype=np.int64)
+            ids[unknown] = FIRST_ID + len(self.values) + buckets[codes]
+        return ids
+
+
+def text_of(value: Any) -> str:
+    """The text by which a category that is hashed is told; ``TypeError`` for what is neither text nor whole number."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool | np.bool_ | Integral):
+        return str(int(value))
+    raise TypeError(f"{shown(value)} is neither a text nor a whole number")
+
+
+def bucket_of(text: str, buckets: int) -> int:
+    """The bucket of a text: its md5, read as one integer, modulo the number of buckets."""
+    return int(md5(text.encode("utf-8"), usedforsecurity=False).hexdigest(), 16) % buckets
