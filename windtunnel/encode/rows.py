@@ -25,8 +25,10 @@ def as_frame(rows: Rows) -> pd.DataFrame:
         return rows
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
-    if hasattr(rows, "to_pandas") and np.ndim(rows) != 1:  # Arrow and polars tables
+    if isinstance(rows, pa.Table):
         return rows.to_pandas()  # type: ignore[no-any-return]
+    if hasattr(rows, "to_pandas") and np.ndim(rows) != 1:  # polars
+        return rows.to_pandas().apply(_none_for_missing)  # type: ignore[no-any-return]
     if hasattr(rows, "toarray"):
         check_dense(rows.shape[0], rows.shape[1], rows.dtype.itemsize)
         return pd.DataFrame(rows.toarray())
@@ -55,8 +57,10 @@ def as_column(rows: Any) -> Any:
         frame = as_frame(rows)
         if frame.shape[1] == 1:
             return frame.iloc[:, 0]
-    elif hasattr(rows, "to_pandas"):
+    elif isinstance(rows, pa.Array | pa.ChunkedArray):
         return rows.to_pandas()
+    elif hasattr(rows, "to_pandas"):  # polars
+        return _none_for_missing(rows.to_pandas())
     elif isinstance(rows, list | pd.Series) or (isinstance(rows, np.ndarray) and rows.ndim == 1):
         return rows
     elif isinstance(rows, tuple):
@@ -90,6 +94,14 @@ def check_dense(rows: int, columns: int, itemsize: int) -> None:
             f"windtunnel.encode.rows.DENSE_BYTES allows {DENSE_BYTES / 2**30:,.1f}. Give fewer rows at once, or, to "
             'train behind a step on the host, take translate(untranslated="stream").'
         )
+
+
+def _none_for_missing(column: pd.Series) -> pd.Series:
+    """A column of polars as scikit-learn sees it: missing texts are None, where pandas has made NaN of them."""
+    texts = pd.api.types.is_string_dtype(column.dtype) or isinstance(column.dtype, pd.CategoricalDtype)
+    if not texts or not (missing := column.isna()).any():
+        return column
+    return column.astype(object).mask(missing, None)
 
 
 def _frame_of_columns(columns: Mapping[Any, Any]) -> pd.DataFrame:
