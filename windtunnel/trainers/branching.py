@@ -88,7 +88,8 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
             keeper.reject()
         # Epoch 0 has gated trees and combinations, or at least the source's own trees: the soft ones that came may be
         # better, by chance.
-        keeper.given = metric(keeper.judge, loss, scored.as_given, data.valid)
+        soft = bool(net.exact or gates)
+        keeper.given = metric(keeper.judge, loss, *((scored.as_given, data.valid) if soft else (plan.alone, valid)))
         adds = len(plan.branch.combinations) > 0 or keeper.best_epoch > 0
         helps = not adds or plan.holds(keeper.judge, plan.alone, plan.whole if keeper.best_epoch else plan.combined)
         if not (helps and keeper.judge.better(keeper.best_metric, keeper.start)):
