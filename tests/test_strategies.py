@@ -72,6 +72,7 @@ ENSEMBLES = ENSEMBLES | {
     "sets beside zeros": lambda: joined(boosted(categories=[2]), boosted(zero_as_missing=True), outputs=3),
     "leaves of several values": vector,
     "rows rounded": lambda: replace(boosted(), reads="float32"),
+    "few thresholds": lambda: replace(boosted(), threshold=np.sign(boosted().threshold)),
     "infinite leaves": lambda: replace(stump(0.5), leaf_value=np.array([np.inf, -np.inf])),
     "unlike numbers of trees": lambda: replace(boosted(), output=np.array([0, 1, 1, 2, 2] * 3)),
 }
@@ -258,6 +259,13 @@ def test_bitvectors_take_64_leaves():
     assert torch.equal(BitvectorTrees.of(whole)(x), HardTrees.of(whole)(x))
     with pytest.raises(UnfaithfulOption, match="64 leaves at most; the largest tree has 65"):
         BitvectorTrees.of(chain(64))
+
+
+def test_columns_of_few_thresholds_share_tables():
+    one = replace(boosted(), threshold=np.sign(boosted().threshold))
+    (words,) = BitvectorTrees.of(one).words
+    assert sum(words.layers) == len(words.used) > words.layers[0]
+    assert len(words.table) <= Words.SHARED * words.layers[0]
 
 
 def test_bitvectors_in_several_blocks(monkeypatch):

@@ -28,6 +28,7 @@ from windtunnel.encode import rows as encode_rows
 from windtunnel.errors import BadFile, BadInput, UnfaithfulOption, UnsupportedEstimator
 from windtunnel.modules.tfidf import SublinearTfidf, Tfidf
 from windtunnel.testing import check_translator
+from windtunnel.translators.text import count_vectorizer
 
 FRAME = table(200)
 TEXTS = FRAME["review"]
@@ -241,6 +242,30 @@ def test_too_many_columns(step: Any, function: Any) -> None:
     )
     with pytest.raises(UnsupportedEstimator, match=r"gives 1,048,576 columns; they become dense, .* \(n_features"):
         function(source)
+
+
+COUNTERS = {
+    "words": CountVectorizer(),
+    "a word counts once": CountVectorizer(binary=True),
+    "as they are written": CountVectorizer(lowercase=False),
+    "stop words": CountVectorizer(vocabulary=["good", "the", "GOOD"], stop_words=["good"], lowercase=False),
+    "a group of the pattern": CountVectorizer(token_pattern=r"(\w)\w+"),
+    "accents": CountVectorizer(strip_accents="unicode"),
+    "pairs": CountVectorizer(ngram_range=(1, 2)),
+    "small numbers": CountVectorizer(dtype=np.int8),
+}
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+def test_counts_of_terms(name: str) -> None:
+    fitted = COUNTERS[name].fit(TEXTS)
+    many = [*NEW, "", "nothing of that", "GOOD Good good the é", "good " * 300]
+    for texts in (many, np.array(many), [text.encode() for text in many], pd.Series(many), many[:1]):
+        ours, theirs = count_vectorizer(fitted).counts(texts), fitted.transform(texts)
+        assert ours.shape == theirs.shape
+        np.testing.assert_array_equal(ours.toarray(), theirs.toarray())
+    with pytest.raises(ValueError, match="np.nan is an invalid document"):
+        count_vectorizer(fitted).counts([*many, np.nan])
 
 
 def test_a_wide_vocabulary() -> None:

@@ -16,7 +16,10 @@ class Finite(NamedTuple):
         output is always finite.
     kinds : tuple of str
         Of NaN ("nan") and infinity ("inf") those that come through: not the one that is filled or held to a bound.
+    sure : bool
+        False where all that is known is that the output is finite where all of the columns are.
     """
 
     columns: tuple[int, ...] = ()
     kinds: tuple[str, ...] = ("nan", "inf")
+    sure: bool = True

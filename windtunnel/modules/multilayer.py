@@ -2,13 +2,14 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.in_cache import in_cache
 
 ACTIVATIONS = ("identity", "logistic", "tanh", "relu")
 
@@ -41,6 +42,7 @@ class MultilayerPerceptron(Module):
     """
 
     FACTS: ClassVar[tuple[str, ...]] = ("sizes", "activation", "output")
+    FEWEST: Final = 256  # rows of a slice, so that a product is worth laying out the weights for
     sizes: list[int]
 
     def __init__(
@@ -58,6 +60,13 @@ class MultilayerPerceptron(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, sizes[0]] -> [B, sizes[-1]]."""
+        parts = in_cache(x, max(self.sizes), self.FEWEST)
+        if len(parts) == 1:
+            return self.answer(x)
+        return torch.cat([self.answer(part) for part in parts])
+
+    def answer(self, x: Tensor) -> Tensor:
+        """What the layers make of a slice of the rows."""
         layers = len(self.sizes) - 1
         at_weight, at_bias = 0, 0
         for layer in range(layers):
@@ -71,11 +80,11 @@ class MultilayerPerceptron(Module):
 
 
 def activated(x: Tensor, activation: str) -> Tensor:
-    """What neurons make of their sums."""
+    """What neurons make of their sums, in the place of these."""
     if activation == "logistic":
-        return torch.sigmoid(x)
+        return torch.sigmoid_(x)
     if activation == "tanh":
-        return torch.tanh(x)
+        return torch.tanh_(x)
     if activation == "relu":
-        return torch.relu(x)
+        return torch.relu_(x)
     return x

@@ -11,6 +11,7 @@ from windtunnel.modules.base import Module
 
 # scikit-learn takes a norm under ten float64 epsilons for zero and leaves the row as it is.
 NEGLIGIBLE = 10 * 2.0**-52
+ORDERS = {"l1": 1.0, "l2": 2.0, "max": float("inf")}
 
 
 class Normalizer(Module):
@@ -38,9 +39,10 @@ class Normalizer(Module):
 
     def __init__(self, norm: str) -> None:
         super().__init__()
-        if norm not in ("l1", "l2", "max"):
+        if norm not in ORDERS:
             raise ValueError(f"norm must be 'l1', 'l2' or 'max', however: norm={norm!r}")
         self.norm = norm
+        self.order = ORDERS[norm]
         self.negligible = NEGLIGIBLE
 
     def forward(self, x: Tensor) -> Tensor:
@@ -48,12 +50,5 @@ class Normalizer(Module):
         # In float64 whatever the rows are: there no square of a float32 number overflows, and float64 rows overflow as
         # they do in the source.
         wide = x.to(torch.float64)
-        if self.norm == "l1":
-            size = wide.abs().sum(dim=1, keepdim=True)  # [B, 1]
-        elif self.norm == "l2":
-            squares = (wide * wide).sum(dim=1, keepdim=True)
-            size = torch.where(squares > 0, squares, torch.ones_like(squares)).sqrt() * (squares > 0)
-        else:
-            size = wide.abs().amax(dim=1, keepdim=True)
-        small = size < self.negligible
-        return torch.where(small, wide, wide / torch.where(small, torch.ones_like(size), size)).to(x.dtype)
+        size = torch.linalg.vector_norm(wide, self.order, dim=1, keepdim=True)  # [B, 1]
+        return (wide / torch.where(size < self.negligible, 1.0, size)).to(x.dtype)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.finite import Finite
+from windtunnel.modules.in_cache import in_cache
 
 
 class Polynomial(Module):
@@ -40,10 +41,23 @@ class Polynomial(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
-        padded = torch.cat([x, torch.ones_like(x[:, :1])], dim=1)
-        y = padded.index_select(1, self.factors[:, 0])
+        # Transposed, columns are gathered as rows of memory, and the products of a slice stay in the processor's cache.
+        parts = in_cache(x, self.factors.shape[0])
+        if len(parts) == 1:
+            return self._products_along(x, 1)
+        y = torch.empty((x.shape[0], self.factors.shape[0]), dtype=x.dtype, device=x.device)
+        start = 0
+        for part in parts:
+            y[start : start + part.shape[0]] = self._products_along(part.t(), 0).t()
+            start += part.shape[0]
+        return y
+
+    def _products_along(self, x: Tensor, along: int) -> Tensor:
+        """The products of the columns, which stand along dimension ``along``."""
+        padded = torch.cat([x, torch.ones_like(x.narrow(along, 0, 1))], dim=along)
+        y = padded.index_select(along, self.factors[:, 0])
         for degree in range(1, self.factors.shape[1]):
-            y = y * padded.index_select(1, self.factors[:, degree])
+            y = y.mul_(padded.index_select(along, self.factors[:, degree]))
         return y
 
     def needs(self, wanted: Sequence[int], width: int) -> list[int]:

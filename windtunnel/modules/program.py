@@ -154,7 +154,8 @@ class Program(nn.Module):
             asked &= self.before(self.answers[method]) | guards
         last = [self.answers[method]] if method in self.answers else []
         last = [step for step in last if step.refuses or step.bounded()]  # type: ignore[operator]
-        needed = asked.union(*(self.before(self.steps[index]) for index in asked), *map(self.before, last))
+        # What a step refuses is told by what it is given: its own answer is not computed.
+        needed = set[int]().union(*(self.before(self.steps[index]) for index in asked), *map(self.before, last))
         values, refused = [numbers, ids], torch.zeros(len(numbers), dtype=torch.bool, device=numbers.device)
         for index, step in enumerate(self.steps):
             assert isinstance(step, ProgramStep)

@@ -2,26 +2,28 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Optional
 
 import torch
 from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.finite import Finite
+from windtunnel.modules.in_cache import in_cache
 
 NORMS = ("l1", "l2", "")
 
 
-def weighted(x: Tensor, idf: Tensor, norm: str) -> Tensor:
-    """Give z / |z| with z = x idf, and z where |z| = 0."""
-    if idf.shape[0] > 0:
-        x = x * idf
-    if norm == "":
-        return x
-    # [B, 1]; the sum before the root, whose gradient is infinite at 0.
-    size = (x * x if norm == "l2" else x.abs()).sum(dim=1, keepdim=True)
-    size = torch.where(size == 0, torch.ones_like(size), size)
-    return x / (size.sqrt() if norm == "l2" else size)
+def row_sizes(z: Tensor, norm: str) -> Tensor:
+    """The norm of each row, ``[B, 1]``, and 1 where it is 0."""
+    size = torch.linalg.vector_norm(z, 1.0 if norm == "l1" else 2.0, dim=1, keepdim=True)
+    return torch.where(size == 0, 1.0, size)
+
+
+def weighted(x: Tensor, idf: Tensor) -> Tensor:
+    """Give x idf; x where there are no weights."""
+    return x * idf if idf.shape[0] > 0 else x
 
 
 class Tfidf(Module):
@@ -31,7 +33,7 @@ class Tfidf(Module):
 
     Shape
     -----
-    ``[B, terms]`` counts -> ``[B, terms]``.
+    ``[B, terms]`` counts -> ``[B, terms]``, or ``[B, len(kept)]``.
 
     Parameters
     ----------
@@ -39,6 +41,8 @@ class Tfidf(Module):
         ``[terms]``, the weight of each term; learned. ``[0]`` where there are no weights.
     norm : str
         "l1" (sum of absolute values), "l2" (Euclidean), or "" for rows as they are.
+    kept : Tensor, optional
+        int64 positions of the terms that are given; ``[0]`` for all of them. The norm is that of all.
 
     Examples
     --------
@@ -48,17 +52,50 @@ class Tfidf(Module):
     """
 
     FACTS: ClassVar[tuple[str, ...]] = ("norm",)
+    kept: Tensor
 
-    def __init__(self, idf: Tensor, norm: str) -> None:
+    def __init__(self, idf: Tensor, norm: str, kept: Optional[Tensor] = None) -> None:  # noqa: UP045  TorchScript
         super().__init__()
         if norm not in NORMS:
             raise ValueError(f"norm must be 'l1', 'l2' or '', however: norm={norm!r}")
         self.idf = nn.Parameter(idf.detach().clone())
         self.norm = norm
+        every = torch.empty(0, dtype=torch.int64, device=idf.device)
+        self.register_buffer("kept", every if kept is None else kept.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, terms] -> [B, terms]."""
-        return weighted(x, self.idf, self.norm)
+        """[B, terms] -> [B, terms] or [B, len(kept)]."""
+        parts = in_cache(x, x.shape[1])
+        if len(parts) == 1:
+            return self.scaled(x)
+        return torch.cat([self.scaled(part) for part in parts])
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """The answer for a slice of the rows."""
+        z = weighted(x, self.idf)
+        y = z.index_select(1, self.kept) if self.kept.shape[0] > 0 else z
+        return y if self.norm == "" else y / row_sizes(z, self.norm)
+
+    def needs(self, wanted: Sequence[int], width: int) -> Sequence[int]:
+        """All terms, which the norm is made of; without one, the terms that are wanted."""
+        return range(width) if self.norm else self._terms(wanted)
+
+    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+        """The wanted terms, by the norm of all."""
+        if self.norm:
+            return Tfidf(self.idf, self.norm, torch.tensor(self._terms(wanted), device=self.idf.device))
+        return Tfidf(self.idf[list(needed)] if len(self.idf) else self.idf, "")
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """Where all terms are, for the norm; without one, each term with itself."""
+        columns = len(self.kept) or width
+        if self.norm:
+            return [Finite(tuple(range(width)), sure=False)] * columns
+        return [Finite((term,)) for term in self._terms(range(columns))]
+
+    def _terms(self, columns: Sequence[int]) -> list[int]:
+        """Which terms stand in some of the columns that are given."""
+        return self.kept[list(columns)].tolist() if len(self.kept) else list(columns)
 
 
 class SublinearTfidf(Module):
@@ -100,4 +137,5 @@ class SublinearTfidf(Module):
         """[B, terms] -> [B, terms]."""
         there = x != 0
         z = torch.where(there, torch.log(torch.where(there, x, torch.ones_like(x))) + 1, x)
-        return torch.where(there, weighted(z, self.idf, self.norm), x)
+        z = weighted(z, self.idf)
+        return torch.where(there, z if self.norm == "" else z / row_sizes(z, self.norm), x)

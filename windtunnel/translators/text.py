@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher, text
 
+from windtunnel.modules.base import Module
 from windtunnel.modules.tfidf import SublinearTfidf, Tfidf
 from windtunnel.tokens import TermCounter
 from windtunnel.translators.registry import Tokens, translates
@@ -27,13 +29,13 @@ def tfidf_transformer(fitted: text.TfidfTransformer) -> Tfidf | SublinearTfidf:
 def tfidf_vectorizer(fitted: text.TfidfVectorizer) -> Tokens:
     """Counts of terms, weighted by its own TfidfTransformer."""
     counts = partial(text.CountVectorizer.transform, fitted)
-    return Tokens(counts, len(fitted.vocabulary_), tfidf_transformer(fitted._tfidf), TermCounter.of(fitted))
+    return _counted(fitted, counts, tfidf_transformer(fitted._tfidf))
 
 
 @translates(text.CountVectorizer, notes=ON_THE_HOST, differentiable=False)
 def count_vectorizer(fitted: text.CountVectorizer) -> Tokens:
     """Counts of terms. Reads vocabulary_."""
-    return Tokens(fitted.transform, len(fitted.vocabulary_), counter=TermCounter.of(fitted))
+    return _counted(fitted, fitted.transform, None)
 
 
 @translates(text.HashingVectorizer, notes=ON_THE_HOST, differentiable=False)
@@ -55,6 +57,13 @@ def feature_hasher(fitted: FeatureHasher) -> Tokens:
 def dict_vectorizer(fitted: DictVectorizer) -> Tokens:
     """The values of dicts, one column per name, or per name and text. Reads feature_names_."""
     return Tokens(fitted.transform, len(fitted.feature_names_))
+
+
+def _counted(fitted: text.CountVectorizer, counts: Callable[[Any], Any], then: Module | None) -> Tokens:
+    """Counts by the vectorizer, or by a counter that has no narrower numbers than it."""
+    counter = TermCounter.of(fitted)
+    wide = np.dtype(fitted.dtype) in (np.dtype(np.int64), np.dtype(np.float64))
+    return Tokens(counter if counter is not None and wide else counts, len(fitted.vocabulary_), then, counter)
 
 
 def _tfidf(idf: Any, sublinear: bool, norm: str | None) -> Tfidf | SublinearTfidf:

@@ -70,6 +70,8 @@ class Oddities:
 
     def _followed(self, finite: Finite, given: Sequence[Place]) -> Odd | None:
         odds = [self.of(given[column]) for column in finite.columns]
+        if not finite.sure:
+            return None if any(odd.roots for odd in odds) else Odd(frozenset())
         alike = len(odds) <= 1 and all(odd.alike for odd in odds)
         if not NOT_FINITE <= set(finite.kinds) and not alike:
             return None  # 0 times infinity is NaN, so that nobody knows what comes through

@@ -20,7 +20,8 @@ class Words(Keeps):
 
     word[t] = AND over columns c of table[rank of value[c] among the thresholds of c, t]
 
-    A missing value has the rank above all others; it clears what its nodes say.
+    A missing value has the rank above all others; it clears what its nodes say. Columns of few thresholds, such as
+    one-hot ones, share a table, with a row for all of their ranks together: the sum of each rank times its stride.
 
     Shape
     -----
@@ -29,9 +30,13 @@ class Words(Keeps):
 
     AT_ONCE: Final = 1 << 18  # words, so few that a processor's cache holds them
 
+    SHARED: Final = 81  # rows of a table that columns share
+
     used: Tensor
     missing: Tensor
+    stride: Tensor
     table: Tensor
+    layers: list[int]
 
     def __init__(self, below: list["_Nodes"], features: NDArray[np.int64], device: torch.device) -> None:
         super().__init__()
@@ -42,22 +47,34 @@ class Words(Keeps):
         tree = np.repeat(np.arange(len(below)), [len(nodes.column) for nodes in below])
         used, of = np.unique(column, return_inverse=True)
         thresholds = [np.unique(split[of == c]) for c in range(len(used))]
-        starts = np.cumsum([0, *(len(one) + 2 for one in thresholds)])
-        self.ranks = Ranks(thresholds, starts[:-1].astype(np.int32), device)
-        table = np.full((starts[-1], len(below)), -1, np.int64)
-        for c, (start, one) in enumerate(zip(starts[:-1], thresholds, strict=True)):
-            mine, last = of == c, start + len(one)
-            np.bitwise_and.at(table, (start + 1 + np.searchsorted(one, split[mine]), tree[mine]), ~cleared[mine])
-            np.bitwise_and.accumulate(table[start : last + 1], axis=0, out=table[start : last + 1])
+        tables = []
+        for c, one in enumerate(thresholds):
+            table, mine, last = np.full((len(one) + 2, len(below)), -1, np.int64), of == c, len(one)
+            np.bitwise_and.at(table, (1 + np.searchsorted(one, split[mine]), tree[mine]), ~cleared[mine])
+            np.bitwise_and.accumulate(table[: last + 1], axis=0, out=table[: last + 1])
             mine &= missing_right
             np.bitwise_and.at(table[last + 1], tree[mine], ~cleared[mine])
-        self.hold("used", used, device)
-        self.hold("missing", features[used], device)
-        self.hold("table", table, device)
+            tables.append(table)
+        sizes = np.array(list(map(len, tables)))
+        groups = _sharing(sizes, self.SHARED)
+        # The first column of each group, then the second of those that have one, and so on.
+        layers = [[group[at] for group in groups if at < len(group)] for at in range(len(groups[0]))]
+        order = np.concatenate(layers)
+        self.layers = list(map(len, layers))
+        start, stride = np.zeros((2, len(used)), np.int32)
+        start[layers[0]] = np.cumsum([0, *(sizes[group].prod() for group in groups)])[:-1]
+        for group in groups:
+            stride[group] = np.cumprod([1, *sizes[group]])[:-1]
+        self.ranks = Ranks([thresholds[c] for c in order], start[order], device)
+        self.hold("used", used[order], device)
+        self.hold("missing", features[used[order]], device)
+        self.hold("stride", stride[order][:, None], device)
+        self.hold("table", np.concatenate([_together([tables[c] for c in group]) for group in groups]), device)
 
     def forward(self, values: Tensor, missing: Tensor) -> Tensor:
         """The words of the rows."""
         rank = self.ranks(values.index_select(0, self.used)).add_(missing.index_select(0, self.missing))
+        rank = self._together(rank)
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if torch.compiler.is_compiling():
                 return self._fused(rank)
@@ -69,6 +86,14 @@ class Words(Keeps):
         for start in range(0, rows, at_once):
             words[start : start + at_once] = self._left(rank[:, start : start + at_once])
         return words
+
+    def _together(self, rank: Tensor) -> Tensor:
+        """The ranks of columns, ``[columns, B]``, to rows of the table, ``[tables, B]``."""
+        row, start = rank[: self.layers[0]], self.layers[0]
+        for count in self.layers[1:]:
+            more = rank[start : start + count] * self.stride[start : start + count]
+            row, start = torch.cat([row[:count] + more, row[count:]]), start + count
+        return row
 
     @torch.jit.unused
     def _fused(self, rank: Tensor) -> Tensor:
@@ -86,6 +111,25 @@ class Words(Keeps):
             part[:half].bitwise_and_(part[count - half : count])
             count = count - half
         return part[0]
+
+
+def _sharing(rows: NDArray[np.int64], most: int) -> list[list[int]]:
+    """Columns that share a table of ``most`` rows at most, by the rows of their own ones; the largest groups first."""
+    groups: list[list[int]] = []
+    size = most + 1
+    for column in np.argsort(rows, kind="stable").tolist():
+        if size * rows[column] > most:
+            groups.append([])
+            size = 1
+        groups[-1].append(column)
+        size *= int(rows[column])
+    return sorted(groups, key=len, reverse=True)
+
+
+def _together(tables: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """A row for each way to take one of each table, that of the first changing fastest: what they leave together."""
+    trees = tables[0].shape[1]
+    return reduce(lambda first, second: (second[:, None] & first).reshape(-1, trees), tables)
 
 
 class NoWords(nn.Module):

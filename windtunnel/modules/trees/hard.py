@@ -78,6 +78,7 @@ class TreeWalk(Module):
     category: Tensor
     feature_range: Tensor
     column: Tensor
+    feature_at: Tensor
     split: Tensor
     split32: Tensor
     follow: Tensor
@@ -94,6 +95,7 @@ class TreeWalk(Module):
     vector: bool
     readings: list[int]
     has_sets: bool
+    read_alike: bool
     row_cost: int
 
     def __init__(
@@ -141,6 +143,7 @@ class TreeWalk(Module):
         self.depth, self.readings, walk = _walk(ensemble)
         for name, array in walk.items():
             self.register_buffer(name, torch.from_numpy(array).to(threshold.device), persistent=False)
+        self.read_alike = not self.has_sets and set(self.readings) <= {self.LOW, self.HIGH}
         self.row_cost = len(self.root)
         self.arrange()
 
@@ -221,32 +224,49 @@ class TreeWalk(Module):
         if trees == 0:
             return (self.base / self.divisor).to(x.dtype).repeat(x.shape[0], 1)
         at = self._leaves(x)  # [b * trees]
+        if trees == 1 and (self.vector or self.outputs == 1):
+            # What follows, once for each leaf and not for each row.
+            values = ((self.value + self.base) / self.divisor).index_select(0, at)
+            return values.view(x.shape[0], self.outputs).to(x.dtype)
         values = self.value.index_select(0, at)
-        if self.vector:
-            values = values.view(x.shape[0], trees, self.outputs).transpose(1, 2)
-        else:
-            values = values.view(x.shape[0], self.outputs, trees)
+        along = 1 if self.vector else 2  # where the trees of a score stand
+        shape = [x.shape[0], trees, self.outputs] if self.vector else [x.shape[0], self.outputs, trees]
+        values = values.view(shape)
         # One after the other, from the base on, as the sources add: the order decides how a sum is rounded.
-        values.select(2, 0).add_(self.base)
-        return (values.cumsum_(2)[:, :, -1] / self.divisor).to(x.dtype)
+        values.select(along, 0).add_(self.base)
+        return (values.cumsum_(along).select(along, trees - 1) / self.divisor).to(x.dtype)
 
     def _leaves(self, x: Tensor) -> Tensor:
         """The position of the leaf that each row falls into in each tree, ``[b * trees]``."""
         wide = x.dtype == torch.float64 and self.reads == "float64"
-        split = self.split if wide else self.split32
-        readings = self._readings(x if wide else x.to(torch.float32))  # [b, readings * width]
-        at = self.root.repeat(x.shape[0])
+        split, columns = self.split if wide else self.split32, self.column
+        readings = x if wide else x.to(torch.float32)
+        if self._reads_alike(readings):
+            columns = self.feature_at
+        else:
+            readings = self._readings(readings)  # [b, readings * width]
+        rows, trees = x.shape[0], self.root.shape[0]
+        at = self.root.unsqueeze(0)  # [1, trees] for all rows, [b, trees] from the first step on
         for _ in range(self.depth):
-            column = self.column.index_select(0, at).view(x.shape[0], self.root.shape[0])
-            value = readings.gather(1, column).view(-1)
-            goes_right = value > split.index_select(0, at)
+            flat = at.view(-1)
+            column = columns.index_select(0, flat).view_as(at).expand(rows, trees)
+            value = readings.gather(1, column)
+            goes_right = value > split.index_select(0, flat).view_as(at)
             if self.has_sets:
                 code = value.clamp(-1.0, self.NO_CODE).to(torch.int64) + 1
-                last = self.set_last.index_select(0, at)
-                place = torch.where(code < last, code, last) + self.set_start.index_select(0, at)
-                goes_right = goes_right | self.set_goes_right.index_select(0, place)
-            at = self.follow.index_select(0, at) + goes_right.to(torch.int64)
-        return at
+                last = self.set_last.index_select(0, flat).view_as(at)
+                place = torch.where(code < last, code, last) + self.set_start.index_select(0, flat).view_as(at)
+                goes_right = goes_right | self.set_goes_right.index_select(0, place.view(-1)).view_as(place)
+            at = self.follow.index_select(0, flat).view_as(at) + goes_right.to(torch.int64)
+        return at.expand(rows, trees).reshape(-1)
+
+    def _reads_alike(self, x: Tensor) -> bool:
+        """Whether nodes read the features as they are: they differ in missing values alone, and none is missing."""
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            if torch.compiler.is_compiling():
+                return False
+        # The sum is NaN where one is missing; infinite numbers of both signs are taken for missing, and read the same.
+        return self.read_alike and not x.is_cuda and not bool(torch.isnan(x.sum()))
 
     def _readings(self, x: Tensor) -> Tensor:
         """``[b, width]`` -> ``[b, readings * width]``: x once for each way in which some node reads its feature."""
@@ -386,6 +406,7 @@ def _walk(ensemble: TreeEnsemble) -> tuple[int, list[int], dict[str, NDArray[Any
     set_start, set_last, goes_right = _sets(ensemble)
     walk = {
         "column": _spread(column, is_node, node, np.zeros(len(items), np.int64)),
+        "feature_at": _spread(ensemble.feature, is_node, node, np.zeros(len(items), np.int64)),
         "split": split,
         "split32": _largest_float32_not_above(split),
         "follow": _spread(ensemble.trees + 2 * np.arange(nodes), is_node, node, places),

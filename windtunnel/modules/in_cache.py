@@ -1,0 +1,21 @@
+"""Rows in slices whose intermediate numbers stay in the processor's cache."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+import torch
+from torch import Tensor
+
+
+def in_cache(x: Tensor, numbers: int, fewest: int = 64, cells: int = 65536) -> list[Tensor]:
+    """Slices of the rows, of at most ``cells`` numbers where a row takes ``numbers`` of them; ``fewest`` rows at least.
+
+    Fresh memory costs more than what is computed in it: half a megabyte is used again from slice to slice. All rows in
+    one where gradients are wanted, on a GPU, and for an exporter, for which the number of rows is a symbol.
+    """
+    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+        if torch.compiler.is_compiling():
+            return [x]
+    rows = max(fewest, cells // max(1, numbers))
+    if torch.is_grad_enabled() or x.is_cuda or x.shape[0] <= rows:
+        return [x]
+    return list(torch.split(x, rows))
