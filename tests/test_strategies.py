@@ -15,10 +15,11 @@ from windtunnel.compiler.cost_model import Shape
 from windtunnel.compiler.strategies import FORMS, choose
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.trees import GemmTrees, HardTrees, PerfectTrees
-from windtunnel.modules.trees.bitvectors import BitvectorTrees, Words
+from windtunnel.modules.trees.bitvectors import BitvectorTrees
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
 from windtunnel.modules.trees.ranked_walk import RankedWalkTrees
 from windtunnel.modules.trees.ranks import Ranks
+from windtunnel.modules.trees.words import RankedWords
 
 OTHERS = [GemmTrees, PerfectTrees, RankedWalkTrees, BitvectorTrees]
 
@@ -263,16 +264,16 @@ def test_bitvectors_take_64_leaves():
 
 def test_columns_of_few_thresholds_share_tables():
     one = replace(boosted(), threshold=np.sign(boosted().threshold))
-    (words,) = BitvectorTrees.of(one).words
+    (words,) = BitvectorTrees.of(one).words[0].parts
     assert sum(words.layers) == len(words.used) > words.layers[0]
-    assert len(words.table) <= Words.SHARED * words.layers[0]
+    assert len(words.table) <= RankedWords.SHARED * words.layers[0]
 
 
 def test_bitvectors_in_several_blocks(monkeypatch):
     one, x = joined(stump(0.1), *[boosted()] * 2, outputs=3), torch.from_numpy(rows())
     monkeypatch.setattr(BitvectorTrees, "BLOCK", 7)
     module = BitvectorTrees.of(one)
-    assert sum(isinstance(block, Words) for block in module.words) > 1
+    assert sum(len(block.parts) > 0 for block in module.words) > 1
     assert torch.equal(module(x), HardTrees.of(one)(x))
 
 

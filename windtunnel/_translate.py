@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from windtunnel.assemble import Assembly
 from windtunnel.compiler.backends import BACKENDS, engine, place
 from windtunnel.compiler.passes import simplify
-from windtunnel.compiler.strategies import STRATEGIES, choose
+from windtunnel.compiler.strategies import STRATEGIES, choose, fastest
 from windtunnel.encode import Batch, Rows, count_rows
 from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.faithful import measure, variance_kept
@@ -102,7 +102,9 @@ def translate(
         _soften_step(net, position, name, start, temperature, batch)
     if start == "warm":
         steps = enumerate(net.program.steps)
-        net.exact = {position: exact[position] for position, step in steps if step.module is not exact[position]}
+        replaced = {position: exact[position] for position, step in steps if step.module is not exact[position]}
+        net.exact = {at: fastest(one) if isinstance(one, HardTrees) else one for at, one in replaced.items()}
+    net.choices = choose(net.program, "auto")  # of trees that are too large to be soft
     if start == "cold":
         _redraw_tables(net.program)
     if batch is not None:

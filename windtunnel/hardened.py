@@ -105,7 +105,7 @@ def harden(net: Translation, valid: Any = None) -> Translation:
     for position, step in enumerate(hard.program.steps):
         if isinstance(step.module, SoftSplits):
             step.module = _hard(hard, position, rows)
-    choose(hard.program, "auto")
+    hard.choices = choose(hard.program, "auto")
     hard.exact = {}
     hard.mark_start()
     hard.faithful = {**net.faithful, f"{PREFIX}trees": 1.0}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -178,6 +178,18 @@ class Translation(nn.Module):
         """Raw scores ``[B, K]`` of encoded rows."""
         return self.program(numbers, ids)  # type: ignore[no-any-return]
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move to a device; a narrower type is refused, before anything is rounded."""
+        own = getattr(torch, self.encoder.dtype)
+        asked = fn(torch.empty(0, dtype=own)).dtype
+        if asked.itemsize < own.itemsize:
+            raise BadInput(
+                f"this translation computes in {own}, and to convert it to {asked} would round thresholds and tables as "
+                'if they were weights; windtunnel.compile(pipeline, dtype="float32") makes a program of float32, and '
+                "net.condense(rows) a smaller one of soft trees."
+            )
+        return super()._apply(fn, recurse)  # type: ignore[no-any-return, no-untyped-call]
+
     def encode(self, rows: Rows, *, training: bool = False) -> Batch:
         """Raw rows as tensors.
 
@@ -277,7 +289,8 @@ class Translation(nn.Module):
             if not _odd(numbers, ids):
                 return False
             if not known.whole:
-                odd = ~(numbers.abs() <= FLOAT32_MAX).all(dim=1) | (ids < FIRST_ID).any(dim=1)
+                # The length of a row is no finite number either where one of its parts is none; too many are looked at.
+                odd = ~(torch.linalg.vector_norm(numbers, dim=1) <= FLOAT32_MAX) | (ids < FIRST_ID).any(dim=1)
                 numbers, ids = numbers[odd], ids[odd]
         return bool(self.program.refused(method, numbers, ids).any())
 

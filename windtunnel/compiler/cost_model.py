@@ -17,6 +17,8 @@ from windtunnel.modules.trees.ranked import depths_of
 
 MOST_PRODUCTS = 1 << 18
 """Leaves squared, added up; beyond, matrix products are nowhere near the others."""
+MOST_WORDS = 1 << 24
+"""Words in the tables of bitvectors that categories look up: 128 MiB."""
 HOLLOW = 8
 """How many times more leaves perfect trees may have than the trees that they stand for."""
 
@@ -29,6 +31,8 @@ class Shape:
     ----------
     trees, columns : int
         Trees, and columns that some node reads.
+    sets, codes : int
+        Nodes that split by a set of categories; the largest codes in the sets of each column, added up.
     levels, visits : int
         Splits on the longest way down: of the deepest tree, and of all trees added up.
     most_leaves, leaves, perfect, products : int
@@ -37,6 +41,8 @@ class Shape:
 
     trees: int
     columns: int
+    sets: int
+    codes: int
     levels: int
     visits: int
     most_leaves: int
@@ -47,13 +53,17 @@ class Shape:
     @classmethod
     def of(cls, trees: HardTrees) -> Shape:
         """Read it off an ensemble."""
-        root, follow, column = (held.cpu().numpy() for held in (trees.root, trees.follow, trees.column))
+        root, follow, column, start, last = (
+            held.cpu().numpy() for held in (trees.root, trees.follow, trees.column, trees.set_start, trees.set_last)
+        )
         is_node = follow != np.arange(len(follow))
         depths = depths_of(root, follow, is_node)
         leaves = np.diff(trees.leaf_start.cpu().numpy())
         return cls(
             trees=len(root),
             columns=len(np.unique(column[is_node] % max(1, trees.width))),
+            sets=int((start > 0).sum()),
+            codes=sum(int(last[(column == one) & (start > 0)].max()) for one in np.unique(column[start > 0])),
             levels=int(depths.max(initial=0)),
             visits=int(depths.sum()),
             most_leaves=int(leaves.max(initial=1)),
@@ -64,22 +74,24 @@ class Shape:
 
     def terms(self, strategy: str, rows: int) -> list[float]:
         """What the seconds of a strategy are a sum of: a call, its steps, and for the rows columns, trees and work."""
+        # Sets are columns of their own, but for the walk, which looks each up where it stands, and for bitvectors.
+        columns = self.columns + (0 if strategy in ("tree_traversal", "bitvectors") else self.sets)
         work = {
-            "tree_traversal": self.trees * self.levels,
+            "tree_traversal": self.trees * self.levels * (2 if self.sets else 1),
             "ranked_traversal": self.visits,
             "perfect_tree_traversal": self.visits,
             "gemm": self.products,
             "bitvectors": self.trees * self.columns,
         }[strategy]
         steps = {"gemm": 1, "bitvectors": math.ceil(self.trees / BitvectorTrees.BLOCK)}.get(strategy, self.levels)
-        return [1.0, float(steps), float(rows * self.columns), float(rows * self.trees), float(rows * work)]
+        return [1.0, float(steps), float(rows * columns), float(rows * self.trees), float(rows * work)]
 
     def takes(self, strategy: str) -> bool:
         """Whether the trees can be run that way at a cost that the model knows."""
         return {
             "perfect_tree_traversal": self.levels <= PerfectTrees.DEEPEST and self.perfect <= HOLLOW * self.leaves,
             "gemm": self.products <= MOST_PRODUCTS,
-            "bitvectors": self.most_leaves <= BitvectorTrees.MOST_LEAVES,
+            "bitvectors": self.most_leaves <= BitvectorTrees.MOST_LEAVES and self.codes * self.trees <= MOST_WORDS,
         }.get(strategy, True)
 
     def seconds(self, rows: int) -> dict[str, float]:

@@ -97,6 +97,13 @@ def choose(program: Program, strategy: str, *, rows: int | None = None, tune: bo
     return choices
 
 
+def fastest(trees: HardTrees) -> HardTrees:
+    """The form that is expected to be fastest for one, few and many rows; trees that are always walked as they are."""
+    if type(trees) not in FORMS.values():
+        return trees
+    return _formed(trees, _automatic(trees, "", None, tune=False).strategy, "").eval()
+
+
 def _steps(program: Program) -> Iterator[ProgramStep]:
     yield from (*program.steps, *program.answers.values())
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.assemble import Origin
+from windtunnel.compiler.strategies import choose
 from windtunnel.encode import Batch, CategoryColumn
 from windtunnel.head import Head
 from windtunnel.modules.branch import Added, Branch
@@ -63,14 +64,16 @@ class Stage(Protocol):
 def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Keeper | None:
     """Train a branch beside a translation and make it part of it where it helps; None where no branch can be had.
 
-    One half of the judged rows has a part in choosing gates, columns and combinations, the other has none. An error or
-    an interrupt while training leaves the best branch so far in place, and is raised again.
+    One half of the judged rows has a part in choosing gates, columns and combinations, the other has none, so there
+    have to be two. An error or an interrupt while training leaves the best branch so far in place, and is raised again.
     """
     if not net.may_branch() or data.judged_on == "training rows":
         return None
     generator = torch.Generator().manual_seed(recipe.seed)
     loss = pick(recipe.loss, branch_head(net.head))
     held = collected(data.valid)
+    if len(held[1]) < 2:
+        return None
     order = torch.randperm(len(held[1]), generator=generator)
     judge = Judge.of(recipe, net.head)
     gates = _gates(net, halves(held, order), loss, judge)
@@ -285,6 +288,8 @@ def settle(net: Translation, gates: dict[int, HardTrees]) -> None:
     """Put the trees of the source, or gated ones, in the place of the soft ones; from now on they stay."""
     for index, module in {**net.exact, **gates}.items():
         net.program.steps[index].module = module
+    if net.exact or gates:
+        net.choices = choose(net.program, "auto")
     net.exact = {}
     net.program.requires_grad_(False)
     net.mark_start()

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from windtunnel.compiler.strategies import fastest
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.trainers.losses import Loss
 
@@ -62,7 +63,7 @@ def gated(trees: HardTrees, judged: Judged, loss: Loss) -> HardTrees | None:
     per_leaf = np.repeat(per_tree, np.diff(ensemble.leaf_start))
     closed = HardTrees.of(replace(ensemble, leaf_value=ensemble.leaf_value * per_leaf))
     closed.cast(judged.inputs.dtype)
-    return closed.eval()
+    return fastest(closed)
 
 
 def _closed(sums: Tensor, base: Tensor, judged: Judged, loss: Loss) -> Tensor:

@@ -2,8 +2,7 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -12,138 +11,7 @@ from torch import Tensor, nn
 
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.trees.laid_out import LaidOutTrees
-from windtunnel.modules.trees.ranks import Keeps, Ranks
-
-
-class Words(Keeps):
-    """One word per row and tree, in which the bits of the leaves that a row does not fall into are cleared.
-
-    word[t] = AND over columns c of table[rank of value[c] among the thresholds of c, t]
-
-    A missing value has the rank above all others; it clears what its nodes say. Columns of few thresholds, such as
-    one-hot ones, share a table, with a row for all of their ranks together: the sum of each rank times its stride.
-
-    Shape
-    -----
-    forward : float64 [columns, B], int32 [features + 1, B] -> int64 [B, trees]
-    """
-
-    AT_ONCE: Final = 1 << 18  # words, so few that a processor's cache holds them
-
-    SHARED: Final = 81  # rows of a table that columns share
-
-    used: Tensor
-    missing: Tensor
-    stride: Tensor
-    table: Tensor
-    layers: list[int]
-
-    def __init__(self, below: list["_Nodes"], features: NDArray[np.int64], device: torch.device) -> None:
-        super().__init__()
-        column, split, cleared, missing_right = (
-            np.concatenate([getattr(nodes, name) for nodes in below])
-            for name in ("column", "split", "cleared", "missing_right")
-        )
-        tree = np.repeat(np.arange(len(below)), [len(nodes.column) for nodes in below])
-        used, of = np.unique(column, return_inverse=True)
-        thresholds = [np.unique(split[of == c]) for c in range(len(used))]
-        tables = []
-        for c, one in enumerate(thresholds):
-            table, mine, last = np.full((len(one) + 2, len(below)), -1, np.int64), of == c, len(one)
-            np.bitwise_and.at(table, (1 + np.searchsorted(one, split[mine]), tree[mine]), ~cleared[mine])
-            np.bitwise_and.accumulate(table[: last + 1], axis=0, out=table[: last + 1])
-            mine &= missing_right
-            np.bitwise_and.at(table[last + 1], tree[mine], ~cleared[mine])
-            tables.append(table)
-        sizes = np.array(list(map(len, tables)))
-        groups = _sharing(sizes, self.SHARED)
-        # The first column of each group, then the second of those that have one, and so on.
-        layers = [[group[at] for group in groups if at < len(group)] for at in range(len(groups[0]))]
-        order = np.concatenate(layers)
-        self.layers = list(map(len, layers))
-        start, stride = np.zeros((2, len(used)), np.int32)
-        start[layers[0]] = np.cumsum([0, *(sizes[group].prod() for group in groups)])[:-1]
-        for group in groups:
-            stride[group] = np.cumprod([1, *sizes[group]])[:-1]
-        self.ranks = Ranks([thresholds[c] for c in order], start[order], device)
-        self.hold("used", used[order], device)
-        self.hold("missing", features[used[order]], device)
-        self.hold("stride", stride[order][:, None], device)
-        self.hold("table", np.concatenate([_together([tables[c] for c in group]) for group in groups]), device)
-
-    def forward(self, values: Tensor, missing: Tensor) -> Tensor:
-        """The words of the rows."""
-        rank = self.ranks(values.index_select(0, self.used)).add_(missing.index_select(0, self.missing))
-        rank = self._together(rank)
-        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
-            if torch.compiler.is_compiling():
-                return self._fused(rank)
-        rows, trees = rank.shape[1], self.table.shape[1]
-        at_once = max(1, self.AT_ONCE // (rank.shape[0] * trees))
-        if rows <= at_once:
-            return self._left(rank)
-        words = torch.empty((rows, trees), dtype=torch.int64, device=values.device)
-        for start in range(0, rows, at_once):
-            words[start : start + at_once] = self._left(rank[:, start : start + at_once])
-        return words
-
-    def _together(self, rank: Tensor) -> Tensor:
-        """The ranks of columns, ``[columns, B]``, to rows of the table, ``[tables, B]``."""
-        row, start = rank[: self.layers[0]], self.layers[0]
-        for count in self.layers[1:]:
-            more = rank[start : start + count] * self.stride[start : start + count]
-            row, start = torch.cat([row[:count] + more, row[count:]]), start + count
-        return row
-
-    @torch.jit.unused
-    def _fused(self, rank: Tensor) -> Tensor:
-        """The same, read row by row: a compiler makes one loop of it, which keeps the words in registers."""
-        # Ranks are within the table by construction, so that no look-up has to be checked.
-        found: list[Tensor] = [torch.ops.aten._unsafe_index(self.table, [one]) for one in rank.unbind()]
-        return reduce(torch.bitwise_and, found)  # [b, trees]
-
-    def _left(self, rank: Tensor) -> Tensor:
-        """``[columns, b]`` -> ``[b, trees]``."""
-        part = self.table.index_select(0, rank.reshape(-1)).view(rank.shape[0], rank.shape[1], self.table.shape[1])
-        count = rank.shape[0]
-        while count > 1:
-            half = count // 2
-            part[:half].bitwise_and_(part[count - half : count])
-            count = count - half
-        return part[0]
-
-
-def _sharing(rows: NDArray[np.int64], most: int) -> list[list[int]]:
-    """Columns that share a table of ``most`` rows at most, by the rows of their own ones; the largest groups first."""
-    groups: list[list[int]] = []
-    size = most + 1
-    for column in np.argsort(rows, kind="stable").tolist():
-        if size * rows[column] > most:
-            groups.append([])
-            size = 1
-        groups[-1].append(column)
-        size *= int(rows[column])
-    return sorted(groups, key=len, reverse=True)
-
-
-def _together(tables: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """A row for each way to take one of each table, that of the first changing fastest: what they leave together."""
-    trees = tables[0].shape[1]
-    return reduce(lambda first, second: (second[:, None] & first).reshape(-1, trees), tables)
-
-
-class NoWords(nn.Module):
-    """Trees without a split, all of whose leaves are left."""
-
-    trees: int
-
-    def __init__(self, trees: int) -> None:
-        super().__init__()
-        self.trees = trees
-
-    def forward(self, values: Tensor, missing: Tensor) -> Tensor:
-        """All bits set."""
-        return torch.full((values.shape[1], self.trees), -1, dtype=torch.int64, device=values.device)
+from windtunnel.modules.trees.words import Nodes, Words
 
 
 class BitvectorTrees(LaidOutTrees):
@@ -154,7 +22,8 @@ class BitvectorTrees(LaidOutTrees):
     Leaves are numbered from left to right, and a node at which a row goes right rules out the leaves to its left
     (QuickScorer, Lucchese et al. 2015). Which nodes on one column do so depends on nothing but the rank of the value
     among the thresholds on that column, so that what they clear together is a row of a table, and no node is visited.
-    Trees are taken in blocks, as the tables grow with the square of the trees in them.
+    Where nodes split a feature by sets of categories, it depends on the category. Trees are taken in blocks, as the
+    tables grow with the square of the trees in them.
 
     Shape
     -----
@@ -177,9 +46,11 @@ class BitvectorTrees(LaidOutTrees):
         """Lay out the words of each block of trees."""
         super().arrange()
         root, follow, is_node = self._positions()
-        column, split, _ = self._nodes()
-        column, missing_right, features = self._merged(column)
-        trees = [_in_order(at, follow, is_node, (column, split, missing_right)) for at in root]
+        column, missing_right, features = self._merged(self.column.cpu().numpy())
+        split, start, last, right = (
+            held.cpu().numpy() for held in (self.split, self.set_start, self.set_last, self.set_goes_right)
+        )
+        trees = [_in_order(at, follow, is_node, (column, split, missing_right, start, last)) for at in root]
         most = max((len(tree.leaf) for tree in trees), default=1)
         if most > self.MOST_LEAVES:
             raise UnfaithfulOption(
@@ -188,10 +59,7 @@ class BitvectorTrees(LaidOutTrees):
             )
         device = self.threshold.device
         blocks = [trees[start : start + self.BLOCK] for start in range(0, len(trees), self.BLOCK)]
-        self.words = nn.ModuleList(
-            Words(block, features, device) if any(len(tree.column) for tree in block) else NoWords(len(block))
-            for block in blocks
-        )
+        self.words = nn.ModuleList(Words([tree.nodes for tree in block], features, right, device) for block in blocks)
         leaves = np.zeros((len(trees), self.MOST_LEAVES), np.int64)
         for places, tree in zip(leaves, trees, strict=True):
             places[_hashed(len(tree.leaf), self.DE_BRUIJN)] = tree.leaf
@@ -205,7 +73,7 @@ class BitvectorTrees(LaidOutTrees):
         Returns the column at each position; whether a missing value goes right there; and for each column the feature
         whose missing values it keeps apart, ``width`` where it does not.
         """
-        features = np.full((len(self.readings) + 1) * self.width + len(self.set_column) + 1, self.width)
+        features = np.full((len(self.readings) + 1) * self.width + 1, self.width)
         missing_right = np.zeros(len(column), np.bool_)
         if self.LOW in self.readings and self.HIGH in self.readings:
             low, high = (self.readings.index(one) * self.width for one in (self.LOW, self.HIGH))
@@ -218,7 +86,7 @@ class BitvectorTrees(LaidOutTrees):
         """The number of the leaf that each row falls into in each tree, ``[b * trees]``."""
         wide = x.dtype == torch.float64 and self.reads == "float64"
         # Of a float32 number and a threshold, float64 says the same as the largest float32 not above the threshold.
-        values = self._values(x if wide else x.to(torch.float32)).to(torch.float64).t()
+        values = self._readings(x if wide else x.to(torch.float32)).to(torch.float64).t()
         missing = torch.nn.functional.pad(torch.isnan(x).t().to(torch.int32), [0, 0, 0, 1])  # [features + 1, b]
         found: list[Tensor] = []
         for one in self.words:
@@ -229,14 +97,11 @@ class BitvectorTrees(LaidOutTrees):
         return lowest.mul_(self.DE_BRUIJN).bitwise_right_shift_(58).add_(self.places).view(-1)
 
 
-class _Nodes:
-    """Of one tree: its leaves; of its nodes column, threshold, what a step to the right clears, what is missing."""
+class _Tree(NamedTuple):
+    """Its nodes, and the positions of its leaves from left to right."""
 
-    def __init__(self, nodes: list[tuple[int, int]], leaf: list[int], facts: tuple[NDArray[Any], ...]) -> None:
-        at = np.array([node for node, _ in nodes], np.int64)
-        self.column, self.split, self.missing_right = (fact[at] for fact in facts)
-        self.cleared = np.array([cleared for _, cleared in nodes], np.uint64).view(np.int64)
-        self.leaf = np.array(leaf, np.int64)
+    nodes: Nodes
+    leaf: NDArray[np.int64]
 
 
 def _hashed(leaves: int, de_bruijn: int) -> NDArray[np.int64]:
@@ -247,8 +112,8 @@ def _hashed(leaves: int, de_bruijn: int) -> NDArray[np.int64]:
 
 def _in_order(
     root: np.int64, follow: NDArray[np.int64], is_node: NDArray[np.bool_], facts: tuple[NDArray[Any], ...]
-) -> _Nodes:
-    """Read a tree with its leaves from left to right; ``facts`` are those of its nodes."""
+) -> _Tree:
+    """Read a tree with its leaves from left to right; ``facts`` are those that ``Nodes`` begin with."""
     leaf: list[int] = []
     nodes: list[tuple[int, int]] = []
     open_nodes: list[tuple[int, int]] = []
@@ -263,4 +128,7 @@ def _in_order(
             stack += [int(follow[at]) + 1, -1, int(follow[at])]
         else:
             leaf.append(at)
-    return _Nodes(nodes, leaf, facts)
+    places = np.array([node for node, _ in nodes], np.int64)
+    cleared = np.array([cleared for _, cleared in nodes], np.uint64).view(np.int64)
+    facts = (*(fact[places] for fact in facts), cleared, np.zeros_like(places))
+    return _Tree(Nodes(*facts), np.array(leaf, np.int64))

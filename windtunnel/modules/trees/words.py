@@ -1,0 +1,244 @@
+"""The words of bitvectors: one bit for each leaf of a tree, of which each column of the rows clears some."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from functools import reduce
+from typing import Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from windtunnel.modules.trees.ranks import Keeps, Ranks
+
+
+class Nodes(NamedTuple):
+    """Facts of nodes, ``[n]`` each.
+
+    Attributes
+    ----------
+    column : int64
+        What a node reads.
+    split : float64
+        The threshold above which it sends a row to the right.
+    missing_right : bool
+        Whether a missing value goes right where the column keeps them apart.
+    set_start, set_last : int64
+        Where its set of categories begins, and its last place, as in ``HardTrees``; 0 where it has none.
+    cleared : int64
+        One word: the bits of the leaves that a step to the right rules out.
+    tree : int64
+        The number of its tree.
+    """
+
+    column: NDArray[Any]
+    split: NDArray[Any]
+    missing_right: NDArray[Any]
+    set_start: NDArray[Any]
+    set_last: NDArray[Any]
+    cleared: NDArray[Any]
+    tree: NDArray[Any]
+
+    def picked(self, which: NDArray[np.bool_]) -> "Nodes":
+        """Some of them."""
+        return Nodes(*(fact[which] for fact in self))
+
+    def by_column(self) -> tuple[NDArray[np.int64], list["Nodes"]]:
+        """The columns, and the nodes of each."""
+        used = np.unique(self.column)
+        return used, [self.picked(self.column == column) for column in used]
+
+
+class Words(nn.Module):
+    """One word per row and tree of a block, in which the bits of the leaves that a row does not fall into are cleared.
+
+    Shape
+    -----
+    forward : float64 [columns, B], int32 [features + 1, B] -> int64 [B, trees]
+    """
+
+    trees: int
+
+    def __init__(
+        self, below: list[Nodes], features: NDArray[np.int64], goes_right: NDArray[np.bool_], device: torch.device
+    ) -> None:
+        super().__init__()
+        self.trees = len(below)
+        numbered = [nodes._replace(tree=nodes.tree + tree) for tree, nodes in enumerate(below)]
+        nodes = Nodes(*map(np.concatenate, zip(*numbered, strict=True)))
+        self.parts = nn.ModuleList()
+        if (nodes.set_start == 0).any():
+            self.parts.append(RankedWords(nodes.picked(nodes.set_start == 0), self.trees, features, device))
+        if (nodes.set_start > 0).any():
+            self.parts.append(CodedWords(nodes.picked(nodes.set_start > 0), self.trees, goes_right, device))
+
+    def forward(self, values: Tensor, missing: Tensor) -> Tensor:
+        """The words of the rows."""
+        found: list[Tensor] = []
+        for part in self.parts:
+            found.append(part(values, missing))
+        if len(found) == 0:  # trees without a split
+            return torch.full((values.shape[1], self.trees), -1, dtype=torch.int64, device=values.device)
+        return found[0] if len(found) == 1 else found[0].bitwise_and_(found[1])
+
+
+class LookedUp(Keeps):
+    """Words that are looked up by column.
+
+    word[t] = AND over columns c of table[row of value[c], t]
+
+    Shape
+    -----
+    rows : float64 [columns, B], int32 [features + 1, B] -> int32 [tables, B]
+    forward : the same -> int64 [B, trees]
+    """
+
+    AT_ONCE: Final = 1 << 18  # words, so few that a processor's cache holds them
+    # For classes that derive from this one: TorchScript reads Final off the class itself only.
+    __constants__: ClassVar[list[str]] = ["AT_ONCE"]
+
+    table: Tensor
+
+    def rows(self, values: Tensor, missing: Tensor) -> Tensor:
+        """The row of the table for each value."""
+        raise NotImplementedError
+
+    def forward(self, values: Tensor, missing: Tensor) -> Tensor:
+        """The words of the rows."""
+        row = self.rows(values, missing)
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            if torch.compiler.is_compiling():
+                return self._fused(row)
+        rows, trees = row.shape[1], self.table.shape[1]
+        at_once = max(1, self.AT_ONCE // (row.shape[0] * trees))
+        if rows <= at_once:
+            return self._left(row)
+        words = torch.empty((rows, trees), dtype=torch.int64, device=values.device)
+        for start in range(0, rows, at_once):
+            words[start : start + at_once] = self._left(row[:, start : start + at_once])
+        return words
+
+    @torch.jit.unused
+    def _fused(self, row: Tensor) -> Tensor:
+        """The same, read row by row: a compiler makes one loop of it, which keeps the words in registers."""
+        # Rows are within the table by construction, so that no look-up has to be checked.
+        found: list[Tensor] = [torch.ops.aten._unsafe_index(self.table, [one]) for one in row.unbind()]
+        return reduce(torch.bitwise_and, found)  # [b, trees]
+
+    def _left(self, row: Tensor) -> Tensor:
+        """``[tables, b]`` -> ``[b, trees]``."""
+        part = self.table.index_select(0, row.reshape(-1)).view(row.shape[0], row.shape[1], self.table.shape[1])
+        count = row.shape[0]
+        while count > 1:
+            half = count // 2
+            part[:half].bitwise_and_(part[count - half : count])
+            count = count - half
+        return part[0]
+
+
+class RankedWords(LookedUp):
+    """The row of a number is its rank among the thresholds of its column, of a missing value the rank above all others.
+
+    Columns of few thresholds, such as one-hot ones, share a table, with a row for all of their ranks together: the sum
+    of each rank times its stride.
+    """
+
+    SHARED: Final = 81  # rows of a table that columns share
+
+    used: Tensor
+    missing: Tensor
+    stride: Tensor
+    layers: list[int]
+
+    def __init__(self, nodes: Nodes, trees: int, features: NDArray[np.int64], device: torch.device) -> None:
+        super().__init__()
+        used, of_column = nodes.by_column()
+        thresholds = [np.unique(one.split) for one in of_column]
+        tables = [_by_rank(one, trees, split) for one, split in zip(of_column, thresholds, strict=True)]
+        sizes = np.array(list(map(len, tables)))
+        groups = _sharing(sizes, self.SHARED)
+        # The first column of each group, then the second of those that have one, and so on.
+        layers = [[group[at] for group in groups if at < len(group)] for at in range(len(groups[0]))]
+        order = np.concatenate(layers)
+        self.layers = list(map(len, layers))
+        start, stride = np.zeros((2, len(used)), np.int32)
+        start[layers[0]] = np.cumsum([0, *(sizes[group].prod() for group in groups)])[:-1]
+        for group in groups:
+            stride[group] = np.cumprod([1, *sizes[group]])[:-1]
+        self.ranks = Ranks([thresholds[c] for c in order], start[order], device)
+        self.hold("used", used[order], device)
+        self.hold("missing", features[used[order]], device)
+        self.hold("stride", stride[order][:, None], device)
+        self.hold("table", np.concatenate([_together([tables[c] for c in group]) for group in groups]), device)
+
+    def rows(self, values: Tensor, missing: Tensor) -> Tensor:
+        """The row of the table for each group of columns."""
+        rank: Tensor = self.ranks(values.index_select(0, self.used)).add_(missing.index_select(0, self.missing))
+        row, start = rank[: self.layers[0]], self.layers[0]
+        for count in self.layers[1:]:
+            more = rank[start : start + count] * self.stride[start : start + count]
+            row, start = torch.cat([row[:count] + more, row[count:]]), start + count
+        return row
+
+
+class CodedWords(LookedUp):
+    """The row of a category: the first for a missing one, one more than its code, the last for all beyond the sets."""
+
+    used: Tensor
+    last: Tensor
+    start: Tensor
+
+    def __init__(self, nodes: Nodes, trees: int, goes_right: NDArray[np.bool_], device: torch.device) -> None:
+        super().__init__()
+        used, of_column = nodes.by_column()
+        tables = [_by_code(one, trees, goes_right) for one in of_column]
+        sizes = np.array(list(map(len, tables)))
+        self.hold("used", used, device)
+        self.hold("last", (sizes - 1.0)[:, None], device)
+        self.hold("start", np.cumsum([0, *sizes])[:-1].astype(np.int32)[:, None], device)
+        self.hold("table", np.concatenate(tables), device)
+
+    def rows(self, values: Tensor, missing: Tensor) -> Tensor:
+        """The row of the table for each feature."""
+        code = values.index_select(0, self.used) + 1
+        return torch.minimum(code, self.last).to(torch.int32) + self.start
+
+
+def _by_rank(nodes: Nodes, trees: int, thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
+    """What the nodes of one column leave, ``[ranks, trees]``."""
+    last = len(thresholds)
+    table = np.full((last + 2, trees), -1, np.int64)
+    np.bitwise_and.at(table, (1 + np.searchsorted(thresholds, nodes.split), nodes.tree), ~nodes.cleared)
+    np.bitwise_and.accumulate(table[: last + 1], axis=0, out=table[: last + 1])
+    right = nodes.picked(nodes.missing_right)
+    np.bitwise_and.at(table[last + 1], right.tree, ~right.cleared)
+    return table
+
+
+def _by_code(nodes: Nodes, trees: int, goes_right: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """What the nodes of one feature leave, ``[categories, trees]``."""
+    code = np.arange(nodes.set_last.max() + 1)
+    table = np.full((len(code), trees), -1, np.int64)
+    for start, last, tree, cleared in zip(nodes.set_start, nodes.set_last, nodes.tree, nodes.cleared, strict=True):
+        table[goes_right[start + np.minimum(code, last)], tree] &= ~cleared
+    return table
+
+
+def _sharing(rows: NDArray[np.int64], most: int) -> list[list[int]]:
+    """Columns that share a table of ``most`` rows at most, by the rows of their own ones; the largest groups first."""
+    groups: list[list[int]] = []
+    size = most + 1
+    for column in np.argsort(rows, kind="stable").tolist():
+        if size * rows[column] > most:
+            groups.append([])
+            size = 1
+        groups[-1].append(column)
+        size *= int(rows[column])
+    return sorted(groups, key=len, reverse=True)
+
+
+def _together(tables: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """A row for each way to take one of each table, that of the first changing fastest: what they leave together."""
+    trees = tables[0].shape[1]
+    return reduce(lambda first, second: (second[:, None] & first).reshape(-1, trees), tables)
