@@ -10,6 +10,7 @@ import torch
 import xgboost as xgb
 from sklearn import dummy, ensemble, linear_model, tree
 
+import windtunnel
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.committee import MeanOfParts, Votes, WeightedMedian
 from windtunnel.modules.links import LINKS
@@ -97,6 +98,14 @@ def test_on_a_float64_grid(name):
     near = np.concatenate([x, np.nextafter(x, np.inf), np.nextafter(x, -np.inf), x.astype(np.float32)])
     tolerance = 1e-6 if name in SINGLE else 1e-12
     np.testing.assert_allclose(answer(fitted, near)[:, 0], fitted.predict(near), tolerance, tolerance)
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_decimals_in_float32(name):
+    x = np.random.default_rng(0).normal(size=(2000, 2)).round(2)
+    fitted = TREES[name]().fit(x, values(x))
+    found = windtunnel.compile(fitted, dtype="float32").predict(x)
+    np.testing.assert_allclose(found, fitted.predict(x), 1e-5, 1e-5)
 
 
 @pytest.mark.parametrize("trained_on_missing", [False, True])

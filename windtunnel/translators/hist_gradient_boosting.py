@@ -69,7 +69,10 @@ def _scores(fitted: Any) -> HardTrees:
         # The preprocessor puts the categories first.
         columns = np.argsort(~fitted.is_categorical_, kind="stable")
     trees = [_tree(predictor, columns) for stage in fitted._predictors for predictor in stage]
-    return HardTrees.of(join(trees, width=width, base=np.asarray(fitted._baseline_prediction, np.float64).reshape(-1)))
+    base = np.asarray(fitted._baseline_prediction, np.float64).reshape(-1)
+    scores = HardTrees.of(join(trees, width=width, base=base))
+    scores.on_values = True
+    return scores
 
 
 def _tree(predictor: Any, columns: NDArray[np.int64]) -> OneTree:

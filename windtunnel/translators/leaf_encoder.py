@@ -38,5 +38,6 @@ def leaf_encoder(fitted: LeafEncoder) -> Transformer:
     else:
         leaf = column - np.repeat(ensemble.leaf_start[:-1], counts)
         module, dtype = TreeLeaves.numbered(ensemble, leaf, [ensemble.trees]), "int64"
+    module.on_values = getattr(trees.scores, "on_values", False)
     smooth = fitted.output == "one_hot"
     return Transformer(module, {}, trees.codes, trees.hashed, trees.sparse_zeros, differentiable=smooth, dtype=dtype)

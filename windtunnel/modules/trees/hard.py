@@ -97,6 +97,8 @@ class TreeWalk(Module):
     has_sets: bool
     read_alike: bool
     row_cost: int
+    on_values: bool = False
+    """Whether thresholds are values of the data: those that float32 rounds up would else be above their threshold."""
 
     def __init__(
         self,
@@ -146,6 +148,15 @@ class TreeWalk(Module):
         self.read_alike = not self.has_sets and set(self.readings) <= {self.LOW, self.HIGH}
         self.row_cost = len(self.root)
         self.arrange()
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Take rows of ``dtype``; thresholds that are values of the data are rounded to float32 as the rows are."""
+        super().cast(dtype)
+        if dtype == torch.float32 and self.on_values and self.reads == "float64":
+            for held in (self.threshold, self.split):
+                held.copy_(held.to(torch.float32))
+            self.split32.copy_(self.split)
+            self.reads = "float32"
 
     def arrange(self) -> None:
         """Lay out what a form of the trees other than the walk needs besides, as buffers that are not saved."""
