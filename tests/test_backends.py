@@ -319,6 +319,22 @@ def test_saved_without_the_backend(backend: str, tmp_path) -> None:
     loaded = windtunnel.load(tmp_path / "net")
     assert loaded.engine is None
     check_same(loaded.scores(case.rows()), net.scores(case.rows()), backend)
+    loaded.engine = engine(loaded, backend)
+    assert type(loaded.engine) is type(net.engine)
+    check_same(loaded.scores(case.rows()), net.scores(case.rows()), backend)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "narrower"), [("float64", torch.float32), ("float64", torch.float16), ("float32", torch.bfloat16)]
+)
+def test_narrower_numbers_are_refused_before_anything_is_rounded(dtype: str, narrower: torch.dtype) -> None:
+    case = CASES["standard scaler, logistic"]
+    net = windtunnel.compile(case.fitted(), dtype=dtype)
+    before = net.scores(case.rows())
+    with pytest.raises(BadInput, match=rf"computes in torch\.{dtype}; .* to {narrower}, .*compile.*dtype=\"float32\""):
+        net.to(narrower)
+    assert torch.equal(net.to("cpu").scores(case.rows()), before)
+    assert len(net.double().predict(case.rows())) == len(before)
 
 
 class Refusing(Module):

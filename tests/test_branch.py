@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from torch.utils.data import DataLoader, IterableDataset
 
 import windtunnel
 from windtunnel.errors import BadInput
@@ -173,6 +175,36 @@ def test_a_loader_of_raw_rows_gives_nearly_the_same() -> None:
     nets[0].fit((X, y), (held, z), batch_size=150, **OPTIONS)
     nets[1].fit(batches, [(held, z)], **OPTIONS)
     assert judged_better(nets[1].history) and abs(nets[0].history.best - nets[1].history.best) < 0.02
+
+
+class Parts(IterableDataset[Any]):
+    """Batches of raw rows, of which nobody knows how many there are."""
+
+    def __iter__(self) -> Iterator[Any]:
+        X = frame(400)
+        y = labelled(X, "label")
+        return iter([(X[at : at + 100], y[at : at + 100]) for at in range(0, len(X), 100)])
+
+
+@pytest.mark.parametrize("loader", [Parts(), DataLoader(Parts(), batch_size=None)], ids=["iterable", "data loader"])
+def test_a_loader_without_a_length(loader: Any) -> None:
+    net = windtunnel.translate(additive(*SOURCES["logistic"]), calibrate=frame(500))
+    held = frame(400, seed=5)
+    net.fit(loader, (held, labelled(held, "label", 5)), **OPTIONS, epochs=1)
+    assert net.history is not None and len(net.history.epochs) == 2
+
+
+def test_one_validation_row_makes_no_two_halves() -> None:
+    # Trees, whose gates are learned on one half of the judged rows and held against the other.
+    X = frame(500)
+    y = labelled(X, "label")
+    source = make_pipeline(encoded(), LGBMClassifier(n_estimators=40, verbosity=-1)).fit(X, y)
+    net = windtunnel.translate(source, calibrate=X)
+    with pytest.raises(BadInput, match="before training, auroc over the validation rows is nan"):
+        net.fit((X, y), (X[:1], y[:1]), **OPTIONS, epochs=1)
+    net.fit((X, y), (X[:1], y[:1]), **OPTIONS, epochs=1, metric="accuracy")
+    assert net.history is not None and net.history.judged_on == "validation rows"
+    assert net.program.steps[-1].name != "branch"
 
 
 def test_rows_of_weight_zero_do_not_count() -> None:

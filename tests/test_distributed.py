@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from distributed_job import KINDS, OPTIONS, small_fit
+from sklearn.impute import SimpleImputer
 from small_net import TASKS, SmallNet
 from stream_rows import ROWS, click_net, numbers_of, table, valid_rows, write
 
+import windtunnel
 from windtunnel.encode import Batch
+from windtunnel.errors import BadInput
 from windtunnel.trainers.metrics import Judge
-from windtunnel.trainers.processes import summed
+from windtunnel.trainers.processes import check_same, summed
 
 Done = tuple[Path, list[dict[str, Any]]]
 
@@ -130,6 +134,21 @@ def test_different_nets_are_refused(done: Done) -> None:
 
 def test_metrics_that_no_process_could_tell_by_itself(done: Done) -> None:
     assert [one["judged"] for one in done[1]] == [(1, 1)] * 2
+
+
+def test_buffers_that_are_empty_are_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = windtunnel.compile(SimpleImputer().fit([[1.0, float("nan")], [2.0, 3.0]]))
+    assert any(value.numel() == 0 for value in net.state_dict().values())
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    for other in (None, "another"):
+
+        def gather(theirs: list[str], own: str, other: str | None = other) -> None:
+            theirs[:] = [own, other or own]
+
+        monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
+        with pytest.raises(BadInput, match="processes 1 differ") if other else nullcontext():
+            check_same(net)
 
 
 def test_one_process_has_nothing_to_agree_on() -> None:

@@ -47,6 +47,15 @@ def test_cross_validation_and_grid_search():
     assert search.best_params_["level"] in ("L1", "L4")
 
 
+def test_recipes_are_searched_as_wholes():
+    X, y = load_breast_cancer(return_X_y=True)
+    recipes = [Recipe(branch=False, epochs=1), Recipe(branch=False, epochs=2)]
+    search = GridSearchCV(WindTunnelClassifier(), {"recipe": recipes}, cv=2).fit(X[:200], y[:200])
+    assert search.cv_results_["param_recipe"].tolist() == recipes
+    found = search.best_estimator_
+    assert found.recipe in recipes and len(found.history_.epochs) == found.recipe.epochs + 1
+
+
 def test_a_pipeline_with_text_columns_in_a_frame():
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"city": rng.choice(["a", "b", "c"], 300), "age": rng.normal(size=300)})

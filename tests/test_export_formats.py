@@ -22,17 +22,19 @@ from case import Case, table
 from cases import CASES, parametrized
 from lightgbm import LGBMClassifier, LGBMRegressor
 from onnx import helper, numpy_helper
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC
 from test_backends import Looping
 from test_translate import compiled
 from way_out import fitted, frame, rows_for, translated, with_host_step
 
 import windtunnel
-from windtunnel.errors import UnfaithfulOption
+from windtunnel.errors import BadFile, UnfaithfulOption
 from windtunnel.export import serving
 from windtunnel.export.columns import names, raw_columns
 from windtunnel.export.limits import LIMITS, met
@@ -404,6 +406,17 @@ def test_none_is_a_category_where_the_pipeline_says_so(format: str, tmp_path: Pa
     np.testing.assert_array_equal(answers, model.predict_proba({"city": values.tolist()}))
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_vote_of_a_linear_model_and_a_kernel(format: str, tmp_path: Path) -> None:
+    # Labels alone come out; torch.export makes subclasses of the modules on the way to them.
+    X, y = load_iris(return_X_y=True)
+    members = [("linear", make_pipeline(StandardScaler(), LogisticRegression())), ("kernel", SVC())]
+    vote = VotingClassifier(members).fit(X, y)
+    net = windtunnel.compile(vote)
+    model = opened(net, tmp_path, format)
+    np.testing.assert_array_equal(model.predict(columns_of(net, X)), vote.predict(X))
+
+
 def test_texts_that_are_hashed(tmp_path: Path) -> None:
     net, rows = windtunnel.compile(fitted("hashing")), rows_for("hashing")
     assert_as_net(opened(net, tmp_path, "exported"), net, rows, 1e-9)
@@ -416,6 +429,14 @@ def test_programs_have_to_be_trusted(format: str, folder: Path) -> None:
     small(format, folder)
     with pytest.raises(ValueError, match=rf"holds a program \({format}\).*trusted=True"):
         serving.load(folder / f"net{SUFFIX[format]}")
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_was_exported_is_no_artefact(format: str, folder: Path) -> None:
+    what = {"torchscript": "a TorchScript file", "onnx": "an ONNX file", "exported": r"a file of torch\.export"}
+    small(format, folder)
+    with pytest.raises(BadFile, match=rf"{what[format]}, which windtunnel\.load does not read.*serving\.load\(path"):
+        windtunnel.load(folder / f"net{SUFFIX[format]}")
 
 
 def test_files_of_others_are_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Losses and metrics against torch and scikit-learn."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -211,6 +212,19 @@ def test_a_loss_of_the_user() -> None:
         pick(lambda s, y, w: s, BINARY)(scores, scores, None)
     with pytest.raises(BadInput, match="the loss gave 0.5"):
         pick(lambda s, y, w: 0.5, BINARY)(scores, scores, None)  # type: ignore[arg-type, return-value]
+
+
+@pytest.mark.parametrize(
+    ("loss", "takes"),
+    [
+        (lambda scores, target: scores.sum(), r"\(scores, target\)"),
+        (torch.nn.BCEWithLogitsLoss(), r"\(input: .*Tensor, target: .*Tensor\).*Tensor"),
+        (lambda scores, target, weight, more: scores.sum(), r"\(scores, target, weight, more\)"),
+    ],
+)
+def test_a_loss_of_other_arguments_is_refused_when_it_is_picked(loss: Any, takes: str) -> None:
+    with pytest.raises(BadInput, match=rf"takes {takes}, and is called as loss\(scores, target, weight\)"):
+        pick(loss, BINARY)
 
 
 def _judged(name: str | None, head: Head, scores: torch.Tensor, target: torch.Tensor) -> float:

@@ -181,6 +181,8 @@ def test_all_that_is_wrong_with_a_space_is_said_at_once() -> None:
     ("options", "message"),
     [
         ({"trials": 0}, "trials=0 must be a whole number from 1"),
+        ({"timeout": 0}, "timeout=0 must be a number of seconds above 0"),
+        ({"timeout": "1h"}, "timeout='1h' must be a number of seconds above 0"),
         ({"jobs": 2}, "processes share their trials by a URL"),
         ({"jobs": 2, "storage": "sqlite:///:memory:"}, "processes share their trials by a URL"),
         ({"storage": "sweep.db"}, "give a URL such as sqlite:///sweep.db"),
@@ -437,6 +439,16 @@ def test_a_later_call_adds_what_is_missing_and_finds_the_model(tmp_path: Path) -
         assert auroc(windtunnel.load(result.folder / "best.windtunnel")) == auroc(result.net)
 
 
+def test_when_time_is_up_no_trial_is_begun_and_a_later_call_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = sweep(logistic(), 3, storage=url(tmp_path), timeout=1e-9, progress=True)
+    assert first.history["default"].tolist() == [True] and first.best_value == first.default_value
+    assert "time is up after 1 of 3 trials" in capsys.readouterr().err
+    later = sweep(logistic(), 3, storage=url(tmp_path), timeout=3600)
+    assert len(later.study.trials) == 3 and later.history.iloc[:1].equals(first.history)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -604,7 +616,8 @@ def run_command(config: Path, *arguments: object) -> Any:
 
 def test_the_command_sweeps_and_goes_on(config: Path) -> None:
     out = config.parent / "out"
-    assert run_command(config).exit_code == 0
+    assert run_command(config, "--timeout", 1e-9).exit_code == 0
+    assert json.loads((out / "summary.json").read_text())["trials"] == 1
     done = run_command(config, "--trials", 3)
     assert done.exit_code == 0, done.output
     summary = json.loads((out / "summary.json").read_text())
@@ -622,6 +635,7 @@ def test_the_command_sweeps_and_goes_on(config: Path) -> None:
         (["--set", "sweep.trails=3"], "unknown key 'sweep.trails' (did you mean 'trials'?)"),
         (["--set", "sweep.space={learning_rat: [1.0]}"], "learning_rat is no option: did you mean learning_rate?"),
         (["--trials", "0"], "sweep.trials=0"),
+        (["--timeout", "0"], "sweep.timeout=0"),
         (["--storage", "sweep.db"], "give a URL such as sqlite:///sweep.db"),
         (["--set", "translate.calibrate_rows=0"], "give at least 1"),
     ],

@@ -114,6 +114,7 @@ def sweep(
     config: Annotated[Path, typer.Option(help="A YAML file; its section sweep may hold a space.")],
     data: Annotated[Path | None, typer.Option(help="Folder of the data files; replaces data.folder.")] = None,
     trials: Annotated[int | None, typer.Option(help="How many in all, with those of earlier runs.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which no further trial is begun.")] = None,
     storage: Annotated[str | None, typer.Option(help="A URL; sqlite in the output folder by default.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes that run trials.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder for what comes out; replaces output.")] = None,
@@ -128,7 +129,7 @@ def sweep(
     from windtunnel.sweeps.experiment import run
 
     given = {"data.folder": data, "output": output, "sweep.storage": storage}
-    numbers = {"sweep.trials": trials, "sweep.jobs": jobs}
+    numbers = {"sweep.trials": trials, "sweep.timeout": timeout, "sweep.jobs": jobs}
     changes = _changes(change or [])
     changes |= {key: str(value) for key, value in given.items() if value is not None}
     changes |= {key: value for key, value in numbers.items() if value is not None}

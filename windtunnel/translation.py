@@ -184,8 +184,8 @@ class Translation(nn.Module):
         asked = fn(torch.empty(0, dtype=own)).dtype
         if asked.itemsize < own.itemsize:
             raise BadInput(
-                f"this translation computes in {own}, and to convert it to {asked} would round thresholds and tables as "
-                'if they were weights; windtunnel.compile(pipeline, dtype="float32") makes a program of float32, and '
+                f"this translation computes in {own}; converted to {asked}, its thresholds and tables would be rounded "
+                'as if they were weights. windtunnel.compile(pipeline, dtype="float32") makes a program of float32, '
                 "net.condense(rows) a smaller one of soft trees."
             )
         return super()._apply(fn, recurse)  # type: ignore[no-any-return, no-untyped-call]

@@ -34,6 +34,12 @@ LIMITS = {
 }
 """Every member that there may be, and the most bytes that it may have."""
 OPTIONAL = {"start.safetensors"}
+EXPORTED = {"constants.pkl": "a TorchScript file", "extra/windtunnel.json": "a file of torch.export"}
+"""How a member of other files that ``net.export`` writes ends, and what these are."""
+SERVED = (
+    "{what}, which windtunnel.load does not read: it takes what net.save(path) wrote. Score with it by "
+    "windtunnel.export.serving.load(path{trusted}), or as docs/export.md has it."
+)
 _YEAR_ZERO = (1980, 1, 1, 0, 0, 0)
 _ENCRYPTED = 0x1
 Model = TypeVar("Model", bound=BaseModel)
@@ -112,6 +118,9 @@ def read(path: str | PathLike[str]) -> dict[str, bytes]:
         except BadFile as error:
             raise BadFile(f"{os.fspath(path)!r}: {error}") from error
         except (BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError, ValueError, struct.error) as error:
+            file.seek(0)
+            if Path(path).suffix == ".onnx" and file.read(2) != b"PK":
+                raise BadFile(f"{os.fspath(path)!r}: {SERVED.format(what='an ONNX file', trusted='')}") from error
             raise BadFile(
                 f"{os.fspath(path)!r} is damaged, cut short, or no windtunnel artefact ({error}). "
                 "Get the file again, or write it again with net.save(path)."
@@ -139,6 +148,9 @@ def _read(file: IO[bytes]) -> dict[str, bytes]:
 def _members(archive: ZipFile) -> dict[str, ZipInfo]:
     """Check the entries before any is read: known names, each once, stored as they are, none too large."""
     infos = archive.infolist()
+    for end, what in EXPORTED.items():
+        if any(info.orig_filename.endswith(end) for info in infos):
+            raise BadFile(SERVED.format(what=what, trusted=", trusted=True"))
     if len(infos) > len(LIMITS):
         raise BadFile(f"{len(infos)} members; an artefact has at most {len(LIMITS)}.")
     names = [info.orig_filename for info in infos]

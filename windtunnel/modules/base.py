@@ -39,6 +39,8 @@ class Module(nn.Module):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith("torch."):  # torch.fx makes a subclass of its own of what it traces
+            return
         if cls.__name__ in MODULES:
             raise TypeError(f"two modules are named {cls.__name__}: {MODULES[cls.__name__]} and {cls}; rename one")
         MODULES[cls.__name__] = cls

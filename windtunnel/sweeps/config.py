@@ -18,6 +18,8 @@ class SweepConfig(BaseModel):
         Name to a list, a mapping of low, high, log and step, or a fixed value; None is the default space.
     trials : int
         How many in all, with those of earlier runs.
+    timeout : float or None
+        Seconds after which no further trial is begun.
     storage : str or None
         A URL; None is ``sweep.db`` in the output folder.
     study_name : str
@@ -29,6 +31,7 @@ class SweepConfig(BaseModel):
 
     space: dict[str, Any] | None = None
     trials: int = Field(default=50, ge=1)
+    timeout: float | None = Field(default=None, gt=0)
     storage: str | None = None
     study_name: str = "sweep"
     objectives: tuple[Literal["metric", "inference_cost"], ...] = ("metric",)

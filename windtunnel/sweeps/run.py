@@ -42,13 +42,17 @@ PAUSE = 0.5
 
 @dataclass(frozen=True)
 class Settings:
-    """The arguments of ``windtunnel.sweep``, checked, as each process gets them."""
+    """The arguments of ``windtunnel.sweep``, checked, as each process gets them.
+
+    ``deadline`` is a time of ``time.monotonic``, which is that of the machine.
+    """
 
     pipeline: Any
     train: Any
     valid: Any
     space: Space | None
     trials: int
+    deadline: float | None
     storage: str | BaseStorage | None
     study_name: str
     recipe: Recipe | str | None
@@ -205,9 +209,12 @@ class Process:
         }
 
     def work(self) -> None:
-        """Run trials until as many are finished as were asked for, here or in other processes."""
+        """Run trials until as many are finished as were asked for, here or in other processes, or time is up."""
         told = False
         while not self.budget.spent():
+            if self._late():
+                self._say(f"time is up after {self.budget.done()} of {self.settings.trials} trials")
+                return
             self.budget.bury()
             if not self.budget.taken():
                 self.budget.prepare()
@@ -217,6 +224,11 @@ class Process:
                 self._say("waiting for trials that other processes run, or that a killed one left")
                 told = True
             time.sleep(PAUSE)
+
+    def _late(self) -> bool:
+        """Whether no further trial shall begin; without a complete one there would be no result."""
+        deadline = self.settings.deadline
+        return deadline is not None and time.monotonic() >= deadline and bool(winners(self.study))
 
     def _one(self) -> None:
         try:

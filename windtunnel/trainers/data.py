@@ -385,7 +385,7 @@ class Resumable(Protocol):
 def resumable(loader: Any) -> Resumable | None:
     """The batches behind a loader that can begin in the middle of an epoch; None where there are no such."""
     while loader is not None and not hasattr(loader, "skip"):
-        loader = getattr(loader, "loader", None) or getattr(loader, "dataset", None)
+        loader = _behind(loader)
     return loader  # type: ignore[no-any-return]
 
 
@@ -394,8 +394,14 @@ def order_of(loader: Any, processes: int) -> dict[str, Any] | None:
     source, workers = resumable(loader), 0
     while loader is not source:
         workers = getattr(loader, "num_workers", workers)
-        loader = getattr(loader, "loader", None) or getattr(loader, "dataset", None)
+        loader = _behind(loader)
     return None if source is None else {**source.order, "workers": workers, "processes": processes}
+
+
+def _behind(loader: Any) -> Any:
+    """What a loader reads from, which may be empty or have no length; None where it reads from nothing else."""
+    inner = getattr(loader, "loader", None)
+    return getattr(loader, "dataset", None) if inner is None else inner
 
 
 def _streams(net: Translation) -> bool:

@@ -204,7 +204,8 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
     level, start, temperature, untranslated
         See ``windtunnel.translate``.
     recipe : Recipe, str or None
-        See ``windtunnel.Recipe``.
+        All options of fine-tuning, such as ``windtunnel.Recipe(epochs=5)``. A recipe never changes, so a search takes
+        whole ones: ``{"recipe": [Recipe(epochs=3), Recipe(epochs=6)]}``, not ``recipe__epochs``.
     validation_fraction : float, default 0.1
         Share of the rows that neither the pipeline nor fine-tuning sees, and that choose the epoch. LightGBM, XGBoost
         or CatBoost as the last step, with early stopping among its options, stops by these rows too.

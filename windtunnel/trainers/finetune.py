@@ -70,7 +70,9 @@ def finetune(
     By default a branch is trained beside the pipeline, whose own steps stay as the source has them; with
     ``branch=False``, as in the recipes "joint" and "paper", everything that is trainable in the translation is.
 
-    Epoch 0 is the translation as it came: where no epoch beats it on the rows judged by, it is handed back unchanged.
+    Epoch 0 is what there is before the first step: the translation as it came or, with a branch, the source's exact
+    trees, with gates and combinations of columns where these have shown on the validation rows to help. Where neither
+    that nor an epoch beats the translation as it came, on the rows judged by, it is handed back unchanged.
     An error or an interrupt while training leaves the best weights so far and is raised again.
 
     Parameters

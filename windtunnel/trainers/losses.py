@@ -8,11 +8,12 @@ one-against-rest model sum over the columns; regression losses over K > 1 output
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from windtunnel.errors import BadInput, nearest
@@ -152,7 +153,7 @@ def pick(asked: str | Loss | None, head: Head) -> Loss:
     Raises
     ------
     BadInput
-        For a name that is not known or that does not fit the task.
+        For a name that is not known or that does not fit the task, or a function of other arguments.
     """
     if asked is not None and not isinstance(asked, str):
         return _checked(asked)
@@ -169,6 +170,8 @@ def pick(asked: str | Loss | None, head: Head) -> Loss:
 
 
 def _checked(loss: Loss) -> Loss:
+    _check_arguments(loss)
+
     def checked(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         value = loss(scores, target, weight)
         if not isinstance(value, Tensor) or value.numel() != 1:
@@ -177,6 +180,22 @@ def _checked(loss: Loss) -> Loss:
         return value.reshape(())
 
     return checked
+
+
+def _check_arguments(loss: Loss) -> None:
+    """Refuse a function that cannot be called with scores, target and weight, before anything is trained."""
+    try:
+        arguments = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
+    except ValueError:  # some functions in C do not tell
+        return
+    try:
+        arguments.bind("scores", "target", "weight")
+    except TypeError as error:
+        raise BadInput(
+            f"loss={loss!r} takes {arguments}, and is called as loss(scores, target, weight): scores [B, K], target "
+            "int64 class numbers [B] or float values, weight [B] or None. Wrap it, such as loss=lambda scores, target, "
+            "weight: yours(scores[:, 0], target.float()), where no rows have weights"
+        ) from error
 
 
 def _mean(rows: Tensor, weight: Tensor | None) -> Tensor:

@@ -48,7 +48,9 @@ def check_same(net: nn.Module) -> None:
         return
     digest = blake2b()
     for name, value in net.state_dict().items():
-        digest.update(name.encode() + value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        # ``contiguous()`` leaves an empty tensor its strides, which may be 0; no view of bytes takes those.
+        whole = value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        digest.update(name.encode() + whole.reshape(-1).view(torch.uint8).numpy().tobytes())
     theirs: list[str] = [""] * world()
     dist.all_gather_object(theirs, digest.hexdigest())
     if other := [number for number, one in enumerate(theirs) if one != theirs[0]]:

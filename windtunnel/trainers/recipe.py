@@ -59,8 +59,8 @@ class Recipe:
         down where they went on for too long: a scalar per value of a column and per pair of values, and a
         factorization machine, over the columns and pairs that show on half of the validation rows too. It starts at
         zero, and is kept where it makes the metric better on all validation rows, and on their other half the metric
-        no worse and the loss clearly lower. Where no branch can be had (no validation rows, counts of words, nothing
-        that shows), and with False, the translation itself is trained, its trees as soft networks.
+        no worse and the loss clearly lower. Where no branch can be had (fewer than two validation rows, counts of
+        words, nothing that shows), and with False, the translation itself is trained, its trees as soft networks.
     epochs : int
         Passes over the training rows, at most.
     learning_rate : float

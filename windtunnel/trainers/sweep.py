@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +30,7 @@ def sweep(
     *,
     space: Mapping[str, Any] | None = None,
     trials: int = 50,
+    timeout: float | None = None,
     storage: str | BaseStorage | None = None,
     study_name: str = "sweep",
     metric: str | None = None,
@@ -70,6 +72,9 @@ def sweep(
     trials : int
         How many trials the study shall have complete or pruned in all: those of earlier calls and of other processes on
         the same storage and study count.
+    timeout : float, optional
+        Seconds from the start of this call after which no further trial is begun, once one is complete; those that run
+        are finished. The same call with the same storage goes on with the trials that are missing.
     storage : str or optuna.storages.BaseStorage, optional
         A URL such as "sqlite:///sweep.db"; None keeps the trials in memory. After a kill the same call goes on: the
         options that were being tried are tried again once their process has given no sign of life for a minute.
@@ -119,6 +124,8 @@ def sweep(
         raise BadInput("a sweep needs optuna, which is not installed; pip install 'windtunnel[tune]'")
     _check(level, start, temperature, untranslated)
     _check_numbers(trials=trials, jobs=jobs, seed=seed)
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0):
+        raise BadInput(f"timeout={timeout!r} must be a number of seconds above 0, or None")
     _check_objectives(objectives, pruner)
     if jobs > 1 and (not isinstance(storage, str) or ":memory:" in storage or storage == "sqlite://"):
         raise BadInput(
@@ -140,6 +147,7 @@ def sweep(
             valid=valid,
             space=given,
             trials=trials,
+            deadline=None if timeout is None else time.monotonic() + timeout,
             storage=storage,
             study_name=study_name,
             recipe=recipe,
