@@ -447,6 +447,21 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         engine(compiled("trees alone"), "onnx")
 
 
+def test_sessions_compute_no_more_than_their_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+    given, run = [], onnxruntime.InferenceSession
+    monkeypatch.setattr(
+        onnxruntime, "InferenceSession", lambda model, *a, **k: given.append(model) or run(model, *a, **k)
+    )
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    windtunnel.compile(DecisionTreeClassifier(max_depth=2).fit(X, X[:, 0] > 0), backend="onnx")  # has apply too
+    assert len(given) > 1
+    for model in given:
+        graph = onnx.load_from_string(model).graph
+        read = {name for node in graph.node for name in node.input} | {one.name for one in graph.output}
+        assert all(read & set(node.output) for node in graph.node)
+
+
 def test_onnx_is_imported_only_where_it_runs() -> None:
     code = "import sys, windtunnel; windtunnel.compile; print({'onnx', 'onnxruntime', 'onnxscript'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

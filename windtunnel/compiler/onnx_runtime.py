@@ -175,6 +175,7 @@ def _tidy(model: Any, outputs: Sequence[str]) -> None:
 def session(model: Any, output: str | None = None) -> Any:
     """What runs a model, or the part of it that one of its outputs needs."""
     import onnxruntime
+    from onnxscript import optimizer
 
     options = onnxruntime.SessionOptions()
     # Slices of the rows go to threads of their own, see ``Translation``; one row wakes none.
@@ -187,6 +188,8 @@ def session(model: Any, output: str | None = None) -> Any:
         model.CopyFrom(whole)
         del model.graph.output[:]
         model.graph.output.extend(one for one in whole.graph.output if one.name == output)
+        # The runtime computes what leads nowhere, too.
+        optimizer.remove_unused_nodes(model)
     return onnxruntime.InferenceSession(
         model.SerializeToString(),
         options,
