@@ -325,7 +325,7 @@ def test_trees_too_large_to_soften_stay_hard(monkeypatch: pytest.MonkeyPatch) ->
     )
     with pytest.warns(UserWarning, match=r"3 soft trees of up to \d+ leaves .*max_leaf_nodes"):
         net = windtunnel.translate(source)
-    assert type(net.program.steps[-1].module) is HardTrees
+    assert isinstance(net.program.steps[-1].module, HardTrees)
     np.testing.assert_allclose(net.predict_proba(X), source.predict_proba(X), 1e-5)
     net.fit((X, TARGETS["label"]), (ROWS, targets(MORE)["label"]), progress=False)
     assert net.history.best >= net.history.start

@@ -135,7 +135,7 @@ class Judge(nn.Module):
         """How many classes the rows of all processes have."""
         met = torch.zeros(self._classes)
         for target in self.metric.target:  # type: ignore[union-attr]
-            met[target.cpu()] = 1
+            met[target.cpu().long()] = 1
         return sum(float(rows) > 0 for rows in summed(*met.tolist()))
 
     def _labels(self, scores: Tensor) -> Tensor:
