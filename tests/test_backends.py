@@ -22,7 +22,7 @@ from test_translate import assert_same, compiled, unlike
 from torch import Tensor
 
 import windtunnel
-from windtunnel import translation
+from windtunnel import slices
 from windtunnel.compiler import exported
 from windtunnel.compiler.backends import engine
 from windtunnel.compiler.decompositions import bucketize, cdist, searchsorted
@@ -132,14 +132,14 @@ def test_native_code_is_given_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_threads_change_nothing(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES["trees of three classes"]
     net, rows = windtunnel.compile(case.fitted(), backend=backend, batch_size=64), case.rows()
-    monkeypatch.setattr("windtunnel.translation.SHARE", 16)
-    spread, shares = translation.spread, []
+    monkeypatch.setattr("windtunnel.slices.SHARE", 16)
+    spread, shares = slices.spread, []
 
     def spy(work: object, slices: list[slice]) -> list[Tensor]:
         shares.append([part.stop - part.start for part in slices])
         return spread(work, slices)
 
-    monkeypatch.setattr(translation, "spread", spy)
+    monkeypatch.setattr(slices, "spread", spy)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -24,8 +23,7 @@ from windtunnel.head import Head
 from windtunnel.host import HostStep
 from windtunnel.modules.base import Module
 from windtunnel.modules.program import FLOAT32_MAX, Program, Take
-from windtunnel.modules.trees import LeafOneHot, SoftLeaves
-from windtunnel.modules.trees.threads import spread
+from windtunnel.slices import CPU, in_slices, odd, rows_at_once
 from windtunnel.start import Start
 
 if TYPE_CHECKING:
@@ -35,50 +33,10 @@ if TYPE_CHECKING:
     from windtunnel.report import Report
     from windtunnel.trainers.history import History
 
-CHUNK = 8192
-"""Rows scored at once unless told otherwise; bounds the memory of a prediction, whatever the number of rows."""
-SHARE = 1024
-"""The fewest rows for which a thread is woken."""
 MOST_BRANCHED = 1000
 """Columns of a translation that gets a branch; what has more, such as counts of words, has none."""
 CHUNK_BYTES = 2**24
 """The most memory that rows take whose tokens are counted; more of them at once were slower, not faster."""
-CPU = torch.device("cpu")
-FEW_NUMBERS = 4096
-"""Numbers that are looked at in NumPy, whose calls cost less; no product of so many wakes a thread."""
-LEAF_CELLS = 2**22
-"""The most columns, times rows, that leaves take at once; more of them were slower, not faster."""
-
-
-def _odd(numbers: Tensor, ids: Tensor) -> bool:
-    """Whether something is missing, unknown, infinite or beyond float32."""
-    odd = numbers.numel() > 0
-    if odd and numbers.numel() <= FEW_NUMBERS and numbers.device == CPU:
-        # A sum of squares takes a fifth of the time; it is no finite number either where one of its parts is none.
-        flat = numbers.numpy().ravel()
-        odd = not np.vdot(flat, flat) <= FLOAT32_MAX
-    if odd:
-        least, most = (one.item() for one in numbers.aminmax())  # both NaN where one number is
-        odd = not (-FLOAT32_MAX <= least and most <= FLOAT32_MAX)
-    return odd or (ids.numel() > 0 and ids.min().item() < FIRST_ID)
-
-
-class Whole:
-    """Answers for all rows, put together slice by slice from any thread.
-
-    To keep the slices and join them took five times as long: what each takes is fresh memory then.
-    """
-
-    def __init__(self, rows: int) -> None:
-        self.rows, self.lock = rows, Lock()
-        self.tensor = torch.empty(0)
-
-    def put(self, rows: slice, answer: Tensor) -> None:
-        """Take the answer for a slice of the rows."""
-        with self.lock:
-            if len(self.tensor) == 0:
-                self.tensor = answer.new_empty((self.rows, *answer.shape[1:]), device=CPU)
-        self.tensor[rows] = answer
 
 
 class Engine(Protocol):
@@ -87,13 +45,6 @@ class Engine(Protocol):
     def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
         """What ``Program.answer`` gives; called without gradients, with rows on the device of the program."""
         ...
-
-
-def _at_once(program: Program) -> int:
-    """How many rows go through a program at once: fewer where leaves of trees make them wide."""
-    leaves = [one.column.shape[0] for one in program.modules() if isinstance(one, SoftLeaves)]
-    leaves += [one.columns for one in program.modules() if isinstance(one, LeafOneHot)]
-    return min(CHUNK, max(LEAF_CELLS // max(leaves, default=1), 256))
 
 
 class Known(NamedTuple):
@@ -162,7 +113,7 @@ class Translation(nn.Module):
         self.hosts, self.untranslated = list(hosts), untranslated
         self.faithful = dict(faithful or {})
         self.history: History | None = None
-        self.batch_size = _at_once(program)
+        self.batch_size = rows_at_once(program)
         self.engine: Engine | None = None
         self.exact: dict[int, Module] = {}
         self.choices: list[Choice] = []
@@ -286,12 +237,12 @@ class Translation(nn.Module):
         """Whether the source refuses one of the rows."""
         known = self._program()
         if not known.partial:
-            if not _odd(numbers, ids):
+            if not odd(numbers, ids):
                 return False
             if not known.whole:
                 # The length of a row is no finite number either where one of its parts is none; too many are looked at.
-                odd = ~(torch.linalg.vector_norm(numbers, dim=1) <= FLOAT32_MAX) | (ids < FIRST_ID).any(dim=1)
-                numbers, ids = numbers[odd], ids[odd]
+                strange = ~(torch.linalg.vector_norm(numbers, dim=1) <= FLOAT32_MAX) | (ids < FIRST_ID).any(dim=1)
+                numbers, ids = numbers[strange], ids[strange]
         return bool(self.program.refused(method, numbers, ids).any())
 
     def _check_odd_rows(self, batch: Batch) -> None:
@@ -328,22 +279,8 @@ class Translation(nn.Module):
                 return self._in_slices(run, batch)
             finally:
                 self.train(was_training)
-        with torch.inference_mode():
-            known, rows, size = self._program(), len(batch.ids), self._at_once()
-            device = known.device()
-            threads = torch.get_num_threads() if device.type == "cpu" and rows >= 2 * SHARE else 1
-            if (rows <= size and threads == 1) or known.whole:
-                return run(*(batch if device == CPU else (block.to(device) for block in batch))).cpu()
-            # Threads that run slices of their own wait once, those that share each operation after each.
-            size = min(size, max(SHARE, -(-rows // threads)))
-            slices = [slice(start, start + size) for start in range(0, rows, size)]
-            whole = Whole(rows)
-
-            def answer(rows: slice) -> None:
-                whole.put(rows, run(*(block[rows].to(device) for block in batch)))
-
-            spread(answer, slices) if threads > 1 else [*map(answer, slices)]
-            return whole.tensor
+        known = self._program()
+        return in_slices(run, batch, self._at_once(), known.device(), whole=known.whole)
 
     def _why_not_finite(self, batch: Batch, failed: Tensor) -> str:
         """Name the columns whose NaN or infinity, with 0 in all the others, leaves a row without a score."""

@@ -1,0 +1,84 @@
+"""Rows through a program, a slice after the other, by as many threads as torch has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from windtunnel.encode import FIRST_ID, Batch
+from windtunnel.modules.program import FLOAT32_MAX, Program
+from windtunnel.modules.trees import LeafOneHot, SoftLeaves
+from windtunnel.modules.trees.threads import spread
+
+CHUNK = 8192
+"""Rows scored at once unless told otherwise; bounds the memory of a prediction, whatever the number of rows."""
+SHARE = 1024
+"""The fewest rows for which a thread is woken."""
+CPU = torch.device("cpu")
+FEW_NUMBERS = 4096
+"""Numbers that are looked at in NumPy, whose calls cost less; no product of so many wakes a thread."""
+LEAF_CELLS = 2**22
+"""The most columns, times rows, that leaves take at once; more of them were slower, not faster."""
+
+
+def in_slices(
+    run: Callable[[Tensor, Tensor], Tensor], batch: Batch, size: int, device: torch.device, *, whole: bool
+) -> Tensor:
+    """What ``run(numbers, ids)`` gives on a device for slices of ``size`` rows at most, or the whole; on the CPU."""
+    with torch.inference_mode():
+        rows = len(batch.ids)
+        threads = torch.get_num_threads() if device.type == "cpu" and rows >= 2 * SHARE else 1
+        if (rows <= size and threads == 1) or whole:
+            return run(*(batch if device == CPU else (block.to(device) for block in batch))).cpu()
+        # Threads that run slices of their own wait once, those that share each operation after each.
+        size = min(size, max(SHARE, -(-rows // threads)))
+        slices = [slice(start, start + size) for start in range(0, rows, size)]
+        answers = Whole(rows)
+
+        def answer(rows: slice) -> None:
+            answers.put(rows, run(*(block[rows].to(device) for block in batch)))
+
+        spread(answer, slices) if threads > 1 else [*map(answer, slices)]
+        return answers.tensor
+
+
+class Whole:
+    """Answers for all rows, put together slice by slice from any thread.
+
+    To keep the slices and join them took five times as long: what each takes is fresh memory then.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.rows, self.lock = rows, Lock()
+        self.tensor = torch.empty(0)
+
+    def put(self, rows: slice, answer: Tensor) -> None:
+        """Take the answer for a slice of the rows."""
+        with self.lock:
+            if len(self.tensor) == 0:
+                self.tensor = answer.new_empty((self.rows, *answer.shape[1:]), device=CPU)
+        self.tensor[rows] = answer
+
+
+def odd(numbers: Tensor, ids: Tensor) -> bool:
+    """Whether something is missing, unknown, infinite or beyond float32."""
+    found = numbers.numel() > 0
+    if found and numbers.numel() <= FEW_NUMBERS and numbers.device == CPU:
+        # A sum of squares takes a fifth of the time; it is no finite number either where one of its parts is none.
+        flat = numbers.numpy().ravel()
+        found = not np.vdot(flat, flat) <= FLOAT32_MAX
+    if found:
+        least, most = (one.item() for one in numbers.aminmax())  # both NaN where one number is
+        found = not (-FLOAT32_MAX <= least and most <= FLOAT32_MAX)
+    return found or (ids.numel() > 0 and ids.min().item() < FIRST_ID)
+
+
+def rows_at_once(program: Program) -> int:
+    """How many rows go through a program at once: fewer where leaves of trees make them wide."""
+    leaves = [one.column.shape[0] for one in program.modules() if isinstance(one, SoftLeaves)]
+    leaves += [one.columns for one in program.modules() if isinstance(one, LeafOneHot)]
+    return min(CHUNK, max(LEAF_CELLS // max(leaves, default=1), 256))
