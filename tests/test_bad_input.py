@@ -449,7 +449,7 @@ def broken(rows: pd.DataFrame) -> Iterator[Any]:
 
 ACCEPTED = (
     "fit takes an iterable of (rows, target) or (rows, target, weight), where rows are a DataFrame, an Arrow table, an "
-    "array, a dict of columns or an encoded Batch"
+    "array, a dict of columns or an encoded Batch; all rows at once are a tuple (X, y) or (X, y, weight)"
 )
 FITS: dict[str, tuple[Callable[[pd.DataFrame], Any], dict[str, Any], str]] = {
     "a loader that yields nothing": (
@@ -485,6 +485,11 @@ FITS: dict[str, tuple[Callable[[pd.DataFrame], Any], dict[str, Any], str]] = {
         lambda X: (X, Y["label"]),
         {"learning_rates": 0.1},
         "learning_rates=0.1 is not an option: did you mean learning_rate?",
+    ),
+    "weights beside the rows": (
+        lambda X: (X, Y["label"]),
+        {"sample_weight": np.ones(len(FRAME))},
+        "weights come with their rows: fit((X, y, weight), valid), or a loader of such batches",
     ),
     "an option out of range": (
         lambda X: (X, Y["label"]),

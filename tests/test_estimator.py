@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from catboost import CatBoostClassifier, Pool
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes
@@ -66,6 +67,20 @@ def test_a_pipeline_with_text_columns_in_a_frame():
     assert set(estimator.predict(X)) == {"yes", "no"}
     assert estimator.score(X, y) >= 0.85
     assert list(estimator.feature_names_in_) == ["city", "age"]
+
+
+@pytest.mark.parametrize("folds", [None, 2])
+def test_behind_an_encoder_that_gives_sparse_rows(folds):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"city": rng.choice([f"city {one}" for one in range(30)], 400), "age": rng.normal(size=400)})
+    y = (X.city.str[5:].astype(int) + 5 * X.age > 15).to_numpy()
+    columns = make_column_transformer((OneHotEncoder(), ["city"]), (StandardScaler(), ["age"]))
+    assert issparse(columns.fit_transform(X))
+    estimator = WindTunnelClassifier(LogisticRegression(), recipe=Recipe(epochs=1), folds=folds)
+    pipeline = make_pipeline(columns, estimator).fit(X, y)
+    assert pipeline.score(X, y) >= 0.85
+    dense = estimator.translation_.predict_proba(columns.transform(X).toarray())
+    np.testing.assert_array_equal(pipeline.predict_proba(X), dense)
 
 
 def test_fine_tuning_never_ends_below_the_source_on_the_held_out_rows():

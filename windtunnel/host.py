@@ -67,9 +67,10 @@ class HostStep:
             raise BadInput(f"step {self.name!r} ({self.estimator}) refuses these rows: {error}{hint}") from error
         self._check(counts.shape, len(rows))
         # By rows, as vectorizers give them, so that nothing has to be sorted.
-        answer = sparse.csr_array(counts, copy=True)
-        answer.sum_duplicates()
-        return answer.tocoo(copy=False)
+        if not (isinstance(counts, sparse.csr_array) and counts.has_canonical_format):
+            counts = sparse.csr_array(counts, copy=True)
+            counts.sum_duplicates()
+        return counts.tocoo(copy=False)
 
     def _check(self, shape: tuple[int, ...], rows: int) -> None:
         if shape[1] != len(self.columns):

@@ -30,10 +30,10 @@ def in_slices(
 ) -> Tensor:
     """What ``run(numbers, ids)`` gives on a device for slices of ``size`` rows at most, or the whole; on the CPU."""
     with torch.inference_mode():
-        rows = len(batch.ids)
+        rows = batch.ids.shape[0]
         threads = torch.get_num_threads() if device.type == "cpu" and rows >= 2 * SHARE else 1
         if (rows <= size and threads == 1) or whole:
-            return run(*(batch if device == CPU else (block.to(device) for block in batch))).cpu()
+            return run(*batch) if device == CPU else run(*(block.to(device) for block in batch)).cpu()
         # Threads that run slices of their own wait once, those that share each operation after each.
         size = min(size, max(SHARE, -(-rows // threads)))
         slices = [slice(start, start + size) for start in range(0, rows, size)]

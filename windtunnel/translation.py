@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -22,7 +22,7 @@ from windtunnel.errors import BadInput
 from windtunnel.head import Head
 from windtunnel.host import HostStep
 from windtunnel.modules.base import Module
-from windtunnel.modules.program import FLOAT32_MAX, Program, Take
+from windtunnel.modules.program import FLOAT32_MAX, Program
 from windtunnel.slices import CPU, in_slices, odd, rows_at_once
 from windtunnel.start import Start
 
@@ -53,17 +53,18 @@ class Known(NamedTuple):
     modules: list[nn.Module | None]
     partial: bool
     whole: bool
-    take: Take | None
+    own: frozenset[str]
+    buffers: dict[str, Tensor | None]
 
     @classmethod
     def of(cls, program: Program, modules: list[nn.Module | None]) -> Known:
         """Ask the program."""
-        takes = (take for step in program.steps for take in step.takes)  # type: ignore[union-attr]
-        return cls(modules, program.partial(), program.whole(), next(takes, None))
+        buffers = [take._buffers for step in program.steps for take in step.takes]  # type: ignore[union-attr]
+        return cls(modules, program.partial(), program.whole(), frozenset(program.answers), next(iter(buffers), {}))
 
     def device(self) -> torch.device:
         """Where the tensors of the program are; what a step takes is one of them."""
-        return CPU if self.take is None else self.take.columns.device
+        return CPU if (columns := self.buffers.get("columns")) is None else columns.device
 
 
 def _source_has(method: str) -> Callable[[Translation], bool]:
@@ -164,18 +165,26 @@ class Translation(nn.Module):
 
     def _encoded(
         self, rows: Rows, *, training: bool = False, at_once: int | None = None, shared: bool = False
-    ) -> Iterator[Batch]:
+    ) -> Iterable[Batch]:
         """Raw rows as batches of at most ``at_once`` rows, by default as a single one; see ``RowEncoder.block``."""
         if isinstance(rows, Batch):
-            yield self.encoder.checked(rows)
-            return
-        if not self.hosts and (batch := self.encoder.block(rows, shared=shared)) is not None:
-            yield batch
-            return
-        if not self.hosts:
-            columns = self.encoder.columns(rows)
-            count = len(rows if isinstance(columns, dict) else columns)
-            yield self.encoder.encode(columns, rows=count, training=training)
+            return (self.encoder.checked(rows),)
+        if self.hosts:
+            return self._with_answers(rows, training, at_once)
+        if (batch := self.encoder.block(rows, shared=shared)) is not None:
+            return (batch,)
+        if (batch := self.encoder.few(rows)) is not None:
+            return (batch,)
+        columns = self.encoder.columns(rows)
+        count = len(rows if isinstance(columns, dict) else columns)
+        return (self.encoder.encode(columns, rows=count, training=training),)
+
+    def _with_answers(self, rows: Rows, training: bool, at_once: int | None) -> Iterator[Batch]:
+        """Raw rows beside what the steps on the host answer."""
+        counted = all(host.tokens is not None for host in self.hosts)
+        if counted and (few := self.encoder.few(rows)) is not None:
+            source = self.encoder.as_fitted(rows)
+            yield self.encoder.with_counts(few, {host.columns[0]: host.count(source) for host in self.hosts})
             return
         frame = self.encoder.select(rows)
         if len(frame) == 0:
@@ -198,33 +207,38 @@ class Translation(nn.Module):
         """
         return self._answer("scores", rows)
 
-    def _answer(self, method: str, rows: Rows, finish: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """What the program gives for raw rows, and what ``finish`` makes of that, a slice at a time."""
+    def _answer(self, method: str, rows: Rows, otherwise: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """What a method gives for raw rows: by a step of its own, or what ``otherwise`` makes of the scores."""
+        known = self._program()
+        if method in known.own:
+            otherwise = None
+        else:
+            method = "scores"
         # Counts of tokens are dense here, and so wide that all rows at once might not fit in memory.
-        counts = any(host.tokens is not None for host in self.hosts) and not self._program().whole
-        at_once = self._at_once() if counts else None
-        answers = []
-        for batch in self._encoded(rows, at_once=at_once, shared=True):
-            if len(batch.ids) == 0:
-                raise BadInput("got 0 rows; at least 1 is needed to predict.")
-            answers.append(self._checked(method, batch, finish))
+        counts = self.hosts and not known.whole and any(host.tokens is not None for host in self.hosts)
+        batches = self._encoded(rows, at_once=self._at_once() if counts else None, shared=True)
+        answers = [self._checked(known, method, batch, otherwise) for batch in batches]
         return answers[0] if len(answers) == 1 else torch.cat(answers)
 
-    def _checked(self, method: str, batch: Batch, finish: Callable[[Tensor], Tensor] | None) -> Tensor:
+    def _checked(self, known: Known, method: str, batch: Batch, finish: Callable[[Tensor], Tensor] | None) -> Tensor:
+        numbers, ids = batch
+        if ids.shape[0] == 0:
+            raise BadInput("got 0 rows; at least 1 is needed to predict.")
         run, refused = (self.engine or self.program).answer, []
 
         def answer(numbers: Tensor, ids: Tensor) -> Tensor:
             answer = run(method, numbers, ids)
             # Here, where the numbers have just been read.
-            if self._some_refused(method, numbers, ids):
+            if self._some_refused(known, method, numbers, ids):
                 refused.append(True)
             return answer if finish is None else finish(answer)
 
         answers = self._in_slices(answer, batch)
         if refused:
             raise BadInput(self._why_not_finite(batch, self._refused(method, batch)))
-        shares = answers.untyped_storage().data_ptr() == batch.numbers.untyped_storage().data_ptr()
-        return answers.clone() if shares else answers
+        begin = numbers.data_ptr()
+        # A view of the rows, which may be the caller's own.
+        return answers.clone() if begin <= answers.data_ptr() < begin + numbers.nbytes else answers
 
     def _at_once(self) -> int:
         """How many rows go through the program at once: fewer where tokens make them wide."""
@@ -233,9 +247,8 @@ class Translation(nn.Module):
         row = max(len(self.encoder.numbers), 1) * np.dtype(self.encoder.dtype).itemsize
         return min(self.batch_size, max(CHUNK_BYTES // row, 1))
 
-    def _some_refused(self, method: str, numbers: Tensor, ids: Tensor) -> bool:
+    def _some_refused(self, known: Known, method: str, numbers: Tensor, ids: Tensor) -> bool:
         """Whether the source refuses one of the rows."""
-        known = self._program()
         if not known.partial:
             if not odd(numbers, ids):
                 return False
@@ -261,7 +274,9 @@ class Translation(nn.Module):
     def _program(self) -> Known:
         """What is known of the program, found out again once a step has another module."""
         # Past the attributes of modules, each of which takes longer than this list.
-        modules = [step._modules["module"] for step in self.program.steps._modules.values()]
+        parts = self._modules["program"]._modules  # type: ignore[union-attr]
+        steps = [*parts["steps"]._modules.values(), *parts["answers"]._modules.values()]  # type: ignore[union-attr]
+        modules = [step._modules["module"] for step in steps]
         if self._known is None or self._known.modules != modules:
             self._known = Known.of(self.program, modules)
         return self._known
@@ -305,10 +320,7 @@ class Translation(nn.Module):
     @available_if(_source_has("predict"))
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Labels of a classifier (original labels), values of a regressor, what ``Booster.predict`` gives."""
-        if "predict" not in self.program.answers:
-            answer = self._answer("scores", rows, self.head.predicted)
-        else:
-            answer = self._answer("predict", rows)
+        answer = self._answer("predict", rows, self.head.predicted)
         return self.head.labels(answer) if self.head.classes is not None else self.head.typed("predict", answer)
 
     @available_if(_source_has("predict_proba"))
@@ -354,9 +366,7 @@ class Translation(nn.Module):
 
     def _numbers(self, method: str, rows: Rows, otherwise: Callable[[Tensor], Tensor] | None = None) -> Any:
         """What a method gives, by a step of its own or from the scores."""
-        own = method in self.program.answers
-        answer = self._answer(method, rows) if own else self._answer("scores", rows, otherwise)
-        return self.head.typed(method, answer)
+        return self.head.typed(method, self._answer(method, rows, otherwise))
 
     @property
     def classes_(self) -> Any:

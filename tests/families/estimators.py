@@ -16,6 +16,7 @@ from case import (
     quick,
 )
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import (
     OneHotEncoder,
@@ -62,7 +63,7 @@ CASES = [
     Case(
         "bins two-hot, with the numbers",
         lambda: make_pipeline(
-            make_union("passthrough", BinEncoder(n_bins=8), BinEncoder(TargetEncoder(), n_bins=5)), quick()
+            make_union("passthrough", BinEncoder(n_bins=8), BinEncoder(TargetEncoder(cv=KFold(3)), n_bins=5)), quick()
         ),
         NUMBERS,
         **AWKWARD,

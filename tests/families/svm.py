@@ -25,6 +25,7 @@ def on_sparse_rows(estimator: Any, X: Any, y: Any) -> Any:
 
 CASES = [
     Case("svc, two classes", lambda: scaled(SVC(gamma=0.3)), NUMBERS),
+    Case("svc, large weights that cancel", lambda: scaled(SVC(C=100.0)), NUMBERS),
     Case("svc, three classes", lambda: scaled(SVC(gamma="auto", class_weight="balanced")), NUMBERS, "grade"),
     Case("svc on raw incomes", SVC, NUMBERS, "grade"),
     Case("svc, pairs", lambda: scaled(SVC(decision_function_shape="ovo", kernel="sigmoid")), NUMBERS, "grade"),

@@ -24,11 +24,8 @@ class Made:
     def __init__(self, form: Any, program: Program) -> None:
         self.form = form
         modules = [*program.modules()]
-        self.tables: list[dict[str, Any]] = [
-            *(one._parameters for one in modules),
-            *(one._buffers for one in modules),
-            *(one._modules for one in modules),
-        ]
+        tables = (table for one in modules for table in (one._parameters, one._buffers, one._modules))
+        self.tables: list[dict[str, Any]] = [table for table in tables if table]
         self.held = self._held()
         tensors = [one for one in self.held if isinstance(one, Tensor)]
         # What was made in inference mode counts no writes.

@@ -13,11 +13,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 NUMBERS = (Real, Decimal)
+PLAIN_NUMBERS = {float, int, bool, type(None)}
+"""The types of values that are the same number, or missing, in a column of any dtype."""
 
 
 def is_plain(dtype: Any) -> bool:
     """Whether a column is an array of NumPy's own real numbers or booleans."""
     return isinstance(dtype, np.dtype) and dtype.kind in "fiub"
+
+
+def is_told_by_values(dtype: Any) -> bool:
+    """Whether a column is what its Python values are: numbers and booleans of NumPy, texts, or any objects."""
+    return isinstance(dtype, pd.StringDtype) or (isinstance(dtype, np.dtype) and dtype.kind in "fiubO")
 
 
 def is_arrow_dictionary(dtype: Any) -> bool:
@@ -40,6 +47,21 @@ def as_float64(column: pd.Series) -> NDArray[np.float64]:
     if kind != "number":
         return np.full(len(column), np.nan)
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def floats_of(values: list[Any]) -> NDArray[np.float64] | None:
+    """Python's own numbers, NaN for None; None where other values, or numbers beyond float64, are among them."""
+    if not {*map(type, values)} <= PLAIN_NUMBERS:
+        return None
+    try:
+        return np.array(values, dtype=np.float64)
+    except OverflowError:
+        return None
+
+
+def is_whole(value: float | None) -> bool:
+    """Whether one of Python's own numbers is missing, or a whole one that float64 holds."""
+    return value is None or value != value or (abs(value) < 2**53 and value == int(value))
 
 
 def numbers_among(column: pd.Series) -> NDArray[np.float64]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +20,11 @@ from torch import Tensor
 from windtunnel.encode.columns import (
     NUMBERS,
     as_float64,
+    floats_of,
     fractions_among,
     is_arrow_dictionary,
     is_plain,
+    is_whole,
     kind_of,
     listed,
     mixes,
@@ -29,7 +32,7 @@ from windtunnel.encode.columns import (
     sample_of,
     shown,
 )
-from windtunnel.encode.rows import Rows, as_column, as_frame, check_dense, is_named, objects
+from windtunnel.encode.rows import Rows, as_column, as_frame, cells_of, check_dense, is_named, objects
 from windtunnel.encode.vocabulary import MISSING_ID, UNKNOWN_ID, Vocabulary
 from windtunnel.errors import BadInput
 
@@ -57,6 +60,14 @@ class CategoryColumn:
     refuses_missing: bool = False
     refuses_infinite: bool = False
     refuses_fractions: bool = False
+
+    def ids_of_values(self, values: list[Any]) -> list[int] | None:
+        """The id of each Python value; None where the vocabulary gives none, or some may be refused."""
+        if (ids := self.vocabulary.ids_of_values(values)) is None:
+            return None
+        odd = self.vocabulary.kind == "number" and (self.refuses_infinite or self.refuses_fractions)
+        refused = (self.refuses_unknown and UNKNOWN_ID in ids) or (self.refuses_missing and MISSING_ID in ids)
+        return None if refused or (odd and not all(map(is_whole, values))) else ids
 
 
 @dataclass
@@ -152,15 +163,55 @@ class RowEncoder:
         read = rows if self.numbers == list(range(self.width)) else np.take(rows, self.numbers, axis=1)
         if self.dtype == "float32":
             self._warn_of_blurs(read)
-        with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
-            numbers = np.require(read, self.dtype, ["C", "W"])
-        if not shared and np.may_share_memory(numbers, rows):
+            with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
+                read = read.astype(np.float32, copy=False)
+        numbers = np.ascontiguousarray(read, dtype=self.dtype)
+        # Of what cannot be written to torch makes no tensor.
+        if not numbers.flags.writeable or (not shared and np.may_share_memory(numbers, rows)):
             numbers = numbers.copy()
         return Batch(torch.from_numpy(numbers), torch.from_numpy(np.empty((len(rows), 0), dtype=np.int64)))
 
     def _in_order(self, frame: pd.DataFrame) -> bool:
         """Whether a table has the fitted columns and no others, as they were."""
-        return self.names is None or [*map(str, frame.columns)] == self.names
+        return self.names is None or [*map(str, frame.columns.tolist())] == self.names
+
+    def few(self, rows: Rows) -> Batch | None:
+        """Few rows as a batch, by the Python values in them; None where these do not tell all that ``encode`` tells.
+
+        What is refused, and what might be read otherwise because of its dtype, is left to ``encode``. The columns of
+        answers of steps kept on the host are 0.
+        """
+        told = all(category.vocabulary.told_by_values for category in self.categories)
+        if not told or (cells := self._cells(rows)) is None:
+            return None
+        count = len(next(iter(cells.values())))
+        check_dense(count, len(self.numbers), np.dtype(self.dtype).itemsize)
+        raw = [position for position, column in enumerate(self.numbers) if column < self.width]
+        floats = floats_of([*chain.from_iterable(cells[self.numbers[position]] for position in raw)])
+        known = [one.ids_of_values(cells[one.column]) if one.column in cells else None for one in self.categories]
+        if floats is None or None in known:
+            return None
+        numbers = np.zeros((count, len(self.numbers)))
+        numbers[:, raw] = floats.reshape(len(raw), count).T
+        if self.dtype == "float32":
+            self._warn_of_blurs(numbers)
+        with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
+            numbers = numbers.astype(self.dtype, copy=False)
+        ids = np.array(known, dtype=np.int64).reshape(len(known), count).T
+        return Batch(torch.from_numpy(numbers), torch.from_numpy(np.ascontiguousarray(ids)))
+
+    def _cells(self, rows: Rows) -> dict[int, list[Any]] | None:
+        """The Python values of each column that is read, if rows are few and it is plain which column is which."""
+        wide = isinstance(rows, pd.DataFrame) and rows.shape[1] > 2 * (len(self.numbers) + len(self.categories))
+        if self.flat or wide or (found := cells_of(rows)) is None:
+            return None
+        labels, columns = found
+        if labels is None or self.names is None or labels == self.names:
+            return dict(enumerate(columns)) if columns and len(columns) == self.width else None
+        named = dict(zip(labels, columns, strict=True))
+        wanted = {column: self.names[column] for column in self.used()}
+        plain = len(named) == len(labels) and {*map(type, labels)} == {str} and named.keys() >= {*wanted.values()}
+        return {column: named[name] for column, name in wanted.items()} if wanted and plain else None
 
     def encode(
         self,
@@ -187,10 +238,19 @@ class RowEncoder:
         rows = len(frame) if rows is None else rows
         check_dense(rows, len(self.numbers), np.dtype(self.dtype).itemsize)
         numbers = np.zeros((rows, len(self.numbers)), dtype=self.dtype)
+        given = set(frame)  # to ask a table for each of a thousand columns of counts takes longer
         for position, column in enumerate(self.numbers):
-            if not counts or column in frame:
+            if not counts or column in given:
                 numbers[:, position] = self._as_number(frame[column], column)
-        for first, matrix in (counts or {}).items():
+        ids = np.empty((rows, len(self.categories)), dtype=np.int64)
+        for position, category in enumerate(self.categories):
+            ids[:, position] = self._as_ids(frame[category.column], category, training)
+        return self.with_counts(Batch(torch.from_numpy(numbers), torch.from_numpy(ids)), counts or {})
+
+    def with_counts(self, batch: Batch, counts: Mapping[int, sparse.coo_array]) -> Batch:
+        """A batch with counts in their columns, which were 0; as sparse matrices under the first column of each."""
+        numbers = batch.numbers.numpy()
+        for first, matrix in counts.items():
             columns = np.asarray(self.numbers, dtype=np.int64) - first
             here = np.flatnonzero((columns >= 0) & (columns < matrix.shape[1]))
             place = np.full(matrix.shape[1], -1)
@@ -199,10 +259,7 @@ class RowEncoder:
             read = positions >= 0
             with np.errstate(over="ignore"):
                 numbers[matrix.row[read], positions[read]] = matrix.data[read]
-        ids = np.empty((rows, len(self.categories)), dtype=np.int64)
-        for position, category in enumerate(self.categories):
-            ids[:, position] = self._as_ids(frame[category.column], category, training)
-        return Batch(torch.from_numpy(numbers), torch.from_numpy(ids))
+        return batch
 
     def _as_number(self, given: pd.Series, column: int) -> NDArray[Any]:
         try:
@@ -318,7 +375,10 @@ class RowEncoder:
             )
         frame = as_frame(rows)
         labels = self._labels(frame, wanted, is_named(rows))
-        picked = frame.iloc[:, wanted] if labels is None else frame[labels]
+        if labels is not None:
+            picked = frame[labels]
+        else:
+            picked = frame if len(wanted) == self.width else frame.iloc[:, wanted]
         picked = picked.set_axis(wanted, axis=1)
         coded = [column for column, dtype in picked.dtypes.items() if is_arrow_dictionary(dtype)]
         return picked.astype(dict.fromkeys(coded, object)) if coded else picked
@@ -331,7 +391,7 @@ class RowEncoder:
         wanted = self.used()
         labels = self._labels(rows, wanted, named=True)
         if labels is None:
-            given = [*rows.columns]  # to look up one label of an Index takes longer
+            given = rows.columns.tolist()  # to look up one label of an Index takes longer
             labels = [given[column] for column in wanted]
         columns = {column: rows[label] for column, label in zip(wanted, labels, strict=True)}
         for column, values in columns.items():
@@ -354,6 +414,9 @@ class RowEncoder:
         """All fitted columns of raw rows as the source takes them: a DataFrame with its names, an array, a sequence."""
         if self.flat:
             return as_column(rows)
+        if isinstance(rows, pd.DataFrame) and rows.columns.tolist() == self.names:
+            if not any(map(is_arrow_dictionary, rows.dtypes)):
+                return rows.copy(deep=False)
         frame = self.select(rows, every=True)
         return frame.to_numpy() if self.names is None else frame.set_axis(self.names, axis=1)
 

@@ -10,7 +10,8 @@ import pandas as pd
 import pyarrow as pa
 from torch import Tensor
 
-from windtunnel.encode.columns import quoted
+from windtunnel.encode.columns import is_told_by_values, quoted
+from windtunnel.encode.vocabulary import FEW
 from windtunnel.errors import BadInput
 
 DENSE_BYTES = 2**34
@@ -45,6 +46,24 @@ def as_frame(rows: Rows) -> pd.DataFrame:
         "Arrow table, a dict of columns, or an array with two dimensions. A single row is X.reshape(1, -1) of an array "
         "or X.iloc[[0]] of a DataFrame."
     )
+
+
+def cells_of(rows: Rows) -> tuple[list[Any] | None, list[list[Any]]] | None:
+    """The labels, if there are any, and the Python values of each column; None unless rows are few and values tell all.
+
+    To ask pandas for one column, or to make it one of a list, takes longer than to look up what is in it.
+    """
+    if isinstance(rows, pd.DataFrame):
+        few = 0 < len(rows) <= FEW and all(map(is_told_by_values, rows.dtypes.tolist()))
+        return (rows.columns.tolist(), rows.to_numpy(dtype=object).T.tolist()) if few else None
+    if type(rows) is np.ndarray:
+        few = rows.dtype == object and rows.ndim == 2 and 0 < len(rows) <= FEW
+        return (None, rows.T.tolist()) if few else None
+    if isinstance(rows, Mapping):
+        columns = [*rows.values()]
+        lists = all(type(column) is list and 0 < len(column) <= FEW and dimensions(column) == 1 for column in columns)
+        return ([*rows], columns) if lists and len({*map(len, columns)}) == 1 else None
+    return None
 
 
 def as_column(rows: Any) -> Any:
@@ -113,7 +132,11 @@ def _frame_of_columns(columns: Mapping[Any, Any]) -> pd.DataFrame:
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise BadInput(f"columns of different lengths: {lengths}; every column needs one value per row.")
-    return pd.DataFrame({name: pd.Series(column).reset_index(drop=True) for name, column in columns.items()})
+    # Rows are told by their place, not by an index, which a list has not.
+    columns = {
+        name: one if type(one) is list else pd.Series(one).reset_index(drop=True) for name, one in columns.items()
+    }
+    return pd.DataFrame(columns)
 
 
 def dimensions(values: Any) -> int:

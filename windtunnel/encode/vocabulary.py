@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from windtunnel.cityhash import hash_of
-from windtunnel.encode.columns import as_float64, is_plain, kind_of, numbers_among, shown
+from windtunnel.encode.columns import as_float64, floats_of, is_plain, kind_of, numbers_among, shown
 
 UNKNOWN_ID, MISSING_ID, FIRST_ID = 0, 1, 2
 NONE = "\ue000None"
@@ -83,13 +83,35 @@ class Vocabulary:
             return self._ids_of_few([None if one != one else one for one in as_float64(column).tolist()], column)
         return self._ids_of_objects(column)
 
+    def ids_of_values(self, values: list[Any]) -> list[int] | None:
+        """The id of each Python value; None where a column of them, by its dtype, might have others or be refused."""
+        if not self.told_by_values:
+            return None
+        if self.kind == "text":
+            if not all(type(one) is str or one is None or (type(one) is float and one != one) for one in values):
+                return None
+            try:
+                return self._looked_up([one if type(one) is str else None for one in values])
+            except UnicodeEncodeError:
+                return None
+        numbers = floats_of(values)
+        return None if numbers is None else self._looked_up([None if one != one else one for one in numbers.tolist()])
+
+    @cached_property
+    def told_by_values(self) -> bool:
+        """Whether each value has its id for itself, be it in a column of texts, of numbers or of objects."""
+        alike = self.kind in ("text", "number") and self.buckets == 0 and self.hashes is None
+        return alike and NONE not in self.values and self._index.is_unique
+
     def _ids_of_few(self, values: list[Any], column: pd.Series) -> NDArray[np.int64]:
         """The ids of texts that are all text, or of floats that are all numbers; missing ones given as None."""
+        found = np.array(self._looked_up(values), dtype=np.int64)
+        return self._settle(found, found == MISSING_ID, column) if self.buckets else found
+
+    def _looked_up(self, values: list[Any]) -> list[int]:
         if self.kind == "text":
             "".join(filter(None, values)).encode()  # refuses what is no Unicode, as Arrow does
-        ids = [MISSING_ID if one is None else self._places.get(one, UNKNOWN_ID) for one in values]
-        found = np.array(ids, dtype=np.int64)
-        return self._settle(found, found == MISSING_ID, column) if self.buckets else found
+        return [MISSING_ID if one is None else self._places.get(one, UNKNOWN_ID) for one in values]
 
     @cached_property
     def _places(self) -> dict[Any, int]:

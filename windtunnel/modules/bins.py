@@ -88,6 +88,9 @@ class Bins(Module):
         """[B, width] -> [B, width] or [B, len(kept)]."""
         if self.single:
             x = x.to(torch.float32).to(x.dtype)
+        if self.ordinal and self.edges.shape[1] == 1:
+            # In place, and nothing to count; no number comes up to NaN, which stands for padding.
+            return x.detach().clone().ge_(torch.where(self.there[:, 0] > 0, self.edges[:, 0], float("nan")))
         # [B, width, E]
         passed = (x.unsqueeze(2) >= self.edges).to(x.dtype) * self.there
         return count_or_flag(passed, self.kept, self.ordinal)

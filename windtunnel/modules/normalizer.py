@@ -50,5 +50,16 @@ class Normalizer(Module):
         # In float64 whatever the rows are: there no square of a float32 number overflows, and float64 rows overflow as
         # they do in the source.
         wide = x.to(torch.float64)
-        size = torch.linalg.vector_norm(wide, self.order, dim=1, keepdim=True)  # [B, 1]
+        size = self.size(wide)
         return (wide / torch.where(size < self.negligible, 1.0, size)).to(x.dtype)
+
+    def size(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, 1]."""
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            if torch.compiler.is_compiling() and self.norm != "max":
+                # Native code takes three times as long to sum short rows one after the other.
+                ones = torch.ones(x.shape[1], 1, dtype=x.dtype, device=x.device)
+                total = (x.abs() if self.norm == "l1" else x * x) @ ones
+                return total if self.norm == "l1" else total.sqrt()
+        size: Tensor = torch.linalg.vector_norm(x, self.order, dim=1, keepdim=True)
+        return size

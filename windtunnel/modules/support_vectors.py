@@ -16,16 +16,21 @@ from windtunnel.modules.repeated import repeated
 class SupportVectors(KernelMap):
     """A ``KernelMap`` whose rows are taken in blocks, as its points may be many.
 
-    y = k(x, points) W^T + b
+    y = k(x, points) W^T + b, in float64 whatever the type of the rows: large weights of both signs cancel, and with
+    them most digits of float32.
 
     Shape
     -----
     ``[B, width]`` -> ``[B, K]``.
     """
 
+    def cast(self, dtype: torch.dtype) -> None:
+        """Stay in float64."""
+
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
-        return torch.cat([self.block(part) for part in blocks(x, self.points.shape[0])])
+        rows = x.to(torch.float64)
+        return torch.cat([self.block(part) for part in blocks(rows, self.points.shape[0])]).to(x.dtype)
 
     def block(self, x: Tensor) -> Tensor:
         """[rows, width] -> [rows, K]."""

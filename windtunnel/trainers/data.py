@@ -489,7 +489,7 @@ class _Classes:
 
 _ACCEPTED = (
     "fit takes an iterable of (rows, target) or (rows, target, weight), where rows are a DataFrame, an Arrow table, "
-    "an array, a dict of columns or an encoded Batch"
+    "an array, a dict of columns or an encoded Batch; all rows at once are a tuple (X, y) or (X, y, weight)"
 )
 _EMPTY = f"the loader yielded nothing; {_ACCEPTED}: give at least one batch"
 

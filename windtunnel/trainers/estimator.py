@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
@@ -140,6 +140,12 @@ class _WindTunnel(BaseEstimator):
             )
         return source
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        source = self._default() if self.pipeline is None else self.pipeline
+        tags.input_tags.sparse = hasattr(source, "__sklearn_tags__") and get_tags(source).input_tags.sparse
+        return tags
+
     def _default(self) -> Pipeline:
         raise NotImplementedError
 
@@ -160,17 +166,17 @@ class _WindTunnel(BaseEstimator):
 
 
 def _rows(X: Any) -> Any:
-    """Rows that can be indexed: tables as they are, everything else as an array.
+    """Rows that can be indexed: tables as they are, sparse matrices as CSR, everything else as an array.
 
     Raises
     ------
     ValueError
         For anything but two dimensions.
     TypeError
-        For sparse rows, and for arrays of objects that are neither text nor numbers.
+        For arrays of objects that are neither text nor numbers.
     """
     if issparse(X):
-        raise TypeError(f"sparse input ({type(X).__name__}) is not supported; give X.toarray(), or a DataFrame.")
+        return X.tocsr()
     if hasattr(X, "iloc") or hasattr(X, "to_pandas"):
         return X
     array = np.asarray(X)

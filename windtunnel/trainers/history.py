@@ -66,7 +66,7 @@ class History:
         lines = [f"epoch  train_loss    val_loss  {self.metric:>10}  seconds"]
         for one in self.epochs:
             train = "-" if one.train_loss is None else f"{one.train_loss:.6f}"
-            mark = "  kept" if one.epoch == self.best_epoch else ""
+            mark = "  kept" if one.epoch == self.best_epoch and one.metric == self.best else ""
             lines.append(
                 f"{one.epoch:5d}  {train:>10}  {one.val_loss:10.6f}  {one.metric:10.6f}  {one.seconds:7.2f}{mark}"
             )

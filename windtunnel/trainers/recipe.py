@@ -156,6 +156,8 @@ class Recipe:
         if not isinstance(recipe, Recipe | str | None):
             raise BadInput(f"recipe={recipe!r} must be a Recipe, one of {', '.join(_NAMED)}, or None")
         known = [field.name for field in fields(cls)]
+        if "sample_weight" in overrides:
+            raise BadInput("weights come with their rows: fit((X, y, weight), valid), or a loader of such batches")
         if unknown := [name for name in overrides if name not in known]:
             raise BadInput(
                 "; ".join(f"{name}={overrides[name]!r} is not an option: {nearest(name, known)}" for name in unknown)

@@ -37,7 +37,7 @@ TRAINABLE = "support vectors, weights, bias"
 def svc(fitted: svm.SVC | svm.NuSVC) -> Predictor:
     """Sum of dual_coef_ times kernel, plus intercept_: one score for two classes, else one for each pair of classes.
 
-    Reads support_vectors_, dual_coef_, intercept_, n_support_, _gamma, probA_, probB_.
+    Reads support_vectors_, dual_coef_, intercept_, n_support_, _gamma, _probA, _probB.
     """
     count = len(fitted.classes_)
     two = count == 2
@@ -56,7 +56,7 @@ def svc(fitted: svm.SVC | svm.NuSVC) -> Predictor:
             answers["decision_function"] = PairVotes(count)
     if hasattr(fitted, "predict_proba"):
         answers["predict_proba"] = PairCoupling(
-            tensor(fitted.probA_), tensor(fitted.probB_), count, -1.0 if two else 1.0
+            tensor(fitted._probA), tensor(fitted._probB), count, -1.0 if two else 1.0
         )
     dual = _dense(fitted.dual_coef_)
     weight = dual if two else _of_pairs(dual, np.asarray(fitted.n_support_))
