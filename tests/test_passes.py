@@ -35,6 +35,7 @@ from torch import Tensor
 import windtunnel
 from windtunnel.assemble import Assembly
 from windtunnel.compiler.passes import Simplified
+from windtunnel.compiler.passes.oddity import takes_missing
 from windtunnel.errors import BadInput
 from windtunnel.export import serving
 from windtunnel.export.torchscript import script
@@ -499,3 +500,41 @@ def test_where_a_module_says_that_it_is_finite_it_is(name: str) -> None:
                 assert (~torch.isfinite(y[:, position])).eq(odd).all(), (column, value, position)
                 if odd and len(finite.columns) == 1:
                     assert torch.isnan(y[:, position]).eq(kind == "nan").all()
+
+
+@pytest.mark.parametrize(
+    ("make", "takes"),
+    [
+        (lambda: make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression()), True),
+        (lambda: make_pipeline(StandardScaler(), SimpleImputer(), PolynomialFeatures(2), LinearRegression()), True),
+        (lambda: make_pipeline(StandardScaler(), LGBMClassifier(n_estimators=2, verbosity=-1)), True),
+        (lambda: make_pipeline(make_union(SimpleImputer(), StandardScaler()), LogisticRegression()), False),
+        (lambda: make_pipeline(StandardScaler(), LogisticRegression()), False),
+    ],
+    ids=["imputed", "imputed later", "trees", "imputed in part", "not imputed"],
+)
+@pytest.mark.parametrize("backend", ["torch", "torchscript"])
+def test_missing_numbers_are_refused_where_the_source_refuses_them(
+    make: Callable[[], Any], takes: bool, backend: str
+) -> None:
+    drawn = np.random.default_rng(0)
+    X = drawn.normal(size=(200, 3))
+    source = make().fit(X, X[:, 0] > 0)
+    net = windtunnel.compile(source, backend=backend)
+    assert takes_missing(net.program) == takes
+    X[drawn.random(X.shape) < 0.1] = np.nan
+    if takes:
+        np.testing.assert_allclose(net.predict(X), source.predict(X), rtol=1e-9, atol=1e-9)
+    else:
+        with pytest.raises(ValueError, match="NaN"):
+            source.predict(X)
+        with pytest.raises(BadInput, match="no finite score"):
+            net.predict(X)
+    X[7, 1] = np.inf
+    try:
+        expected = source.predict(X)
+    except ValueError:
+        with pytest.raises(BadInput, match="no finite score"):
+            net.predict(X)
+    else:
+        np.testing.assert_allclose(net.predict(X), expected, rtol=1e-9, atol=1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from threading import Lock
 
@@ -75,6 +76,11 @@ def odd(numbers: Tensor, ids: Tensor) -> bool:
         least, most = (one.item() for one in numbers.aminmax())  # both NaN where one number is
         found = not (-FLOAT32_MAX <= least and most <= FLOAT32_MAX)
     return found or (ids.numel() > 0 and ids.min().item() < FIRST_ID)
+
+
+def without_missing(numbers: Tensor) -> Tensor:
+    """The numbers, 0 where one is missing."""
+    return torch.nan_to_num(numbers, nan=0.0, posinf=math.inf, neginf=-math.inf)
 
 
 def rows_at_once(program: Program) -> int:

@@ -23,7 +23,7 @@ from windtunnel.head import Head
 from windtunnel.host import HostStep
 from windtunnel.modules.base import Module
 from windtunnel.modules.program import FLOAT32_MAX, Program
-from windtunnel.slices import CPU, in_slices, odd, rows_at_once
+from windtunnel.slices import CPU, in_slices, odd, rows_at_once, without_missing
 from windtunnel.start import Start
 
 if TYPE_CHECKING:
@@ -53,14 +53,18 @@ class Known(NamedTuple):
     modules: list[nn.Module | None]
     partial: bool
     whole: bool
+    takes_missing: bool
     own: frozenset[str]
     buffers: dict[str, Tensor | None]
 
     @classmethod
     def of(cls, program: Program, modules: list[nn.Module | None]) -> Known:
         """Ask the program."""
+        from windtunnel.compiler.passes.oddity import takes_missing
+
         buffers = [take._buffers for step in program.steps for take in step.takes]  # type: ignore[union-attr]
-        return cls(modules, program.partial(), program.whole(), frozenset(program.answers), next(iter(buffers), {}))
+        told = (program.partial(), program.whole(), takes_missing(program), frozenset(program.answers))
+        return cls(modules, *told, next(iter(buffers), {}))
 
     def device(self) -> torch.device:
         """Where the tensors of the program are; what a step takes is one of them."""
@@ -250,7 +254,7 @@ class Translation(nn.Module):
     def _some_refused(self, known: Known, method: str, numbers: Tensor, ids: Tensor) -> bool:
         """Whether the source refuses one of the rows."""
         if not known.partial:
-            if not odd(numbers, ids):
+            if not odd(numbers, ids) or (known.takes_missing and not odd(without_missing(numbers), ids[:, :0])):
                 return False
             if not known.whole:
                 # The length of a row is no finite number either where one of its parts is none; too many are looked at.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from windtunnel.assemble import Origin
 from windtunnel.compiler.passes.wiring import Node, Place, Wiring
 from windtunnel.modules.finite import Finite
-from windtunnel.modules.program import IDS, NUMBERS
+from windtunnel.modules.program import IDS, NUMBERS, Program
 
 NOT_FINITE = frozenset(("nan", "inf"))
 Guard = tuple[Place, frozenset[str]]
@@ -28,6 +29,13 @@ class Odd:
 
     roots: frozenset[Guard]
     alike: bool = True
+
+
+def takes_missing(program: Program) -> bool:
+    """Whether no step refuses a row for a missing number in it, or for a category that is not known."""
+    wiring = Wiring.of(program, [Origin("", "")] * len(program.steps))
+    odd = Oddities(wiring)
+    return not any(map(odd.refuses_missing, wiring.everything()))
 
 
 class Oddities:
@@ -67,6 +75,18 @@ class Oddities:
         """What a node refuses in its columns, or in some of them."""
         given = node.given if columns is None else [node.given[column] for column in columns]
         return frozenset[Guard]().union(*(self.guards(place, node.refuses) for place in given))
+
+    def refuses_missing(self, node: Node) -> bool:
+        """Whether a node may refuse a row for a missing number in it, or for a category that is not known."""
+        if node.bounded():
+            return True
+        odds = [self.of(place) for place in node.given] if node.refuses else []
+        # What becomes of a missing number in a column of which nothing is known, nobody knows.
+        return any(
+            root[0] != NUMBERS or ("nan" in kinds and ("nan" in node.refuses or not odd.alike))
+            for odd in odds
+            for root, kinds in odd.roots
+        )
 
     def _followed(self, finite: Finite, given: Sequence[Place]) -> Odd | None:
         odds = [self.of(given[column]) for column in finite.columns]
