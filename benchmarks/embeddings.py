@@ -28,7 +28,7 @@ from windtunnel.modules.linear import Linear
 from windtunnel.modules.program import IDS, Program, ProgramStep, Take
 from windtunnel.modules.tables import CategoryTable
 from windtunnel.trainers import met_rows
-from windtunnel.trainers.data import Batches
+from windtunnel.trainers.batches import Batches
 from windtunnel.translation import Translation
 
 MIB = 2**20

@@ -30,7 +30,7 @@ from windtunnel.encode import Batch, RowEncoder
 from windtunnel.errors import BadInput
 from windtunnel.head import Head
 from windtunnel.modules.program import NUMBERS, Program, ProgramStep, Take
-from windtunnel.trainers.data import Batches
+from windtunnel.trainers.batches import Batches
 from windtunnel.trainers.module import FineTuning
 from windtunnel.translation import Translation
 

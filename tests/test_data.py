@@ -14,7 +14,10 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
-from windtunnel.trainers.data import Batches, Encoded, encode_item, hold_out, loader
+from windtunnel.trainers.batches import Batches
+from windtunnel.trainers.data import Encoded, loader
+from windtunnel.trainers.held_out import hold_out
+from windtunnel.trainers.items import encode_item
 from windtunnel.trainers.module import DataModule
 from windtunnel.trainers.recipe import Recipe
 

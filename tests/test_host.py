@@ -26,7 +26,7 @@ from windtunnel.errors import BadInput, UnsupportedEstimator
 from windtunnel.head import METHODS
 from windtunnel.modules.linear import Linear
 from windtunnel.modules.trees.soft import SoftTrees
-from windtunnel.trainers.data import Streamed
+from windtunnel.trainers.batches import Streamed
 
 CALLS: list[int] = []
 

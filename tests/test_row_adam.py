@@ -23,8 +23,8 @@ from windtunnel.modules.linear import Linear
 from windtunnel.modules.program import IDS, Program, ProgramStep, Take
 from windtunnel.modules.tables import CategoryTable
 from windtunnel.trainers import met_rows
+from windtunnel.trainers.batches import Batches
 from windtunnel.trainers.callbacks import CHECKPOINT
-from windtunnel.trainers.data import Batches
 from windtunnel.trainers.met_rows import MetRows
 from windtunnel.trainers.row_adam import RowAdam
 from windtunnel.translation import Translation

@@ -21,7 +21,8 @@ from torch.utils.data import DataLoader
 import windtunnel
 from windtunnel.errors import BadFile, BadInput
 from windtunnel.trainers import streaming
-from windtunnel.trainers.data import Encoded, resumable
+from windtunnel.trainers.data import Encoded
+from windtunnel.trainers.order import resumable
 from windtunnel.trainers.row_groups import RowGroups
 
 QUICK: dict[str, Any] = {"progress": False, "accelerator": "cpu", "epochs": 2}

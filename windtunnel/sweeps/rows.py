@@ -12,7 +12,9 @@ from sklearn.utils import resample
 
 from windtunnel.encode import Batch, as_frame, count_rows
 from windtunnel.errors import BadInput
-from windtunnel.trainers.data import Batches, check_classes, loader
+from windtunnel.trainers.batches import Batches
+from windtunnel.trainers.data import loader
+from windtunnel.trainers.items import check_classes
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.translation import Translation
 

@@ -15,7 +15,7 @@ from windtunnel.modules.branch import Branch
 from windtunnel.modules.log_pool import LogProbabilities
 from windtunnel.modules.program import Program, ProgramStep
 from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.trainers.data import Batches
+from windtunnel.trainers.batches import Batches
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation

@@ -19,6 +19,7 @@ from windtunnel.modules.branch import Added, Branch
 from windtunnel.modules.log_pool import LogProbabilities
 from windtunnel.modules.program import IDS, NUMBERS, ProgramStep, Take
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.trainers.batches import Batches
 from windtunnel.trainers.beside import (
     Beside,
     Inputs,
@@ -33,7 +34,6 @@ from windtunnel.trainers.beside import (
 )
 from windtunnel.trainers.binning import bin_edges
 from windtunnel.trainers.callbacks import Keeper
-from windtunnel.trainers.data import Batches
 from windtunnel.trainers.effects import Combination, Rows, effects, shares
 from windtunnel.trainers.evidence import clear, collected, gains, halves, helps, metric
 from windtunnel.trainers.gating import Judged, gated

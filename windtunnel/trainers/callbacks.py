@@ -18,11 +18,11 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from torch import Tensor, nn
 
 from windtunnel.errors import BadInput
-from windtunnel.trainers.data import order_of, resumable
 from windtunnel.trainers.history import Epoch
 from windtunnel.trainers.met_rows import MetRows
 from windtunnel.trainers.metrics import Judge
 from windtunnel.trainers.module import FineTuning
+from windtunnel.trainers.order import order_of, resumable
 
 CHECKPOINT = "last.ckpt"
 

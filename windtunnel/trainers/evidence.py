@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
+from windtunnel.trainers.batches import Batches
 from windtunnel.trainers.beside import Mapped
-from windtunnel.trainers.data import Batches, Encoded
+from windtunnel.trainers.data import Encoded
 from windtunnel.trainers.losses import Loss
 from windtunnel.trainers.metrics import Judge
 from windtunnel.trainers.processes import summed

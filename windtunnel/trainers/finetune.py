@@ -23,13 +23,13 @@ from windtunnel.errors import BadFile, BadInput
 from windtunnel.trainers.beside import Scorer
 from windtunnel.trainers.branching import Stage, grow
 from windtunnel.trainers.callbacks import CHECKPOINT, Average, Keeper, ToFile
-from windtunnel.trainers.data import order_of, resumable
 from windtunnel.trainers.evidence import metric
 from windtunnel.trainers.history import Epoch, History
 from windtunnel.trainers.losses import pick
 from windtunnel.trainers.met_rows import ADAM, MetRows, gradients_of_rows, large_tables
 from windtunnel.trainers.metrics import Judge
 from windtunnel.trainers.module import DataModule, FineTuning, Loaders
+from windtunnel.trainers.order import order_of, resumable
 from windtunnel.trainers.processes import launched, quieten
 from windtunnel.trainers.quiet import quiet
 from windtunnel.trainers.recipe import Recipe

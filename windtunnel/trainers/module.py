@@ -14,7 +14,10 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from windtunnel.errors import BadInput
 from windtunnel.modules.base import Module
-from windtunnel.trainers.data import Batches, Encoded, check_classes, hold_out, loader
+from windtunnel.trainers.batches import Batches
+from windtunnel.trainers.data import Encoded, loader
+from windtunnel.trainers.held_out import hold_out
+from windtunnel.trainers.items import check_classes
 from windtunnel.trainers.losses import pick
 from windtunnel.trainers.met_rows import MetRows
 from windtunnel.trainers.metrics import Judge

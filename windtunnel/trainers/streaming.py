@@ -15,7 +15,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from windtunnel.encode import MISSING_ID, UNKNOWN_ID, Batch
 from windtunnel.errors import BadInput, nearest
-from windtunnel.trainers.data import encode_item
+from windtunnel.trainers.items import encode_item
 from windtunnel.trainers.processes import rank, world
 from windtunnel.trainers.row_groups import Paths, RowGroups
 

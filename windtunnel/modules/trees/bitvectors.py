@@ -43,8 +43,7 @@ class BitvectorTrees(LaidOutTrees):
     readings: list[int]  # again, as TorchScript reads the lists that may be empty off the class itself
 
     def arrange(self) -> None:
-        """Lay out the words of each block of trees."""
-        super().arrange()
+        """Lay out the words of each block of trees; sets of categories need no columns."""
         root, follow, is_node = self._positions()
         column, missing_right, features = self._merged(self.column.cpu().numpy())
         split, start, last, right = (
