@@ -99,7 +99,7 @@ class RowEncoder:
     dtype: str = "float32"
     flat: bool = False
     refuses_sparse: bool = False
-    _blurred: set[int] = field(default_factory=set, repr=False, compare=False)
+    _judged: set[int] = field(default_factory=set, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._position = {column: position for position, column in enumerate(self.numbers)}
@@ -276,25 +276,33 @@ class RowEncoder:
             return values.astype(np.float32)
 
     def _warn_of_blurs(self, read: NDArray[Any]) -> None:
-        """Look closer at columns where some of the rows are that near to one another."""
-        some = read[:: max(1, len(read) // SAMPLE)]
-        if len(some) < 2:
+        """Look closer at columns where some of the rows are that near to one another, and none were further apart."""
+        unsure = [position for position, column in enumerate(self.numbers) if column not in self._judged]
+        if not unsure or len(read) < 2:
             return
+        some = read[:: max(1, len(read) // SAMPLE), unsure]
         low, high = some.min(axis=0).astype(np.float64), some.max(axis=0).astype(np.float64)
         with np.errstate(invalid="ignore"):
             apart = high - low >= np.maximum(np.abs(low), np.abs(high)) * (FLOAT32_STEP * FEW_STEPS)
-        for position in np.flatnonzero(~apart | ~np.isfinite(high - low)):
-            self._warn_of_blur(self.numbers[position], read[:, position].astype(np.float64))
+            apart &= (high > low) & np.isfinite(high - low)
+        for position, far in zip(unsure, apart.tolist(), strict=True):
+            if far:
+                self._judged.add(self.numbers[position])
+            else:
+                self._warn_of_blur(self.numbers[position], read[:, position].astype(np.float64))
 
     def _warn_of_blur(self, column: int, values: NDArray[np.float64]) -> None:
         """Say once where a column varies so little around a large value that float32 tells few of its values apart."""
+        if column in self._judged:
+            return
         known = values[np.isfinite(values)]
-        if len(known) < 2 or column in self._blurred:
+        if len(known) < 2:
             return
         low, high = float(known.min()), float(known.max())
         steps = (high - low) / (max(abs(low), abs(high), 1e-30) * FLOAT32_STEP)
+        if steps > 0:  # what is far apart in some rows is so in all
+            self._judged.add(column)
         if 0 < steps < FEW_STEPS:
-            self._blurred.add(column)
             warnings.warn(
                 f"column {self.name(column)} runs from {low:.10g} to {high:.10g}: float32, in which translations "
                 f"compute, tells only about {steps:,.0f} values apart there, so answers may differ from the source's. "
