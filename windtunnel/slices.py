@@ -15,7 +15,7 @@ from windtunnel.modules.program import FLOAT32_MAX, Program
 from windtunnel.modules.trees import LeafOneHot, SoftLeaves
 from windtunnel.modules.trees.threads import spread
 
-CHUNK = 8192
+CHUNK = 16384
 """Rows scored at once unless told otherwise; bounds the memory of a prediction, whatever the number of rows."""
 SHARE = 1024
 """The fewest rows for which a thread is woken."""
