@@ -160,6 +160,11 @@ def test_all_that_is_wrong_is_told_at_once_with_the_nearest_key(tmp_path: Path) 
             {"BaggingClassifier": {"estimator": {"LGBMClassifier": {"num_leafs": 3}}}},
             "pipeline.model.estimators.estimator: LGBMClassifier has no option 'num_leafs'",
         ),
+        (
+            "pipeline.model",
+            {"XGBClassifier": {"max_depth": 3, "n_estimator": 3}},
+            "XGBClassifier has no option 'n_estimator' (did you mean 'n_estimators'?)",
+        ),
         ("recipe", "papr", "recipe='papr' is not known; did you mean paper?"),
         ("recipe", {"name": "paper", "epoch": 3}, "epoch=3 is not an option"),
         ("data", 3, "data=3"),

@@ -501,6 +501,19 @@ def test_a_column_that_float32_blurs_is_said_once() -> None:
     encoder.encode(encoder.select(rows))
 
 
+def test_years_are_what_they_are_in_float32() -> None:
+    encoder = RowEncoder(None, 1, numbers=[0])
+    assert encoder.block(np.array([[2016.0], [2017.0]] * 50)) is not None
+
+
+@pytest.mark.parametrize("vocabulary", [TEXT, NUMBER, Vocabulary(("a", NONE))], ids=["text", "number", "None known"])
+def test_none_in_a_list_is_missing_whatever_stands_beside_it(vocabulary: Vocabulary) -> None:
+    encoder = RowEncoder(["x"], 1, categories=[CategoryColumn(0, vocabulary)])
+    for column in ([None], [None, vocabulary.values[0]], [None] * 50, [None] * 50 + [vocabulary.values[0]]):
+        (first, *_) = encoder.encode(encoder.select({"x": column})).ids[:, 0].tolist()
+        assert first == 1
+
+
 def test_an_array_that_float32_blurs_is_told_column_by_column() -> None:
     encoder = RowEncoder(None, 3, numbers=[0, 1, 2])
     given = np.arange(5000.0)

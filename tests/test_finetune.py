@@ -406,8 +406,10 @@ def test_logs(tmp_path: Path) -> None:
     assert logged == pytest.approx([one.metric for one in history.epochs])
     assert table["train_loss"].dropna().tolist() == pytest.approx([one.train_loss for one in history.epochs[1:]])
     assert list(folder.glob("events.out.tfevents.*"))
-    finetune(SmallNet(TASKS["binary"]), rows(), log_dir=tmp_path, **QUICK)
+    finetune(SmallNet(TASKS["binary"]), rows(), log_dir=tmp_path, logger=False, **QUICK)
     assert len(list(tmp_path.iterdir())) == 2
+    with pytest.raises(BadInput, match="give one of Lightning's loggers, or log_dir="):
+        finetune(SmallNet(TASKS["binary"]), rows(), logger=True, **QUICK)
 
 
 # -- killed and resumed ------------------------------------------------------------------------------------------------

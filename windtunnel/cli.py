@@ -48,7 +48,7 @@ def _fail(message: str, code: int) -> None:
 
 app = typer.Typer(
     cls=Commands,
-    help="Turn fitted scikit-learn and LightGBM pipelines into PyTorch modules, fine-tune and export them.",
+    help="Turn fitted pipelines (scikit-learn, LightGBM, XGBoost, CatBoost) into PyTorch modules, tune and export.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -70,7 +70,7 @@ def main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Turn fitted scikit-learn and LightGBM pipelines into PyTorch modules, fine-tune and export them."""
+    """Turn fitted pipelines (scikit-learn, LightGBM, XGBoost, CatBoost) into PyTorch modules, tune and export."""
 
 
 @app.command()

@@ -376,6 +376,8 @@ def _options(estimator: type) -> list[str]:
     """Names that the constructor takes."""
     parameters = signature(estimator).parameters.values()
     names = [one.name for one in parameters if one.kind is not Parameter.VAR_KEYWORD]
+    if len(names) < len(parameters) and not _required(estimator):
+        names += [name for name in estimator().get_params() if name not in names]  # XGBoost names few of its own
     if len(names) < len(parameters) and estimator.__module__.startswith("lightgbm"):
         # LightGBM swallows options that it does not know, so a slip of the pen would go unnoticed.
         aliases = _ConfigAliases._get_all_param_aliases()

@@ -300,9 +300,11 @@ class RowEncoder:
             return
         low, high = float(known.min()), float(known.max())
         steps = (high - low) / (max(abs(low), abs(high), 1e-30) * FLOAT32_STEP)
-        if steps > 0:  # what is far apart in some rows is so in all
+        if steps >= FEW_STEPS:  # what is far apart in some rows is so in all
             self._judged.add(column)
-        if 0 < steps < FEW_STEPS:
+        # Few values may be held as they are, as years are.
+        elif steps > 0 and (known.astype(np.float32) != known).any():
+            self._judged.add(column)
             warnings.warn(
                 f"column {self.name(column)} runs from {low:.10g} to {high:.10g}: float32, in which translations "
                 f"compute, tells only about {steps:,.0f} values apart there, so answers may differ from the source's. "

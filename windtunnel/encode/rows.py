@@ -132,11 +132,14 @@ def _frame_of_columns(columns: Mapping[Any, Any]) -> pd.DataFrame:
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise BadInput(f"columns of different lengths: {lengths}; every column needs one value per row.")
-    # Rows are told by their place, not by an index, which a list has not.
-    columns = {
-        name: one if type(one) is list else pd.Series(one).reset_index(drop=True) for name, one in columns.items()
-    }
-    return pd.DataFrame(columns)
+    return pd.DataFrame({name: _as_series(column) for name, column in columns.items()})
+
+
+def _as_series(column: Any) -> pd.Series:
+    """A column whose rows are told by their place; None of a list is missing, whatever else there is in the list."""
+    if type(column) is list and not any(one is not None for one in column):
+        column = [np.nan] * len(column)  # of None alone pandas makes objects, and not texts with a missing one
+    return pd.Series(column).reset_index(drop=True)
 
 
 def dimensions(values: Any) -> int:

@@ -60,7 +60,7 @@ def finetune(
     devices: Any = 1,
     precision: Any = None,
     callbacks: Sequence[pl.Callback] = (),
-    logger: Logger | Sequence[Logger] | None = None,
+    logger: Logger | Sequence[Logger] | bool | None = None,
     trainer: pl.Trainer | None = None,
     progress: bool = True,
     **overrides: Any,
@@ -343,7 +343,11 @@ def _trainer(
 
 
 def _loggers(log_dir: Any, logger: Any) -> list[Logger]:
-    given = [] if logger is None else [logger] if isinstance(logger, Logger) else list(logger)
+    if logger is True or isinstance(logger, str):
+        raise BadInput(
+            f"logger={logger!r}: give one of Lightning's loggers, or log_dir= for those of CSV and TensorBoard"
+        )
+    given = [logger] if isinstance(logger, Logger) else list(logger or [])
     if log_dir is None:
         return given
     # CSV first: it wants the folder of the version empty.
