@@ -138,7 +138,7 @@ LIMITS = (
         _told_by_hash,
     ),
     Limit(
-        "hashing of raw texts",
+        "hashing of raw texts, without rows as `calibrate=`",
         ("onnx",),
         "column {} is hashed",
         "ONNX has no operator for md5",
