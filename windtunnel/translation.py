@@ -48,7 +48,19 @@ class Engine(Protocol):
 
 
 class Known(NamedTuple):
-    """What is asked of a program before every answer, and stays as it is while its steps have the same modules."""
+    """What is asked of a program before every answer, and stays as it is while its steps have the same modules.
+
+    Attributes
+    ----------
+    modules : list of Module
+        Of the steps, then of the methods that have one of their own (``own``).
+    partial, whole : bool
+        See ``Program``.
+    takes_missing : bool
+        Whether no step refuses a row for a missing number or an unknown category.
+    buffers : dict
+        Of the first step that takes columns: they are where the program is.
+    """
 
     modules: list[nn.Module | None]
     partial: bool
@@ -63,8 +75,14 @@ class Known(NamedTuple):
         from windtunnel.compiler.passes.oddity import takes_missing
 
         buffers = [take._buffers for step in program.steps for take in step.takes]  # type: ignore[union-attr]
-        told = (program.partial(), program.whole(), takes_missing(program), frozenset(program.answers))
-        return cls(modules, *told, next(iter(buffers), {}))
+        return cls(
+            modules,
+            partial=program.partial(),
+            whole=program.whole(),
+            takes_missing=takes_missing(program),
+            own=frozenset(program.answers),
+            buffers=next(iter(buffers), {}),
+        )
 
     def device(self) -> torch.device:
         """Where the tensors of the program are; what a step takes is one of them."""
