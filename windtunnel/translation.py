@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -47,7 +47,7 @@ class Engine(Protocol):
         ...
 
 
-class Known(NamedTuple):
+class Known:
     """What is asked of a program before every answer, and stays as it is while its steps have the same modules.
 
     Attributes
@@ -56,33 +56,22 @@ class Known(NamedTuple):
         Of the steps, then of the methods that have one of their own (``own``).
     partial, whole : bool
         See ``Program``.
-    takes_missing : bool
-        Whether no step refuses a row for a missing number or an unknown category.
     buffers : dict
         Of the first step that takes columns: they are where the program is.
     """
 
-    modules: list[nn.Module | None]
-    partial: bool
-    whole: bool
-    takes_missing: bool
-    own: frozenset[str]
-    buffers: dict[str, Tensor | None]
+    def __init__(self, program: Program, modules: list[nn.Module | None]) -> None:
+        self.program, self.modules = program, modules
+        self.partial, self.whole, self.own = program.partial(), program.whole(), frozenset(program.answers)
+        buffers = [take._buffers for step in program.steps for take in step.takes]  # type: ignore[union-attr]
+        self.buffers: dict[str, Tensor | None] = next(iter(buffers), {})
 
-    @classmethod
-    def of(cls, program: Program, modules: list[nn.Module | None]) -> Known:
-        """Ask the program."""
+    @cached_property
+    def takes_missing(self) -> bool:
+        """Whether no step refuses a row for a missing number or an unknown category; looked at column by column."""
         from windtunnel.compiler.passes.oddity import takes_missing
 
-        buffers = [take._buffers for step in program.steps for take in step.takes]  # type: ignore[union-attr]
-        return cls(
-            modules,
-            partial=program.partial(),
-            whole=program.whole(),
-            takes_missing=takes_missing(program),
-            own=frozenset(program.answers),
-            buffers=next(iter(buffers), {}),
-        )
+        return takes_missing(self.program)
 
     def device(self) -> torch.device:
         """Where the tensors of the program are; what a step takes is one of them."""
@@ -300,7 +289,7 @@ class Translation(nn.Module):
         steps = [*parts["steps"]._modules.values(), *parts["answers"]._modules.values()]  # type: ignore[union-attr]
         modules = [step._modules["module"] for step in steps]
         if self._known is None or self._known.modules != modules:
-            self._known = Known.of(self.program, modules)
+            self._known = Known(self.program, modules)
         return self._known
 
     def _refused(self, method: str, batch: Batch) -> Tensor:

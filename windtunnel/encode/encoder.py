@@ -161,11 +161,7 @@ class RowEncoder:
             return None
         check_dense(len(rows), len(self.numbers), np.dtype(self.dtype).itemsize)
         read = rows if self.numbers == list(range(self.width)) else np.take(rows, self.numbers, axis=1)
-        if self.dtype == "float32":
-            self._warn_of_blurs(read)
-            with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
-                read = read.astype(np.float32, copy=False)
-        numbers = np.ascontiguousarray(read, dtype=self.dtype)
+        numbers = np.ascontiguousarray(self._in_dtype(read), dtype=self.dtype)
         # Of what cannot be written to torch makes no tensor.
         if not numbers.flags.writeable or (not shared and np.may_share_memory(numbers, rows)):
             numbers = numbers.copy()
@@ -193,12 +189,8 @@ class RowEncoder:
             return None
         numbers = np.zeros((count, len(self.numbers)))
         numbers[:, raw] = floats.reshape(len(raw), count).T
-        if self.dtype == "float32":
-            self._warn_of_blurs(numbers)
-        with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
-            numbers = numbers.astype(self.dtype, copy=False)
         ids = np.array(known, dtype=np.int64).reshape(len(known), count).T
-        return Batch(torch.from_numpy(numbers), torch.from_numpy(np.ascontiguousarray(ids)))
+        return Batch(torch.from_numpy(self._in_dtype(numbers)), torch.from_numpy(np.ascontiguousarray(ids)))
 
     def _cells(self, rows: Rows) -> dict[int, list[Any]] | None:
         """The Python values of each column that is read, if rows are few and it is plain which column is which."""
@@ -275,6 +267,14 @@ class RowEncoder:
         with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
             return values.astype(np.float32)
 
+    def _in_dtype(self, read: NDArray[Any]) -> NDArray[Any]:
+        """The numbers ``[B, n]``, rounded where float32 is computed in, with a word on columns that this blurs."""
+        if self.dtype == "float64":
+            return read
+        self._warn_of_blurs(read)
+        with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
+            return read.astype(np.float32, copy=False)
+
     def _warn_of_blurs(self, read: NDArray[Any]) -> None:
         """Look closer at columns where some of the rows are that near to one another, and none were further apart."""
         unsure = [position for position, column in enumerate(self.numbers) if column not in self._judged]
@@ -283,12 +283,12 @@ class RowEncoder:
         some = read[:: max(1, len(read) // SAMPLE), unsure]
         low, high = some.min(axis=0).astype(np.float64), some.max(axis=0).astype(np.float64)
         with np.errstate(invalid="ignore"):
-            apart = high - low >= np.maximum(np.abs(low), np.abs(high)) * (FLOAT32_STEP * FEW_STEPS)
-            apart &= (high > low) & np.isfinite(high - low)
-        for position, far in zip(unsure, apart.tolist(), strict=True):
-            if far:
+            far = _steps(low, high) >= FEW_STEPS
+        zero = (low == 0) & (high == 0)  # as counts and flags of few rows are, in many columns
+        for position, apart, empty in zip(unsure, far.tolist(), zero.tolist(), strict=True):
+            if apart:
                 self._judged.add(self.numbers[position])
-            else:
+            elif not empty:
                 self._warn_of_blur(self.numbers[position], read[:, position].astype(np.float64))
 
     def _warn_of_blur(self, column: int, values: NDArray[np.float64]) -> None:
@@ -299,7 +299,7 @@ class RowEncoder:
         if len(known) < 2:
             return
         low, high = float(known.min()), float(known.max())
-        steps = (high - low) / (max(abs(low), abs(high), 1e-30) * FLOAT32_STEP)
+        steps = float(_steps(low, high))
         if steps >= FEW_STEPS:  # what is far apart in some rows is so in all
             self._judged.add(column)
         # Few values may be held as they are, as years are.
@@ -446,3 +446,8 @@ class RowEncoder:
                 f"The pipeline reads {quoted(names)}; rename or add the missing ones."
             )
         return [label[name] for name in names]
+
+
+def _steps(low: Any, high: Any) -> Any:
+    """How many numbers float32 tells apart from the least to the greatest value, of a column or of each."""
+    return (high - low) / (np.maximum(np.maximum(np.abs(low), np.abs(high)), 1e-30) * FLOAT32_STEP)

@@ -71,11 +71,13 @@ def kernel_values(kernel: str, x: Tensor, points: Tensor, gamma: float, coef0: f
 class KernelMap(Module):
     """Weighted sums of the kernels between a row and a set of points.
 
-    y = k(x, points) W^T + b
+    y = k(x, points) W^T + b, in float64 whatever the type of the rows: large weights of both signs cancel, and with
+    them most digits of float32. Parameters stay float64 too.
 
     Shape
     -----
-    ``[B, width]`` -> ``[B, K]``. NaN where the kernel is not defined (negative values under a chi2 kernel).
+    ``[B, width]`` -> ``[B, K]``, in the type of the rows. NaN where the kernel is not defined (negative values under a
+    chi2 kernel).
 
     Parameters
     ----------
@@ -119,10 +121,17 @@ class KernelMap(Module):
         self.kernel = kernel
         self.gamma, self.coef0, self.degree = float(gamma), float(coef0), float(degree)
 
+    def cast(self, dtype: torch.dtype) -> None:
+        """Stay in float64."""
+
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
-        values = kernel_values(self.kernel, x, self.points, self.gamma, self.coef0, self.degree)
-        return functional.linear(values, self.weight, self.bias)
+        return self.block(x.double()).to(x.dtype)
+
+    def block(self, x: Tensor) -> Tensor:
+        """float64 [rows, width] -> float64 [rows, K]."""
+        values = kernel_values(self.kernel, x, self.points.double(), self.gamma, self.coef0, self.degree)
+        return functional.linear(values, self.weight.double(), self.bias.double())
 
 
 class Chi2KernelMap(KernelMap):

@@ -5,37 +5,25 @@
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.distances import blocks
-from windtunnel.modules.pairwise import KernelMap, kernel_values
+from windtunnel.modules.pairwise import KernelMap
 from windtunnel.modules.repeated import repeated
 
 
 class SupportVectors(KernelMap):
     """A ``KernelMap`` whose rows are taken in blocks, as its points may be many.
 
-    y = k(x, points) W^T + b, in float64 whatever the type of the rows: large weights of both signs cancel, and with
-    them most digits of float32.
-
     Shape
     -----
     ``[B, width]`` -> ``[B, K]``.
     """
 
-    def cast(self, dtype: torch.dtype) -> None:
-        """Stay in float64."""
-
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
-        rows = x.to(torch.float64)
-        return torch.cat([self.block(part) for part in blocks(rows, self.points.shape[0])]).to(x.dtype)
-
-    def block(self, x: Tensor) -> Tensor:
-        """[rows, width] -> [rows, K]."""
-        values = kernel_values(self.kernel, x, self.points, self.gamma, self.coef0, self.degree)
-        return nn.functional.linear(values, self.weight, self.bias)
+        return torch.cat([self.block(part) for part in blocks(x.double(), self.points.shape[0])]).to(x.dtype)
 
 
 def pairs(classes: int) -> tuple[list[int], list[int]]:

@@ -159,17 +159,13 @@ class Batches:
         return self._with(rows, target, weight, shuffle=self.shuffle)
 
     def _with(self, rows: Batch, target: Tensor | None, weight: Tensor | None, *, shuffle: bool) -> Batches:
-        made = Batches(
-            rows,
-            target,
-            weight,
-            batch_size=self.batch_size,
-            shuffle=shuffle,
-            seed=self.seed,
-            drop_last=self.drop_last and shuffle,
-        )
+        options = {"batch_size": self.batch_size, "seed": self.seed, "drop_last": self.drop_last and shuffle}
+        made = self._of(rows, target, weight, shuffle=shuffle, **options)
         made.equal = self.equal
         return made
+
+    def _of(self, rows: Batch, target: Tensor | None, weight: Tensor | None, **options: Any) -> Batches:
+        return Batches(rows, target, weight, **options)
 
     @property
     def nbytes(self) -> int:
@@ -219,18 +215,5 @@ class Streamed(Batches):
         batch = Batch(*(block.to(numbers.ids.device) for block in self.net.encode(given, training=self.training)))
         return (batch, *rest) if rest else batch
 
-    def _with(self, rows: Batch, target: Tensor | None, weight: Tensor | None, *, shuffle: bool) -> Streamed:
-        made = Streamed(
-            self.net,
-            self.raw,
-            rows,
-            target,
-            weight,
-            training=self.training,
-            batch_size=self.batch_size,
-            shuffle=shuffle,
-            seed=self.seed,
-            drop_last=self.drop_last and shuffle,
-        )
-        made.equal = self.equal
-        return made
+    def _of(self, rows: Batch, target: Tensor | None, weight: Tensor | None, **options: Any) -> Streamed:
+        return Streamed(self.net, self.raw, rows, target, weight, training=self.training, **options)

@@ -130,7 +130,7 @@ class _WindTunnel(BaseEstimator):
         return np.sort(held), np.sort(used)
 
     def _source(self) -> Any:
-        source = unfitted(self._default() if self.pipeline is None else self.pipeline)
+        source = unfitted(self._given())
         check_fits(source)
         if is_classifier(source) != is_classifier(self):
             wanted, other = ("classifier", "Regressor") if is_classifier(self) else ("regressor", "Classifier")
@@ -142,9 +142,12 @@ class _WindTunnel(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        source = self._default() if self.pipeline is None else self.pipeline
+        source = self._given()
         tags.input_tags.sparse = hasattr(source, "__sklearn_tags__") and get_tags(source).input_tags.sparse
         return tags
+
+    def _given(self) -> Any:
+        return self._default() if self.pipeline is None else self.pipeline
 
     def _default(self) -> Pipeline:
         raise NotImplementedError
@@ -194,8 +197,7 @@ def _translation_has(method: str) -> Any:
     def check(estimator: Any) -> bool:
         if hasattr(estimator, "translation_"):
             return hasattr(estimator.translation_, method)
-        source = estimator._default() if estimator.pipeline is None else estimator.pipeline
-        return hasattr(source, method)
+        return hasattr(estimator._given(), method)
 
     return check
 
