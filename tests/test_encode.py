@@ -14,7 +14,7 @@ from category_encoders import HashingEncoder
 from hypothesis import given, strategies as st
 
 from windtunnel.encode import NONE, Batch, CategoryColumn, RowEncoder, Vocabulary, as_frame, bucket_of
-from windtunnel.encode.vocabulary import FEW
+from windtunnel.encode.vocabulary import FEW, UNKNOWN_ID
 from windtunnel.errors import BadInput
 
 NAN = float("nan")
@@ -61,9 +61,15 @@ def test_ids(name: str) -> None:
 
 
 @pytest.mark.parametrize("count", [1, FEW + 1])
-def test_text_that_is_no_unicode_is_refused_in_few_rows_and_in_many(count: int) -> None:
-    with pytest.raises(UnicodeEncodeError):
-        TEXT.ids(pd.Series(["\ud800"] * count, dtype=object))
+def test_what_neither_arrow_nor_float64_can_hold_is_unknown(count: int) -> None:
+    for vocabulary, value in ((TEXT, "\ud800"), (NUMBER, 10**400)):
+        column = pd.Series([value] * count, dtype=object)
+        assert vocabulary.ids(column).tolist() == [UNKNOWN_ID] * count
+        assert vocabulary.ids_of_values(column.tolist()) in (None, [UNKNOWN_ID] * count)
+    with pytest.raises(
+        BadInput, match=r"values such as 1000.*\.\.\. of dtype object; the pipeline reads numbers"
+    ):
+        RowEncoder(["c"], 1, [0]).encode({0: pd.Series([10**400] * count, dtype=object)}, rows=count)
 
 
 def frames() -> dict[str, pd.DataFrame]:

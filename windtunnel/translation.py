@@ -235,7 +235,7 @@ class Translation(nn.Module):
         numbers, ids = batch
         if ids.shape[0] == 0:
             raise BadInput("got 0 rows; at least 1 is needed to predict.")
-        run, refused = (self.engine or self.program).answer, []
+        run, refused = (self.engine or known.program).answer, []
 
         def answer(numbers: Tensor, ids: Tensor) -> Tensor:
             answer = run(method, numbers, ids)
@@ -244,7 +244,7 @@ class Translation(nn.Module):
                 refused.append(True)
             return answer if finish is None else finish(answer)
 
-        answers = self._in_slices(answer, batch)
+        answers = self._in_slices(answer, batch, known)
         if refused:
             raise BadInput(self._why_not_finite(batch, self._refused(method, batch)))
         begin = numbers.data_ptr()
@@ -296,16 +296,16 @@ class Translation(nn.Module):
         """Whether the source would raise on a row, bool ``[B]``."""
         return self._in_slices(partial(self.program.refused, method), batch)
 
-    def _in_slices(self, run: Callable[..., Tensor], batch: Batch) -> Tensor:
+    def _in_slices(self, run: Callable[..., Tensor], batch: Batch, known: Known | None = None) -> Tensor:
         """What ``run(numbers, ids)`` gives, a slice of the rows after the other, where the program is."""
-        if self.training or self.program.training:
+        known = known or self._program()
+        if self.training or known.program.training:
             was_training = self.training
             self.eval()
             try:
-                return self._in_slices(run, batch)
+                return self._in_slices(run, batch, known)
             finally:
                 self.train(was_training)
-        known = self._program()
         return in_slices(run, batch, self._at_once(), known.device(), whole=known.whole)
 
     def _why_not_finite(self, batch: Batch, failed: Tensor) -> str:

@@ -20,7 +20,8 @@ class Answering(nn.Module):
     def __init__(self, program: Program, answer: nn.Module) -> None:
         super().__init__()
         needed = program.before(answer)
-        self.steps = nn.ModuleList([step if i in needed else Nothing() for i, step in enumerate(program.steps)])
+        before = program.steps[: max(needed, default=-1) + 1]
+        self.steps = nn.ModuleList([step if i in needed else Nothing() for i, step in enumerate(before)])
         self.last = answer
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:

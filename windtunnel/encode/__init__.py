@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from windtunnel.encode.encoder import Batch, CategoryColumn, RowEncoder
+from windtunnel.encode.category import CategoryColumn
+from windtunnel.encode.encoder import Batch, RowEncoder
 from windtunnel.encode.rows import Rows, as_column, as_frame, count_rows, objects
 from windtunnel.encode.vocabulary import FIRST_ID, MISSING_ID, NONE, UNKNOWN_ID, Vocabulary, bucket_of, text_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from decimal import Decimal
 from numbers import Real
@@ -13,6 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 NUMBERS = (Real, Decimal)
+LONGEST = 100
+"""Characters of a value that messages show."""
 PLAIN_NUMBERS = {float, int, bool, type(None)}
 """The types of values that are the same number, or missing, in a column of any dtype."""
 
@@ -33,7 +36,13 @@ def is_arrow_dictionary(dtype: Any) -> bool:
 
 
 def as_float64(column: pd.Series) -> NDArray[np.float64]:
-    """The numbers of a column, NaN where they are missing; ``TypeError`` where it holds something else."""
+    """The numbers of a column, NaN where they are missing.
+
+    Raises
+    ------
+    TypeError, OverflowError
+        It holds something else; a whole number beyond float64.
+    """
     if is_plain(column.dtype):
         return column.to_numpy().astype(np.float64, copy=False)
     if isinstance(column.dtype, pd.CategoricalDtype):
@@ -65,10 +74,18 @@ def is_whole(value: float | None) -> bool:
 
 
 def numbers_among(column: pd.Series) -> NDArray[np.float64]:
-    """The numbers of a column without missing values, and NaN where it holds something else."""
-    if kind_of(column) == "number":
+    """The numbers of a column without missing values, and NaN where it holds something else, or what no float64 is."""
+    try:
         return as_float64(column)
-    return np.array([value if isinstance(value, NUMBERS) else np.nan for value in column], dtype=np.float64)
+    except (TypeError, OverflowError):
+        return np.array([_float(value) for value in column], dtype=np.float64)
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value) if isinstance(value, NUMBERS) else math.nan
+    except OverflowError:
+        return math.nan
 
 
 def fractions_among(column: pd.Series) -> list[float]:
@@ -109,8 +126,9 @@ def sample_of(column: pd.Series, expected: tuple[type, ...] = ()) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as messages show it."""
-    return repr(value.item() if isinstance(value, np.generic) else value)
+    """A value as messages show it, cut where it is long."""
+    text = repr(value.item() if isinstance(value, np.generic) else value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def quoted(names: Sequence[Any]) -> str:

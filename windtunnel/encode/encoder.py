@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,30 +16,20 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from windtunnel.encode.blur import Blur
+from windtunnel.encode.category import CategoryColumn
 from windtunnel.encode.columns import (
     NUMBERS,
     as_float64,
     floats_of,
-    fractions_among,
     is_arrow_dictionary,
     is_plain,
-    is_whole,
-    kind_of,
     listed,
-    mixes,
     quoted,
     sample_of,
-    shown,
 )
 from windtunnel.encode.rows import Rows, as_column, as_frame, cells_of, check_dense, is_named, objects
-from windtunnel.encode.vocabulary import MISSING_ID, UNKNOWN_ID, Vocabulary
 from windtunnel.errors import BadInput
-
-FLOAT32_STEP = 2.0**-24
-"""Relative distance of neighbouring float32 numbers."""
-FEW_STEPS = 10_000
-SAMPLE = 1_000
-"""Rows by which columns are told that float32 does not blur."""
 
 
 class Batch(NamedTuple):
@@ -48,26 +37,6 @@ class Batch(NamedTuple):
 
     numbers: Tensor
     ids: Tensor
-
-
-@dataclass
-class CategoryColumn:
-    """One column of ``ids``: where it is read from, its vocabulary, and which values the source refuses."""
-
-    column: int
-    vocabulary: Vocabulary
-    refuses_unknown: bool = False
-    refuses_missing: bool = False
-    refuses_infinite: bool = False
-    refuses_fractions: bool = False
-
-    def ids_of_values(self, values: list[Any]) -> list[int] | None:
-        """The id of each Python value; None where the vocabulary gives none, or some may be refused."""
-        if (ids := self.vocabulary.ids_of_values(values)) is None:
-            return None
-        odd = self.vocabulary.kind == "number" and (self.refuses_infinite or self.refuses_fractions)
-        refused = (self.refuses_unknown and UNKNOWN_ID in ids) or (self.refuses_missing and MISSING_ID in ids)
-        return None if refused or (odd and not all(map(is_whole, values))) else ids
 
 
 @dataclass
@@ -99,7 +68,7 @@ class RowEncoder:
     dtype: str = "float32"
     flat: bool = False
     refuses_sparse: bool = False
-    _judged: set[int] = field(default_factory=set, repr=False, compare=False)
+    _blur: Blur = field(default_factory=Blur, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._position = {column: position for position, column in enumerate(self.numbers)}
@@ -236,7 +205,8 @@ class RowEncoder:
                 numbers[:, position] = self._as_number(frame[column], column)
         ids = np.empty((rows, len(self.categories)), dtype=np.int64)
         for position, category in enumerate(self.categories):
-            ids[:, position] = self._as_ids(frame[category.column], category, training)
+            values, name = frame[category.column], self.name(category.column)
+            ids[:, position] = category.ids(values, name, flat=self.flat, training=training)
         return self.with_counts(Batch(torch.from_numpy(numbers), torch.from_numpy(ids)), counts or {})
 
     def with_counts(self, batch: Batch, counts: Mapping[int, sparse.coo_array]) -> Batch:
@@ -256,14 +226,14 @@ class RowEncoder:
     def _as_number(self, given: pd.Series, column: int) -> NDArray[Any]:
         try:
             values = as_float64(given)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise BadInput(
                 f"column {self.name(column)} holds {sample_of(given, NUMBERS)} of dtype {given.dtype}; "
                 "the pipeline reads numbers there. Convert the column, or encode it in the pipeline before fitting."
             ) from error
         if self.dtype == "float64":
             return values
-        self._warn_of_blur(column, values)
+        self._blur.look_at(column, values, self.name)
         with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
             return values.astype(np.float32)
 
@@ -271,106 +241,9 @@ class RowEncoder:
         """The numbers ``[B, n]``, rounded where float32 is computed in, with a word on columns that this blurs."""
         if self.dtype == "float64":
             return read
-        self._warn_of_blurs(read)
+        self._blur.look(self.numbers, read, self.name)
         with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
             return read.astype(np.float32, copy=False)
-
-    def _warn_of_blurs(self, read: NDArray[Any]) -> None:
-        """Look closer at columns where some of the rows are that near to one another, and none were further apart."""
-        unsure = [position for position, column in enumerate(self.numbers) if column not in self._judged]
-        if not unsure or len(read) < 2:
-            return
-        some = read[:: max(1, len(read) // SAMPLE), unsure]
-        low, high = some.min(axis=0).astype(np.float64), some.max(axis=0).astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            far = _steps(low, high) >= FEW_STEPS
-        zero = (low == 0) & (high == 0)  # as counts and flags of few rows are, in many columns
-        for position, apart, empty in zip(unsure, far.tolist(), zero.tolist(), strict=True):
-            if apart:
-                self._judged.add(self.numbers[position])
-            elif not empty:
-                self._warn_of_blur(self.numbers[position], read[:, position].astype(np.float64))
-
-    def _warn_of_blur(self, column: int, values: NDArray[np.float64]) -> None:
-        """Say once where a column varies so little around a large value that float32 tells few of its values apart."""
-        if column in self._judged:
-            return
-        known = values[np.isfinite(values)]
-        if len(known) < 2:
-            return
-        low, high = float(known.min()), float(known.max())
-        steps = float(_steps(low, high))
-        if steps >= FEW_STEPS:  # what is far apart in some rows is so in all
-            self._judged.add(column)
-        # Few values may be held as they are, as years are.
-        elif steps > 0 and (known.astype(np.float32) != known).any():
-            self._judged.add(column)
-            warnings.warn(
-                f"column {self.name(column)} runs from {low:.10g} to {high:.10g}: float32, in which translations "
-                f"compute, tells only about {steps:,.0f} values apart there, so answers may differ from the source's. "
-                f"Subtract a constant such as {low:.10g} from the column before fitting.",
-                UserWarning,
-                stacklevel=2,
-            )
-
-    def _as_ids(self, values: pd.Series, category: CategoryColumn, training: bool) -> NDArray[np.int64]:
-        vocabulary = category.vocabulary
-        if vocabulary.hashes is not None:
-            return self._as_hashed_ids(values, category, training)
-        if not vocabulary.fits(values) or (self.flat and mixes(values)):
-            known = f", such as {vocabulary.values[0]!r}" if vocabulary.values else ""
-            raise BadInput(
-                f"column {self.name(category.column)} holds {sample_of(values)} of dtype {values.dtype}, which is "
-                f"{kind_of(values)}; its categories are {vocabulary.kind}{known}. "
-                "Convert the column to what the pipeline saw."
-            )
-        ids = vocabulary.ids(values)
-        if category.refuses_infinite and values.dtype.kind == "f" and np.isinf(values.to_numpy()).any():
-            raise BadInput(
-                f"column {self.name(category.column)} holds infinite values, which its encoder refuses; "
-                "drop these rows, or replace the values."
-            )
-        if category.refuses_fractions and (fractions := fractions_among(values)):
-            raise BadInput(
-                f"column {self.name(category.column)} holds numbers that are not whole, which its encoder does not "
-                f"take for labels: {listed([*map(shown, fractions)])}. Drop these rows, or round the numbers."
-            )
-        unknown = (ids == UNKNOWN_ID) & category.refuses_unknown
-        missing = (ids == MISSING_ID) & category.refuses_missing
-        if training:
-            category.refuses_unknown &= not unknown.any()
-            category.refuses_missing &= not missing.any()
-        elif (unknown | missing).any():
-            unseen = sorted({shown(value) for value in values[unknown]}) + ["missing values"] * bool(missing.any())
-            if self.flat:
-                raise BadInput(
-                    f"the rows hold labels that the encoder was not fitted on: {listed(unseen)}. Fit it on them too, "
-                    "or drop these rows."
-                )
-            raise BadInput(
-                f"column {self.name(category.column)} holds categories that its encoder was not fitted on and refuses "
-                f"(handle_unknown='error'): {listed(unseen)}. Fit the encoder with handle_unknown='ignore' or a value "
-                "for unknown ones, or fine-tune on rows with them first."
-            )
-        return ids
-
-    def _as_hashed_ids(self, values: pd.Series, category: CategoryColumn, training: bool) -> NDArray[np.int64]:
-        try:
-            ids = category.vocabulary.ids(values)
-        except TypeError as error:
-            raise BadInput(
-                f"column {self.name(category.column)} of dtype {values.dtype} holds categories that are told by their "
-                f"text, and {error}, as CatBoost has it; convert the column to text or whole numbers."
-            ) from error
-        missing = (ids == MISSING_ID) & category.refuses_missing
-        if training:
-            category.refuses_missing &= not missing.any()
-        elif missing.any():
-            raise BadInput(
-                f"column {self.name(category.column)} holds missing values, which CatBoost refuses among categories; "
-                "give them a text of their own, as in fitting."
-            )
-        return ids
 
     def select(self, rows: Rows, *, every: bool = False) -> pd.DataFrame:
         """The fitted columns of raw rows, under their positions; only those that are read unless ``every``."""
@@ -446,8 +319,3 @@ class RowEncoder:
                 f"The pipeline reads {quoted(names)}; rename or add the missing ones."
             )
         return [label[name] for name in names]
-
-
-def _steps(low: Any, high: Any) -> Any:
-    """How many numbers float32 tells apart from the least to the greatest value, of a column or of each."""
-    return (high - low) / (np.maximum(np.maximum(np.abs(low), np.abs(high)), 1e-30) * FLOAT32_STEP)

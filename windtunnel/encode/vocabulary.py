@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import md5
@@ -78,7 +79,8 @@ class Vocabulary:
         if self.kind == "text" and pd.api.types.infer_dtype(column, skipna=True) in ("string", "empty"):
             if few:
                 return self._ids_of_few([text if isinstance(text, str) else None for text in column.tolist()], column)
-            return self._ids_of_texts(pa.array(column, type=pa.large_string(), from_pandas=True), column)
+            with contextlib.suppress(UnicodeEncodeError):  # of half a surrogate pair, which no text of Arrow has
+                return self._ids_of_texts(pa.array(column, type=pa.large_string(), from_pandas=True), column)
         if self.kind == "number" and few and is_plain(column.dtype) and self._index.is_unique:
             return self._ids_of_few([None if one != one else one for one in as_float64(column).tolist()], column)
         return self._ids_of_objects(column)
@@ -90,10 +92,7 @@ class Vocabulary:
         if self.kind == "text":
             if not all(type(one) is str or one is None or (type(one) is float and one != one) for one in values):
                 return None
-            try:
-                return self._looked_up([one if type(one) is str else None for one in values])
-            except UnicodeEncodeError:
-                return None
+            return self._looked_up([one if type(one) is str else None for one in values])
         numbers = floats_of(values)
         return None if numbers is None else self._looked_up([None if one != one else one for one in numbers.tolist()])
 
@@ -109,8 +108,6 @@ class Vocabulary:
         return self._settle(found, found == MISSING_ID, column) if self.buckets else found
 
     def _looked_up(self, values: list[Any]) -> list[int]:
-        if self.kind == "text":
-            "".join(filter(None, values)).encode()  # refuses what is no Unicode, as Arrow does
         return [MISSING_ID if one is None else self._places.get(one, UNKNOWN_ID) for one in values]
 
     @cached_property
@@ -129,7 +126,7 @@ class Vocabulary:
             keys: Any = np.full(len(column), np.nan)
             keys[~missing] = numbers_among(column[~missing])
         else:
-            keys = column.astype(object).to_numpy()
+            keys = pd.Index(column.astype(object), dtype=object)  # of which pandas shall not make texts of Arrow
         position = self._index.get_indexer(keys) if len(self.values) else np.full(len(column), -1)
         return self._settle(np.where(position < 0, UNKNOWN_ID, position + FIRST_ID), missing, column)
 

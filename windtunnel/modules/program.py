@@ -33,7 +33,7 @@ class Take(nn.Module):
         if value.dim() != 2:  # what predict gives: [B], or [B, ...]
             value = value.unsqueeze(1).flatten(1)
         if self.neighbours:
-            return value[:, self.start : self.start + self.count]
+            return value.narrow(1, self.start, self.count)
         return value.index_select(1, self.columns)
 
 

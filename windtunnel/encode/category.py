@@ -1,0 +1,114 @@
+"""One column of ids: the vocabulary that a raw column is read by, and which of its values the source refuses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from windtunnel.encode.columns import fractions_among, is_whole, kind_of, listed, mixes, sample_of, shown
+from windtunnel.encode.vocabulary import MISSING_ID, UNKNOWN_ID, Vocabulary
+from windtunnel.errors import BadInput
+
+
+@dataclass
+class CategoryColumn:
+    """One column of ``ids``: where it is read from, its vocabulary, and which values the source refuses."""
+
+    column: int
+    vocabulary: Vocabulary
+    refuses_unknown: bool = False
+    refuses_missing: bool = False
+    refuses_infinite: bool = False
+    refuses_fractions: bool = False
+
+    def ids_of_values(self, values: list[Any]) -> list[int] | None:
+        """The id of each Python value; None where the vocabulary gives none, or some may be refused."""
+        if (ids := self.vocabulary.ids_of_values(values)) is None:
+            return None
+        odd = self.vocabulary.kind == "number" and (self.refuses_infinite or self.refuses_fractions)
+        refused = (self.refuses_unknown and UNKNOWN_ID in ids) or (self.refuses_missing and MISSING_ID in ids)
+        return None if refused or (odd and not all(map(is_whole, values))) else ids
+
+    def ids(self, values: pd.Series, name: str, *, flat: bool, training: bool) -> NDArray[np.int64]:
+        """The id of each value of a column.
+
+        Parameters
+        ----------
+        values : Series
+        name : str
+            How messages call the column.
+        flat : bool
+            Whether the rows are a sequence of labels, and no table.
+        training : bool
+            Whether what the source refuses is let through, and no longer refused from now on.
+
+        Raises
+        ------
+        BadInput
+            Values of another kind than the vocabulary, or that the source refuses.
+        """
+        if self.vocabulary.hashes is not None:
+            return self._hashed(values, name, training)
+        ids = self._told_apart(values, name, flat)
+        unknown = (ids == UNKNOWN_ID) & self.refuses_unknown
+        missing = (ids == MISSING_ID) & self.refuses_missing
+        if training:
+            self.refuses_unknown &= not unknown.any()
+            self.refuses_missing &= not missing.any()
+        elif (unknown | missing).any():
+            unseen = sorted({shown(value) for value in values[unknown]}) + ["missing values"] * bool(missing.any())
+            if flat:
+                raise BadInput(
+                    f"the rows hold labels that the encoder was not fitted on: {listed(unseen)}. Fit it on them too, "
+                    "or drop these rows."
+                )
+            raise BadInput(
+                f"column {name} holds categories that its encoder was not fitted on and refuses "
+                f"(handle_unknown='error'): {listed(unseen)}. Fit the encoder with handle_unknown='ignore' or a value "
+                "for unknown ones, or fine-tune on rows with them first."
+            )
+        return ids
+
+    def _told_apart(self, values: pd.Series, name: str, flat: bool) -> NDArray[np.int64]:
+        """The ids of values that are all of the vocabulary's kind."""
+        vocabulary = self.vocabulary
+        if not vocabulary.fits(values) or (flat and mixes(values)):
+            known = f", such as {vocabulary.values[0]!r}" if vocabulary.values else ""
+            raise BadInput(
+                f"column {name} holds {sample_of(values)} of dtype {values.dtype}, which is {kind_of(values)}; "
+                f"its categories are {vocabulary.kind}{known}. Convert the column to what the pipeline saw."
+            )
+        if self.refuses_infinite and values.dtype.kind == "f" and np.isinf(values.to_numpy()).any():
+            raise BadInput(
+                f"column {name} holds infinite values, which its encoder refuses; drop these rows, or replace the "
+                "values."
+            )
+        if self.refuses_fractions and (fractions := fractions_among(values)):
+            raise BadInput(
+                f"column {name} holds numbers that are not whole, which its encoder does not take for labels: "
+                f"{listed([*map(shown, fractions)])}. Drop these rows, or round the numbers."
+            )
+        return vocabulary.ids(values)
+
+    def _hashed(self, values: pd.Series, name: str, training: bool) -> NDArray[np.int64]:
+        """The ids of values that are told by the hash of their text."""
+        try:
+            ids = self.vocabulary.ids(values)
+        except TypeError as error:
+            raise BadInput(
+                f"column {name} of dtype {values.dtype} holds categories that are told by their text, and {error}, as "
+                "CatBoost has it; convert the column to text or whole numbers."
+            ) from error
+        missing = (ids == MISSING_ID) & self.refuses_missing
+        if training:
+            self.refuses_missing &= not missing.any()
+        elif missing.any():
+            raise BadInput(
+                f"column {name} holds missing values, which CatBoost refuses among categories; give them a text of "
+                "their own, as in fitting."
+            )
+        return ids
