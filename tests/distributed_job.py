@@ -88,6 +88,15 @@ def judged(name: str, task: str, number: int) -> float:
     return judge.compute()
 
 
+def refused(train: Any, seed: int = 0) -> str:
+    """What is said of rows, or of a net, that are not those of the other process."""
+    try:
+        finetune(SmallNet(TASKS["binary"], seed=seed), train, rows(101, seed=1), epochs=1, **OPTIONS)
+    except BadInput as error:
+        return str(error)
+    return ""
+
+
 def main(folder: Path) -> None:
     """Leave ``<rank>.pt``: by name what each fit ended with."""
     done: dict[str, Any] = {}
@@ -104,10 +113,10 @@ def main(folder: Path) -> None:
     net, _ = stream_fit(folder, "default", batch_size=1)
     X, _ = valid_rows()
     done["branch"] = _weights(net), torch.from_numpy(net.predict_proba(X)), [*net.program.named_buffers()]
-    try:
-        finetune(SmallNet(TASKS["binary"], seed=number), rows(256), epochs=1, **OPTIONS)
-    except BadInput as error:
-        done["refused"] = str(error)
+    done["refused"] = refused(rows(256), seed=number)
+    parts = [rows(32)] * (5 - number)
+    few = loader(SmallNet(TASKS["binary"]), *rows(100), batch_size=64, drop_last=True)
+    done["uneven"] = {"list": refused(parts), "generator": refused(part for part in parts), "few": refused(few)}
     done["judged"] = judged("auroc", "binary", number), judged("r2", "regression", number)
     done["world"] = world()
     torch.save(done, folder / f"{number}.pt")

@@ -18,7 +18,9 @@ import ray.train
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.lightning import RayDDPStrategy, RayLightningEnvironment
 from ray.train.torch import TorchTrainer
-from stream_rows import click_net, table, valid_rows
+from stream_rows import pipeline, table, valid_rows
+
+import windtunnel
 
 EPOCHS, TARGET = 4, "click"
 
@@ -64,7 +66,7 @@ def work(config: dict[str, Any]) -> None:
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    net = click_net()
+    net = windtunnel.translate(pipeline(), start="cold")  # which every epoch makes better
     net.fit(
         Shard("train", 32),
         Shard("valid", 64),

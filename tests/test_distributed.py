@@ -132,6 +132,16 @@ def test_different_nets_are_refused(done: Done) -> None:
         assert "the translations of processes 1 differ from that of process 0" in one["refused"]
 
 
+def test_unequal_steps_are_refused_and_not_waited_for(done: Done) -> None:
+    first, second = (one["uneven"] for one in done[1])
+    assert first["list"] == second["list"]
+    assert first["list"].startswith("the training loaders of the processes have 5, 4 batches; every step takes one")
+    assert first["generator"].startswith("after 4 batches this process has more, and 1 of 2 processes have; every step")
+    assert second["generator"].startswith("this process has no further batch, and 1 of 2 processes have; every step")
+    assert first["few"] == second["few"]
+    assert first["few"].startswith("the 50 rows of a process, of 100 in all, make no full batch of 64 with drop_last")
+
+
 def test_metrics_that_no_process_could_tell_by_itself(done: Done) -> None:
     assert [one["judged"] for one in done[1]] == [(1, 1)] * 2
 

@@ -27,11 +27,15 @@ from windtunnel import (
 )
 
 WEIGHTS = "rows are held out and batched: a weight of 2 is not the same draw as the row twice"
+SUBSET = "computed in float32, whose products of one row and of many differ in the last bit on some processors"
 
 
 @parametrize_with_checks(
     [WindTunnelClassifier(recipe=Recipe(epochs=1)), WindTunnelRegressor(recipe=Recipe(epochs=1))],
-    expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": WEIGHTS},
+    expected_failed_checks=lambda _: {
+        "check_sample_weight_equivalence_on_dense_data": WEIGHTS,
+        "check_methods_subset_invariance": SUBSET,
+    },
 )
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:Skipping check check_array_api_input")

@@ -314,6 +314,21 @@ def test_precisions_that_would_round_the_net() -> None:
     assert finetune(SmallNet(TASKS["binary"]), rows(), precision="bf16-mixed", **QUICK).best > 0.5
 
 
+def test_sigterm_is_left_to_whoever_handles_it() -> None:
+    class Terminate(pl.Callback):
+        def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+            if trainer.global_step == 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    seen: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    try:
+        history = finetune(SmallNet(TASKS["binary"]), rows(), callbacks=[Terminate()], **QUICK)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert seen == [signal.SIGTERM] and len(history.epochs) == QUICK["epochs"] + 1
+
+
 def test_a_whole_trainer() -> None:
     trainer = pl.Trainer(
         max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False
@@ -327,6 +342,19 @@ def test_a_whole_trainer() -> None:
     rarely = pl.Trainer(check_val_every_n_epoch=2, logger=False, enable_checkpointing=False, accelerator="cpu")
     with pytest.raises(BadInput, match="must validate after every epoch"):
         finetune(SmallNet(TASKS["binary"]), rows(), trainer=rarely)
+
+
+def test_a_whole_trainer_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    def trained(epochs: int, **options: Any) -> SmallNet:
+        net, silent = SmallNet(TASKS["binary"]), {"enable_checkpointing": False, "enable_progress_bar": False}
+        trainer = pl.Trainer(max_epochs=epochs, accelerator="cpu", logger=False, **silent)  # with its sanity check
+        chosen = {"learning_rate": 0.02, "batch_size": 64, "schedule": "constant", "ema": 0.9}
+        finetune(net, rows(), trainer=trainer, checkpoint_dir=tmp_path, **chosen, **options)
+        return net
+
+    whole = trained(4)
+    trained(2)
+    assert _equal(_weights(trained(4, resume_from=tmp_path)), _weights(whole))
 
 
 def test_lightning_itself_takes_the_parts() -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from stream_rows import click_net, valid_rows
 
 import windtunnel
 
@@ -32,6 +31,7 @@ def test_a_killed_worker_goes_on_from_the_last_checkpoint(tmp_path: Path) -> Non
     first, second = (net.program.state_dict() for net in nets)
     assert all(torch.equal(value, second[name]) for name, value in first.items())
     assert [one.epoch for one in nets[0].history.epochs] == [0, 1, 2, 3, 4]
-    assert nets[0].history.best > nets[0].history.start == nets[1].history.start
-    X, _ = valid_rows()
-    assert (nets[0].predict_proba(X) != click_net().predict_proba(X)).any()
+    first, second = (net.history for net in nets)
+    # The worker was killed in the third epoch: what is kept was learned by those that came after it.
+    assert first.best_epoch == second.best_epoch == 4
+    assert first.best == second.best > first.start == second.start

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -225,8 +227,10 @@ def test_what_is_wrong_is_said(net: Any, folder: Path, tmp_path: Path) -> None:
     wrong("no column 'clik' in .*: did you mean click", target="clik")
     wrong("no column 'wait'", weight="wait")
     wrong("no column 'z'", columns=["x", "z"])
-    wrong("batch_size=0", batch_size=0)
+    wrong("batch_size=0 must be a whole number from 1", batch_size=0)
+    wrong("batch_size=32.0 must be a whole number", batch_size=32.0)
     wrong("buffer=0", buffer=0)
+    wrong("seed=-1 must be a whole number from 0", seed=-1)
     (tmp_path / "text.parquet").write_text("row,x")
     wrong("text.parquet is damaged or no Parquet file", tmp_path, BadFile)
     (tmp_path / "text.parquet").unlink()
@@ -234,6 +238,76 @@ def test_what_is_wrong_is_said(net: Any, folder: Path, tmp_path: Path) -> None:
     wrong("hold no rows", tmp_path)
     write(tmp_path, table(9).drop(columns="x"), files=1)
     wrong(r"1.parquet and .*0.parquet differ in their columns: \['x'\]", tmp_path)
+    arrow = pa.Table.from_pandas(table(9))
+    pq.write_table(arrow.append_column("x", arrow["x"]), tmp_path / "0.parquet")
+    wrong(r"0.parquet has several columns of one name: \['x'\]", tmp_path)
+
+
+def of_types(frame: Any, **types: pa.DataType) -> pa.Table:
+    """Rows as a table, some columns in other types."""
+    arrow = pa.Table.from_pandas(frame, preserve_index=False)
+    for name, kind in types.items():
+        arrow = arrow.set_column(arrow.schema.get_field_index(name), name, pa.array(frame[name].tolist(), kind))
+    return arrow
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_files_that_hold_the_same_in_other_types(net: Any, tmp_path: Path, first: int) -> None:
+    frame = table().astype({"c": object, "d": object})
+    frame.loc[::7, "c"], frame.loc[175:, "d"] = None, None
+    parts = frame[:175], frame[:0], frame[175:]
+    words = pa.dictionary(pa.int8(), pa.string())
+    kinds: Any = [{}, dict.fromkeys(["c", "d", "x"], pa.null()), {"c": words, "d": pa.null(), "row": pa.float32()}]
+    for number, (part, types) in enumerate(zip(parts, kinds, strict=True)):
+        place = tmp_path / f"{(number + first) % 3}.parquet"
+        pq.write_table(of_types(part, **types), place, row_group_size=[40, 1, 77][number])
+    (got,) = made(net, tmp_path, batch_size=ROWS, buffer=ROWS)
+    numbers = numbers_of([got])
+    assert sorted(numbers) == list(range(ROWS))
+    wanted = windtunnel.loader(net, frame.iloc[numbers], frame["click"].iloc[numbers], shuffle=False)
+    assert all(map(torch.equal, [*got[0], got[1]], [*wanted.rows, wanted.target]))
+
+
+def test_rows_that_are_refused_are_said_where(net: Any, tmp_path: Path) -> None:
+    frame = table().astype({"click": float})
+    frame.loc[340, "click"] = np.nan
+    write(tmp_path, frame)
+    with pytest.raises(BadInput, match="1 of 30 targets are missing") as refused:
+        list(made(net, tmp_path, buffer=32, shuffle=False))
+    assert refused.value.__notes__ == [f"These are 30 rows of row group 2 of {tmp_path / '2.parquet'}."]
+
+
+@pytest.mark.parametrize(
+    ("now", "match"),
+    [
+        ("gone", "row group 0 of .*0.parquet cannot be read .*Failed to open"),
+        ("damaged", "(?s)row group 0 of .*0.parquet cannot be read .*it is damaged"),
+        ("lists", "row group 0 of .*0.parquet cannot be read .*of other types than the first file"),
+        ("fewer rows", r"row group 0 of .*0.parquet had 40 rows of \['c', .*\] and now has 9 of"),
+        ("fewer groups", "row group 1 of .*0.parquet cannot be read .*was written anew"),
+        ("fewer columns", r"row group 0 of .*0.parquet had 40 rows of .* and now has 40 of \['c', 'd', 'row', 'x'\]"),
+    ],
+)
+def test_files_that_change_while_they_are_read(net: Any, tmp_path: Path, now: str, match: str) -> None:
+    write(tmp_path, table())
+    rows, file = made(net, tmp_path, shuffle=False), tmp_path / "0.parquet"
+    match now:
+        case "gone":
+            file.unlink()
+        case "damaged":
+            data = bytearray(file.read_bytes())
+            data[4:400] = bytes(396)
+            file.write_bytes(data)
+        case "lists":
+            pq.write_table(of_types(table(40).assign(c=[["c1"]] * 40)), file)
+        case "fewer rows":
+            pq.write_table(of_types(table(117)), file, row_group_size=9)
+        case "fewer groups":
+            pq.write_table(of_types(table(40)), file)
+        case "fewer columns":
+            pq.write_table(of_types(table(117).drop(columns="click")), file, row_group_size=40)
+    with pytest.raises(BadFile, match=match):
+        list(rows)
 
 
 def test_what_the_thread_meets_is_raised(net: Any, tmp_path: Path) -> None:
@@ -395,6 +469,9 @@ def test_rows_in_another_order_are_refused(folder: Path, killed: Path, tmp_path:
     write(tmp_path, frame)
     refused(r"rows=350 \(now 400\)", made(net, tmp_path))
     refused("cannot be read on from there", list(made(net, folder)))
+    # As many rows in as many row groups, of files in another order.
+    files = [folder / f"{number}.parquet" for number in (1, 0, 2)]
+    refused("row_groups=", windtunnel.stream(net, files, target="click", batch_size=32, buffer=96))
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
+from windtunnel.trainers.order import whole
 from windtunnel.trainers.processes import rank, world
 
 if TYPE_CHECKING:
@@ -63,14 +64,12 @@ class Batches:
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        if batch_size < 1:
-            raise BadInput(f"batch_size={batch_size} must be at least 1")
         self.rows = Batch(*(block.contiguous() for block in rows))
         self.target = target
         self.weight = weight
-        self.batch_size = batch_size
+        self.batch_size = whole("batch_size", batch_size, 1)
         self.shuffle = shuffle
-        self.seed = seed
+        self.seed = whole("seed", seed, 0)
         self.drop_last = drop_last
         self.scores: Tensor | None = None
         self.equal = True
@@ -97,7 +96,17 @@ class Batches:
         return {**facts, "drop_last": self.drop_last}
 
     def __len__(self) -> int:
-        rows = len(self._share()) if world() > 1 else self.size
+        if world() == 1:
+            return self._steps(self.size)
+        rows = len(self._share())
+        if not self._steps(rows):
+            raise BadInput(
+                f"the {rows} rows of a process, of {self.size} in all, make no full batch of {self.batch_size} with "
+                "drop_last=True; take a smaller batch_size, drop_last=False or fewer processes"
+            )
+        return self._steps(rows)
+
+    def _steps(self, rows: int) -> int:
         return rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:

@@ -23,6 +23,7 @@ from windtunnel.trainers.met_rows import MetRows
 from windtunnel.trainers.metrics import Judge
 from windtunnel.trainers.module import FineTuning
 from windtunnel.trainers.order import order_of, resumable
+from windtunnel.trainers.processes import check_steps
 
 CHECKPOINT = "last.ckpt"
 
@@ -121,6 +122,7 @@ class Keeper(Checkpoint):
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Write the state before the first step, or stop at once where a resumed run had no patience left."""
+        check_steps(trainer.num_training_batches)
         self._started = time.perf_counter()
         if not self._resumed:
             self._save(trainer)
@@ -292,7 +294,9 @@ class Average(pl.Callback):
             torch._foreach_lerp_(self._average, self._weights, 1 - self.decay)
 
     def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Put the average in place."""
+        """Put the average in place; a sanity check, which comes before ``on_train_start``, judges nothing."""
+        if trainer.sanity_checking:
+            return
         if self._average:
             self._current = [weight.clone() for weight in self._weights]
             self._place(self._average)
@@ -301,6 +305,8 @@ class Average(pl.Callback):
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Put the trained weights back."""
+        if trainer.sanity_checking:
+            return
         if self._current:
             self._place(self._current)
             self._current = []

@@ -13,6 +13,7 @@ from windtunnel.errors import BadInput
 from windtunnel.trainers.batches import Batches, Item, Streamed
 from windtunnel.trainers.items import ACCEPTED, Classes, encode, encode_item, plain
 from windtunnel.trainers.order import resumable
+from windtunnel.trainers.processes import in_step, world
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
@@ -82,6 +83,8 @@ class Encoded:
         announced = (_length(items) or 0) if isinstance(items, Sized) else 0
         if announced and (source := resumable(items)) is not None:
             announced -= source.skipped
+        if self.training and not announced and world() > 1:
+            items = in_step(items)
         for count, item in enumerate(items, start=1):  # noqa: B007  # read after the loop
             encoded = encode_item(self.net, item, training=self.training)
             if self.training:

@@ -33,6 +33,7 @@ from windtunnel.trainers.order import order_of, resumable
 from windtunnel.trainers.processes import launched, quieten
 from windtunnel.trainers.quiet import quiet
 from windtunnel.trainers.recipe import Recipe
+from windtunnel.trainers.termination import Termination
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
@@ -224,7 +225,7 @@ def _stage(
             every=checkpoint_every,
             tables=tables,
         )
-        own = [keeper] if options.ema is None else [keeper, Average(net, options.ema, tables)]
+        own = [keeper, Termination()] + ([] if options.ema is None else [Average(net, options.ema, tables)])
         try:
             with _training(net, options.dropout, keeper), gradients_of_rows(net, tables), _attached(trainer, own):
                 _fit(trainer, module, data, keeper, checkpoint)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
@@ -15,6 +16,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from windtunnel.errors import BadInput
 from windtunnel.modules.base import Module
 from windtunnel.trainers.batches import Batches
+from windtunnel.trainers.compiled import check_accumulation, check_tables, compiled, explained
 from windtunnel.trainers.data import Encoded, loader
 from windtunnel.trainers.held_out import hold_out
 from windtunnel.trainers.items import check_classes
@@ -47,14 +49,24 @@ class FineTuning(pl.LightningModule):
         self.net = net
         self.recipe = recipe
         self.tables = dict(tables or {})
+        if recipe.compile is not None:
+            check_tables(recipe.compile, self.tables)
         self.loss = pick(recipe.loss, net.head)
         self.judge = Judge.of(recipe, net.head)
         self.save_hyperparameters(recipe.facts())
         self._sums: dict[str, tuple[Tensor | float, float]] = {}
+        self._compiled: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def setup(self, stage: str) -> None:
-        """Make certain that all processes train the same."""
+        """Make certain that all processes train the same, and set up what compiles the steps of training."""
         check_same(self.net)
+        if self.recipe.compile is not None and stage == "fit":
+            self._compiled = compiled(self.net, self.recipe.compile)
+
+    def on_train_epoch_start(self) -> None:
+        """Refuse what compiled steps would get wrong; a callback may have changed it since the epoch before."""
+        if self.recipe.compile is not None:
+            check_accumulation(self.recipe.compile, self.trainer.accumulate_grad_batches)
 
     def training_step(self, batch: Any, index: int) -> Tensor:
         """Give the loss of ``(rows, target)`` or ``(rows, target, weight)``."""
@@ -62,6 +74,11 @@ class FineTuning(pl.LightningModule):
         self._add("train_loss", loss, batch)
         # Gradients are averaged over the processes, whose weights may differ.
         return loss * share_of_weight(batch[2]) if len(batch) == 3 and world() > 1 else loss
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Compute the gradients."""
+        with explained(self.recipe.compile) if self.recipe.compile else contextlib.nullcontext():
+            super().backward(loss, *args, **kwargs)
 
     def validation_step(self, batch: Any, index: int) -> None:
         """Add a batch to the validation loss and metric."""
@@ -142,7 +159,7 @@ class FineTuning(pl.LightningModule):
 
     def _loss(self, batch: Any) -> tuple[Tensor, Tensor]:
         rows, target, *rest = batch
-        scores = self.net(*rows)
+        scores = (self._compiled if self.training and self._compiled else self.net)(*rows)
         return self.loss(scores, target, rest[0] if rest else None), scores
 
     def _add(self, name: str, loss: Tensor, batch: Any) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, Protocol
+
+from windtunnel.errors import BadInput
 
 
 class Resumable(Protocol):
@@ -34,6 +37,13 @@ def order_of(loader: Any, processes: int) -> dict[str, Any] | None:
         workers = getattr(loader, "num_workers", workers)
         loader = _behind(loader)
     return None if source is None else {**source.order, "workers": workers, "processes": processes}
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """A number that an order follows from, NumPy's too, as one that checkpoints hold."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise BadInput(f"{name}={value!r} must be a whole number from {least}")
+    return int(value)
 
 
 def _behind(loader: Any) -> Any:

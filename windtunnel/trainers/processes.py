@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any
 
@@ -40,6 +41,31 @@ def share_of_weight(weight: Tensor) -> Tensor:
     total = own.detach().clone()
     dist.all_reduce(total)
     return own * world() / total.clamp_min(torch.finfo(total.dtype).tiny)
+
+
+def check_steps(batches: float) -> None:
+    """Refuse epochs of which one process has more batches than another, which would wait for it for ever."""
+    if world() == 1:
+        return
+    theirs: list[float] = [0.0] * world()
+    dist.all_gather_object(theirs, batches)
+    if len({*theirs}) > 1:
+        raise BadInput(f"the training loaders of the processes have {', '.join(map(str, theirs))} batches; {_EQUAL}")
+
+
+def in_step(items: Iterable[Any]) -> Iterator[Any]:
+    """The items of a loader without a length, as long as every process has another one; see ``check_steps``."""
+    for count, item in enumerate(items):
+        _check_going(1.0, count)
+        yield item
+    _check_going(0.0, None)
+
+
+def _check_going(more: float, count: int | None) -> None:
+    (going,) = summed(more)
+    if going not in (0.0, world()):
+        one = "this process has no further batch" if count is None else f"after {count} batches this process has more"
+        raise BadInput(f"{one}, and {int(going)} of {world()} processes have; {_EQUAL}")
 
 
 def check_same(net: nn.Module) -> None:
@@ -79,6 +105,12 @@ def _averaged(net: Any) -> DDPStrategy:
     """
     others = getattr(getattr(net, "program", None), "answers", None)
     return DDPStrategy(find_unused_parameters=bool(others), broadcast_buffers=False)
+
+
+_EQUAL = (
+    "every step takes one of each: give all of them as many, by (X, y), windtunnel.loader or windtunnel.stream, which "
+    "share out rows themselves"
+)
 
 
 def quieten() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from windtunnel.errors import BadInput, nearest
+from windtunnel.trainers.compiled import MODES
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine")
@@ -101,6 +102,10 @@ class Recipe:
         Share of the training rows, in (0, 1), held out to judge the epochs where no validation rows are given.
     clip : float or None
         Largest norm of the gradient.
+    compile : str or None
+        A mode of ``torch.compile`` for the forward and backward passes of training: "default", "reduce-overhead",
+        "max-autotune" or "max-autotune-no-cudagraphs"; "reduce-overhead" and "max-autotune" replay CUDA graphs on a
+        GPU. None compiles nothing. Compiling takes seconds, and a C++ compiler.
 
     Raises
     ------
@@ -127,6 +132,7 @@ class Recipe:
     metric: str | None = None
     validation_fraction: float = 0.1
     clip: float | None = None
+    compile: str | None = None
 
     def __post_init__(self) -> None:
         wrong = [
@@ -207,4 +213,5 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "metric": ("the name of a metric, or None", lambda v: v is None or isinstance(v, str)),
     "validation_fraction": ("in (0, 1)", lambda v: _number(v, 0, 1)),
     "clip": ("a finite number above 0, or None", lambda v: v is None or _number(v, 0, _INF)),
+    "compile": (f"one of {', '.join(MODES)}, or None", lambda v: v is None or v in MODES),
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from glob import glob
+from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ class RowGroups:
                     f"{file} is damaged or no Parquet file ({error}); leave it out or write it anew"
                 ) from error
             schema = own if schema is None else schema
+            if twice := sorted({name for name in own.names if own.names.count(name) > 1}):
+                raise BadInput(f"{file} has several columns of one name: {twice}; write it with a name for each")
             if [*own.names] != [*schema.names]:
                 odd = sorted({*own.names} ^ {*schema.names}) or "their order"
                 raise BadInput(f"{file} and {files[0]} differ in their columns: {odd}; stream files of one table")
@@ -70,17 +73,47 @@ class RowGroups:
         """The number of all rows."""
         return int(self.sizes.sum())
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """Tells row groups of other sizes, in files of other names, or in another order, from these."""
+        listed = [(Path(self.files[file]).name, number) for file, number in self.places]
+        return blake2b(repr((listed, self.sizes.tolist())).encode(), digest_size=8).hexdigest()
+
+    def where(self, group: int) -> str:
+        """Name a row group, for messages."""
+        file, number = self.places[group]
+        return f"row group {number} of {self.files[file]}"
+
     def texts(self, columns: Iterable[str]) -> list[str]:
         """Those of the columns that hold texts."""
         kinds = (pa.types.is_string, pa.types.is_large_string)
         return [name for name in columns if any(kind(self.schema.field(name).type) for kind in kinds)]
 
     def read(self, group: int, columns: list[str], coded: list[str]) -> pa.Table:
-        """The columns of a row group; those ``coded`` come as dictionaries, each text once."""
+        """The columns of a row group; those ``coded`` come as dictionaries, each text once.
+
+        Raises
+        ------
+        BadFile
+            For what cannot be read, or is not as it was when the metadata was looked at.
+        """
         file, number = self.places[group]
-        # One thread: this is the background of a loop that computes. What pandas would make of an index stays out.
-        with pq.ParquetFile(self.files[file], read_dictionary=coded) as parquet:
-            table = parquet.read_row_group(number, columns=columns, use_threads=False)
+        try:
+            # One thread: this is the background of a loop that computes.
+            with pq.ParquetFile(self.files[file], read_dictionary=coded) as parquet:
+                table = parquet.read_row_group(number, columns=columns, use_threads=False)
+        # A text column that holds lists in this file is a KeyError.
+        except (OSError, pa.ArrowException, KeyError, IndexError) as error:
+            raise BadFile(
+                f"{self.where(group)} cannot be read ({error}): it is damaged, gone, of other types than the first "
+                "file, or was written anew since the stream was made; mend it, and make the stream again"
+            ) from error
+        if len(table) != self.sizes[group] or {*table.column_names} != {*columns}:
+            raise BadFile(
+                f"{self.where(group)} had {self.sizes[group]} rows of {sorted(columns)} and now has {len(table)} of "
+                f"{sorted(table.column_names)}: it was written anew; make the stream again"
+            )
+        # What pandas would make of an index stays out.
         return table.replace_schema_metadata(None)
 
 

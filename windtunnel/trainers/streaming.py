@@ -16,6 +16,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from windtunnel.encode import MISSING_ID, UNKNOWN_ID, Batch
 from windtunnel.errors import BadInput, nearest
 from windtunnel.trainers.items import encode_item
+from windtunnel.trainers.order import whole
 from windtunnel.trainers.processes import rank, world
 from windtunnel.trainers.row_groups import Paths, RowGroups
 
@@ -90,7 +91,7 @@ class Stream(IterableDataset[Any]):
     def order(self) -> dict[str, Any]:
         """What the order of the rows follows from, but for the epoch."""
         facts = {"batch_size": self.batch_size, "shuffle": self.shuffle, "seed": self.seed, "buffer": self.window}
-        return {**facts, "rows": self.groups.rows, "row_groups": len(self.groups.sizes)}
+        return {**facts, "rows": self.groups.rows, "row_groups": self.groups.fingerprint}
 
     def __len__(self) -> int:
         first, last = self._share()
@@ -121,7 +122,7 @@ class Stream(IterableDataset[Any]):
         parts = []
         for group, size, few in zip(groups, sizes, wanted, strict=True):
             rows = np.sort(random.permutation(size)[:few])
-            parts.append(self._encoded(self._table(group).take(pa.array(rows))))
+            parts.append(self._encoded(self._table(group).take(pa.array(rows)), group))
         return self._item([torch.cat(blocks)[:count] for blocks in zip(*parts, strict=True)])
 
     def in_order(self) -> Stream:
@@ -183,8 +184,15 @@ class Stream(IterableDataset[Any]):
         columns = [*self.read, self.target, *([self.weight] if self.weight else [])]
         return self.groups.read(group, list(dict.fromkeys(columns)), self.coded)
 
-    def _encoded(self, table: pa.Table) -> list[Tensor]:
-        """Numbers, ids, targets and weights of raw rows."""
+    def _encoded(self, table: pa.Table, group: int) -> list[Tensor]:
+        """Numbers, ids, targets and weights of raw rows of a row group, which errors name."""
+        try:
+            return self._tensors(table)
+        except BadInput as error:
+            error.add_note(f"These are {len(table)} rows of {self.groups.where(group)}.")
+            raise
+
+    def _tensors(self, table: pa.Table) -> list[Tensor]:
         refused = [(one.refuses_unknown, one.refuses_missing) for one in self.net.encoder.categories]
         (rows,) = self.net._encoded(table.select(self.read).to_pandas(), training=self.training)
         given = [table.column(name).to_pandas() for name in (self.target, self.weight) if name is not None]
@@ -220,7 +228,7 @@ class _Pass:
         done = 0
         for group, start, stop in self._slices(first, last):
             for at in range(start, stop, AT_ONCE):
-                parts = self.stream._encoded(self._table(group).slice(at, min(AT_ONCE, stop - at)))
+                parts = self.stream._encoded(self._table(group).slice(at, min(AT_ONCE, stop - at)), group)
                 if not blocks:
                     pin = torch.cuda.is_available() and get_worker_info() is None
                     blocks = [part.new_empty((last - first, *part.shape[1:]), pin_memory=pin) for part in parts]
@@ -309,8 +317,7 @@ def stream(
     BadFile
         For a file that is no Parquet file.
     """
-    if batch_size < 1 or buffer < 1:
-        raise BadInput(f"batch_size={batch_size} and buffer={buffer} must be at least 1")
+    batch_size, buffer, seed = whole("batch_size", batch_size, 1), whole("buffer", buffer, 1), whole("seed", seed, 0)
     groups = RowGroups.of(paths)
     names = groups.schema.names
     others = [name for name in names if name not in (target, weight)]

@@ -15,6 +15,10 @@ from torch.utils.flop_counter import register_flop_formula
 from windtunnel.modules.trees import soft_triton
 from windtunnel.modules.trees.soft_kernel import LEARNED, Dropout, SoftOperands, backward, forward
 
+# Rows and the seed of dropout are looked at before it is known what to run; a CUDA graph would replay what was run for
+# others.
+_TAGS = (torch.Tag.cudagraph_unsafe,)
+
 
 def soft_ensemble(of: SoftOperands, rate: float = 0.0, *, whole: bool = False) -> Tensor:
     """Scores ``[B, K]`` without a base, or the leaves ``[B, T * l]``; dropout draws from torch's generator.
@@ -26,7 +30,7 @@ def soft_ensemble(of: SoftOperands, rate: float = 0.0, *, whole: bool = False) -
     return result.t()
 
 
-@torch.library.custom_op("windtunnel::soft_trees", mutates_args=())
+@torch.library.custom_op("windtunnel::soft_trees", mutates_args=(), tags=_TAGS)
 def _soft_trees(
     z: Tensor,
     weight: Tensor,
@@ -52,7 +56,7 @@ def _soft_trees(
     return soft_triton.forward(of) if soft_triton.takes(of, dropout) else forward(of, dropout)
 
 
-@torch.library.custom_op("windtunnel::soft_trees_backward", mutates_args=())
+@torch.library.custom_op("windtunnel::soft_trees_backward", mutates_args=(), tags=_TAGS)
 def _soft_trees_backward(
     grad: Tensor, operands: list[Tensor], seed: Tensor, rate: float, whole: bool, wanted: list[bool]
 ) -> list[Tensor]:
