@@ -80,10 +80,19 @@ class Clock(pl.Callback):
         self.began: list[float] = []
         self.module: Any = None
         self.batches: Any = None
+        self.learned: list[torch.nn.Parameter] = []
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Remember both: beside a pipeline, neither is what ``fit`` was given."""
+        """Remember what is trained, and on what: beside a pipeline, neither is what ``fit`` was given."""
         self.module, self.batches = module, trainer.train_dataloader
+        self.learned = [one for one in module.parameters() if one.requires_grad]
+
+    def again(self) -> Any:
+        """The module as it was trained; once a branch is part of the net, tables that stood still may learn too."""
+        self.module.train().requires_grad_(False)
+        for one in self.learned:
+            one.requires_grad_()
+        return self.module
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
         """Take the time."""
@@ -99,7 +108,7 @@ def measure(case: str, of: Settings, steps: int, turns: int, clock: Seconds) -> 
         recipe = "default" if case == "branch" else "joint"
         net.fit(train, valid, recipe=recipe, epochs=1, callbacks=[watch], progress=False, accelerator="cpu")
         lightning += np.diff(watch.began).tolist()
-        began, waited = by_hand(watch.module, watch.batches, clock)
+        began, waited = by_hand(watch.again(), watch.batches, clock)
         loop += np.diff(began).tolist()
         wait += waited
     mid = {"lightning_s": median(lightning), "loop_s": median(loop), "wait_s": median(wait)}
@@ -109,7 +118,6 @@ def measure(case: str, of: Settings, steps: int, turns: int, clock: Seconds) -> 
 
 def by_hand(module: FineTuning, batches: Any, clock: Seconds) -> tuple[list[float], list[float]]:
     """One epoch without Lightning: when each step began, and how long its batch was waited for."""
-    module.train()
     optimizer, items, end = module._optimizer(), iter(batches), object()
     weights = [one.detach() for one in module.parameters() if one.requires_grad]
     average = [weight.clone() for weight in weights]

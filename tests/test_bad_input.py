@@ -223,12 +223,14 @@ ROWS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
     "one row, flat": (
         lambda X: X.iloc[0],
         "rows given as Series with 1 dimensions; accepted are a pandas DataFrame, an Arrow table, a dict of columns, "
-        "or an array with two dimensions. A single row is X.reshape(1, -1) of an array or X.iloc[[0]] of a DataFrame.",
+        "or an array with two dimensions. A single row is X.reshape(1, -1) of an array or X.iloc[[0]] of a DataFrame; "
+        "of a list of dicts it is pd.DataFrame(rows).",
     ),
     "a path": (
         lambda X: "rows.parquet",
         "rows given as str with 0 dimensions; accepted are a pandas DataFrame, an Arrow table, a dict of columns, or "
-        "an array with two dimensions. A single row is X.reshape(1, -1) of an array or X.iloc[[0]] of a DataFrame.",
+        "an array with two dimensions. A single row is X.reshape(1, -1) of an array or X.iloc[[0]] of a DataFrame; "
+        "of a list of dicts it is pd.DataFrame(rows).",
     ),
     "another's batch": (
         lambda X: Batch(torch.zeros(1, 3), torch.zeros(1, 1, dtype=torch.int64)),

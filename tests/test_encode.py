@@ -19,6 +19,7 @@ from windtunnel.errors import BadInput
 
 NAN = float("nan")
 TEXT, NUMBER, MIXED = Vocabulary(("a", "b")), Vocabulary((1, 2.5, 3)), Vocabulary(("a", 1))
+LONG = Vocabulary((7, 2**60, 2**60 + 1))
 
 IDS: dict[str, tuple[Vocabulary, pd.Series, list[int]]] = {
     "str": (TEXT, pd.Series(["b", "x", None], dtype="str"), [3, 0, 1]),
@@ -45,6 +46,9 @@ IDS: dict[str, tuple[Vocabulary, pd.Series, list[int]]] = {
     "numbers for mixed": (MIXED, pd.Series([1, 2]), [3, 0]),
     "booleans": (Vocabulary((False, True)), pd.Series([True, None], dtype=object), [3, 1]),
     "nothing known": (Vocabulary(()), pd.Series(["a", None]), [0, 1]),
+    "long ids": (LONG, pd.Series([2**60, 2**60 + 2, 2**60 + 1]), [3, 0, 4]),
+    "long ids as objects": (LONG, pd.Series([2**60 + 1, None, 7.0, True], dtype=object), [4, 1, 2, 0]),
+    "nullable long ids": (LONG, pd.Series([2**60 + 1, None], dtype="Int64"), [4, 1]),
     "no rows": (TEXT, pd.Series([], dtype=object), []),
 }
 
@@ -66,9 +70,7 @@ def test_what_neither_arrow_nor_float64_can_hold_is_unknown(count: int) -> None:
         column = pd.Series([value] * count, dtype=object)
         assert vocabulary.ids(column).tolist() == [UNKNOWN_ID] * count
         assert vocabulary.ids_of_values(column.tolist()) in (None, [UNKNOWN_ID] * count)
-    with pytest.raises(
-        BadInput, match=r"values such as 1000.*\.\.\. of dtype object; the pipeline reads numbers"
-    ):
+    with pytest.raises(BadInput, match=r"values such as 1000.*\.\.\. of dtype object; the pipeline reads numbers"):
         RowEncoder(["c"], 1, [0]).encode({0: pd.Series([10**400] * count, dtype=object)}, rows=count)
 
 
@@ -342,7 +344,8 @@ def test_what_is_no_table(name: str) -> None:
         as_frame(rows)
     assert str(error.value) == (
         f"rows given as {what}; accepted are a pandas DataFrame, an Arrow table, a dict of columns, or an array with "
-        "two dimensions. A single row is X.reshape(1, -1) of an array or X.iloc[[0]] of a DataFrame."
+        "two dimensions. A single row is X.reshape(1, -1) of an array or X.iloc[[0]] of a DataFrame; "
+        "of a list of dicts it is pd.DataFrame(rows)."
     )
 
 

@@ -103,9 +103,14 @@ def test_parity(case: Case) -> None:
 
 @parametrized()
 def test_a_saved_one_gives_the_same_bits(case: Case, tmp_path: Path) -> None:
-    net, rows = compiled(case.id), case.rows()
-    net.save(tmp_path / "net")
-    again = windtunnel.load(tmp_path / "net", host=case.fitted() if net.hosts else None)
+    assert_saved(compiled(case.id), case, tmp_path / "net")
+
+
+def assert_saved(net: windtunnel.Translation, case: Case, path: Path) -> None:
+    """What is loaded again answers with the same bits."""
+    rows = case.rows()
+    net.save(path)
+    again = windtunnel.load(path, host=case.fitted() if net.hosts else None)
     assert again.head.methods == net.head.methods
     torch.testing.assert_close(again.scores(rows), net.scores(rows), rtol=0, atol=0, equal_nan=True)
     for method in net.program.answers:
@@ -115,8 +120,10 @@ def test_a_saved_one_gives_the_same_bits(case: Case, tmp_path: Path) -> None:
 
 
 @parametrized()
-def test_parity_in_float32(case: Case) -> None:
-    assert_same(case, windtunnel.compile(case.fitted(), dtype=torch.float32), case.fitted(), unlike(case))
+def test_parity_in_float32(case: Case, tmp_path: Path) -> None:
+    net = windtunnel.compile(case.fitted(), dtype=torch.float32)
+    assert_same(case, net, case.fitted(), unlike(case))
+    assert_saved(net, case, tmp_path / "net")
 
 
 @parametrized(*[case for case in CASES.values() if case.one_row])

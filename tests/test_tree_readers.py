@@ -5,13 +5,16 @@ import warnings
 import catboost as cb
 import lightgbm as lgb
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import xgboost as xgb
 from sklearn import dummy, ensemble, linear_model, tree
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 import windtunnel
-from windtunnel.errors import UnsupportedEstimator
+from windtunnel.errors import BadInput, UnsupportedEstimator
 from windtunnel.modules.committee import MeanOfParts, Votes, WeightedMedian
 from windtunnel.modules.links import LINKS
 from windtunnel.modules.present_linear import PresentLinear
@@ -198,3 +201,46 @@ def test_two_thousand_trees():
     fitted = ensemble.RandomForestRegressor(n_estimators=2000, max_depth=2, random_state=0, n_jobs=1).fit(x, values(x))
     assert isinstance(read(fitted).scores, HardTrees)
     np.testing.assert_allclose(answer(fitted, x)[:, 0], fitted.predict(x), 1e-12, 1e-12)
+
+
+@pytest.mark.parametrize("function", [np.tanh, np.log1p, np.cbrt])
+def test_training_rows_stay_on_their_side_of_thresholds_behind_a_function(function):
+    # Thresholds are values of training rows here, and torch's function may give the number beside NumPy's.
+    X = np.random.default_rng(0).normal(size=(2_000, 1))
+    x, y = abs(X), np.sign(X[:, 0]) * np.arange(len(X))
+    source = make_pipeline(FunctionTransformer(function), ensemble.HistGradientBoostingRegressor(max_iter=20)).fit(x, y)
+    np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-9)
+
+
+def categorical_rows():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"code": pd.Categorical(rng.choice([0, 1, 7, 100], 300)), "number": rng.normal(size=300)})
+    return X, (X["code"].astype(int) > 3) ^ (rng.random(300) < 0.1)
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_an_unknown_category_of_xgboost(text):
+    X, y = categorical_rows()
+    known, new = X["code"].astype(int), pd.Series([7, 8])
+    X["code"], new = ((one.astype(str) if text else one).astype("category") for one in (known, new))
+    source = xgb.XGBClassifier(enable_categorical=True, **SMALL).fit(X, y)
+    net, rows = windtunnel.compile(source), X[:2].assign(code=new)
+    if text:
+        with pytest.raises(xgb.core.XGBoostError, match="category not in the training set"):
+            source.predict(rows)
+        with pytest.raises(BadInput, match="'code' holds categories that its encoder was not fitted on and refuses"):
+            net.predict(rows)
+    else:
+        np.testing.assert_allclose(net.predict_proba(rows), source.predict_proba(rows), rtol=1e-6)
+
+
+@pytest.mark.parametrize("library", [xgb.XGBClassifier, lgb.LGBMClassifier])
+def test_arrays_hold_codes_where_tables_held_categories(library, tmp_path):
+    options = {"enable_categorical": True} if library is xgb.XGBClassifier else {"verbosity": -1}
+    X, y = categorical_rows()
+    net = windtunnel.compile(library(**options, **SMALL).fit(X, y))
+    net.save(tmp_path / "net")
+    for one in (net, windtunnel.load(tmp_path / "net")):
+        for rows in (X.to_numpy(np.float64), X.to_numpy(object)):
+            with pytest.raises(BadInput, match="Give a DataFrame with the columns 'code', 'number'"):
+                one.predict(rows)

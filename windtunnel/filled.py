@@ -77,4 +77,6 @@ def settle(trees: Walk, given: Sequence[Filled]) -> Walk:
         threshold[wrong] = np.where(left[wrong], ours, below)
     if (threshold == ensemble.threshold).all():
         return trees
-    return type(trees).rebuild(trees.state_dict() | {"threshold": torch.from_numpy(threshold)}, trees.facts())
+    moved = type(trees).rebuild(trees.state_dict() | {"threshold": torch.from_numpy(threshold)}, trees.facts())
+    moved.on_values = trees.on_values
+    return moved

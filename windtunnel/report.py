@@ -180,8 +180,10 @@ def _distances(pairs: list[tuple[Tensor, Tensor]]) -> tuple[float, float]:
 
 
 def _facts(net: Translation) -> list[tuple[str, str]]:
-    task = net.head.task
-    if net.head.classes is not None:
+    task, classes = net.head.task, net.head.classes
+    if isinstance(classes, list):
+        task += f" of {len(classes)} targets, with {', '.join(str(len(one)) for one in classes)} classes"
+    elif classes is not None:
         labels = [*map(str, net.head.labels_in_order)]
         task += f", {len(labels)} classes: {', '.join(labels[:8])}{', ...' if len(labels) > 8 else ''}"
     facts = [("task", task), ("faithful", _faithful(net))]

@@ -116,12 +116,13 @@ class Categories:
             answer = [passed or total for passed, total in zip(answer, sums, strict=True)]
         return [wire for wire in answer if wire is not None]
 
-    def codes(self, step: Step, wire: Wire, categories: Sequence[Any]) -> Wire:
-        """Categories as the codes that a tree compares; unknown and missing ones are NaN."""
+    def codes(self, step: Step, wire: Wire, categories: Sequence[Any], *, closed: bool) -> Wire:
+        """Categories as the codes that a tree compares; unknown, if they are not refused, and missing ones are NaN."""
         vocabulary, shown = self._look_up(step, wire, categories, 0)
         code = {category: index for index, category in enumerate(categories)}
         rows = torch.tensor([code.get(value, math.nan) for value in shown], dtype=self.draft.dtype).unsqueeze(1)
-        return self._table(step, CategoryTable(rows, False), wire, vocabulary, wire.refuses)[0]
+        refuses = wire.refuses | {0} if closed else wire.refuses
+        return self._table(step, CategoryTable(rows, False), wire, vocabulary, refuses)[0]
 
     def statistics(self, step: Step, hashed: Hashed, wires: Sequence[Wire]) -> list[Wire]:
         """Columns that are no categories, then the numbers that are read in the place of those that are."""

@@ -16,6 +16,7 @@ from windtunnel.modules.absent import ZeroAsMissing
 from windtunnel.modules.base import Module
 from windtunnel.modules.tables import Identity
 from windtunnel.modules.trees.hard import TreeWalk
+from windtunnel.rounded import raised
 from windtunnel.sparsity import gives_sparse
 from windtunnel.translators.registry import Composite, Predictor, Selection, Transformer
 
@@ -98,11 +99,16 @@ class Predictors:
         if not reading.sparse_zeros:
             wires = self._zeros_missing(step, given, wires)
         for column, categories in reading.codes.items():
-            wires[column] = self._of.categories.codes(step, wires[column], categories)
+            wires[column] = self._of.categories.codes(step, wires[column], categories, closed=column in reading.closed)
+            numbers = not any(isinstance(one, str) for one in categories)
+            self._of.encoder.of_frames |= reading.of_frames and numbers
         if reading.hashed is not None:
             wires = self._of.categories.statistics(step, reading.hashed, wires)
         if isinstance(module, TreeWalk):
             module = settle(module, [wire.filled for wire in wires])
+            if module.on_values:
+                computed = [column for column, wire in enumerate(wires) if wire.raw is None]
+                module = raised(module, computed, self._of.dtype)
         return module, wires
 
     def _score(self, step: Step) -> Scored:

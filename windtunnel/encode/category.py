@@ -68,8 +68,8 @@ class CategoryColumn:
                 )
             raise BadInput(
                 f"column {name} holds categories that its encoder was not fitted on and refuses "
-                f"(handle_unknown='error'): {listed(unseen)}. Fit the encoder with handle_unknown='ignore' or a value "
-                "for unknown ones, or fine-tune on rows with them first."
+                f"(handle_unknown='error'): {listed(unseen)}. Fit the encoder with handle_unknown='ignore' "
+                "or a value for unknown ones, or fine-tune on rows with them first."
             )
         return ids
 

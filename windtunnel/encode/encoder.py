@@ -59,6 +59,8 @@ class RowEncoder:
         Whether rows are a sequence with one text, label, dict or list of tokens each, and no table.
     refuses_sparse : bool
         Whether sparse rows are refused, whose zeros the source takes for missing values.
+    of_frames : bool
+        Whether rows without names are refused, in which the source takes numbers for codes of categories.
     """
 
     names: list[str] | None
@@ -68,6 +70,7 @@ class RowEncoder:
     dtype: str = "float32"
     flat: bool = False
     refuses_sparse: bool = False
+    of_frames: bool = False
     _blur: Blur = field(default_factory=Blur, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -167,6 +170,8 @@ class RowEncoder:
         if self.flat or wide or (found := cells_of(rows)) is None:
             return None
         labels, columns = found
+        if labels is None and self.of_frames:
+            return None
         if labels is None or self.names is None or labels == self.names:
             return dict(enumerate(columns)) if columns and len(columns) == self.width else None
         named = dict(zip(labels, columns, strict=True))
@@ -284,6 +289,11 @@ class RowEncoder:
 
     def _labels(self, frame: pd.DataFrame, wanted: list[int], named: bool) -> list[Any] | None:
         """The labels in a table of the wanted columns; None where the columns stand as they were fitted."""
+        if self.of_frames and self.names is not None and not named:
+            raise BadInput(
+                "got rows without names; the model was fitted on a table, and takes numbers in an array for the codes "
+                f"of its categories, and not for these. Give a DataFrame with the columns {quoted(self.names)}."
+            )
         if self.names is None or not named:
             if frame.shape[1] != self.width:
                 raise BadInput(

@@ -44,7 +44,7 @@ def as_frame(rows: Rows) -> pd.DataFrame:
     raise BadInput(
         f"rows given as {type(rows).__name__} with {dimensions(rows)} dimensions; accepted are a pandas DataFrame, an "
         "Arrow table, a dict of columns, or an array with two dimensions. A single row is X.reshape(1, -1) of an array "
-        "or X.iloc[[0]] of a DataFrame."
+        "or X.iloc[[0]] of a DataFrame; of a list of dicts it is pd.DataFrame(rows)."
     )
 
 
@@ -139,7 +139,10 @@ def _as_series(column: Any) -> pd.Series:
     """A column whose rows are told by their place; None of a list is missing, whatever else there is in the list."""
     if type(column) is list and not any(one is not None for one in column):
         column = [np.nan] * len(column)  # of None alone pandas makes objects, and not texts with a missing one
-    return pd.Series(column).reset_index(drop=True)
+    try:
+        return pd.Series(column).reset_index(drop=True)
+    except UnicodeEncodeError:  # half a surrogate pair, which pandas' own type of texts does not hold
+        return pd.Series(column, dtype=object).reset_index(drop=True)
 
 
 def dimensions(values: Any) -> int:

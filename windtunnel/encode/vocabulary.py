@@ -21,6 +21,8 @@ from windtunnel.encode.columns import as_float64, floats_of, is_plain, kind_of, 
 UNKNOWN_ID, MISSING_ID, FIRST_ID = 0, 1, 2
 NONE = "\ue000None"
 """Stands in a vocabulary for None where the source tells it from NaN, as an imputer of NaN does."""
+WIDE = 2**53
+"""Whole numbers from here on are not all float64s."""
 FEW = 32
 """Rows whose categories are looked up one by one, as Arrow and pandas take longer to be called."""
 
@@ -49,6 +51,11 @@ class Vocabulary:
         kinds = {"text" if isinstance(value, str) else "number" for value in self.values}
         return "mixed" if len(kinds) == 2 else next(iter(kinds), "empty")
 
+    @cached_property
+    def wide(self) -> bool:
+        """Whether some values are whole numbers that float64 does not tell from their neighbours, as long ids are."""
+        return any(isinstance(value, int) and abs(value) >= WIDE for value in self.values)
+
     def fits(self, column: pd.Series) -> bool:
         """Whether values of a column can be among the categories: never text among numbers, and no dates at all."""
         given, known = kind_of(column), self.kind
@@ -62,7 +69,8 @@ class Vocabulary:
 
     @cached_property
     def _index(self) -> pd.Index[Any]:
-        index: pd.Index[Any] = pd.Index(np.array(self.values, dtype=np.float64 if self.kind == "number" else object))
+        dtype = np.float64 if self.kind == "number" and not self.wide else object
+        index: pd.Index[Any] = pd.Index(np.array(self.values, dtype=dtype), dtype=object if self.wide else None)
         return index
 
     def ids(self, column: pd.Series) -> NDArray[np.int64]:
@@ -81,7 +89,7 @@ class Vocabulary:
                 return self._ids_of_few([text if isinstance(text, str) else None for text in column.tolist()], column)
             with contextlib.suppress(UnicodeEncodeError):  # of half a surrogate pair, which no text of Arrow has
                 return self._ids_of_texts(pa.array(column, type=pa.large_string(), from_pandas=True), column)
-        if self.kind == "number" and few and is_plain(column.dtype) and self._index.is_unique:
+        if self.kind == "number" and few and is_plain(column.dtype) and self._index.is_unique and not self.wide:
             return self._ids_of_few([None if one != one else one for one in as_float64(column).tolist()], column)
         return self._ids_of_objects(column)
 
@@ -100,7 +108,7 @@ class Vocabulary:
     def told_by_values(self) -> bool:
         """Whether each value has its id for itself, be it in a column of texts, of numbers or of objects."""
         alike = self.kind in ("text", "number") and self.buckets == 0 and self.hashes is None
-        return alike and NONE not in self.values and self._index.is_unique
+        return alike and NONE not in self.values and self._index.is_unique and not self.wide
 
     def _ids_of_few(self, values: list[Any], column: pd.Series) -> NDArray[np.int64]:
         """The ids of texts that are all text, or of floats that are all numbers; missing ones given as None."""
@@ -122,7 +130,7 @@ class Vocabulary:
 
     def _ids_of_objects(self, column: pd.Series) -> NDArray[np.int64]:
         missing = column.isna().to_numpy()
-        if self.kind == "number":
+        if self.kind == "number" and not self.wide:
             keys: Any = np.full(len(column), np.nan)
             keys[~missing] = numbers_among(column[~missing])
         else:

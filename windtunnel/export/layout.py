@@ -85,6 +85,7 @@ class EncoderData(Strict):
     refuses_sparse: bool
     dtype: Literal["float32", "float64"]
     flat: bool
+    of_frames: bool = False
 
 
 class CounterData(Strict):

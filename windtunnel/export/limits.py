@@ -66,6 +66,10 @@ def _mixed(net: Translation) -> list[str]:
     return _columns(net, lambda one: one.vocabulary.kind == "mixed")
 
 
+def _wide(net: Translation) -> list[str]:
+    return _columns(net, lambda one: one.vocabulary.wide)
+
+
 def _both(net: Translation) -> list[str]:
     """Columns of which one vocabulary has texts and another reader takes numbers; an empty one says nothing."""
     numbers, texts = net.encoder.read_as()
@@ -119,6 +123,14 @@ LIMITS = (
         "a file takes a column of numbers or one of texts",
         "Convert the column to text before fitting.",
         _mixed,
+    ),
+    Limit(
+        "whole numbers of 2^53 and more among the categories",
+        PROGRAMS,
+        "column {} has whole numbers of 2^53 and more among its categories",
+        "a file takes numbers as float64, which does not tell them apart",
+        "Convert the column to text before fitting.",
+        _wide,
     ),
     Limit(
         "a column read as text by one step and as numbers by another",

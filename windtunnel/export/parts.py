@@ -124,6 +124,7 @@ def encoder_data(encoder: RowEncoder) -> EncoderData:
         dtype=encoder.dtype,  # type: ignore[arg-type]  # one of the two
         flat=encoder.flat,
         refuses_sparse=encoder.refuses_sparse,
+        of_frames=encoder.of_frames,
     )
 
 
@@ -150,7 +151,14 @@ def read_encoder(data: EncoderData, vocabularies: list[VocabularyData]) -> RowEn
     if data.flat and (data.names is not None or data.width != 1):
         raise BadFile(f"a sequence of rows with {data.width} columns.")
     return RowEncoder(
-        data.names, data.width, list(data.numbers), categories, data.dtype, data.flat, data.refuses_sparse
+        data.names,
+        data.width,
+        list(data.numbers),
+        categories,
+        data.dtype,
+        data.flat,
+        data.refuses_sparse,
+        data.of_frames,
     )
 
 

@@ -82,8 +82,14 @@ class PairVotes(PairSums):
 
     def forward(self, scores: Tensor) -> Tensor:
         """[B, pairs] -> [B, classes]."""
-        votes = torch.where((scores < 0).unsqueeze(2), self.second, self.first).sum(dim=1)
-        total = scores @ (self.first - self.second)
+        return self.votes(scores)
+
+    def votes(self, scores: Tensor) -> Tensor:
+        """What ``forward`` gives."""
+        # Loaded from a file they are float64, whatever the scores are.
+        first, second = self.first.to(scores.dtype), self.second.to(scores.dtype)
+        votes = torch.where((scores < 0).unsqueeze(2), second, first).sum(dim=1)
+        total = scores @ (first - second)
         return votes + total / (3 * (total.abs() + 1))
 
 
@@ -97,9 +103,7 @@ class MostVotes(PairVotes):
 
     def forward(self, scores: Tensor) -> Tensor:
         """[B, pairs] -> [B]."""
-        votes = torch.where((scores < 0).unsqueeze(2), self.second, self.first).sum(dim=1)
-        total = scores @ (self.first - self.second)
-        return (votes + total / (3 * (total.abs() + 1))).argmax(dim=1)
+        return self.votes(scores).argmax(dim=1)
 
 
 class PairCoupling(Module):

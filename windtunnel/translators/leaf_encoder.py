@@ -40,4 +40,13 @@ def leaf_encoder(fitted: LeafEncoder) -> Transformer:
         module, dtype = TreeLeaves.numbered(ensemble, leaf, [ensemble.trees]), "int64"
     module.on_values = getattr(trees.scores, "on_values", False)
     smooth = fitted.output == "one_hot"
-    return Transformer(module, {}, trees.codes, trees.hashed, trees.sparse_zeros, differentiable=smooth, dtype=dtype)
+    return Transformer(
+        module,
+        codes=trees.codes,
+        closed=trees.closed,
+        of_frames=trees.of_frames,
+        hashed=trees.hashed,
+        sparse_zeros=trees.sparse_zeros,
+        differentiable=smooth,
+        dtype=dtype,
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
@@ -63,6 +63,11 @@ class Predictor:
     codes : dict
         Input columns that are read as categories, not numbers, with the categories in the order of their codes
         (LightGBM over pandas' category dtype); unknown and missing ones become NaN.
+    closed : collection of int
+        Those of these columns in which an unknown category is refused (XGBoost, of texts).
+    of_frames : bool
+        Whether the source takes numbers in an array for codes, and not for categories (LightGBM, XGBoost), so that
+        rows have to be tables where categories are numbers.
     hashed : Hashed or None
         Input columns in whose place ``scores`` reads numbers found by the hash of their text (CatBoost).
     classes : array, or sequence of arrays, or None
@@ -90,6 +95,8 @@ class Predictor:
     flat: bool = True
     decision_scale: float = 1.0
     codes: Mapping[int, Sequence[Any]] = field(default_factory=dict)
+    closed: Collection[int] = ()
+    of_frames: bool = False
     hashed: Hashed | None = None
     classes: Any = None
     answers: Mapping[str, Module] = field(default_factory=dict)
@@ -272,7 +279,7 @@ class Transformer:
         ``[B, width] -> [B, K]``, what ``transform`` gives.
     others : dict
         Name (such as "score_samples") -> a Module that reads the same columns and returns what the method returns.
-    codes, hashed, sparse_zeros
+    codes, closed, of_frames, hashed, sparse_zeros
         As those of ``Predictor``, where trees read the columns.
     differentiable : bool
         False where this fitted instance is a step function, which ``translate`` does not take.
@@ -283,6 +290,8 @@ class Transformer:
     module: Module
     others: Mapping[str, Module] = field(default_factory=dict)
     codes: Mapping[int, Sequence[Any]] = field(default_factory=dict)
+    closed: Collection[int] = ()
+    of_frames: bool = False
     hashed: Hashed | None = None
     sparse_zeros: bool = True
     differentiable: bool = True

@@ -147,9 +147,13 @@ class _Model:
             return Predictor(self._linear(), flat=flat, sparse_zeros=False, **options)
         model, numbers = self._ensemble()
         others = {"apply": TreeLeaves.numbered(model, numbers, [model.trees])}
+        codes = self._codes()
+        # Of unknown numbers it makes missing ones.
+        closed = [column for column, known in codes.items() if isinstance(known[0], str)]
         return Predictor(
-            HardTrees.of(model), flat=flat, codes=self._codes(), others=others, sparse_zeros=False, **options
-        )
+            HardTrees.of(model), flat=flat, codes=codes, closed=closed, of_frames=True, others=others,
+            sparse_zeros=False, **options,
+        )  # fmt: skip
 
     def _linear(self) -> Module:
         """Gblinear: weights ``[features + 1, K]``, the last row the bias.

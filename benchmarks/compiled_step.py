@@ -1,0 +1,112 @@
+"""``python -m benchmarks.compiled_step [--json]``: steps of ``fit(compile=MODE)`` beside eager ones.
+
+Forward, backward, Adam and moving average of the module that ``fit`` has trained, without Lightning. Both take turns in
+one process, once torch has compiled; times are medians of the CPU seconds of one thread.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from statistics import median
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import torch
+import typer
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import windtunnel
+from benchmarks.command import command
+from benchmarks.feeding import Clock, rows, translation
+from benchmarks.train_step import Settings
+from windtunnel.encode import Batch
+from windtunnel.errors import BadInput
+from windtunnel.trainers.batches import Batches
+from windtunnel.trainers.compiled import MODES
+
+CASES = {"branch": 10, "pipeline": 16, "logistic": 112, "L4": 112}
+"""Columns of each case."""
+app = command()
+
+
+@app.callback()
+def main(
+    case: Annotated[list[str] | None, typer.Option(help=f"{', '.join(CASES)}; by default all of them.")] = None,
+    mode: Annotated[str, typer.Option(help=f"One of {', '.join(MODES)}.")] = "reduce-overhead",
+    trees: Annotated[int, typer.Option(min=1)] = 20,
+    leaves: Annotated[int, typer.Option(min=2)] = 16,
+    batch: Annotated[int, typer.Option(min=1)] = 4096,
+    steps: Annotated[int, typer.Option(min=4)] = 200,
+    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON per case.")] = False,
+) -> None:
+    """How much of a step torch.compile saves."""
+    if wrong := [name for name in case or CASES if name not in CASES]:
+        raise BadInput(f"--case {', '.join(wrong)}; choose from {', '.join(CASES)}")
+    torch.set_num_threads(1)
+    for name in case or CASES:
+        of = Settings(trees, leaves, CASES[name], batch, name, 0.0, 1, "cpu")
+        result = {"case": name, "mode": mode, **measure(name, mode, of, steps), **asdict(of)}
+        typer.echo(json.dumps(result) if as_json else "  ".join(f"{key} {value}" for key, value in result.items()))
+
+
+def measure(case: str, mode: str, of: Settings, steps: int) -> dict[str, float]:
+    """Medians over steps in turns."""
+    both = [Steps(fitted(case, compile, of)) for compile in (None, mode)]
+    eager, compiled = zip(*([one.step(count) for one in both] for count in range(steps)), strict=True)
+    return {"eager_s": median(eager), "compiled_s": median(compiled)}
+
+
+def fitted(case: str, compile: str | None, of: Settings) -> Clock:
+    """Watch a fit of one epoch."""
+    net, train, valid = pipeline(of) if case == "pipeline" else given(case, of)
+    watch, recipe = Clock(time.thread_time), "default" if case == "branch" else "joint"
+    own = {"callbacks": [watch], "progress": False, "accelerator": "cpu", "compile": compile}
+    net.fit(train, valid, recipe=recipe, epochs=1, batch_size=of.batch, **own)
+    return watch
+
+
+class Steps:
+    """Steps of a module that was trained, over the same batches."""
+
+    def __init__(self, watch: Clock) -> None:
+        self.module, self.batches = watch.again(), list(watch.batches)
+        self.weights = [one.detach() for one in watch.learned]
+        self.average, self.optimizer = [one.clone() for one in self.weights], self.module._optimizer()
+
+    def step(self, count: int) -> float:
+        """Take a step, and the seconds that it took."""
+        batch, began = self.batches[count % len(self.batches)], time.thread_time()
+        self.optimizer.zero_grad()
+        self.module.training_step(batch, 0).backward()
+        self.optimizer.step()
+        torch._foreach_lerp_(self.average, self.weights, 0.1)
+        return time.thread_time() - began
+
+
+def given(case: str, of: Settings) -> tuple[Any, Any, Any]:
+    """A translation, and rows to train and to judge it on."""
+    train = rows(of, 4)
+    return translation(case, of), train, Batches(Batch(*(one[:1000] for one in train.rows)), train.target[:1000])
+
+
+def pipeline(of: Settings) -> tuple[Any, Any, Any]:
+    """Six columns of 100 categories, one-hot, and ten numbers, scaled, before a logistic regression."""
+    drawn, count = np.random.default_rng(0), 4 * of.batch
+    categories = {f"c{at}": drawn.integers(0, 100, count).astype(str) for at in range(6)}
+    X = pd.DataFrame(categories | {f"n{at}": drawn.normal(size=count) for at in range(10)})
+    y = (X["n0"] * X["n1"] > 0).astype(int)
+    columns = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), [*categories]), (StandardScaler(), [f"n{at}" for at in range(10)])
+    )
+    source = make_pipeline(columns, LogisticRegression()).fit(X[:5000], y[:5000])
+    return windtunnel.translate(source), (X, y), (X[:1000], y[:1000])
+
+
+if __name__ == "__main__":
+    app()
