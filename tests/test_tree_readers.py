@@ -244,3 +244,14 @@ def test_arrays_hold_codes_where_tables_held_categories(library, tmp_path):
         for rows in (X.to_numpy(np.float64), X.to_numpy(object)):
             with pytest.raises(BadInput, match="Give a DataFrame with the columns 'code', 'number'"):
                 one.predict(rows)
+
+
+def test_infinity_among_the_categories_of_histogram_gradient_boosting():
+    X, y = categorical_rows()
+    X = X.astype(float)
+    source = ensemble.HistGradientBoostingClassifier(max_iter=3, categorical_features=["code"]).fit(X, y)
+    rows = X[:2].assign(code=np.inf)
+    with pytest.raises(ValueError, match="infinity"):
+        source.predict(rows)
+    with pytest.raises(BadInput, match="'code' holds infinite values"):
+        windtunnel.compile(source).predict(rows)

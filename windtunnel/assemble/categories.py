@@ -121,7 +121,7 @@ class Categories:
         vocabulary, shown = self._look_up(step, wire, categories, 0)
         code = {category: index for index, category in enumerate(categories)}
         rows = torch.tensor([code.get(value, math.nan) for value in shown], dtype=self.draft.dtype).unsqueeze(1)
-        refuses = wire.refuses | {0} if closed else wire.refuses
+        refuses = wire.refuses | _finite(step) | ({0} if closed else set())
         return self._table(step, CategoryTable(rows, False), wire, vocabulary, refuses)[0]
 
     def statistics(self, step: Step, hashed: Hashed, wires: Sequence[Wire]) -> list[Wire]:
