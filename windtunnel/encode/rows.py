@@ -54,8 +54,12 @@ def cells_of(rows: Rows) -> tuple[list[Any] | None, list[list[Any]]] | None:
     To ask pandas for one column, or to make it one of a list, takes longer than to look up what is in it.
     """
     if isinstance(rows, pd.DataFrame):
-        few = 0 < len(rows) <= FEW and all(map(is_told_by_values, rows.dtypes.tolist()))
-        return (rows.columns.tolist(), rows.to_numpy(dtype=object).T.tolist()) if few else None
+        if not 0 < len(rows) <= FEW or not all(map(is_told_by_values, dtypes := rows.dtypes.tolist())):
+            return None
+        # A row of numbers alone would come in one type, which may hold some of them for others.
+        if len(rows) == 1 and any(isinstance(dtype, pd.StringDtype) for dtype in dtypes):
+            return rows.columns.tolist(), [[_python(one)] for one in rows.iloc[0].tolist()]
+        return rows.columns.tolist(), rows.to_numpy(dtype=object).T.tolist()
     if type(rows) is np.ndarray:
         few = rows.dtype == object and rows.ndim == 2 and 0 < len(rows) <= FEW
         return (None, rows.T.tolist()) if few else None
@@ -64,6 +68,11 @@ def cells_of(rows: Rows) -> tuple[list[Any] | None, list[list[Any]]] | None:
         lists = all(type(column) is list and 0 < len(column) <= FEW and dimensions(column) == 1 for column in columns)
         return ([*rows], columns) if lists and len({*map(len, columns)}) == 1 else None
     return None
+
+
+def _python(value: Any) -> Any:
+    """A number of NumPy as Python's own, as ``tolist`` has it."""
+    return value.item() if isinstance(value, np.number | np.bool_) else value
 
 
 def as_column(rows: Any) -> Any:
