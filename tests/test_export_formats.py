@@ -23,18 +23,31 @@ from cases import CASES, parametrized
 from lightgbm import LGBMClassifier, LGBMRegressor
 from onnx import helper, numpy_helper
 from sklearn.datasets import load_iris
-from sklearn.ensemble import RandomForestClassifier, VotingClassifier
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    KBinsDiscretizer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    QuantileTransformer,
+    SplineTransformer,
+    StandardScaler,
+)
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 from test_backends import Looping
 from test_translate import compiled
 from way_out import fitted, frame, rows_for, translated, with_host_step
 
 import windtunnel
-from windtunnel.errors import BadFile, UnfaithfulOption
+from windtunnel.errors import BadFile, BadInput, UnfaithfulOption
 from windtunnel.export import serving
 from windtunnel.export.columns import names, raw_columns
 from windtunnel.export.limits import LIMITS, met
@@ -344,7 +357,7 @@ def assert_the_same_errors(model: serving.Model) -> None:
         (rows | {"city": "Oslo"}, "column 'city' is a single str"),
         (rows | {"city": ["Oslo"]}, "columns of different lengths: .*'city': 1"),
         ([[1.0, 2.0]], "rows given as list; give a mapping"),
-        (rows | {"size": [np.inf] * 60}, "60 rows have no finite score|60 of 60 rows have no finite score"),
+        (rows | {"size": [np.inf] * 60}, "60 of 60 rows (scored at once )?have no finite score"),
     ]
     for given, message in wrong:
         with pytest.raises(serving.BadRows, match=message):
@@ -362,6 +375,44 @@ def test_refused_categories(format: str, tmp_path: Path) -> None:
     for name, value in (("city", "Paris"), ("city", None), ("code", 3.25), ("code", None)):
         with pytest.raises(serving.BadRows, match="encoder refuses"):
             model.predict(rows.astype(object).assign(**{name: value}).to_dict("list"))
+
+
+REFUSING: dict[str, Any] = {
+    "forest": lambda: RandomForestClassifier(3, max_depth=3, random_state=0),
+    "gradient boosting": lambda: GradientBoostingClassifier(n_estimators=3, random_state=0),
+    "ada boost": lambda: AdaBoostClassifier(n_estimators=3, random_state=0),
+    "a tree of squares": lambda: make_pipeline(PolynomialFeatures(2), DecisionTreeClassifier(max_depth=3)),
+    "splines": lambda: make_pipeline(SplineTransformer(extrapolation="constant"), LogisticRegression()),
+    "bins": lambda: make_pipeline(KBinsDiscretizer(3, strategy="uniform"), LogisticRegression()),
+    "quantiles": lambda: make_pipeline(QuantileTransformer(n_quantiles=20), LogisticRegression()),
+}
+"""Models whose scores are finite whatever reaches them."""
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("name", REFUSING)
+def test_refused_numbers(name: str, format: str, tmp_path: Path) -> None:
+    rows = frame()[["size", "code"]]
+    source = REFUSING[name]().fit(rows, rows["size"] > 0)
+    net, refused = windtunnel.compile(source), 0
+    model = opened(net, tmp_path, format)
+    for value in (0.5, 1e15, 1e30, np.nan, np.inf, -np.inf, 1e300, -1e300):
+        given = rows[:3].copy()
+        given.iloc[1, 0] = value
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                wanted = source.predict_proba(given)
+        except ValueError:
+            refused += 1
+            with pytest.raises(BadInput, match="1 of 3 rows have no finite score"):
+                net.predict_proba(given)
+            for method in ("scores", "predict_proba", "predict"):
+                with pytest.raises(serving.BadRows, match="1 of 3 rows (scored at once )?have no finite score"):
+                    getattr(model, method)(given)
+        else:
+            assert_close(model.predict_proba(given), wanted, 1e-9)
+            assert_close(net.predict_proba(given), wanted, 1e-9)
+    assert refused
 
 
 def test_what_cannot_raise_gives_nan_and_minus_one(tmp_path: Path) -> None:

@@ -11,22 +11,28 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.decomposition import NMF
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, QuantileTransformer
+from test_translate import compiled
 from torch import nn
 from way_out import PIPELINES, binary, fitted, frame, rows_for, target, translated, with_host_step
 
 import windtunnel
 from windtunnel.assemble import Origin
 from windtunnel.encode import CategoryColumn, RowEncoder, Vocabulary, bucket_of
-from windtunnel.errors import UnfaithfulOption
+from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.export import export
+from windtunnel.export.guarded import CHUNK, Guarded
 from windtunnel.export.md5 import bucket_of_bytes
 from windtunnel.export.torchscript import script
 from windtunnel.head import Head
 from windtunnel.modules import links
+from windtunnel.modules.base import MODULES, Module
 from windtunnel.modules.linear import Linear
 from windtunnel.modules.program import Program, ProgramStep, Take
 
@@ -283,6 +289,107 @@ def test_scores_that_are_not_finite_raise(tmp_path: Path) -> None:
     rows[2, 0] = float("nan")
     with pytest.raises(RAISED, match="1 rows have no finite score"):
         program(rows, [])
+
+
+# What the source refuses
+
+ODD = (0.0, -1.0, 0.5, 3.0, 1e5, np.nan, np.inf, -np.inf, 1e39, -1e300)
+BOUNDED = {
+    "BinTables": "bins two-hot, with the numbers",
+    "Chi2Features": "additive chi2 features",
+    "Chi2KernelMap": "kernel ridge, chi2",
+    "CodeTables": "categorical naive bayes",
+    "Interpolated": "isotonic",
+    "KernelSum": "kernel density, gaussian",
+    "LogCosineFeatures": "skewed chi2 features",
+    "MissingFlags": "flags of missing numbers",
+    "MultiplicativeUpdates": "nmf, multiplicative, frobenius",
+    "NonNegativeDescent": "nmf",
+    "Power": "power, yeo-johnson",
+    "RowsThatHaveSomeWithin": "within a radius, euclidean, uniform",
+    "Spline": "splines, constant",
+    "SublinearTfidf": "TfidfVectorizer(max_df=0.8, min_df=2, sublinear_tf=True)",
+    "TopicShares": "topics",
+    "WhitenedKernel": "nystroem, rbf",
+}
+"""A case for every module that says itself what its source refuses."""
+
+
+def test_every_bounded_module_has_a_case() -> None:
+    ours = {name: one for name, one in MODULES.items() if one.__module__.startswith("windtunnel.")}
+    assert {name for name, one in ours.items() if one.outside is not Module.outside} == BOUNDED.keys()
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_what_a_bounded_module_refuses(name: str) -> None:
+    (one, *_) = (one for one in compiled(BOUNDED[name]).program.steps if type(one.module).__name__ == name)
+    width = sum(take.count for take in one.takes)
+    step = ProgramStep(one.module, [Take(0, [*range(width)])], name, one.refuses).eval()
+    guarded, told = script(Guarded(step)), set()
+    for value in ODD:
+        values = [torch.full((3, width), 0.5, dtype=torch.float64), torch.zeros(3, 0, dtype=torch.int64)]
+        values[0][1, -1] = value
+        told.add(count := int(step.refused(values).sum()))
+        if count:
+            with pytest.raises(RAISED, match=f"{count} of 3 rows scored at once have no finite score: step {name}"):
+                guarded(values, True)
+        else:
+            torch.testing.assert_close(guarded(values, True), step(values), equal_nan=True)
+    assert max(told) > 0
+
+
+REFUSING: dict[str, Any] = {
+    "trees": lambda: GradientBoostingClassifier(n_estimators=3, random_state=0),
+    "bins": lambda: make_pipeline(KBinsDiscretizer(3, strategy="uniform"), LogisticRegression()),
+    "quantiles": lambda: make_pipeline(QuantileTransformer(n_quantiles=20), LogisticRegression()),
+    "a transformer": lambda: QuantileTransformer(n_quantiles=20),
+    "all rows together": lambda: NMF(2, init="nndsvda", max_iter=500),
+    "probabilities past the scores": lambda: NearestCentroid(),
+    "labels past the scores": lambda: FixedThresholdClassifier(RandomForestClassifier(3, random_state=0)),
+}
+
+
+def refusing(name: str, dtype: str) -> tuple[windtunnel.Translation, pd.DataFrame]:
+    rows = frame()[["size", "code"]].abs()
+    return windtunnel.compile(REFUSING[name]().fit(rows, rows["size"] > 0.7), dtype=dtype), rows
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", REFUSING)
+def test_the_file_refuses_what_the_translation_refuses(name: str, dtype: str, tmp_path: Path) -> None:
+    net, rows = refusing(name, dtype)
+    program, refused = exported(net, tmp_path), 0
+    methods = ["scores", *(one for one in ("predict", "predict_proba") if hasattr(program, one))]
+    for value in ODD:
+        odd = rows[:3].copy()
+        odd.iloc[1, 0] = value
+        for method in methods:
+            ask = program if method == "scores" else getattr(program, method)
+            try:
+                wanted = getattr(net, method)(odd)
+            except BadInput:
+                refused += 1
+                with pytest.raises(RAISED, match="1 of 3 rows scored at once have no finite score: step"):
+                    ask(*given(program, odd))
+            else:
+                if "predict" in methods and not net.scores(odd).isfinite().all():  # squares of what is huge
+                    with pytest.raises(RAISED, match="1 rows have no finite score"):
+                        ask(*given(program, odd))
+                    continue
+                np.testing.assert_allclose(ask(*given(program, odd)), wanted, 1e-5, 1e-6)
+    assert refused >= 2 * len(methods)
+
+
+@pytest.mark.parametrize("name", REFUSING)
+def test_refused_rows_in_a_later_slice_and_no_rows(name: str, tmp_path: Path) -> None:
+    net, rows = refusing(name, "float64")
+    program = exported(net, tmp_path)
+    numbers = given(program, rows.iloc[np.arange(CHUNK + 10) % len(rows)])[0]
+    scores = program(numbers, [])
+    assert program(numbers[:0], []).shape == (0, scores.shape[1])
+    numbers[CHUNK + 5, 1] = np.inf
+    with pytest.raises(RAISED, match=f"1 of {CHUNK + 10 if net.program.whole() else 10} rows scored at once"):
+        program(numbers, [])
 
 
 # What cannot be exported

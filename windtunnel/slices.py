@@ -20,6 +20,8 @@ CHUNK = 16384
 SHARE = 1024
 """The fewest rows for which a thread is woken."""
 CPU = torch.device("cpu")
+LARGE = 2.0**64
+"""Up to here the square of a number is one of float32 too, so that no step makes something odd of it by a product."""
 FEW_NUMBERS = 4096
 """Numbers that are looked at in NumPy, whose calls cost less; a product of more might wake threads of its own."""
 LEAF_CELLS = 2**22
@@ -66,12 +68,12 @@ class Whole:
 
 
 def odd(numbers: Tensor, ids: Tensor) -> bool:
-    """Whether something is missing, unknown, infinite or beyond float32."""
+    """Whether something is missing, unknown, infinite, or so large that a step may take it beyond float32."""
     # A sum of squares takes a fifth of the time; it is no finite number either where one of its parts is none.
     found = numbers.numel() > 0 and not _squares(numbers) <= FLOAT32_MAX
     if found:
         least, most = (one.item() for one in numbers.aminmax())  # both NaN where one number is
-        found = not (-FLOAT32_MAX <= least and most <= FLOAT32_MAX)
+        found = not (-LARGE <= least and most <= LARGE)
     return found or (ids.numel() > 0 and ids.min().item() < FIRST_ID)
 
 

@@ -22,8 +22,8 @@ from windtunnel.errors import BadInput
 from windtunnel.head import Head
 from windtunnel.host import HostStep
 from windtunnel.modules.base import Module
-from windtunnel.modules.program import FLOAT32_MAX, Program
-from windtunnel.slices import CPU, in_slices, odd, rows_at_once, without_missing
+from windtunnel.modules.program import Program
+from windtunnel.slices import CPU, LARGE, in_slices, odd, rows_at_once, without_missing
 from windtunnel.start import Start
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class Translation(nn.Module):
                 return False
             if not known.whole:
                 # The length of a row is no finite number either where one of its parts is none; too many are looked at.
-                strange = ~(torch.linalg.vector_norm(numbers, dim=1) <= FLOAT32_MAX) | (ids < FIRST_ID).any(dim=1)
+                strange = ~(torch.linalg.vector_norm(numbers, dim=1) <= LARGE) | (ids < FIRST_ID).any(dim=1)
                 numbers, ids = numbers[strange], ids[strange]
         return bool(self.program.refused(method, numbers, ids).any())
 

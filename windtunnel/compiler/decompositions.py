@@ -55,6 +55,11 @@ def full_like(given: Tensor, value: float, *, dtype: torch.dtype | None = None, 
     return torch.full(given.shape, value, dtype=dtype or given.dtype, device=given.device)
 
 
+def isinf(given: Tensor) -> Tensor:
+    """Whether numbers are infinite; the exporter's own asks float32, in which 1e39 is."""
+    return given.abs() == math.inf
+
+
 def log2(given: Tensor) -> Tensor:
     """Ln x / ln 2, as the exporter's own constant is that of float32."""
     return torch.log(given) / math.log(2)
@@ -173,6 +178,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.cdist.default: cdist,
     torch.ops.aten._cdist_forward.default: cdist,
     torch.ops.aten.full_like.default: full_like,
+    torch.ops.aten.isinf.default: isinf,
     torch.ops.aten.log2.default: log2,
     torch.ops.aten.log10.default: log10,
     torch.ops.aten.sigmoid.default: sigmoid,

@@ -8,27 +8,21 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from windtunnel.cityhash import hash_of_bytes
-from windtunnel.encode import CategoryColumn, RowEncoder, text_of
+from windtunnel.encode import RowEncoder
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names, none_columns, raw_columns
 from windtunnel.export.container import write_whole
+from windtunnel.export.guarded import Guarded, GuardedProgram
 from windtunnel.export.limits import check
-from windtunnel.export.md5 import bucket_of_bytes
+from windtunnel.export.lookups import NumberLookup, TextLookup
 from windtunnel.modules.answers import Linked, Positions
-from windtunnel.modules.program import Answers, Program, ProgramStep
+from windtunnel.modules.program import Answers, ProgramStep, Take
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
-
-CHUNK = 8192
-"""Rows scored at once, as ``Translation.scores`` does."""
-WHOLE = 1 << 62
-"""All rows, for programs whose answer for a row depends on those that are given with it."""
 
 
 def export(net: "Translation", path: str | PathLike[str]) -> None:
@@ -43,7 +37,8 @@ def export(net: "Translation", path: str | PathLike[str]) -> None:
 
     ``forward(numbers, strings)`` gives raw scores float32 ``[B, K]``, ``predict_proba`` probabilities float64
     ``[B, classes]`` and ``predict`` the position of a label in ``classes()``, int64 ``[B]``, or for regressors values
-    float64 ``[B]`` or ``[B, K]``. B may be 0. What ``Translation`` refuses, the program refuses too.
+    float64 ``[B]`` or ``[B, K]``. B may be 0. What ``Translation`` refuses, the program refuses too:
+    it raises, with the name of the step or the column.
 
     Raises
     ------
@@ -80,126 +75,16 @@ def _silence() -> None:
         warnings.filterwarnings("ignore", rf"`torch\.jit\.{name}` is (deprecated|not supported)", DeprecationWarning)
 
 
-class TextLookup(nn.Module):
-    """Texts to ids: 0 unknown, 1 missing, 2 + i the i-th category, and buckets or hashes of texts after these.
-
-    Attributes
-    ----------
-    place : int
-        Which list of ``strings`` it reads.
-    slot : int
-        Which column of ids it gives.
-    """
-
-    index: dict[str, int]
-    further: dict[int, int]
-
-    def __init__(self, place: int, slot: int, name: str, category: CategoryColumn) -> None:
-        super().__init__()
-        vocabulary = category.vocabulary
-        self.place, self.slot, self.name = place, slot, name
-        self.by_hash, self.further, self.first_beyond = _hashes(category)
-        written = text_of if self.by_hash else str
-        self.index = {written(value): 2 + position for position, value in enumerate(vocabulary.values)}
-        self.first_bucket = 2 + len(vocabulary.values)
-        self.buckets = vocabulary.buckets
-        self.refuses_unknown = bool(category.refuses_unknown)
-        self.refuses_missing = bool(category.refuses_missing)
-
-    def forward(self, texts: list[str | None]) -> Tensor:
-        """B texts -> int64 ``[B]``."""
-        index = self.index
-        found = [index.get(text, 0) if text is not None else 1 for text in texts]
-        if self.buckets > 0:
-            for row, text in enumerate(texts):
-                if text is not None and found[row] == 0:
-                    found[row] = self.first_bucket + bucket_of_bytes([ord(byte) for byte in text], self.buckets)
-        for row, text in enumerate(texts):
-            if text is not None and found[row] == 0 and "\0" in text:
-                raise ValueError(f"column {self.name} holds a text with a NUL in it, at which some runtimes cut a text")
-        if self.by_hash:
-            for row, text in enumerate(texts):
-                if text is not None and found[row] == 0:
-                    hashed = hash_of_bytes([ord(byte) for byte in text])
-                    found[row] = self.further.get(hashed, self.first_beyond + hashed)
-        if self.refuses_unknown and 0 in found:
-            raise ValueError(f"column {self.name}: its encoder refuses the category {texts[found.index(0)]}")
-        if self.refuses_missing and 1 in found:
-            raise ValueError(f"column {self.name}: its encoder refuses missing values")
-        return torch.tensor(found, dtype=torch.int64)
-
-
-class NumberLookup(nn.Module):
-    """Numbers to ids, by equality in float64; as ``TextLookup`` otherwise."""
-
-    values: Tensor
-    ids: Tensor
-    further: dict[int, int]
-
-    def __init__(self, place: int, slot: int, name: str, category: CategoryColumn) -> None:
-        super().__init__()
-        self.place, self.slot, self.name = place, slot, name
-        self.by_hash, self.further, self.first_beyond = _hashes(category)
-        known = np.array(category.vocabulary.values, dtype=np.float64)
-        order = np.argsort(known)
-        # A vocabulary without values: one number, under the id of an unknown one.
-        self.register_buffer("values", torch.from_numpy(known[order] if len(known) else np.zeros(1)))
-        self.register_buffer("ids", torch.from_numpy(order + 2 if len(known) else np.zeros(1, np.int64)))
-        self.hashes = category.vocabulary.buckets > 0
-        self.refuses_unknown = bool(category.refuses_unknown)
-        self.refuses_missing = bool(category.refuses_missing)
-        self.refuses_infinite = bool(category.refuses_infinite)
-        self.refuses_fractions = bool(category.refuses_fractions)
-
-    def forward(self, numbers: Tensor) -> Tensor:
-        """float64 ``[B]`` -> int64 ``[B]``."""
-        found = self.found(numbers)
-        missing = torch.isnan(numbers)
-        if self.by_hash:
-            whole = numbers.to(torch.int64)
-            for row in torch.nonzero(found == 0).flatten():
-                hashed = hash_of_bytes([ord(digit) for digit in str(int(whole[row]))])
-                found[row] = self.further.get(hashed, self.first_beyond + hashed)
-        unknown = found == 0
-        if self.refuses_infinite and bool(torch.isinf(numbers).any()):
-            raise ValueError(f"column {self.name}: its encoder refuses infinite values")
-        if self.refuses_fractions and bool((~missing & (numbers.to(torch.int64).to(torch.float64) != numbers)).any()):
-            raise ValueError(f"column {self.name}: its encoder takes no numbers that are not whole for labels")
-        if self.refuses_unknown and bool(unknown.any()):
-            raise ValueError(f"column {self.name}: its encoder refuses the category {numbers[unknown][0].item()}")
-        if self.hashes and bool(unknown.any()):
-            raise ValueError(
-                f"column {self.name}: {numbers[unknown][0].item()} is a new category, which its encoder hashes by the "
-                "text that Python writes for it; TorchScript cannot"
-            )
-        if self.refuses_missing and bool(missing.any()):
-            raise ValueError(f"column {self.name}: its encoder refuses missing values")
-        return found
-
-    def found(self, numbers: Tensor) -> Tensor:
-        """Ids of float64 ``[B]`` without a check of what the source refuses."""
-        at = torch.searchsorted(self.values, numbers.contiguous()).clamp_max(self.values.shape[0] - 1)
-        known = self.values[at] == numbers
-        return torch.where(known, self.ids[at], torch.isnan(numbers).to(torch.int64))
-
-
-def _hashes(category: CategoryColumn) -> tuple[bool, dict[int, int], int]:
-    """Whether categories are told by their hash, the ids of those without a text, and the first after these."""
-    known = category.vocabulary
-    first = 2 + len(known.values)
-    return known.hashes is not None, {one: first + at for at, one in enumerate(known.hashes or ())}, len(known) - 1
-
-
 class Scorer(nn.Module):
     """Raw columns to raw scores: lookups, then the program."""
 
-    def __init__(self, program: Program, encoder: RowEncoder, finite: bool, labels: Sequence[str]) -> None:
+    def __init__(self, program: GuardedProgram, encoder: RowEncoder, finite: bool, labels: Sequence[str]) -> None:
         super().__init__()
         number_columns, string_columns = raw_columns(encoder)
         self.program = program
         self.width = len(encoder.categories)
-        self.numbers_read = _list(int, [number_columns.index(column) for column in encoder.numbers])
-        self.finite, self.at_once = finite, WHOLE if program.whole() else CHUNK
+        self.read = Take(0, [number_columns.index(column) for column in encoder.numbers])
+        self.finite = finite
         self.in_float64 = encoder.dtype == "float64"
         texts, numbers = [], []
         for slot, category in enumerate(encoder.categories):
@@ -227,9 +112,9 @@ class Scorer(nn.Module):
             ids[:, text.slot] = text(strings[text.place]).to(numbers.device)  # type: ignore[index]
         for category in self.categories:
             ids[:, category.slot] = category(numbers[:, category.place].to(torch.float64))  # type: ignore[index]
-        read = torch.tensor(self.numbers_read, dtype=torch.int64, device=numbers.device)
-        floats = numbers.index_select(1, read).to(torch.float64 if self.in_float64 else torch.float32)
-        n = self.at_once
+        # Row by row, as products of what lies otherwise differ in the last bit.
+        floats = self.read([numbers]).to(torch.float64 if self.in_float64 else torch.float32).contiguous()
+        n = self.program.at_once
         scores = torch.cat([self.program(floats[i : i + n], ids[i : i + n]) for i in range(0, max(rows, 1), n)])
         if self.finite and not bool(torch.isfinite(scores).all()):
             raise ValueError(
@@ -325,20 +210,19 @@ class OfRows(nn.Module):
 
     Parameters
     ----------
-    program : Program
-        The one that gives the scores, whose steps this shares.
+    program : GuardedProgram
+        The one that gives the scores, which has looked at the rows before.
     last : ProgramStep
         What gives the method.
     """
 
-    def __init__(self, program: Program, last: ProgramStep) -> None:
+    def __init__(self, program: GuardedProgram, last: ProgramStep) -> None:
         super().__init__()
-        self.steps, self.last = program.steps, last
-        self.at_once = WHOLE if program.whole() else CHUNK
+        self.program, self.last = program, Guarded(last)
 
     def forward(self, scores: Tensor, numbers: Tensor, ids: Tensor) -> Tensor:
         """Run the steps again."""
-        n = self.at_once
+        n = self.program.at_once
         return torch.cat(
             [self.answer(numbers[i : i + n], ids[i : i + n]) for i in range(0, max(scores.shape[0], 1), n)]
         )
@@ -346,9 +230,9 @@ class OfRows(nn.Module):
     def answer(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """What the last step gives for some of the rows."""
         values = [numbers, ids]
-        for step in self.steps:
-            values.append(step(values))
-        return self.last(values)  # type: ignore[no-any-return]
+        for step in self.program.steps:
+            values.append(step(values, False))
+        return self.last(values, self.last.asked and self.program.look(numbers, ids))  # type: ignore[no-any-return]
 
 
 class Classifier(Scorer):
@@ -397,14 +281,14 @@ class Regressor(Scorer):
 def _scorer(net: "Translation") -> Scorer:
     program = copy.deepcopy(net.program).cpu().eval().requires_grad_(False)
     head = net.head
-    answers, program.answers = program.answers, Answers({})  # some, such as "apply", cannot be compiled by their names
+    answers, guarded = program.answers, GuardedProgram(program)
     labels = [*map(str, head.labels_in_order)]
     predicts = head.task != "transform" and "predict" in head.methods
-    common = (program, net.encoder, predicts, labels)
+    common = (guarded, net.encoder, predicts, labels)
     if not predicts:
         return Scorer(*common).eval()
     link = OfScores(InDouble(Linked(head.link, **head.link_options)))
-    predict, proba = (_answer(answers, method, program) for method in ("predict", "predict_proba"))
+    predict, proba = (_answer(answers, method, guarded) for method in ("predict", "predict_proba"))
     if head.classes is None:
         return Regressor(predict or link, head.flat and predict is None, *common).eval()
     if predict is None and isinstance(head.classes, list):
@@ -415,12 +299,12 @@ def _scorer(net: "Translation") -> Scorer:
     return Classifier(predict, *common).eval()
 
 
-def _answer(answers: Answers, method: str, program: Program) -> nn.Module | None:
+def _answer(answers: Answers, method: str, program: GuardedProgram) -> nn.Module | None:
     """The module of a method that has a step of its own."""
     if method not in answers:
         return None
     step: ProgramStep = answers[method]  # type: ignore[assignment]
-    if all(take.slot == len(program.steps) + 1 for take in step.takes):
+    if not step.asked() and all(take.slot == len(program.steps) + 1 for take in step.takes):
         return OfScores(step.module)
     return OfRows(program, step)
 

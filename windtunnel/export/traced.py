@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from windtunnel.export.columns import names, none_columns, raw_columns, text_slots
-from windtunnel.export.torchscript import InDouble, NumberLookup
+from windtunnel.export.lookups import NumberLookup
+from windtunnel.export.torchscript import InDouble
 from windtunnel.head import Head
 from windtunnel.modules.answers import Linked, Positions
 from windtunnel.modules.program import Answers, Program, ProgramStep

@@ -63,6 +63,9 @@ class ProgramStep(nn.Module):
         self.takes = nn.ModuleList(takes)
         self.name = name
         self.refuses = tuple(refuses)
+        # As TorchScript looks for nothing in a tuple, and sees no constants outside of a module.
+        self.nan, self.inf, self.huge = (kind in self.refuses for kind in ("nan", "inf", "huge"))
+        self.most = FLOAT32_MAX
 
     def gather(self, values: list[Tensor]) -> Tensor:
         """The input of the module, ``[B, width in]``."""
@@ -77,18 +80,22 @@ class ProgramStep(nn.Module):
         """The answer of the module, ``[B, width out]``."""
         return self.module(self.gather(values))  # type: ignore[no-any-return]
 
-    @torch.jit.unused
     def refused(self, values: list[Tensor]) -> Tensor:
         """Whether the source's step would raise on a row, bool ``[B]``."""
         given = self.gather(values)
-        if "nan" in self.refuses and "inf" in self.refuses:
+        if self.nan and self.inf:
             refused = ~torch.isfinite(given)
         else:
-            refused = torch.isnan(given) if "nan" in self.refuses else torch.isinf(given) & ("inf" in self.refuses)
-        if "huge" in self.refuses:
-            refused = refused | (given.abs() > FLOAT32_MAX) & torch.isfinite(given)
+            refused = torch.isnan(given) if self.nan else torch.isinf(given) & self.inf
+        if self.huge:
+            refused = refused | (given.abs() > self.most) & torch.isfinite(given)
         outside = self.module.outside(given)
         return refused.any(dim=1) if outside is None else refused.any(dim=1) | outside
+
+    @torch.jit.unused
+    def asked(self) -> bool:
+        """Whether the source may refuse some rows of what this step is given."""
+        return bool(self.refuses) or self.bounded()
 
     @torch.jit.unused
     def bounded(self) -> bool:
@@ -147,13 +154,13 @@ class Program(nn.Module):
     @torch.jit.unused
     def refused(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
         """Whether a step of the source would raise on a row when it is asked for a method, bool ``[B]``."""
-        asked = {index for index, step in enumerate(self.steps) if step.refuses or step.bounded()}  # type: ignore[operator]
+        asked = {index for index, step in enumerate(self.steps) if step.asked()}  # type: ignore[operator]
         if method in self.answers:
             # What only stands guard leads nowhere; the scores themselves are not asked for.
             guards = asked - {len(self.steps) - 1}.union(*(steps_read(step) for step in self.steps))
             asked &= self.before(self.answers[method]) | guards
         last = [self.answers[method]] if method in self.answers else []
-        last = [step for step in last if step.refuses or step.bounded()]  # type: ignore[operator]
+        last = [step for step in last if step.asked()]  # type: ignore[operator]
         # What a step refuses is told by what it is given: its own answer is not computed.
         needed = set[int]().union(*(self.before(self.steps[index]) for index in asked), *map(self.before, last))
         values, refused = [numbers, ids], torch.zeros(len(numbers), dtype=torch.bool, device=numbers.device)

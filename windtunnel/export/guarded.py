@@ -1,0 +1,91 @@
+"""A program that raises on rows that the source refuses, in TorchScript."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.compiler.passes.oddity import takes_missing
+from windtunnel.encode import FIRST_ID
+from windtunnel.modules.program import FLOAT32_MAX, Program, ProgramStep
+from windtunnel.slices import LARGE
+
+CHUNK = 8192
+"""Rows scored at once."""
+WHOLE = 1 << 62
+"""All rows, for programs whose answer for a row depends on those that are given with it."""
+
+
+class Guarded(nn.Module):
+    """A step that raises where the source does.
+
+    Shape
+    -----
+    forward : what ``ProgramStep`` takes, and whether the rows have to be looked at -> what it gives
+    """
+
+    asked: Final[bool]
+
+    def __init__(self, step: ProgramStep) -> None:
+        super().__init__()
+        self.step, self.name, self.asked = step, step.name, step.asked()
+        kinds = {"nan": "missing numbers", "inf": "infinite numbers", "huge": "numbers beyond float32"}
+        none_of = [text for kind, text in kinds.items() if kind in step.refuses]
+        self.none_of = " or ".join(none_of + ["numbers outside of its range"] * step.bounded())
+
+    def forward(self, values: list[Tensor], look: bool) -> Tensor:
+        """The answer of the step."""
+        if self.asked:  # known to the compiler, which leaves the rest out where nothing is refused
+            if look:
+                refused = self.step.refused(values)
+                if bool(refused.any()):
+                    raise ValueError(
+                        f"{int(refused.sum())} of {refused.shape[0]} rows scored at once have no finite score: step "
+                        f"{self.name} takes no {self.none_of}"
+                    )
+        return self.step(values)  # type: ignore[no-any-return]
+
+
+class GuardedProgram(nn.Module):
+    """A program that raises on rows that the source refuses.
+
+    They are told by what each step is given, on the way to its answer, and only where something odd is in the rows or
+    a step may make it of what is not.
+
+    Shape
+    -----
+    forward : as ``Program``
+    """
+
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self.steps = nn.ModuleList(Guarded(step) for step in program.steps)  # type: ignore[arg-type]
+        self.partial, self.at_once = program.partial(), WHOLE if program.whole() else CHUNK
+        self.takes_missing, self.first_id = takes_missing(program), FIRST_ID
+        self.most, self.large = FLOAT32_MAX, LARGE
+
+    def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
+        """Raw scores, or the columns of a transformer."""
+        values, look = [numbers, ids], self.look(numbers, ids)
+        for step in self.steps:
+            values.append(step(values, look))
+        return values[-1]
+
+    def look(self, numbers: Tensor, ids: Tensor) -> bool:
+        """Whether the source may refuse one of the rows."""
+        if self.partial or (not self.takes_missing and ids.numel() > 0 and bool(ids.min() < self.first_id)):
+            return True
+        plain = self.plain(numbers)
+        if self.takes_missing and not plain:
+            plain = self.plain(torch.nan_to_num(numbers, nan=0.0, posinf=float("inf"), neginf=-float("inf")))
+        return not plain
+
+    def plain(self, numbers: Tensor) -> bool:
+        """Whether no number is missing, infinite or large."""
+        flat = numbers.reshape(-1)
+        # A sum of squares takes little time, and is no finite number either where one of its parts is none.
+        if flat.shape[0] == 0 or bool(torch.dot(flat, flat) <= self.most):
+            return True
+        return bool((flat.abs() <= self.large).all())
