@@ -375,7 +375,7 @@ def test_shares_are_those_of_least_squares_where_these_are_above_0() -> None:
     def squared(scores: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:
         return (scores - target).square().mean()
 
-    found = shares(squared, torch.zeros(500, 1), parts, target)
+    found = shares(squared, 1.0, torch.zeros(500, 1), parts, target)
     least = torch.linalg.lstsq(parts[:, 0, :2], target).solution[:, 0]
     torch.testing.assert_close(found[:2], least, atol=1e-2, rtol=1e-2)
     assert 0 <= found[2] < 1e-3

@@ -151,6 +151,7 @@ def test_the_file_needs_torch_alone(tmp_path: Path) -> None:
 LINKS = {
     "identity": ("regression", {}, 2),
     "probabilities": ("multiclass", {}, 3),
+    "shares": ("multiclass", {}, 3),
     "exp": ("regression", {}, 1),
     "logistic": ("regression", {"scale": 0.7}, 1),
     "log1p_exp": ("regression", {}, 1),

@@ -11,7 +11,7 @@ import torch
 import xgboost as xgb
 from sklearn import dummy, ensemble, linear_model, tree
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import windtunnel
 from windtunnel.errors import BadInput, UnsupportedEstimator
@@ -255,3 +255,11 @@ def test_infinity_among_the_categories_of_histogram_gradient_boosting():
         source.predict(rows)
     with pytest.raises(BadInput, match="'code' holds infinite values"):
         windtunnel.compile(source).predict(rows)
+
+
+def test_values_on_thresholds_of_xgboost_behind_a_scaler_in_float32():
+    rng = np.random.default_rng(3)
+    x = np.c_[rng.integers(0, 10, 3_000), rng.normal(size=3_000)].astype(float)
+    source = make_pipeline(StandardScaler(), xgb.XGBClassifier(**SMALL)).fit(x, x[:, 0] + 0.5 * x[:, 1] > 4)
+    net = windtunnel.compile(source, dtype="float32")
+    np.testing.assert_allclose(net.predict_proba(x), source.predict_proba(x), rtol=1e-5, atol=1e-6)

@@ -78,5 +78,5 @@ def settle(trees: Walk, given: Sequence[Filled]) -> Walk:
     if (threshold == ensemble.threshold).all():
         return trees
     moved = type(trees).rebuild(trees.state_dict() | {"threshold": torch.from_numpy(threshold)}, trees.facts())
-    moved.on_values = trees.on_values
+    moved.on_values, moved.under_values = trees.on_values, trees.under_values
     return moved

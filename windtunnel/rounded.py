@@ -1,4 +1,4 @@
-"""Thresholds that are values of the data, where a step before the trees rounds in another way than the source's."""
+"""Thresholds beside values of the data, where a step before the trees rounds in another way than the source's."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ OF_VALUE, OF_COLUMN = 16, 2
 """How many roundings a function may be off by, in units of the value, and a sum, in units of the largest threshold."""
 
 
-def raised(trees: Walk, columns: Sequence[int], dtype: torch.dtype) -> Walk:
-    """Raise thresholds on columns that steps have computed, so that a value on one stays on its left.
+def cleared(trees: Walk, columns: Sequence[int], dtype: torch.dtype) -> Walk:
+    """Move thresholds on columns that steps have computed away from the values of training rows that are beside them.
 
-    The source has put the value of a training row there, as its own step gave it. Torch's logarithm of the same number
-    may be the next one above.
+    The source has put its threshold where a value was, as its own step gave it; torch's logarithm of the same number
+    may be the next one above or below. Where such a value goes left (``on_values``), the threshold is raised a little.
+    Where it goes right (``under_values``), it is lowered, in float32: float64 rows are rounded to float32 before they
+    are compared there, in which a difference in the last bits is lost.
 
     Parameters
     ----------
@@ -29,6 +31,8 @@ def raised(trees: Walk, columns: Sequence[int], dtype: torch.dtype) -> Walk:
     dtype : torch.dtype
         What they are computed in.
     """
+    if not (trees.on_values or (trees.under_values and dtype == torch.float32)):
+        return trees
     ensemble = trees.ensemble()
     moved = np.isin(ensemble.feature, columns) & np.isfinite(ensemble.threshold)
     moved[list(ensemble.categories)] = False
@@ -38,8 +42,7 @@ def raised(trees: Walk, columns: Sequence[int], dtype: torch.dtype) -> Walk:
     largest = np.zeros(ensemble.width)
     np.maximum.at(largest, ensemble.feature[moved], size[moved])
     step = torch.finfo(dtype).eps * (OF_VALUE * size + OF_COLUMN * largest[ensemble.feature])
-    threshold = np.where(moved, ensemble.threshold + step, ensemble.threshold)
-    state = trees.state_dict() | {"threshold": torch.from_numpy(threshold)}
-    again = type(trees).rebuild(state, trees.facts())
-    again.on_values = trees.on_values
+    threshold = ensemble.threshold + np.where(moved, step if trees.on_values else -step, 0.0)
+    again = type(trees).rebuild(trees.state_dict() | {"threshold": torch.from_numpy(threshold)}, trees.facts())
+    again.on_values, again.under_values = trees.on_values, trees.under_values
     return again

@@ -16,7 +16,7 @@ from windtunnel.modules.absent import ZeroAsMissing
 from windtunnel.modules.base import Module
 from windtunnel.modules.tables import Identity
 from windtunnel.modules.trees.hard import TreeWalk
-from windtunnel.rounded import raised
+from windtunnel.rounded import cleared
 from windtunnel.sparsity import gives_sparse
 from windtunnel.translators.registry import Composite, Predictor, Selection, Transformer
 
@@ -106,9 +106,8 @@ class Predictors:
             wires = self._of.categories.statistics(step, reading.hashed, wires)
         if isinstance(module, TreeWalk):
             module = settle(module, [wire.filled for wire in wires])
-            if module.on_values:
-                computed = [column for column, wire in enumerate(wires) if wire.raw is None]
-                module = raised(module, computed, self._of.dtype)
+            computed = [column for column, wire in enumerate(wires) if wire.raw is None]
+            module = cleared(module, computed, self._of.dtype)
         return module, wires
 
     def _score(self, step: Step) -> Scored:

@@ -23,6 +23,7 @@ CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT = 1, 2, 2
 OBJECTIVES: dict[str, Callable[[int, float], str]] = {
     "identity": lambda outputs, scale: "regression" if outputs == 1 else "",
     "probabilities": lambda outputs, scale: "",
+    "shares": lambda outputs, scale: "",
     "sigmoid": lambda outputs, scale: f"binary sigmoid:{scale:.17g}",
     "logistic": lambda outputs, scale: f"binary sigmoid:{scale:.17g}",
     "softmax": lambda outputs, scale: f"multiclass num_class:{outputs}",

@@ -22,6 +22,7 @@ FORMAT = "xgboost"
 OBJECTIVES = {
     "identity": ("reg:squarederror", "0"),
     "probabilities": ("reg:squarederror", "0"),
+    "shares": ("reg:squarederror", "0"),
     "sigmoid": ("binary:logistic", "5E-1"),
     "logistic": ("binary:logistic", "5E-1"),
     "softmax": ("multi:softprob", "0"),

@@ -18,6 +18,15 @@ def probabilities(scores: Tensor) -> Tensor:
     return scores
 
 
+def shares(scores: Tensor) -> Tensor:
+    """max(s_k, 0) / sum_j max(s_j, 0), of scores that training has moved from probabilities; uniform if all are 0."""
+    positive = scores.clamp_min(0.0)
+    total = positive.sum(dim=1, keepdim=True)
+    # NaN where a total of 0 is divided by would reach the gradient through the branch that is not taken.
+    parts = positive / torch.where(total > 0, total, torch.ones_like(total))
+    return torch.where(total > 0, parts, torch.full_like(positive, 1 / scores.shape[1]))
+
+
 def sigmoid(scores: Tensor, scale: float = 1.0) -> Tensor:
     """One score s per row -> probabilities [1 - p, p] with p = 1 / (1 + exp(-scale s))."""
     positive = logistic(scores, scale)
@@ -77,11 +86,14 @@ def signed_square(scores: Tensor) -> Tensor:
     return torch.sign(scores) * scores * scores
 
 
+PROBABILITIES = ("probabilities", "shares")
+"""Links of scores that are probabilities themselves."""
 LINKS: dict[str, Callable[..., Tensor]] = {
     link.__name__: link
     for link in (
         identity,
         probabilities,
+        shares,
         sigmoid,
         softmax,
         sigmoids,

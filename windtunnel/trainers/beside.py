@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from windtunnel.encode import Batch
 from windtunnel.head import Head
 from windtunnel.modules.branch import Branch
+from windtunnel.modules.links import PROBABILITIES
 from windtunnel.modules.log_pool import LogProbabilities
 from windtunnel.modules.program import Program, ProgramStep
 from windtunnel.modules.trees.hard import HardTrees
@@ -102,12 +103,12 @@ class Scorer:
         return self._raw(self.net._in_slices(self.net.program, Batch(numbers, ids)))
 
     def _raw(self, scores: Tensor) -> Tensor:
-        return LogProbabilities()(scores) if self.net.head.link == "probabilities" else scores
+        return LogProbabilities()(scores) if self.net.head.link in PROBABILITIES else scores
 
 
 def branch_head(head: Head) -> Head:
     """The head behind a branch, which adds to scores that are no probabilities."""
-    return replace(head, link="softmax", loss="softmax") if head.link == "probabilities" else head
+    return replace(head, link="softmax", loss="softmax") if head.link in PROBABILITIES else head
 
 
 @dataclass(frozen=True)

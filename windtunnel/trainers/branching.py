@@ -16,6 +16,7 @@ from windtunnel.compiler.strategies import choose
 from windtunnel.encode import Batch, CategoryColumn
 from windtunnel.head import Head
 from windtunnel.modules.branch import Added, Branch
+from windtunnel.modules.links import PROBABILITIES
 from windtunnel.modules.log_pool import LogProbabilities
 from windtunnel.modules.program import IDS, NUMBERS, ProgramStep, Take
 from windtunnel.modules.trees.hard import HardTrees
@@ -83,12 +84,14 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
     plan = begin(net, collected(train), halves((rows, *held[1:]), order), loss, recipe.branch_rank, generator)
     if plan is None:
         return None
+    start = deepcopy(plan.beside.state_dict())
 
     def finish(keeper: Keeper) -> None:
         if not keeper.epochs:
             return
         if keeper.best_epoch and not plan.holds(keeper.judge, plan.combined, plan.whole):
             keeper.reject()
+            plan.beside.load_state_dict(start)
         # Epoch 0 has gated trees and combinations, or at least the source's own trees: the soft ones that came may be
         # better, by chance.
         soft = bool(net.exact or gates)
@@ -213,7 +216,7 @@ class Plan:
             return scores, torch.stack(parts, dim=2) * unit.unsqueeze(1)
 
         scores, parts = apart_and_parts(half[0])
-        share = shares(self.loss, scores, parts, *half[1:])
+        share = shares(self.loss, self._size_of_loss(scores, *half[1:]), scores, parts, *half[1:])
         scores, parts = apart_and_parts(self.untouched[0])
         with torch.no_grad():
             better = gains(self.loss, scores, scores + parts @ share, *self.untouched[1:])
@@ -224,6 +227,12 @@ class Plan:
         for b, effect in zip(share, effects(seen, combinations), strict=True):
             own += b * effect.own
         return replace(self, own=own * unit)
+
+    def _size_of_loss(self, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> float:
+        """What the loss is counted in: 1 where it is that of log-odds, and where scores are values its own size."""
+        if bool((self.branch.unit == 1).all()):
+            return 1.0
+        return max(float(self.loss(scores, target, weight)), torch.finfo(scores.dtype).tiny)
 
     def holds(self, judge: Judge, without: Score, having: Score) -> bool:
         """Whether scores are better on the untouched rows too."""
@@ -299,7 +308,7 @@ def settle(net: Translation, gates: dict[int, HardTrees]) -> None:
 def attach(net: Translation, branch: Branch, inputs: Inputs) -> None:
     """Make a branch part of a settled translation, as two further steps."""
     outputs = range(len(branch.unit))
-    if net.head.link == "probabilities":
+    if net.head.link in PROBABILITIES:
         _append(net, LogProbabilities(), [_last(net, outputs)])
     net.head = branch_head(net.head)
     scores = _last(net, outputs)

@@ -68,9 +68,9 @@ class Encoded:
 
     def in_order(self) -> Encoded:
         """The same rows to judge by: unshuffled, where the loader can."""
-        if not hasattr(self.loader, "in_order"):
-            return self
-        return Encoded(self.net, self.loader.in_order())
+        # torch's own DataLoader has a setting of that name.
+        hook = getattr(self.loader, "in_order", None)
+        return Encoded(self.net, hook()) if callable(hook) else self
 
     def __iter__(self) -> Iterator[Item]:
         # A generator: a DataLoader draws its order when the first batch is asked for, not when the epoch is prepared.

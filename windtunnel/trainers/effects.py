@@ -89,11 +89,13 @@ def effects(rows: Rows, combinations: Sequence[Combination]) -> Iterator[Effect]
         rows = rows.without(effect.own)
 
 
-def shares(loss: Loss, scores: Tensor, parts: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+def shares(
+    loss: Loss, unit: float, scores: Tensor, parts: Tensor, target: Tensor, weight: Tensor | None = None
+) -> Tensor:
     """How much each of P parts ``[N, K, P]`` has to count, ``[P]``.
 
-    b >= 0 with the least loss(scores + parts . b) + |b|^2 / 2 N, the mean over N rows of a loss with a standard normal
-    prior: few rows can be told apart without an error, and would ask for infinite b.
+    b >= 0 with the least loss(scores + parts . b) / unit + |b|^2 / 2 N, the mean over N rows of a loss with a standard
+    normal prior: few rows can be told apart without an error, and would ask for infinite b.
 
     The rows must not be those that the parts were learned on: there the source, which has seen the answers, leaves
     residuals that are too small. b is searched for as a square, by L-BFGS.
@@ -104,7 +106,7 @@ def shares(loss: Loss, scores: Tensor, parts: Tensor, target: Tensor, weight: Te
     def closure() -> Tensor:
         search.zero_grad()
         b = root.square()
-        value = loss(scores + parts @ b, target, weight) + b.square().sum() / (2 * len(scores))
+        value = loss(scores + parts @ b, target, weight) / unit + b.square().sum() / (2 * len(scores))
         value.backward()  # type: ignore[no-untyped-call]
         return value
 

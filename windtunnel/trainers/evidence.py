@@ -96,10 +96,13 @@ def evenly(target: Tensor) -> Tensor:
 def clear(gains: Tensor) -> bool:
     """Whether the mean gain is more than its standard error.
 
-    A group where a loss of one's own is undefined, for want of a class, does not count.
+    A group where a loss of one's own is undefined, for want of a class, does not count; one group alone says nothing
+    against it.
     """
     gains = gains[gains.isfinite()]
-    return len(gains) < 2 or bool(gains.mean() > gains.std() / len(gains) ** 0.5)
+    if len(gains) < 2:
+        return len(gains) == 1
+    return bool(gains.mean() > gains.std() / len(gains) ** 0.5)
 
 
 def metric(judge: Judge, loss: Loss, score: Callable[..., Tensor], loader: Any) -> float:

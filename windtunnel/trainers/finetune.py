@@ -8,6 +8,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
@@ -189,6 +190,8 @@ def _joint(net: Translation, data: DataModule, options: Recipe, stage: Stage) ->
             'level="L1" to "L4", or set requires_grad on what shall move'
         )
     net.exact = {}  # what training moves is not what the source has
+    if net.head.link == "probabilities":  # nor within 0 and 1
+        net.head = replace(net.head, link="shares")
     return stage(net, data, options, lambda keeper: None)
 
 

@@ -12,6 +12,7 @@ from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy, Multicl
 
 from windtunnel.errors import BadInput, nearest
 from windtunnel.head import Head
+from windtunnel.modules.links import PROBABILITIES
 from windtunnel.trainers.processes import summed
 from windtunnel.trainers.recipe import Recipe
 
@@ -22,7 +23,7 @@ _FITS = {
     "multiclass": ("log_loss", "auroc", "accuracy", "loss"),
     "regression": ("rmse", "r2", "loss"),
 }
-_PROBABILITIES = ("probabilities", "sigmoid", "softmax", "sigmoids", "one_vs_rest", "modified_huber")
+_PROBABILITIES = (*PROBABILITIES, "sigmoid", "softmax", "sigmoids", "one_vs_rest", "modified_huber")
 
 
 class Judge(nn.Module):

@@ -38,7 +38,7 @@ def leaf_encoder(fitted: LeafEncoder) -> Transformer:
     else:
         leaf = column - np.repeat(ensemble.leaf_start[:-1], counts)
         module, dtype = TreeLeaves.numbered(ensemble, leaf, [ensemble.trees]), "int64"
-    module.on_values = getattr(trees.scores, "on_values", False)
+    module.on_values, module.under_values = trees.scores.on_values, trees.scores.under_values
     smooth = fitted.output == "one_hot"
     return Transformer(
         module,

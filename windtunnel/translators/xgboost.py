@@ -146,12 +146,13 @@ class _Model:
         if self.learner["gradient_booster"]["name"] == "gblinear":
             return Predictor(self._linear(), flat=flat, sparse_zeros=False, **options)
         model, numbers = self._ensemble()
-        others = {"apply": TreeLeaves.numbered(model, numbers, [model.trees])}
+        scores, leaves = HardTrees.of(model), TreeLeaves.numbered(model, numbers, [model.trees])
+        scores.under_values = leaves.under_values = True
         codes = self._codes()
         # Of unknown numbers it makes missing ones.
         closed = [column for column, known in codes.items() if isinstance(known[0], str)]
         return Predictor(
-            HardTrees.of(model), flat=flat, codes=codes, closed=closed, of_frames=True, others=others,
+            scores, flat=flat, codes=codes, closed=closed, of_frames=True, others={"apply": leaves},
             sparse_zeros=False, **options,
         )  # fmt: skip
 

@@ -97,6 +97,8 @@ class TreeWalk(Module):
     row_cost: int
     on_values: bool = False
     """Whether thresholds are values of the data: those that float32 rounds up would else be above their threshold."""
+    under_values: bool = False
+    """Whether the float32 above a threshold is a value of the data (XGBoost, where a number goes left below one)."""
 
     def __init__(
         self,
