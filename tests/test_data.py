@@ -292,3 +292,10 @@ def test_bad_targets_beside_encoded_rows(net: SmallNet, target: torch.Tensor) ->
 def test_one_class_is_fine_to_judge_and_for_a_while(net: SmallNet) -> None:
     list(Encoded(net, [(X, ["no"] * 10)]))
     list(Encoded(net, [(X, ["no"] * 10), (X, ["yes"] * 10)], training=True))
+
+
+def test_the_order_tells_other_targets_and_weights() -> None:
+    rows, target = Batch(torch.zeros(4, 1), torch.zeros(4, 0, dtype=torch.int64)), torch.tensor([0.0, 1.0, 1.0, 0.0])
+    orders = [Batches(rows, *rest).order for rest in ([target], [target.clone()], [1 - target], [target, target + 1])]
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2] and orders[0] != orders[3]

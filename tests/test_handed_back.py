@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 from lightgbm import LGBMClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -13,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 from torch.utils.data import DataLoader
 
 import windtunnel
+from windtunnel.errors import BadInput
 from windtunnel.trainers.branching import Plan
 
 
@@ -73,3 +75,15 @@ def test_a_data_loader_to_judge_by() -> None:
     net = windtunnel.translate(LGBMClassifier(n_estimators=3, verbosity=-1, n_jobs=1).fit(*train))
     net.fit(train, held, epochs=1, progress=False)
     assert net.history is not None and net.history.judged_on == "validation rows"
+
+
+def test_a_trainer_that_is_done_is_refused_and_a_callback_need_not_be_in_a_list() -> None:
+    train, valid = parts(rows()[1] > 0)
+    trainer = pl.Trainer(max_epochs=1, logger=False, enable_progress_bar=False, enable_checkpointing=False)
+    source = LogisticRegression().fit(*train)
+    windtunnel.translate(source).fit(train, valid, branch=False, trainer=trainer)
+    with pytest.raises(BadInput, match="has trained its 1 epochs before"):
+        windtunnel.translate(source).fit(train, valid, branch=False, trainer=trainer)
+    net = windtunnel.translate(source)
+    net.fit(train, valid, branch=False, epochs=1, callbacks=pl.Callback(), progress=False)
+    assert net.history is not None and len(net.history.epochs) == 2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -93,7 +95,15 @@ class Batches:
     def order(self) -> dict[str, Any]:
         """What the order of the rows follows from, but for the epoch."""
         facts = {"rows": self.size, "batch_size": self.batch_size, "shuffle": self.shuffle, "seed": self.seed}
-        return {**facts, "drop_last": self.drop_last}
+        return {**facts, "drop_last": self.drop_last, "targets": self._fingerprint}
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        """Tells other targets and weights, or the same in another order, from these."""
+        told = blake2b(digest_size=8)
+        for one in (self.target, self.weight):
+            told.update(b"" if one is None else one.cpu().contiguous().numpy().tobytes())
+        return told.hexdigest()
 
     def __len__(self) -> int:
         if world() == 1:

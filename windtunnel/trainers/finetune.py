@@ -61,7 +61,7 @@ def finetune(
     accelerator: str = "auto",
     devices: Any = 1,
     precision: Any = None,
-    callbacks: Sequence[pl.Callback] = (),
+    callbacks: pl.Callback | Sequence[pl.Callback] = (),
     logger: Logger | Sequence[Logger] | bool | None = None,
     trainer: pl.Trainer | None = None,
     progress: bool = True,
@@ -122,6 +122,7 @@ def finetune(
     options = Recipe.resolve(recipe, overrides)
     if options.loss is None and net.head.loss == "relevance":
         warnings.warn(RANKS, UserWarning, stacklevel=3)
+    callbacks = [callbacks] if isinstance(callbacks, pl.Callback) else callbacks
     hardware = {"accelerator": accelerator, "devices": devices, "precision": precision}
     given = {**hardware, "callbacks": callbacks, "log_dir": log_dir, "logger": logger, "clip": options.clip}
     if trainer is not None:
@@ -386,6 +387,10 @@ def _check_trainer(trainer: pl.Trainer, given: dict[str, Any]) -> None:
         raise BadInput(
             "the Trainer must validate after every epoch, as the best one is kept: leave check_val_every_n_epoch at 1 "
             "and limit_val_batches above 0"
+        )
+    if trainer.max_epochs is not None and 0 < trainer.max_epochs <= trainer.current_epoch:
+        raise BadInput(
+            f"this Trainer has trained its {trainer.max_epochs} epochs before, and would train none; give a new one"
         )
 
 
