@@ -77,6 +77,4 @@ def settle(trees: Walk, given: Sequence[Filled]) -> Walk:
         threshold[wrong] = np.where(left[wrong], ours, below)
     if (threshold == ensemble.threshold).all():
         return trees
-    moved = type(trees).rebuild(trees.state_dict() | {"threshold": torch.from_numpy(threshold)}, trees.facts())
-    moved.on_values, moved.under_values = trees.on_values, trees.under_values
-    return moved
+    return trees.deciding_at(threshold)

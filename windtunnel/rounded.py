@@ -42,7 +42,4 @@ def cleared(trees: Walk, columns: Sequence[int], dtype: torch.dtype) -> Walk:
     largest = np.zeros(ensemble.width)
     np.maximum.at(largest, ensemble.feature[moved], size[moved])
     step = torch.finfo(dtype).eps * (OF_VALUE * size + OF_COLUMN * largest[ensemble.feature])
-    threshold = ensemble.threshold + np.where(moved, step if trees.on_values else -step, 0.0)
-    again = type(trees).rebuild(trees.state_dict() | {"threshold": torch.from_numpy(threshold)}, trees.facts())
-    again.on_values, again.under_values = trees.on_values, trees.under_values
-    return again
+    return trees.deciding_at(ensemble.threshold + np.where(moved, step if trees.on_values else -step, 0.0))

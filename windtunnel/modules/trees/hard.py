@@ -158,6 +158,12 @@ class TreeWalk(Module):
             self.split32.copy_(self.split)
             self.reads = "float32"
 
+    def deciding_at(self, threshold: NDArray[np.float64]) -> Self:
+        """The same trees with other thresholds."""
+        again = self.rebuild(self.state_dict() | {"threshold": torch.from_numpy(threshold)}, self.facts())
+        again.on_values, again.under_values = self.on_values, self.under_values
+        return again
+
     def arrange(self) -> None:
         """Lay out what a form of the trees other than the walk needs besides, as buffers that are not saved."""
 
