@@ -23,11 +23,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import windtunnel
 from benchmarks.command import command
-from benchmarks.feeding import Clock, rows, translation
+from benchmarks.feeding import ByHand, Clock, rows, some, translation
 from benchmarks.train_step import Settings
-from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
-from windtunnel.trainers.batches import Batches
 from windtunnel.trainers.compiled import MODES
 
 CASES = {"branch": 10, "pipeline": 16, "logistic": 112, "L4": 112}
@@ -58,7 +56,7 @@ def main(
 def measure(case: str, mode: str, of: Settings, steps: int) -> dict[str, float]:
     """Medians over steps in turns."""
     both = [Steps(fitted(case, compile, of)) for compile in (None, mode)]
-    eager, compiled = zip(*([one.step(count) for one in both] for count in range(steps)), strict=True)
+    eager, compiled = zip(*([one.seconds(count) for one in both] for count in range(steps)), strict=True)
     return {"eager_s": median(eager), "compiled_s": median(compiled)}
 
 
@@ -71,28 +69,24 @@ def fitted(case: str, compile: str | None, of: Settings) -> Clock:
     return watch
 
 
-class Steps:
-    """Steps of a module that was trained, over the same batches."""
+class Steps(ByHand):
+    """Steps over the same batches again and again."""
 
     def __init__(self, watch: Clock) -> None:
-        self.module, self.batches = watch.again(), list(watch.batches)
-        self.weights = [one.detach() for one in watch.learned]
-        self.average, self.optimizer = [one.clone() for one in self.weights], self.module._optimizer()
+        super().__init__(watch)
+        self.batches = list(watch.batches)
 
-    def step(self, count: int) -> float:
-        """Take a step, and the seconds that it took."""
+    def seconds(self, count: int) -> float:
+        """Take a step, and the time."""
         batch, began = self.batches[count % len(self.batches)], time.thread_time()
-        self.optimizer.zero_grad()
-        self.module.training_step(batch, 0).backward()
-        self.optimizer.step()
-        torch._foreach_lerp_(self.average, self.weights, 0.1)
+        self.step(batch)
         return time.thread_time() - began
 
 
 def given(case: str, of: Settings) -> tuple[Any, Any, Any]:
     """A translation, and rows to train and to judge it on."""
     train = rows(of, 4)
-    return translation(case, of), train, Batches(Batch(*(one[:1000] for one in train.rows)), train.target[:1000])
+    return translation(case, of), train, some(train)
 
 
 def pipeline(of: Settings) -> tuple[Any, Any, Any]:

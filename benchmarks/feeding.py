@@ -31,7 +31,6 @@ from windtunnel.errors import BadInput
 from windtunnel.head import Head
 from windtunnel.modules.program import NUMBERS, Program, ProgramStep, Take
 from windtunnel.trainers.batches import Batches
-from windtunnel.trainers.module import FineTuning
 from windtunnel.translation import Translation
 
 CASES = ("L4", "L1", "logistic", "branch")
@@ -104,11 +103,10 @@ def measure(case: str, of: Settings, steps: int, turns: int, clock: Seconds) -> 
     lightning, loop, wait = [], [], []
     for _ in range(turns):
         net, train, watch = translation(case, of), rows(of, steps), Clock(clock)
-        valid = Batches(Batch(*(block[:1000] for block in train.rows)), train.target[:1000])
         recipe = "default" if case == "branch" else "joint"
-        net.fit(train, valid, recipe=recipe, epochs=1, callbacks=[watch], progress=False, accelerator="cpu")
+        net.fit(train, some(train), recipe=recipe, epochs=1, callbacks=[watch], progress=False, accelerator="cpu")
         lightning += np.diff(watch.began).tolist()
-        began, waited = by_hand(watch.again(), watch.batches, clock)
+        began, waited = by_hand(watch, clock)
         loop += np.diff(began).tolist()
         wait += waited
     mid = {"lightning_s": median(lightning), "loop_s": median(loop), "wait_s": median(wait)}
@@ -116,11 +114,25 @@ def measure(case: str, of: Settings, steps: int, turns: int, clock: Seconds) -> 
     return {**mid, "overhead": mid["lightning_s"] / mid["loop_s"] - 1, "compute_share": share}
 
 
-def by_hand(module: FineTuning, batches: Any, clock: Seconds) -> tuple[list[float], list[float]]:
+class ByHand:
+    """Steps of the module that ``fit`` has trained, without Lightning."""
+
+    def __init__(self, watch: Clock) -> None:
+        self.module = watch.again()
+        self.weights = [one.detach() for one in watch.learned]
+        self.average, self.optimizer = [one.clone() for one in self.weights], self.module._optimizer()
+
+    def step(self, batch: Any) -> None:
+        """Forward, backward, optimizer and moving average."""
+        self.optimizer.zero_grad()
+        self.module.training_step(batch, 0).backward()
+        self.optimizer.step()
+        torch._foreach_lerp_(self.average, self.weights, 0.1)
+
+
+def by_hand(watch: Clock, clock: Seconds) -> tuple[list[float], list[float]]:
     """One epoch without Lightning: when each step began, and how long its batch was waited for."""
-    optimizer, items, end = module._optimizer(), iter(batches), object()
-    weights = [one.detach() for one in module.parameters() if one.requires_grad]
-    average = [weight.clone() for weight in weights]
+    steps, items, end = ByHand(watch), iter(watch.batches), object()
     began, waited = [], []
     while True:
         asked = clock()
@@ -129,10 +141,7 @@ def by_hand(module: FineTuning, batches: Any, clock: Seconds) -> tuple[list[floa
             return began, waited
         began.append(clock())
         waited.append(began[-1] - asked)
-        optimizer.zero_grad()
-        module.training_step(batch, 0).backward()
-        optimizer.step()
-        torch._foreach_lerp_(average, weights, 0.1)
+        steps.step(batch)
 
 
 def rows(of: Settings, steps: int) -> Batches:
@@ -140,6 +149,11 @@ def rows(of: Settings, steps: int) -> Batches:
     numbers = torch.randn(of.batch * steps, of.features, generator=torch.Generator().manual_seed(0))
     target = (numbers[:, 0] * numbers[:, 1] > 0).float()
     return Batches(Batch(numbers, torch.zeros(len(numbers), 0, dtype=torch.int64)), target, batch_size=of.batch)
+
+
+def some(train: Batches) -> Batches:
+    """A few of the rows, to judge by."""
+    return Batches(Batch(*(block[:1000] for block in train.rows)), train.target[:1000])
 
 
 def translation(case: str, of: Settings) -> Translation:

@@ -50,11 +50,7 @@ def sigmoids(scores: Tensor, scale: float = 1.0) -> Tensor:
 def one_vs_rest(scores: Tensor) -> Tensor:
     """Sigmoid of each score, rows normalised to sum 1, uniform where all are 0 (scikit-learn's OvR probabilities)."""
     # In float64, as the source: in float32 sigmoids are 0 from -88 on, in float64 from -709 on.
-    positive = torch.sigmoid(scores.to(torch.float64))
-    total = positive.sum(dim=1, keepdim=True)
-    # NaN where a total of 0 is divided by would reach the gradient through the branch that is not taken.
-    shares = positive / torch.where(total > 0, total, torch.ones_like(total))
-    return torch.where(total > 0, shares, torch.full_like(positive, 1 / scores.shape[1])).to(scores.dtype)
+    return shares(torch.sigmoid(scores.to(torch.float64))).to(scores.dtype)
 
 
 def modified_huber(scores: Tensor) -> Tensor:
@@ -62,8 +58,7 @@ def modified_huber(scores: Tensor) -> Tensor:
     positive = (scores.clamp(-1, 1) + 1) / 2
     if scores.shape[1] == 1:
         return torch.cat([1 - positive, positive], dim=1)
-    total = positive.sum(dim=1, keepdim=True)
-    return torch.where(total > 0, positive / total.clamp_min(1e-30), torch.full_like(positive, 1 / scores.shape[1]))
+    return shares(positive)
 
 
 def exp(scores: Tensor) -> Tensor:
