@@ -13,6 +13,8 @@ from torch import Tensor
 from benchmarks.train_step import Direct, Settings, random_trees
 from windtunnel.modules.trees import SoftLeaves, SoftTrees, memory, tree_weights
 from windtunnel.modules.trees.soft_op import soft_ensemble
+from windtunnel.modules.trees.subnormal import SMALLEST, without_subnormals
+from windtunnel.modules.trees.threads import spread
 
 SMALL = Settings(trees=5, leaves=6, features=4, batch=70, level="L4", dropout=0.0, threads=1, device="cpu")
 LEVELS = ["L1", "L2", "L3", "L4"]
@@ -103,6 +105,35 @@ def test_gradcheck_with_missing_values_categories_and_dropout(level: str, rate: 
 
     with torch.random.fork_rng():
         assert torch.autograd.gradcheck(scored, wanted, atol=1e-6)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_subnormal_numbers_are_taken_for_0_inside_the_operation_alone() -> None:
+    trees, x = settled_trees("L4", settled=False).float(), rows(settled=False).float()
+    with torch.no_grad():
+        trees.leaf_value.fill_(1e-42)
+    assert trees.plain_scores(x).all()
+    scores = trees(x)
+    (gradient,) = torch.autograd.grad(scores.sum(), [trees.threshold])
+    assert not scores.any() and not gradient.any()
+    assert all(spread(lambda small: bool(small * 1e-5), [torch.tensor(1e-37)] * 2))
+
+
+def test_who_takes_subnormal_numbers_for_0_goes_on_to() -> None:
+    @without_subnormals
+    def product(small: float) -> float:
+        if not small:
+            raise ZeroDivisionError
+        return small * 0.5
+
+    torch.set_flush_denormal(True)
+    before = product(SMALLEST), SMALLEST * 0.5
+    torch.set_flush_denormal(False)
+    assert before == (0.0, 0.0)
+    assert product(SMALLEST) == 0.0 and SMALLEST * 0.5 > 0.0
+    with pytest.raises(ZeroDivisionError):
+        product(0.0)
+    assert SMALLEST * 0.5 > 0.0
 
 
 @pytest.mark.parametrize("only", ["threshold", "node_weight", "path", "path_bias", "leaf_value", "category_table"])

@@ -48,6 +48,8 @@ class CondensedTrees(Module):
     FACTS: ClassVar[tuple[str, ...]] = ("trees", "units", "leaves", "categories")
     NAN: Final = MISSING_NAN
     ZERO: Final = MISSING_ZERO
+    # The sigmoid of what is farther is 0 or 1 to float32, and takes some processors ten times as long.
+    FAR: Final = 60.0
     # On a CPU, rows worked on at once; more leave the cache (measured).
     ROWS: Final = 2048
     center: Tensor
@@ -135,9 +137,9 @@ class CondensedTrees(Module):
                 pre = pre * self.gain[unit : unit + trees * units] + self.shift[unit : unit + trees * units]
             else:
                 pre = torch.mm(self.first[unit : unit + trees * units], rows)
-            active = torch.sigmoid(self._settled(pre, given, unit, entry, entry + sets)).to(self.second.dtype)
+            active = self._sigmoid(self._settled(pre, given, unit, entry, entry + sets)).to(self.second.dtype)
             second = self.second[weight : weight + trees * leaves * units].view(trees, leaves, units)
-            reach = torch.bmm(second, active.view(trees, units, -1)).to(z.dtype).sigmoid().view(trees * leaves, -1)
+            reach = self._sigmoid(torch.bmm(second, active.view(trees, units, -1)).to(z.dtype)).view(trees * leaves, -1)
             scores = scores + torch.mm(self.value[leaf : leaf + trees * leaves].t(), reach)
             unit, weight, leaf = unit + trees * units, weight + trees * leaves * units, leaf + trees * leaves
             entry += sets
@@ -169,7 +171,7 @@ class CondensedTrees(Module):
                     torch.addcmul(self.shift[unit:end], pre, self.gain[unit:end], out=pre)
                 else:
                     torch.mm(self.first[unit:end], rows, out=pre)
-                pre = self._settled(pre, given, unit, entry, entry + sets).sigmoid_()
+                pre = self._sigmoid(self._settled(pre, given, unit, entry, entry + sets))
                 active = active_block[: trees * units * count].view(trees, units, count)
                 if rounds:
                     active.copy_(pre.view(trees, units, count))
@@ -181,11 +183,14 @@ class CondensedTrees(Module):
                 reach = leaves_block[: trees * leaves * count].view(trees * leaves, count)
                 if rounds:
                     reach.copy_(reached.view(trees * leaves, count))
-                out.addmm_(self.value[leaf : leaf + trees * leaves].t(), reach.sigmoid_())
+                out.addmm_(self.value[leaf : leaf + trees * leaves].t(), self._sigmoid(reach))
                 unit, weight, leaf = end, weight + trees * leaves * units, leaf + trees * leaves
                 entry += sets
             scores[start : start + count] += out.t()
         return scores
+
+    def _sigmoid(self, pre: Tensor) -> Tensor:
+        return pre.clamp_(-self.FAR, self.FAR).sigmoid_()
 
     def _settled(self, pre: Tensor, given: Tensor, start: int, first: int, last: int) -> Tensor:
         """With the units that do not compare: infinitely far where a value is missing, the entry of a category."""

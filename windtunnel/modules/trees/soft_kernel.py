@@ -21,6 +21,7 @@ from windtunnel.modules.trees.settled import settle, take_categories
 from windtunnel.modules.trees.soft_operands import LEARNED, NODES, Dropout, SoftOperands
 from windtunnel.modules.trees.soft_sums import Sums
 from windtunnel.modules.trees.soft_work import Group, Rows, Work
+from windtunnel.modules.trees.subnormal import without_subnormals
 from windtunnel.modules.trees.threads import spread
 from windtunnel.modules.trees.tree_weights import SparseWeights
 
@@ -66,6 +67,7 @@ def forward(of: SoftOperands, dropout: Dropout) -> Tensor:
     return leaves
 
 
+@without_subnormals
 def _scores(work: Work, share: slice) -> Tensor:
     """What the trees of the share add to the scores."""
     of, buffers = work.of, Buffers(work.of.z)
@@ -77,6 +79,7 @@ def _scores(work: Work, share: slice) -> Tensor:
     return scores
 
 
+@without_subnormals
 def _leaves(work: Work, into: Tensor, share: slice) -> None:
     """Write the leaves of the share."""
     leaves, buffers = work.of.path.shape[2], Buffers(work.of.z)
@@ -97,6 +100,7 @@ def backward(grad: Tensor, of: SoftOperands, dropout: Dropout, wanted: list[bool
     return [answers[name] if name in wants else of.z.new_empty(0) for name in LEARNED]
 
 
+@without_subnormals
 def _gradients(work: Work, sums: Sums, wants: set[str], share: slice) -> Tensor | None:
     """Add up what belongs to the trees of the share; the gradient of z, which all have in common, is handed back."""
     buffers = Buffers(work.of.z)
