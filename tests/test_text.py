@@ -18,6 +18,7 @@ from scipy import sparse
 from sklearn.compose import make_column_transformer
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfTransformer, TfidfVectorizer
+from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -110,6 +111,17 @@ def test_rows_that_are_no_texts(name: str) -> None:
 def test_a_single_dict_is_one_row() -> None:
     source = make_pipeline(DictVectorizer(), logistic()).fit(DICTS, LABELS)
     np.testing.assert_array_equal(windtunnel.compile(source).predict(DICTS[0]), source.predict(DICTS[0]))
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_odd_numbers_in_dicts_are_refused_where_no_step_reads_them(odd: float) -> None:
+    rows = [{"kept": 9.0 * label + at % 2, "left": float(at % 3)} for at, label in enumerate(LABELS == "yes")]
+    source = make_pipeline(DictVectorizer(), SelectKBest(k=1), logistic()).fit(rows, LABELS)
+    net, asked = windtunnel.compile(source), [*rows[:3], {"kept": 1.0, "left": odd}]
+    for one in (source, net):
+        with pytest.raises(ValueError, match="NaN|infinit"):
+            one.predict(asked)
+    np.testing.assert_array_equal(net.predict(rows), source.predict(rows))
 
 
 def test_functions_before_a_vectorizer() -> None:

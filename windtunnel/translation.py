@@ -56,12 +56,19 @@ class Known:
         Of the steps, then of the methods that have one of their own (``own``).
     partial, whole : bool
         See ``Program``.
+    always_finite : list of int
+        See ``Translation.always_finite``.
+    others : int64 Tensor or None
+        The columns that are not; None where those are all.
     buffers : dict
         Of the first step that takes columns: they are where the program is.
     """
 
-    def __init__(self, program: Program, modules: list[nn.Module | None]) -> None:
-        self.program, self.modules = program, modules
+    def __init__(self, net: Translation, modules: list[nn.Module | None]) -> None:
+        self.program, self.modules, self.always_finite = net.program, modules, net.always_finite()
+        program, finite = net.program, set(self.always_finite)
+        others = [at for at in range(len(net.encoder.numbers)) if at not in finite]
+        self.others = torch.tensor(others, dtype=torch.int64) if finite else None
         self.partial, self.whole, self.own = program.partial(), program.whole(), frozenset(program.answers)
         buffers = [take._buffers for step in program.steps for take in step.takes]  # type: ignore[union-attr]
         self.buffers: dict[str, Tensor | None] = next(iter(buffers), {})
@@ -71,7 +78,7 @@ class Known:
         """Whether no step refuses a row for a missing number or an unknown category; looked at column by column."""
         from windtunnel.compiler.passes.oddity import takes_missing
 
-        return takes_missing(self.program)
+        return takes_missing(self.program, self.always_finite)
 
     def device(self) -> torch.device:
         """Where the tensors of the program are; what a step takes is one of them."""
@@ -261,11 +268,12 @@ class Translation(nn.Module):
     def _some_refused(self, known: Known, method: str, numbers: Tensor, ids: Tensor) -> bool:
         """Whether the source refuses one of the rows."""
         if not known.partial:
-            if not odd(numbers, ids) or (known.takes_missing and not odd(without_missing(numbers), ids[:, :0])):
+            seen = numbers if known.others is None else numbers.index_select(1, known.others.to(numbers.device))
+            if not odd(seen, ids) or (known.takes_missing and not odd(without_missing(seen), ids[:, :0])):
                 return False
             if not known.whole:
                 # The length of a row is no finite number either where one of its parts is none; too many are looked at.
-                strange = ~(torch.linalg.vector_norm(numbers, dim=1) <= LARGE) | (ids < FIRST_ID).any(dim=1)
+                strange = ~(torch.linalg.vector_norm(seen, dim=1) <= LARGE) | (ids < FIRST_ID).any(dim=1)
                 numbers, ids = numbers[strange], ids[strange]
         return bool(self.program.refused(method, numbers, ids).any())
 
@@ -289,8 +297,13 @@ class Translation(nn.Module):
         steps = [*parts["steps"]._modules.values(), *parts["answers"]._modules.values()]  # type: ignore[union-attr]
         modules = [step._modules["module"] for step in steps]
         if self._known is None or self._known.modules != modules:
-            self._known = Known(self.program, modules)
+            self._known = Known(self, modules)
         return self._known
+
+    def always_finite(self) -> list[int]:
+        """Which of the numbers are finite in every row, such as counts of tokens."""
+        counts = {column for host in self.hosts if host.tokens and host.tokens.finite for column in host.columns}
+        return [position for position, column in enumerate(self.encoder.numbers) if column in counts]
 
     def _refused(self, method: str, batch: Batch) -> Tensor:
         """Whether the source would raise on a row, bool ``[B]``."""

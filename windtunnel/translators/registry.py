@@ -260,6 +260,8 @@ class Tokens:
         The same counts from plain options, which a file can hold; None where that takes code.
     dtype : str
         The NumPy dtype of what the step gives.
+    finite : bool
+        Whether counts are finite whatever the rows are.
     """
 
     counts: Callable[[Any], Any]
@@ -267,6 +269,7 @@ class Tokens:
     then: Module | None = None
     counter: TermCounter | None = None
     dtype: str = "float64"
+    finite: bool = True
 
 
 @dataclass(frozen=True)

@@ -50,13 +50,13 @@ def hashing_vectorizer(fitted: text.HashingVectorizer) -> Tokens:
 @translates(FeatureHasher, notes=ON_THE_HOST, differentiable=False)
 def feature_hasher(fitted: FeatureHasher) -> Tokens:
     """Sums of hashed features. Reads n_features."""
-    return Tokens(fitted.transform, fitted.n_features)
+    return Tokens(fitted.transform, fitted.n_features, finite=False)
 
 
 @translates(DictVectorizer, notes="dicts are read on the host", differentiable=False)
 def dict_vectorizer(fitted: DictVectorizer) -> Tokens:
     """The values of dicts, one column per name, or per name and text. Reads feature_names_."""
-    return Tokens(fitted.transform, len(fitted.feature_names_))
+    return Tokens(fitted.transform, len(fitted.feature_names_), finite=False)
 
 
 def _counted(fitted: text.CountVectorizer, counts: Callable[[Any], Any], then: Module | None) -> Tokens:

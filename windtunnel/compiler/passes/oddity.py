@@ -31,10 +31,10 @@ class Odd:
     alike: bool = True
 
 
-def takes_missing(program: Program) -> bool:
+def takes_missing(program: Program, always_finite: Iterable[int] = ()) -> bool:
     """Whether no step refuses a row for a missing number in it, or for a category that is not known."""
     wiring = Wiring.of(program, [Origin("", "")] * len(program.steps))
-    odd = Oddities(wiring)
+    odd = Oddities(wiring, always_finite)
     return not any(map(odd.refuses_missing, wiring.everything()))
 
 

@@ -72,7 +72,7 @@ def simplify(net: Translation) -> None:
         return  # files of LightGBM and XGBoost are given all columns that the trees were fitted on
     wiring = Wiring.of(net.program, net.origins)
     before = wiring.widths(net.encoder)
-    narrow(wiring, before, _counts(net))
+    narrow(wiring, before, net.always_finite())
     fold(wiring)
     net.encoder = _reading(wiring, net.encoder)
     net.program, net.origins = wiring.program()
@@ -84,12 +84,6 @@ def simplify(net: Translation) -> None:
     none = {NUMBERS, IDS, *wiring.answers.values()}
     of_columns = sum(width for source, width in before.items() if source not in none)
     net.faithful |= {f"{PREFIX}columns": float(columns), f"{PREFIX}of_columns": float(of_columns)}
-
-
-def _counts(net: Translation) -> list[int]:
-    """Columns of the numbers that are counts of tokens."""
-    counts = {column for host in net.hosts if host.tokens is not None for column in host.columns}
-    return [position for position, column in enumerate(net.encoder.numbers) if column in counts]
 
 
 def _reading(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:
