@@ -19,7 +19,7 @@ from windtunnel.modules.trees.bitvectors import BitvectorTrees
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
 from windtunnel.modules.trees.ranked_walk import RankedWalkTrees
 from windtunnel.modules.trees.ranks import Ranks
-from windtunnel.modules.trees.words import RankedWords
+from windtunnel.modules.trees.words import LookedUp, RankedWords
 
 OTHERS = [GemmTrees, PerfectTrees, RankedWalkTrees, BitvectorTrees]
 
@@ -267,6 +267,24 @@ def test_columns_of_few_thresholds_share_tables():
     (words,) = BitvectorTrees.of(one).words[0].parts
     assert sum(words.layers) == len(words.used) > words.layers[0]
     assert len(words.table) <= RankedWords.SHARED * words.layers[0]
+
+
+@pytest.mark.parametrize("make", [scripted, lambda module: module], ids=["scripted", "eager"])
+def test_look_ups_that_clear_nothing_are_left_out(ensemble, make, monkeypatch):
+    x = awkward(ensemble, torch.float64)
+    wanted = HardTrees.of(ensemble)(x)
+    for few in (0.0, 2.0):  # never and always
+        monkeypatch.setattr(LookedUp, "FEW", few)
+        assert torch.equal(make(BitvectorTrees.of(ensemble))(x), wanted)
+
+
+def test_a_sample_tells_whether_most_look_ups_clear_nothing():
+    (words,) = BitvectorTrees.of(boosted()).words[0].parts
+    none, every = (words.clears.logical_not().nonzero()[:1, 0], words.clears.nonzero()[:1, 0])
+    row = torch.cat([none.expand(words.SAMPLE), every.expand(words.SAMPLE)])
+    assert words._clears_little(none.expand(3, words.SAMPLE))
+    assert not words._clears_little(row.expand(3, -1)[:, 5:])
+    assert not words._clears_little(none.expand(3, words.SAMPLE - 1))
 
 
 def test_bitvectors_in_several_blocks(monkeypatch):

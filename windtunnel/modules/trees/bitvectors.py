@@ -64,7 +64,7 @@ class BitvectorTrees(LaidOutTrees):
             places[_hashed(len(tree.leaf), self.DE_BRUIJN)] = tree.leaf
         self._hold(places=np.arange(len(trees)) * self.MOST_LEAVES + self.MOST_LEAVES // 2)
         self._hold(value=self.value.cpu().numpy()[leaves.reshape(-1)])
-        self.row_cost = max(1, len(root) // 16)
+        self.row_cost = max(1, len(root) // 2)
 
     def _merged(self, column: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]:
         """Take the two readings of a feature that differ in missing values alone for one.

@@ -39,7 +39,8 @@ class Ranks(Keeps):
 
     The span of a column's thresholds is cut into cells of one width. A difference and a product keep their order when
     they are rounded, so a value is above all thresholds in the cells below its own, and a few steps of a binary search
-    settle the others: exactly what comparing would say, in half a dozen passes over the values.
+    settle the others: exactly what comparing would say, in half a dozen passes over the values. Columns of one
+    threshold that come last are compared with it, in one.
 
     Shape
     -----
@@ -60,11 +61,19 @@ class Ranks(Keeps):
     below: Tensor
     moved: Tensor
     bound: Tensor
+    only: Tensor
+    only_moved: Tensor
+    several: int
     steps: int
     searched: bool
 
     def __init__(self, thresholds: list[NDArray[np.float64]], offset: NDArray[Any], device: torch.device) -> None:
         super().__init__()
+        # One column at least is searched, so that there are no empty tensors.
+        self.several = max((at + 1 for at, one in enumerate(thresholds) if len(one) > 1), default=1)
+        self.hold("only", np.array([one[0] for one in thresholds[self.several :]]).reshape(-1, 1), device)
+        self.hold("only_moved", offset[self.several :].reshape(-1, 1), device)
+        thresholds, offset = thresholds[: self.several], offset[: self.several]
         counts = np.array([len(one) for one in thresholds])
         layout = [_cells(one) for one in thresholds]
         most = max(
@@ -91,6 +100,12 @@ class Ranks(Keeps):
 
     def forward(self, values: Tensor) -> Tensor:
         """Rank plus offset of the column."""
+        if self.several == values.shape[0]:
+            return self._among_several(values)
+        above = (values[self.several :] > self.only).to(self.only_moved.dtype).add_(self.only_moved)
+        return torch.cat([self._among_several(values[: self.several]), above])
+
+    def _among_several(self, values: Tensor) -> Tensor:
         if self.searched:
             return torch.searchsorted(self.bound, values.contiguous(), out_int32=True) + self.moved
         at = torch.minimum((values - self.low).mul_(self.scale).clamp_(min=0.0), self.last).to(torch.int32)

@@ -88,6 +88,9 @@ class LookedUp(Keeps):
 
     word[t] = AND over columns c of table[row of value[c], t]
 
+    Many rows of the tables clear nothing, the lowest rank of a column among them. Where a sample of what is asked says
+    that most look-ups would read such rows, as with one-hot columns and counts of words, they are left out.
+
     Shape
     -----
     rows : float64 [columns, B], int32 [features + 1, B] -> int32 [tables, B]
@@ -95,10 +98,19 @@ class LookedUp(Keeps):
     """
 
     AT_ONCE: Final = 1 << 18  # words, so few that a processor's cache holds them
+    SAMPLE: Final = 64  # rows; fewer are not worth a look
+    FEW: Final = 0.5  # of the look-ups
     # For classes that derive from this one: TorchScript reads Final off the class itself only.
-    __constants__: ClassVar[list[str]] = ["AT_ONCE"]
+    __constants__: ClassVar[list[str]] = ["AT_ONCE", "SAMPLE", "FEW"]
 
     table: Tensor
+    clears: Tensor
+
+    def look_up(self, tables: list[NDArray[np.int64]], device: torch.device) -> None:
+        """Hold the tables, one below the other, and which of their rows clear anything."""
+        table = np.concatenate(tables)
+        self.hold("table", table, device)
+        self.hold("clears", (table != -1).any(axis=1), device)
 
     def rows(self, values: Tensor, missing: Tensor) -> Tensor:
         """The row of the table for each value."""
@@ -111,13 +123,21 @@ class LookedUp(Keeps):
             if torch.compiler.is_compiling():
                 return self._fused(row)
         rows, trees = row.shape[1], self.table.shape[1]
-        at_once = max(1, self.AT_ONCE // (row.shape[0] * trees))
+        few = self._clears_little(row)
+        at_once = max(1, self.AT_ONCE // (trees * (2 if few else row.shape[0])))
         if rows <= at_once:
-            return self._left(row)
+            return self._left_by_few(row) if few else self._left(row)
         words = torch.empty((rows, trees), dtype=torch.int64, device=values.device)
         for start in range(0, rows, at_once):
-            words[start : start + at_once] = self._left(row[:, start : start + at_once])
+            part = row[:, start : start + at_once]
+            words[start : start + at_once] = self._left_by_few(part) if few else self._left(part)
         return words
+
+    def _clears_little(self, row: Tensor) -> bool:
+        if row.shape[1] < self.SAMPLE:
+            return False
+        sample = row[:, :: row.shape[1] // self.SAMPLE].reshape(-1)
+        return int(self.clears.index_select(0, sample).sum()) < self.FEW * sample.shape[0]
 
     @torch.jit.unused
     def _fused(self, row: Tensor) -> Tensor:
@@ -136,6 +156,20 @@ class LookedUp(Keeps):
             count = count - half
         return part[0]
 
+    def _left_by_few(self, row: Tensor) -> Tensor:
+        """The same, reading what clears anything: the first of it for all rows that have one, then the second."""
+        clears = self.clears.index_select(0, row.reshape(-1)).view_as(row).t()  # [b, tables]
+        read, count = row.t().masked_select(clears), clears.sum(1)
+        first = count.cumsum(0) - count
+        count, order = count.sort(descending=True)
+        first = first.index_select(0, order)
+        words = torch.full((row.shape[1], self.table.shape[1]), -1, dtype=torch.int64, device=row.device)
+        for at in range(int(count[0])):
+            rows = int((count > at).sum())
+            part = self.table.index_select(0, read.index_select(0, first[:rows] + at))
+            words[:rows].bitwise_and_(part)
+        return torch.empty_like(words).index_copy_(0, order, words)
+
 
 class RankedWords(LookedUp):
     """The row of a number is its rank among the thresholds of its column, of a missing value the rank above all others.
@@ -148,6 +182,7 @@ class RankedWords(LookedUp):
 
     used: Tensor
     missing: Tensor
+    layered: Tensor
     stride: Tensor
     layers: list[int]
 
@@ -166,15 +201,18 @@ class RankedWords(LookedUp):
         start[layers[0]] = np.cumsum([0, *(sizes[group].prod() for group in groups)])[:-1]
         for group in groups:
             stride[group] = np.cumprod([1, *sizes[group]])[:-1]
-        self.ranks = Ranks([thresholds[c] for c in order], start[order], device)
-        self.hold("used", used[order], device)
-        self.hold("missing", features[used[order]], device)
+        ranked = np.argsort([len(one) == 1 for one in thresholds], kind="stable")
+        self.ranks = Ranks([thresholds[c] for c in ranked], start[ranked], device)
+        self.hold("used", used[ranked], device)
+        self.hold("missing", features[used[ranked]], device)
+        self.hold("layered", np.argsort(ranked)[order], device)
         self.hold("stride", stride[order][:, None], device)
-        self.hold("table", np.concatenate([_together([tables[c] for c in group]) for group in groups]), device)
+        self.look_up([_together([tables[c] for c in group]) for group in groups], device)
 
     def rows(self, values: Tensor, missing: Tensor) -> Tensor:
         """The row of the table for each group of columns."""
         rank: Tensor = self.ranks(values.index_select(0, self.used)).add_(missing.index_select(0, self.missing))
+        rank = rank.index_select(0, self.layered)
         row, start = rank[: self.layers[0]], self.layers[0]
         for count in self.layers[1:]:
             more = rank[start : start + count] * self.stride[start : start + count]
@@ -197,7 +235,7 @@ class CodedWords(LookedUp):
         self.hold("used", used, device)
         self.hold("last", (sizes - 1.0)[:, None], device)
         self.hold("start", np.cumsum([0, *sizes])[:-1].astype(np.int32)[:, None], device)
-        self.hold("table", np.concatenate(tables), device)
+        self.look_up(tables, device)
 
     def rows(self, values: Tensor, missing: Tensor) -> Tensor:
         """The row of the table for each feature."""
