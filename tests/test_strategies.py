@@ -11,6 +11,7 @@ from test_hard_trees import CASES as ENSEMBLES, boosted, rows, scripted, stump
 
 import windtunnel
 from windtunnel.compiler import strategies
+from windtunnel.compiler.backends import alone
 from windtunnel.compiler.cost_model import Shape
 from windtunnel.compiler.strategies import FORMS, choose
 from windtunnel.errors import UnfaithfulOption
@@ -233,15 +234,25 @@ def test_tuning_takes_what_was_fastest_here(monkeypatch):
     trees = HardTrees.of(boosted())
     taken = {"ranked_traversal": 3.0, "bitvectors": 1.0, "perfect_tree_traversal": 2.0, "gemm": 9.0}
     monkeypatch.setattr(strategies, "_seconds", lambda forms, rows: {one: taken.get(one, 5.0) for one in forms})
-    choice = strategies._automatic(trees, "step", 100, tune=True)
+    choice = strategies._automatic(trees, "step", 100, tune="torch")
     assert len(choice.measured) == strategies.TUNED and set(choice.measured) == set([*choice.expected][:3])
     assert choice.strategy == min(choice.measured, key=lambda one: taken.get(one, 5.0))
 
 
-def test_what_is_measured_runs():
-    trees = HardTrees.of(boosted())
-    found = strategies._automatic(trees, "step", None, tune=True).measured
-    assert min(found.values()) >= 1
+@pytest.mark.parametrize("backend", ["torch", "torchscript", "exported"])
+def test_what_is_measured_runs_as_the_backend_runs_it(backend):
+    trees, x = HardTrees.of(boosted()), awkward(boosted(), torch.float64)
+    assert torch.equal(alone(trees, backend)(x), trees(x))
+    choice = strategies._automatic(trees, "step", None, tune=backend)
+    assert min(choice.measured.values()) >= 1 and f"backend='{backend}'" in str(choice)
+
+
+def test_nothing_is_measured_for_what_onnx_runtime_walks_by_itself():
+    x = np.nan_to_num(rows())
+    model = LGBMClassifier(n_estimators=2, num_leaves=8, n_jobs=1, verbosity=-1).fit(x, x[:, 0] + x[:, 1] > 0)
+    net = windtunnel.compile(model, backend="onnx", tune=True)
+    assert not net.choices[0].measured
+    assert "by an operator of its own" in dict(net.report().facts)["trees"]
 
 
 @pytest.mark.parametrize("tune", [False, True])

@@ -156,7 +156,8 @@ def compile(
     calibrate : rows, optional
         A few raw rows; needed only where a step that stays on the host does not tell how many columns it gives.
     tune : bool
-        Whether "auto" measures on this machine the strategies that it expects to be fastest.
+        Whether "auto" measures on this machine the strategies that it expects to be fastest, as the backend runs them;
+        native code takes a minute for each. ONNX Runtime walks trees by an operator of its own, whatever the strategy.
 
     Returns
     -------
@@ -177,7 +178,7 @@ def compile(
     net = exact(pipeline, precision, calibrate)
     simplify(net)
     net.to(place(device))
-    net.choices = choose(net.program, strategy, rows=batch_size, tune=tune)
+    net.choices = choose(net.program, strategy, rows=batch_size, tune=backend if tune and backend != "onnx" else None)
     if batch_size is not None:
         net.batch_size = batch_size
     net.engine = engine(net, backend)

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.compiler.passes import Simplified
 from windtunnel.host import HostStep
 from windtunnel.modules.trees.soft import SoftSplits
@@ -193,7 +194,8 @@ def _facts(net: Translation) -> list[tuple[str, str]]:
         facts.append(("on the host", text))
     if (simplified := Simplified.read(net)) is not None and simplified.saves():
         facts.append(("simplified", str(simplified)))
-    facts += [("trees", str(choice)) for choice in net.choices]
+    own = "; ONNX Runtime walks them by an operator of its own" if isinstance(net.engine, OnnxEngine) else ""
+    facts += [("trees", f"{choice}{own}") for choice in net.choices]
     if net.history is not None:
         facts.append(("fine-tuned", _history(net.history)))
     if "hardened_trees" in net.faithful:

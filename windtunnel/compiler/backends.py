@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from windtunnel.compiler.exported import ExportedEngine, NativeEngine
 from windtunnel.compiler.held import Held
 from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.compiler.scripted import TorchScriptEngine
+from windtunnel.encode import RowEncoder
 from windtunnel.errors import UnfaithfulOption
+from windtunnel.modules.program import Program, ProgramStep, Take
+from windtunnel.modules.trees.hard import HardTrees
 
 if TYPE_CHECKING:
     from windtunnel.translation import Engine, Translation
@@ -37,6 +42,22 @@ def engine(net: Translation, backend: str) -> Engine | None:
     one = ENGINES[backend](net.program, net.encoder)
     one.prepared()
     return one
+
+
+def alone(trees: HardTrees, backend: str) -> Callable[[Tensor], Tensor]:
+    """Trees as a backend runs them, without the steps around them: rows ``[B, width]`` -> scores ``[B, K]``."""
+    columns = list(range(trees.width))
+    program = Program([ProgramStep(trees, [Take(0, columns)], "trees")], {}).eval()
+    one = (
+        program
+        if backend == "torch"
+        else ENGINES[backend](program, RowEncoder(None, len(columns), columns, dtype="float64"))
+    )
+
+    def run(x: Tensor) -> Tensor:
+        return one.answer("scores", x, torch.zeros((len(x), 0), dtype=torch.int64, device=x.device))
+
+    return run
 
 
 def place(device: str | torch.device) -> torch.device:

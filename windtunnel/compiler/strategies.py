@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from windtunnel.compiler.cost_model import Shape
 from windtunnel.errors import UnfaithfulOption
@@ -44,6 +45,8 @@ class Choice:
     step, strategy : str
     rows : int or None
         For how many rows it was chosen; None for one, few and many.
+    backend : str
+        What ran the trees where they were measured; see ``windtunnel.compile``.
     expected, measured : dict of str to float
         Seconds of a call by strategy, the fastest first; where ``rows`` is None how many times slower than the fastest,
         as a mean over 1, 1,000 and 100,000 rows. Empty where nothing was compared.
@@ -54,6 +57,7 @@ class Choice:
     rows: int | None = None
     expected: dict[str, float] = field(default_factory=dict)
     measured: dict[str, float] = field(default_factory=dict)
+    backend: str = "torch"
 
     def __str__(self) -> str:
         compared = self.measured or self.expected
@@ -61,20 +65,20 @@ class Choice:
             return f"{self.step}: {self.strategy}, as asked"
         best = min(compared.values())
         others = ", ".join(f"{name} {value / best:.2g} x" for name, value in compared.items() if name != self.strategy)
-        how = "measured here" if self.measured else "expected"
+        how = f"measured here with backend={self.backend!r}" if self.measured else "expected"
         rows = "any number of rows" if self.rows is None else f"{self.rows:,} rows"
         return f"{self.step}: {self.strategy}, the fastest {how} for {rows}" + (f" ({others})" if others else "")
 
 
-def choose(program: Program, strategy: str, *, rows: int | None = None, tune: bool = False) -> list[Choice]:
+def choose(program: Program, strategy: str, *, rows: int | None = None, tune: str | None = None) -> list[Choice]:
     """Put each tree ensemble of a program into the form that the strategy names; all forms give the same bits.
 
     "tree_traversal" takes one step down every tree at a time; "ranked_traversal" does so over ranks and leaves a tree
     where it ends; "perfect_tree_traversal" completes trees to perfect ones, up to a depth of 10; "bitvectors" clears
     the bits of leaves that a row does not reach, up to 64 leaves; "gemm" asks every node at once and multiplies, for
     few leaves. "auto" takes what the cost model expects to be fastest for ``rows`` rows, or for one, for few and for
-    many where ``rows`` is None; with ``tune`` the best of the expected are measured here. Trees that tell their leaves
-    (``apply``) or that have linear models in them are always walked.
+    many where ``rows`` is None; with ``tune``, the name of a backend, the best of the expected are measured here as it
+    runs them. Trees that tell their leaves (``apply``) or that have linear models in them are always walked.
 
     Raises
     ------
@@ -101,7 +105,7 @@ def fastest(trees: HardTrees) -> HardTrees:
     """The form that is expected to be fastest for one, few and many rows; trees that are always walked as they are."""
     if type(trees) not in FORMS.values():
         return trees
-    return _formed(trees, _automatic(trees, "", None, tune=False).strategy, "").eval()
+    return _formed(trees, _automatic(trees, "", None, tune=None).strategy, "").eval()
 
 
 def _steps(program: Program) -> Iterator[ProgramStep]:
@@ -118,14 +122,17 @@ def _formed(trees: HardTrees, strategy: str, step: str) -> HardTrees:
         raise UnfaithfulOption(f"step {step!r}: {error}") from error
 
 
-def _automatic(trees: HardTrees, step: str, rows: int | None, tune: bool) -> Choice:
+def _automatic(trees: HardTrees, step: str, rows: int | None, tune: str | None) -> Choice:
+    from windtunnel.compiler.backends import alone  # files, which backends take, hold choices
+
     shape = Shape.of(trees)
     expected = _compared(shape.seconds, rows)
-    if not tune:
+    if tune is None:
         return Choice(step, next(iter(expected)), rows, expected)
     forms = {strategy: _formed(trees, strategy, step) for strategy in list(expected)[:TUNED]}
-    measured = _compared(lambda count: _seconds(forms, min(count, MOST_ROWS)), rows)
-    return Choice(step, next(iter(measured)), rows, expected, measured)
+    runs = {strategy: alone(form, tune) for strategy, form in forms.items()}
+    measured = _compared(lambda count: _seconds(runs, _around(trees, min(count, MOST_ROWS))), rows)
+    return Choice(step, next(iter(measured)), rows, expected, measured, tune)
 
 
 def _compared(seconds: Callable[[int], dict[str, float]], rows: int | None) -> dict[str, float]:
@@ -142,19 +149,21 @@ def _compared(seconds: Callable[[int], dict[str, float]], rows: int | None) -> d
 
 
 @torch.inference_mode()
-def _seconds(forms: dict[str, HardTrees], rows: int) -> dict[str, float]:
+def _seconds(runs: Mapping[str, Callable[[Tensor], Tensor]], x: Tensor) -> dict[str, float]:
     """Median seconds of a call of each form, in turns."""
-    trees = next(iter(forms.values()))
+    taken: dict[str, list[float]] = {strategy: [] for strategy in runs}
+    for _ in range(TURNS + 1):
+        for strategy, run in runs.items():
+            start = time.perf_counter()
+            run(x).cpu()  # which waits for a GPU
+            taken[strategy].append(time.perf_counter() - start)
+    return {strategy: statistics.median(times[1:]) for strategy, times in taken.items()}
+
+
+def _around(trees: HardTrees, rows: int) -> Tensor:
+    """Rows around the thresholds, which take all ways down; where all are alike, branches are guessed too well."""
     drawn = torch.Generator().manual_seed(0)
-    # Rows around the thresholds take all ways down; where all rows are alike, branches would be guessed too well.
     split = trees.threshold[torch.isfinite(trees.threshold)].cpu()
     if len(split) == 0:
         split = torch.zeros(1, dtype=torch.float64)
-    x = split[torch.randint(len(split), (rows, trees.width), generator=drawn)].to(trees.threshold.device)
-    taken: dict[str, list[float]] = {strategy: [] for strategy in forms}
-    for _ in range(TURNS + 1):
-        for strategy, form in forms.items():
-            start = time.perf_counter()
-            form(x)
-            taken[strategy].append(time.perf_counter() - start)
-    return {strategy: statistics.median(times[1:]) for strategy, times in taken.items()}
+    return split[torch.randint(len(split), (rows, trees.width), generator=drawn)].to(trees.threshold.device)

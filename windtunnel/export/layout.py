@@ -157,13 +157,14 @@ class ChoiceData(Strict):
     rows: Count | None
     expected: dict[str, float]
     measured: dict[str, float]
+    backend: str = "torch"
 
     def choice(self) -> Choice:
         """The choice itself, the fastest strategy first."""
         expected, measured = (
             dict(sorted(one.items(), key=lambda taken: taken[1])) for one in (self.expected, self.measured)
         )
-        return Choice(self.step, self.strategy, self.rows, expected, measured)
+        return Choice(self.step, self.strategy, self.rows, expected, measured, self.backend)
 
 
 class GraphData(Strict):
