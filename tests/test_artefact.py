@@ -83,6 +83,19 @@ def test_fitting_goes_on_after_loading(tmp_path: Path) -> None:
     assert windtunnel.load(tmp_path / "again").report().rows == net.report().rows
 
 
+def test_a_default_fit_finds_the_trees_of_the_source_in_the_file(tmp_path: Path) -> None:
+    net, rows = translated("lightgbm_binary"), frame()
+    labels = np.where(target(rows) > 0, "yes", "no")
+    net.save(tmp_path / "net")
+    loaded = windtunnel.load(tmp_path / "net")
+    assert net.exact and loaded.exact.keys() == net.exact.keys()
+    for one in (net, loaded):
+        one.fit((rows, labels), (rows, labels), epochs=2, batch_size=50, progress=False)
+        one.save(tmp_path / "tuned")
+        assert not one.exact and not windtunnel.load(tmp_path / "tuned").exact
+    assert torch.equal(loaded.scores(rows), net.scores(rows)) and loaded.history.start == net.history.start
+
+
 @pytest.mark.parametrize(
     "labels",
     [
@@ -283,7 +296,7 @@ def test_members_given_twice_are_refused(good: Path, tmp_path: Path) -> None:
 
 def test_many_members_are_refused(good: Path, tmp_path: Path) -> None:
     _zip(tmp_path / "net", [*_entries(good), *((f"m{i}", b"") for i in range(1000))])
-    with pytest.raises(BadFile, match="1004 members; an artefact has at most 5"):
+    with pytest.raises(BadFile, match="1005 members; an artefact has at most 6"):
         windtunnel.load(tmp_path / "net")
 
 
@@ -374,6 +387,16 @@ def _take(module: str, **values: Any) -> Callable[[dict[str, Any]], None]:
     return lambda contents: _step(contents, module)[1]["takes"][0].update(values)
 
 
+def _move_exact(to: str) -> Callable[[dict[str, Any]], None]:
+    def change(contents: dict[str, Any]) -> None:
+        ((position, step),) = contents["graph.json"]["exact"].items()
+        contents["graph.json"]["exact"] = {to: step}
+        held = contents["exact.safetensors"]
+        contents["exact.safetensors"] = {name.replace(position, to, 1): value for name, value in held.items()}
+
+    return change
+
+
 GRAPH, VOCABULARIES, WEIGHTS = "graph.json", "vocabularies.json", "weights.safetensors"
 NO_COUNTS = {"counts": False, "counter": None}
 FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
@@ -422,6 +445,14 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "vocabularies too few": (_set(VOCABULARIES, "vocabularies", to=[]), "0 vocabularies for 2 columns"),
     "category twice": (_set(VOCABULARIES, "vocabularies", 0, "values", to=["a", "a"]), "given twice"),
     "category of a list": (_set(VOCABULARIES, "vocabularies", 0, "values", to=[["a"]]), "not what windtunnel writes"),
+    "no exact form": (lambda contents: contents.pop("exact.safetensors"), "differ in whether there is exact"),
+    "exact form of no step": (_move_exact(to="99"), "exact form of step 99, which is not there"),
+    "exact form of another step": (_move_exact(to="0"), "takes from slot .*, which is not before it"),
+    "exact form of other columns": (
+        lambda contents: next(iter(contents["graph.json"]["exact"].values()))["takes"].pop(),
+        "exact form of step ., which .* takes other columns",
+    ),
+    "exact tensor too many": (_set("exact.safetensors", "extra", to=torch.zeros(1)), "differ in .*extra"),
     "host columns": (
         _set(GRAPH, "hosts", to=[{**dict.fromkeys(("name", "estimator", "reason"), "x"), "columns": [0], **NO_COUNTS}]),
         "steps on the host answer in columns",

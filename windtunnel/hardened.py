@@ -157,8 +157,8 @@ def _hard(net: Translation, position: int, rows: Batch | None) -> Module:
     """The hard form of one step: what the source has, where nothing of it has moved."""
     step: Any = net.program.steps[position]
     soft: SoftTrees | SoftLeaves = step.module
-    if position in net.exact and _unmoved(net, position):
-        return copy.deepcopy(net.exact[position])
+    if (exact := net.as_came().get(position)) is not None:
+        return copy.deepcopy(exact)
     try:
         if isinstance(soft, SoftLeaves):
             ensemble = harden_splits(soft)
@@ -174,8 +174,3 @@ def _hard(net: Translation, position: int, rows: Batch | None) -> Module:
         shift = torch.stack(leaks).sum(dim=0) / len(given)
         hard = HardTrees.of(replace(ensemble, base=ensemble.base + shift.numpy()))
     return hard
-
-
-def _unmoved(net: Translation, position: int) -> bool:
-    state = net.program.steps[position].state_dict()
-    return all(torch.equal(value.cpu(), net.start[f"steps.{position}.{name}"].cpu()) for name, value in state.items())

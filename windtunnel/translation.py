@@ -300,6 +300,15 @@ class Translation(nn.Module):
             self._known = Known(self, modules)
         return self._known
 
+    def as_came(self) -> dict[int, Module]:
+        """``exact`` for the soft steps none of whose weights has moved since."""
+        states = {position: self.program.steps[position].state_dict() for position in self.exact}
+        return {
+            position: self.exact[position]
+            for position, state in states.items()
+            if all(torch.equal(now.cpu(), self.start[f"steps.{position}.{name}"].cpu()) for name, now in state.items())
+        }
+
     def always_finite(self) -> list[int]:
         """Which of the numbers are finite in every row, such as counts of tokens."""
         counts = {column for host in self.hosts if host.tokens and host.tokens.finite for column in host.columns}

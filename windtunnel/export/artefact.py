@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
 
 from windtunnel.assemble import Origin
 from windtunnel.encode import RowEncoder
@@ -43,7 +43,7 @@ from windtunnel.modules.program import Program, ProgramStep, Take
 from windtunnel.translation import Translation
 
 GRAPH, VOCABULARIES = "graph.json", "vocabularies.json"
-WEIGHTS, START = "weights.safetensors", "start.safetensors"
+WEIGHTS, START, EXACT = "weights.safetensors", "start.safetensors", "exact.safetensors"
 
 
 def save(net: Translation, path: str | PathLike[str]) -> None:
@@ -51,9 +51,10 @@ def save(net: Translation, path: str | PathLike[str]) -> None:
 
     The file is a zip of ``manifest.json`` (schema, versions, size and SHA-256 of each member), ``graph.json`` (steps
     by the names of their modules, wiring, head, columns), ``vocabularies.json``, ``weights.safetensors`` and, once
-    training has moved them, ``start.safetensors``, the weights before. It is moved into place when it is whole. The
-    code of steps that stay on the host is not in it: ``load`` takes them from the fitted pipeline, but for vectorizers
-    of a raw column of texts whose tokenizer is told by plain options, which are in the file.
+    training has moved them, ``start.safetensors``, the weights before. While soft steps are as they came,
+    ``exact.safetensors`` has what the source computes there. It is moved into place when it is whole. The code of
+    steps that stay on the host is not in it: ``load`` takes them from the fitted pipeline, but for vectorizers of a
+    raw column of texts whose tokenizer is told by plain options, which are in the file.
 
     Raises
     ------
@@ -63,6 +64,7 @@ def save(net: Translation, path: str | PathLike[str]) -> None:
     graph = GraphData(
         steps=[_step_data(step, origin) for step, origin in zip(net.program.steps, net.origins, strict=True)],
         answers={method: _step_data(step, Origin("", "")) for method, step in net.program.answers.items()},
+        exact={str(position): _step_data(_exact(net, position), Origin("", "")) for position in net.exact},
         trainable=[name for name, parameter in net.program.named_parameters() if parameter.requires_grad],
         head=head_data(net.head),
         encoder=encoder_data(net.encoder),
@@ -85,6 +87,9 @@ def save(net: Translation, path: str | PathLike[str]) -> None:
     start = _held(net.start)
     if not _same(start, weights):
         members[START] = safetensors.torch.save(start)
+    if net.exact:
+        exact = {str(position): _exact(net, position) for position in net.exact}
+        members[EXACT] = safetensors.torch.save(_held(nn.ModuleDict(exact).state_dict()))
     container.write(path, members)
 
 
@@ -141,12 +146,40 @@ def _rebuilt(members: Mapping[str, bytes], host: Any) -> Translation:
     )
     net.history = None if graph.history is None else graph.history.history()
     net.choices = [data.choice() for data in graph.choices]
+    net.exact = _read_exact(net, graph, members)
     if START in members:
         start = _tensors(members, START)
         if {name: value.shape for name, value in start.items()} != {n: v.shape for n, v in weights.items()}:
             raise BadFile(f"{START} holds other tensors than {WEIGHTS}.")
         net.start.update(start)
     return net
+
+
+def _exact(net: Translation, position: int) -> ProgramStep:
+    """A soft step with what the source computes in its place."""
+    step: Any = net.program.steps[position]
+    return ProgramStep(net.exact[position], list(step.takes), step.name, step.refuses)
+
+
+def _read_exact(net: Translation, graph: GraphData, members: Mapping[str, bytes]) -> dict[int, Module]:
+    if bool(graph.exact) != (EXACT in members):
+        raise BadFile(f"{GRAPH} and the members differ in whether there is {EXACT}.")
+    if not graph.exact:
+        return {}
+    tensors = _tensors(members, EXACT)
+    steps = {name: _step(f"{name}.", int(name), data, tensors) for name, data in graph.exact.items()}
+    _check_weights(nn.ModuleDict(steps), tensors, EXACT)
+    for name, data in graph.exact.items():
+        soft = graph.steps[int(name)] if int(name) < len(graph.steps) else None
+        if soft is None or (soft.takes, soft.refuses) != (data.takes, data.refuses):
+            raise BadFile(f"{GRAPH} has an exact form of step {name}, which is not there or takes other columns.")
+    _try_out(_with(net.program, steps), net.encoder, net.head, graph)
+    return {int(name): step.module for name, step in steps.items()}
+
+
+def _with(program: Program, steps: Mapping[str, ProgramStep]) -> Program:
+    every = [steps.get(str(position), step) for position, step in enumerate(program.steps)]
+    return Program(every, dict(program.answers.items()))  # type: ignore[arg-type]
 
 
 def _step_data(step: Any, origin: Origin) -> StepData:
@@ -212,14 +245,14 @@ def _module(cls: type[Module], data: StepData, tensors: Mapping[str, Tensor], wh
         raise BadFile(f"{where}: no {cls.__name__} can be made of its tensors and facts ({error}).") from error
 
 
-def _check_weights(program: Program, weights: Mapping[str, Tensor]) -> None:
+def _check_weights(program: nn.Module, weights: Mapping[str, Tensor], file: str = WEIGHTS) -> None:
     rebuilt = program.state_dict()
     if unknown := sorted(set(weights) ^ set(rebuilt)):
-        raise BadFile(f"{WEIGHTS} and the steps differ in {unknown[:5]}.")
+        raise BadFile(f"{file} and the steps differ in {unknown[:5]}.")
     for name, value in weights.items():
         if rebuilt[name].shape != value.shape or rebuilt[name].dtype != value.dtype:
             raise BadFile(
-                f"{WEIGHTS}: {name} is {value.dtype} {list(value.shape)}, "
+                f"{file}: {name} is {value.dtype} {list(value.shape)}, "
                 f"its module takes {rebuilt[name].dtype} {list(rebuilt[name].shape)}."
             )
 

@@ -31,9 +31,10 @@ LIMITS = {
     "vocabularies.json": 1 << 30,
     "weights.safetensors": 1 << 35,
     "start.safetensors": 1 << 35,
+    "exact.safetensors": 1 << 35,
 }
 """Every member that there may be, and the most bytes that it may have."""
-OPTIONAL = {"start.safetensors"}
+OPTIONAL = {"start.safetensors", "exact.safetensors"}
 EXPORTED = {"constants.pkl": "a TorchScript file", "extra/windtunnel.json": "a file of torch.export"}
 """How a member of other files that ``net.export`` writes ends, and what these are."""
 SERVED = (

@@ -32,7 +32,8 @@ class OriginData(Strict):
 class StepData(Strict):
     """One step of the program; its tensors are in the weights under ``steps.<position>.module.``.
 
-    A step that answers a method has its tensors under ``answers.<method>.module.``.
+    A step that answers a method has its tensors under ``answers.<method>.module.``; the exact form of a soft one has
+    them in a file of their own, under ``<position>.module.``.
     """
 
     name: str
@@ -172,6 +173,7 @@ class GraphData(Strict):
 
     steps: Annotated[list[StepData], Field(min_length=1)]
     answers: dict[str, StepData]
+    exact: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], StepData] = Field(default_factory=dict)
     trainable: list[str]
     head: HeadData
     encoder: EncoderData

@@ -136,6 +136,7 @@ def finetune(
         checkpoint = None if resume_from is None else Path(resume_from)
         return _stage(net, data, recipe, own, folder, checkpoint_every, checkpoint, finish)
 
+    net.exact = net.as_came()  # a loop of one's own may have moved the others
     data = DataModule(net, train, valid, options)
     if checkpoint_every is not None and resumable(data.train) is None:
         raise BadInput(
