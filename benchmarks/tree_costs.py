@@ -12,12 +12,14 @@ import time
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 import typer
+from catboost import CatBoostRegressor
 from lightgbm import Booster, LGBMRegressor
+from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 import windtunnel
@@ -28,23 +30,39 @@ from windtunnel.modules.trees.hard import HardTrees
 
 SHIPPED = Path(cost_model.__file__).with_name("tree_costs.json")
 TREES, LEAVES, DEPTHS, FEATURES = (10, 100, 400), (8, 64, 200), (4, 8, -1), (28, 100, 8)
+LEVELS = (4, 6, 8)
 ROWS = (1, 100, 1_000, 4_000)
 TURNS = 4
 
 
 def ensembles() -> Iterator[HardTrees]:
-    """Hard trees of many shapes."""
+    """Hard trees of many shapes, LightGBM's and then CatBoost's."""
     for width in FEATURES:
-        X = np.random.default_rng(width).normal(size=(4_000, width))
-        y = np.sin(3 * X[:, 0]) + X @ np.linspace(1, 0.2, width)
+        X, y = _rows(width)
         for leaves, depth in product(LEAVES, DEPTHS):
             if depth < 0 or leaves <= 1 << depth:
                 model = LGBMRegressor(n_estimators=max(TREES), num_leaves=leaves, max_depth=depth, min_child_samples=2,
                                       n_jobs=1, verbosity=-1).fit(X, y)  # fmt: skip
                 for trees in TREES:
-                    booster = Booster(model_str=model.booster_.model_to_string(num_iteration=trees))
-                    net = windtunnel.compile(booster, strategy="tree_traversal")
-                    yield next(module for module in net.modules() if isinstance(module, HardTrees))
+                    yield _trees_of(Booster(model_str=model.booster_.model_to_string(num_iteration=trees)))
+    yield from oblivious()
+
+
+def oblivious() -> Iterator[HardTrees]:
+    """CatBoost's trees, all nodes of a level of which ask the same."""
+    for width, depth, trees in product(FEATURES, LEVELS, TREES):
+        options: dict[str, Any] = {"thread_count": 1, "verbose": False, "allow_writing_files": False}
+        yield _trees_of(CatBoostRegressor(iterations=trees, depth=depth, **options).fit(*_rows(width)))
+
+
+def _rows(width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    X = np.random.default_rng(width).normal(size=(4_000, width))
+    return X, np.sin(3 * X[:, 0]) + X @ np.linspace(1, 0.2, width)
+
+
+def _trees_of(model: Any) -> HardTrees:
+    net = windtunnel.compile(model, strategy="tree_traversal")
+    return next(module for module in net.modules() if isinstance(module, HardTrees))
 
 
 @torch.inference_mode()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from cases import CASES
+from catboost import CatBoostClassifier, CatBoostRegressor
 from lightgbm import LGBMClassifier, LGBMRegressor
 from test_hard_trees import CASES as ENSEMBLES, boosted, rows, scripted, stump
 
@@ -18,6 +19,7 @@ from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.trees import GemmTrees, HardTrees, PerfectTrees
 from windtunnel.modules.trees.bitvectors import BitvectorTrees
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
+from windtunnel.modules.trees.oblivious import ObliviousTrees
 from windtunnel.modules.trees.ranked_walk import RankedWalkTrees
 from windtunnel.modules.trees.ranks import Ranks
 from windtunnel.modules.trees.words import LookedUp, RankedWords
@@ -61,6 +63,53 @@ def chain(depth):
         right=np.append(np.arange(1, depth), -1 - depth),
         leaf_value=np.arange(depth + 1) / 3,
     )
+
+
+def asked_by_level(depths, width=3, thresholds=40, outputs=1, missing=(MISSING_NONE,), vector=False):
+    """Trees all nodes of a level of which ask the same, with questions drawn at random."""
+    drawn = np.random.default_rng(5)
+    values = np.sort(drawn.normal(size=(width, thresholds)), axis=1)
+    sizes = 2 ** np.asarray(depths)
+    levels = [np.repeat(np.arange(depth), 2 ** np.arange(depth)) for depth in depths]
+    asked = [(drawn.integers(0, width, d), drawn.integers(0, thresholds, d), drawn.random(d) < 0.5) for d in depths]
+    kind = [drawn.choice(missing, depth) for depth in depths]
+    children = [2 * np.arange(size - 1) for size in sizes]
+    below = [
+        [np.where(node + side < size - 1, node + side, size - 2 - node - side) for side in (1, 2)]
+        for node, size in zip(children, sizes, strict=True)
+    ]
+    leaves = (int(sizes.sum()), outputs) if vector else int(sizes.sum())
+    return replace(
+        stump(0.0),
+        width=width,
+        node_start=np.cumsum([0, *(sizes - 1)]),
+        leaf_start=np.cumsum([0, *sizes]),
+        feature=np.concatenate([one[0][level] for one, level in zip(asked, levels, strict=True)]),
+        threshold=np.concatenate([values[one[:2]][level] for one, level in zip(asked, levels, strict=True)]),
+        default_left=np.concatenate([one[2][level] for one, level in zip(asked, levels, strict=True)]),
+        missing=np.concatenate([one[level] for one, level in zip(kind, levels, strict=True)]).astype(np.int8),
+        left=np.concatenate([one[0] for one in below]),
+        right=np.concatenate([one[1] for one in below]),
+        leaf_value=drawn.normal(size=leaves),
+        output=np.zeros(len(depths), np.int64) if vector else np.arange(len(depths)) % outputs,
+        base=np.linspace(-0.5, 0.5, outputs),
+        divisor=3.0,
+    )
+
+
+OBLIVIOUS = {
+    "one level": lambda: asked_by_level([1]),
+    "no level": lambda: asked_by_level([0, 0]),
+    "unlike depths": lambda: asked_by_level([3, 0, 6, 1, 6, 2]),
+    "more levels than bits of a byte": lambda: asked_by_level([9, 2, 10]),
+    "more thresholds than a byte counts": lambda: asked_by_level([8] * 200, width=2, thresholds=700),
+    "several scores": lambda: asked_by_level([3] * 7, outputs=3),
+    "leaves of several values": lambda: asked_by_level([4] * 9, outputs=3, vector=True),
+    "missing": lambda: asked_by_level([4] * 9, missing=(MISSING_NONE, MISSING_NAN, MISSING_ZERO)),
+    "infinite thresholds": lambda: replace(asked_by_level([1]), threshold=np.array([np.inf])),
+    "rows rounded": lambda: replace(asked_by_level([5] * 9), reads="float32"),
+    "infinite leaves": lambda: replace(asked_by_level([1]), leaf_value=np.array([np.inf, -np.inf])),
+}
 
 
 def vector():
@@ -111,6 +160,41 @@ def test_script_equals_eager(form, ensemble):
     module = form.of(ensemble)
     script, x = scripted(module), awkward(ensemble, torch.float64)
     assert all(torch.equal(script(x[:count]), module(x[:count])) for count in (0, 1, 2, 300))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("name", OBLIVIOUS)
+def test_oblivious_trees(name, dtype, monkeypatch):
+    ensemble = OBLIVIOUS[name]()
+    walk, module, x = HardTrees.of(ensemble), ObliviousTrees.of(ensemble), awkward(ensemble, dtype)
+    monkeypatch.setattr(ObliviousTrees, "ROWS", 64)
+    small, wanted = ObliviousTrees.of(ensemble), walk(x)
+    program = torch.export.export(module, (x[:3],), dynamic_shapes=({0: torch.export.Dim("rows")},)).module()
+    rebuilt = ObliviousTrees.rebuild(module.state_dict(), module.facts())
+    for run in (module, small, rebuilt, scripted(module), scripted(small), program):
+        assert all(torch.equal(run(x[:count]), wanted[:count]) for count in (0, 1, 2, 300))
+    assert module(x).dtype == dtype and torch.equal(module.leaf_values(x), walk.leaf_values(x))
+
+
+def test_trees_that_are_not_oblivious_are_refused(monkeypatch):
+    for ensemble in (boosted(), chain(2)):
+        with pytest.raises(UnfaithfulOption, match="ask the same at all nodes of a level"):
+            ObliviousTrees.of(ensemble)
+    monkeypatch.setattr(ObliviousTrees, "MOST", 31)
+    with pytest.raises(UnfaithfulOption, match="these 4 trees of 3 levels would take tables of 32 leaves; 31 are"):
+        ObliviousTrees.of(asked_by_level([0, 3, 1, 2]))
+
+
+def test_catboost_is_run_level_by_level():
+    X = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
+    options = {"iterations": 20, "depth": 4, "verbose": False, "allow_writing_files": False, "thread_count": 1}
+    for model, y in (
+        (CatBoostRegressor(**options), X[:, 0] * X[:, 1]),
+        (CatBoostClassifier(**options), np.digitize(X[:, 0], [-0.5, 0.5])),
+    ):
+        net = windtunnel.compile(model.fit(X, y))
+        assert any(isinstance(module, ObliviousTrees) for module in net.modules())
+        np.testing.assert_allclose(net.scores(X), model.predict(X, "RawFormulaVal").reshape(len(X), -1), 1e-9, 1e-9)
 
 
 @pytest.mark.parametrize("form", OTHERS)
@@ -201,7 +285,7 @@ def test_strategies_agree_on_pipelines(name, strategy):
 
 @pytest.mark.parametrize("strategy", FORMS)
 def test_saved_and_loaded(tmp_path, strategy):
-    case = CASES["rare, trees over pandas categories"]
+    case = CASES["catboost of three classes" if strategy == "oblivious" else "rare, trees over pandas categories"]
     net = windtunnel.compile(case.fitted(), strategy=strategy)
     net.save(tmp_path / "net")
     loaded = windtunnel.load(tmp_path / "net")
@@ -225,9 +309,12 @@ def test_auto_expects_only_what_takes_the_trees():
     hollow, deep, wide = joined(*[chain(7)] * 2, outputs=1), chain(11), chain(64)
     taken = {one: set(Shape.of(HardTrees.of(trees)).seconds(1)) for one, trees in
              (("hollow", hollow), ("deep", deep), ("wide", wide), ("flat", chain(4)))}  # fmt: skip
-    assert taken["flat"] == set(FORMS)
-    assert taken["hollow"] == taken["deep"] == set(FORMS) - {"perfect_tree_traversal"}
-    assert taken["wide"] == set(FORMS) - {"perfect_tree_traversal", "bitvectors"}
+    unlike = set(FORMS) - {"oblivious"}
+    assert taken["flat"] == unlike
+    assert taken["hollow"] == taken["deep"] == unlike - {"perfect_tree_traversal"}
+    assert taken["wide"] == unlike - {"perfect_tree_traversal", "bitvectors"}
+    alike = Shape.of(HardTrees.of(asked_by_level([3, 2])))
+    assert "oblivious" in alike.seconds(1) and alike.asked == 6
 
 
 def test_tuning_takes_what_was_fastest_here(monkeypatch):

@@ -144,8 +144,9 @@ def compile(
     backend : "torch", "torchscript", "exported", "aoti" or "onnx"
         What runs the program: eager torch, its scripted form, ``torch.export``'s graph, native code of it (half a
         minute to compile), or ONNX Runtime.
-    strategy : "auto", "gemm", "tree_traversal", "perfect_tree_traversal", "ranked_traversal" or "bitvectors"
-        How trees are run; see ``windtunnel.compiler.strategies``.
+    strategy : str
+        "auto", "gemm", "tree_traversal", "perfect_tree_traversal", "ranked_traversal", "bitvectors" or "oblivious". How
+        trees are run; see ``windtunnel.compiler.strategies``.
     device : str or torch.device
         Where the program runs.
     batch_size : int, optional

@@ -12,6 +12,7 @@ import numpy as np
 
 from windtunnel.modules.trees.bitvectors import BitvectorTrees
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.oblivious import ObliviousTrees, oblivious
 from windtunnel.modules.trees.perfect import PerfectTrees
 from windtunnel.modules.trees.ranked import depths_of
 
@@ -37,6 +38,8 @@ class Shape:
         Splits on the longest way down: of the deepest tree, and of all trees added up.
     most_leaves, leaves, perfect, products : int
         Leaves of the largest tree; of all trees, as they are and completed to perfect ones; their squares added up.
+    asked : int
+        Levels of the deepest tree times trees, where they are oblivious; else 0.
     """
 
     trees: int
@@ -49,6 +52,7 @@ class Shape:
     leaves: int
     perfect: int
     products: int
+    asked: int
 
     @classmethod
     def of(cls, trees: HardTrees) -> Shape:
@@ -58,6 +62,9 @@ class Shape:
         )
         is_node = follow != np.arange(len(follow))
         depths = depths_of(root, follow, is_node)
+        # The node that a set belongs to is a column of its own.
+        asks = np.where(start > 0, -1 - start, column)
+        same = oblivious((root, follow, is_node), asks, trees.split.cpu().numpy()) is not None
         leaves = np.diff(trees.leaf_start.cpu().numpy())
         return cls(
             trees=len(root),
@@ -70,6 +77,7 @@ class Shape:
             leaves=int(leaves.sum()),
             perfect=int((1 << np.minimum(depths, 40)).sum()),
             products=int((leaves**2).sum()),
+            asked=int(depths.max(initial=0)) * len(root) if same else 0,
         )
 
     def terms(self, strategy: str, rows: int) -> list[float]:
@@ -82,6 +90,7 @@ class Shape:
             "perfect_tree_traversal": self.visits,
             "gemm": self.products,
             "bitvectors": self.trees * self.columns,
+            "oblivious": self.asked,
         }[strategy]
         steps = {"gemm": 1, "bitvectors": math.ceil(self.trees / BitvectorTrees.BLOCK)}.get(strategy, self.levels)
         return [1.0, float(steps), float(rows * columns), float(rows * self.trees), float(rows * work)]
@@ -92,6 +101,7 @@ class Shape:
             "perfect_tree_traversal": self.levels <= PerfectTrees.DEEPEST and self.perfect <= HOLLOW * self.leaves,
             "gemm": self.products <= MOST_PRODUCTS,
             "bitvectors": self.most_leaves <= BitvectorTrees.MOST_LEAVES and self.codes * self.trees <= MOST_WORDS,
+            "oblivious": 0 < self.asked and self.trees << self.levels <= ObliviousTrees.MOST,
         }.get(strategy, True)
 
     def seconds(self, rows: int) -> dict[str, float]:

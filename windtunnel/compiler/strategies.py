@@ -17,6 +17,7 @@ from windtunnel.modules.program import Program, ProgramStep
 from windtunnel.modules.trees.bitvectors import BitvectorTrees
 from windtunnel.modules.trees.gemm import GemmTrees
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.oblivious import ObliviousTrees
 from windtunnel.modules.trees.perfect import PerfectTrees
 from windtunnel.modules.trees.ranked_walk import RankedWalkTrees
 
@@ -26,6 +27,7 @@ FORMS: dict[str, type[HardTrees]] = {
     "perfect_tree_traversal": PerfectTrees,
     "ranked_traversal": RankedWalkTrees,
     "bitvectors": BitvectorTrees,
+    "oblivious": ObliviousTrees,
 }
 STRATEGIES = ("auto", *FORMS)
 ANY = (1, 1_000, 100_000)
@@ -75,10 +77,11 @@ def choose(program: Program, strategy: str, *, rows: int | None = None, tune: st
 
     "tree_traversal" takes one step down every tree at a time; "ranked_traversal" does so over ranks and leaves a tree
     where it ends; "perfect_tree_traversal" completes trees to perfect ones, up to a depth of 10; "bitvectors" clears
-    the bits of leaves that a row does not reach, up to 64 leaves; "gemm" asks every node at once and multiplies, for
-    few leaves. "auto" takes what the cost model expects to be fastest for ``rows`` rows, or for one, for few and for
-    many where ``rows`` is None; with ``tune``, the name of a backend, the best of the expected are measured here as it
-    runs them. Trees that tell their leaves (``apply``) or that have linear models in them are always walked.
+    the bits of leaves that a row does not reach, up to 64 leaves; "oblivious" asks once for each level of a tree, where
+    all nodes of a level ask the same; "gemm" asks every node at once and multiplies, for few leaves. "auto" takes what
+    the cost model expects to be fastest for ``rows`` rows, or for one, for few and for many where ``rows`` is None;
+    with ``tune``, the name of a backend, the best of the expected are measured here as it runs them. Trees that tell
+    their leaves (``apply``) or that have linear models in them are always walked.
 
     Raises
     ------
