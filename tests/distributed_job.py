@@ -36,8 +36,9 @@ def small_fit(kind: str, batch_size: int) -> tuple[SmallNet, Any]:
     net, (X, y) = SmallNet(TASKS["binary"]), rows(256)
     weight = (torch.arange(256.0) % 5 + 0.1).numpy() if kind == "weighted" else None
     batches = loader(net, X, y, weight, batch_size=batch_size)
+    valid = rows(101, seed=1) if weight is None else (*rows(101, seed=1), weight[:101].round())  # a fifth of them 0
     optimizer = "adam" if kind == "adam" else "sgd"
-    return net, finetune(net, batches, rows(101, seed=1), epochs=2, optimizer=optimizer, **OPTIONS)
+    return net, finetune(net, batches, valid, epochs=2, optimizer=optimizer, **OPTIONS)
 
 
 def stream_fit(folder: Path, recipe: str, **options: Any) -> tuple[Any, list[Any]]:

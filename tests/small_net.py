@@ -39,6 +39,9 @@ class SmallNet(nn.Module):
     def may_branch(self) -> bool:
         return False
 
+    def as_came(self) -> dict[int, Any]:
+        return self.exact
+
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         rows = torch.cat([numbers * self.frozen, self.table(ids[:, 0])], dim=1)
         hidden = nn.functional.dropout(torch.tanh(self.first(rows)), self.dropout, self.training)

@@ -419,8 +419,8 @@ def test_members_are_compared_with_the_source_by_its_own_loss(objective: str) ->
     members.estimators_ = [source, source]
     net, members = windtunnel.compile(source), windtunnel.compile(members)
     ours, theirs = _losses(members, net, Recipe(), (X, y))
-    assert len(theirs) > 50 and theirs.std() > 0
-    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    assert len(theirs.loss) > 50 and theirs.loss.std() > 0
+    torch.testing.assert_close(ours.loss, theirs.loss, rtol=1e-5, atol=1e-5)
 
 
 def test_nothing_to_add_leaves_an_exact_translation_as_it_came() -> None:

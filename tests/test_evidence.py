@@ -5,7 +5,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from windtunnel.trainers.evidence import GROUPS, clear, evenly, gains
+from windtunnel.head import Head
+from windtunnel.trainers.evidence import GROUPS, Groups, counted, evenly, gains, metric
+from windtunnel.trainers.losses import LOSSES
+from windtunnel.trainers.metrics import Judge
 
 
 def loss(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
@@ -48,8 +51,8 @@ def test_a_file_sorted_by_its_answer_is_as_sure_as_any_order() -> None:
         name: gains(loss, before[order], after[order], target[order])
         for name, order in {"any": torch.arange(len(target)), "by label": by_label}.items()
     }
-    assert clear(found["any"]) and clear(found["by label"])
-    assert found["by label"].std() < 1.3 * found["any"].std()
+    assert found["any"].clear() and found["by label"].clear()
+    assert found["by label"].error < 1.3 * found["any"].error
 
 
 def test_gains_that_come_and_go_with_the_days_are_unsure() -> None:
@@ -57,5 +60,55 @@ def test_gains_that_come_and_go_with_the_days_are_unsure() -> None:
     days = torch.arange(len(target)) // 400  # ten; scores get better on six and worse on four
     mixed = torch.where((days % 5 < 3).unsqueeze(1), after, 2 * before - after)
     shuffled = torch.randperm(len(target), generator=torch.Generator().manual_seed(1))
-    apart = gains(loss, before, mixed, target).std()
-    assert apart > 1.2 * gains(loss, before[shuffled], mixed[shuffled], target[shuffled]).std()
+    apart = gains(loss, before, mixed, target).error
+    assert apart > 1.2 * gains(loss, before[shuffled], mixed[shuffled], target[shuffled]).error
+
+
+def test_groups_of_equal_weight_have_the_usual_standard_error() -> None:
+    each = torch.randn(60, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    for weight in (1.0, 7.0):
+        groups = Groups(each, torch.full_like(each, weight))
+        assert groups.mean == pytest.approx(each.mean())
+        assert groups.error == pytest.approx(each.std() / 60**0.5)
+
+
+def test_the_standard_error_counts_weights() -> None:
+    """Beside that of leaving out one group after the other (the jackknife)."""
+    draws = torch.Generator().manual_seed(3)
+    each = torch.randn(GROUPS, generator=draws, dtype=torch.float64)
+    weight = torch.rand(GROUPS, generator=draws, dtype=torch.float64) ** 3 + 0.01
+    groups = Groups(each, weight)
+    left = torch.tensor([Groups(each[one], weight[one]).mean for one in ~torch.eye(GROUPS, dtype=torch.bool)])
+    jackknife = float(((left - left.mean()).square().sum() * (GROUPS - 1) / GROUPS).sqrt())
+    assert groups.error == pytest.approx(jackknife, rel=0.05)
+    assert groups.error > 1.2 * Groups(each, torch.ones_like(weight)).error
+    assert Groups(each, 1000 * weight).error == pytest.approx(groups.error)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_groups_where_the_loss_is_undefined_do_not_count(count: int) -> None:
+    """One group says nothing against a gain, and none says nothing at all."""
+    each = torch.full((5,), torch.nan)
+    each[:count] = 0.1 + 0.01 * torch.arange(count)
+    assert Groups(each, torch.ones(5)).clear() is (count > 0)
+
+
+def test_rows_of_weight_0_are_as_if_they_were_not_there() -> None:
+    before, after, target = judged()
+    weight = torch.rand(len(target), generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    weight[::3] = 0
+    target[::3], there = 1 - target[::3], weight > 0
+    found = gains(loss, before, after, target, weight)
+    wanted = gains(loss, before[there], after[there], target[there], weight[there])
+    assert torch.equal(found.loss, wanted.loss) and torch.equal(found.weight, wanted.weight)
+    order = counted((None, target, weight), torch.Generator().manual_seed(0))
+    assert order.sort().values.tolist() == there.nonzero()[:, 0].tolist() and order.tolist() != sorted(order.tolist())
+
+
+def test_the_mean_loss_over_batches_counts_weights() -> None:
+    before, _, target = judged(300)
+    weight = torch.rand(300, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    batches = [((before[part],), target[part], weight[part]) for part in (slice(0, 10), slice(10, None))]
+    judge = Judge("loss", Head("binary", "sigmoid", "logistic"))
+    wanted = float(LOSSES["logistic"](before, target, weight))
+    assert metric(judge, LOSSES["logistic"], lambda scores: scores, batches) == pytest.approx(wanted, rel=1e-12)

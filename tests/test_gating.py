@@ -12,9 +12,12 @@ from sklearn.ensemble import RandomForestClassifier
 import windtunnel
 from windtunnel.head import Head
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.trainers import gating
 from windtunnel.trainers.gating import BLOCKS, Judged, gated
 from windtunnel.trainers.losses import pick
 from windtunnel.trainers.metrics import Judge
+
+DRAWS = torch.Generator().manual_seed(0)
 
 
 def rows(count: int, seed: int, kind: str = "label") -> tuple[pd.DataFrame, np.ndarray]:
@@ -43,7 +46,7 @@ def held(net: windtunnel.Translation, kind: str) -> tuple[HardTrees, Judged, Any
 def test_gates_close_on_trees_that_went_on_too_long(kind: str) -> None:
     net = windtunnel.translate(source(kind))
     trees, judged, loss = held(net, kind)
-    closed = gated(trees, judged, loss)
+    closed = gated(trees, judged, loss, DRAWS)
     assert closed is not None
     with torch.no_grad():
         before, after = (float(loss(one(judged.inputs), judged.target, None)) for one in (trees, closed))
@@ -54,10 +57,25 @@ def test_gates_close_on_trees_that_went_on_too_long(kind: str) -> None:
     assert len(np.unique(ratio.round(5))) <= BLOCKS + 1 and len(closed.ensemble().output) == 60 * classes
 
 
+def test_rows_in_the_order_of_their_target_close_the_same_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gating, "MOST_ROWS", 1000)
+    net = windtunnel.translate(source())
+    trees, judged, loss = held(net, "label")
+    by_target = judged.target.argsort(stable=True)
+    some = Judged(judged.inputs[by_target], judged.target[by_target]).some(DRAWS)
+    assert len(some.target) == 1000
+    assert float(some.target.double().mean()) == pytest.approx(float(judged.target.double().mean()), abs=0.05)
+    found = gated(trees, Judged(judged.inputs[by_target], judged.target[by_target]), loss, DRAWS)
+    assert found is not None
+    with torch.no_grad():
+        before, after = (float(loss(one(judged.inputs), judged.target, None)) for one in (trees, found))
+    assert after < 0.9 * before
+
+
 def test_rounds_of_all_classes_share_a_gate() -> None:
     net = windtunnel.translate(source("grade"))
     trees, judged, loss = held(net, "grade")
-    closed = gated(trees, judged, loss)
+    closed = gated(trees, judged, loss, DRAWS)
     assert closed is not None
     old, new = trees.ensemble(), closed.ensemble()
     first = old.leaf_start[:-1]
@@ -68,7 +86,7 @@ def test_rounds_of_all_classes_share_a_gate() -> None:
 
 def test_a_few_careful_trees_are_left_alone() -> None:
     net = windtunnel.translate(source(trees=10, rate=0.02))
-    assert gated(*held(net, "label")) is None
+    assert gated(*held(net, "label"), DRAWS) is None
 
 
 def test_leaf_values_add_up() -> None:
@@ -95,7 +113,7 @@ def test_forests_have_none() -> None:
     head: Head = net.head
     trees = net.exact[len(net.program.steps) - 1]
     judged = Judged(net.program.inputs_of(len(net.program.steps) - 1, *net.encode(X)), head.encode_target(y))
-    assert gated(trees, judged, pick("probabilities", head)) is None
+    assert gated(trees, judged, pick("probabilities", head), DRAWS) is None
 
 
 @pytest.mark.parametrize(("kind", "trees", "rate"), [("label", 60, 0.5), ("label", 10, 0.02), ("value", 60, 0.5)])

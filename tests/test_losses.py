@@ -308,7 +308,7 @@ def test_undefined_metrics_are_nan() -> None:
     [
         ("auc", BINARY, "metric='auc' is not known; did you mean auroc"),
         ("rmse", BINARY, "does not fit a binary model"),
-        ("log_loss", MARGIN, "does not fit a binary model with the link 'identity'; choose from auroc, accuracy"),
+        ("log_loss", MARGIN, "does not fit a binary model with the link 'identity'; choose from auroc, average_"),
     ],
 )
 def test_a_metric_that_does_not_fit(name: str, head: Head, message: str) -> None:

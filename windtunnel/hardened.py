@@ -18,7 +18,7 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftSplits, SoftTrees
 from windtunnel.modules.trees.harden import harden as hard_ensemble, harden_splits
 from windtunnel.trainers.losses import pick
-from windtunnel.trainers.metrics import Judge
+from windtunnel.trainers.metrics import Judge, own_methods
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
@@ -75,7 +75,7 @@ class Judgement:
         names = ("change", "before", "after", "loss_before", "loss_after")
         return cls(
             rows=int(held["rows"]),
-            metric=Judge(None, net.head).name,
+            metric=Judge(None, net.head, own_methods(net)).name,
             **{name: held.get(name, math.nan) for name in names},
         )
 
@@ -139,16 +139,16 @@ def judged(
     first, second = (one.double() for one in scores)
     spread = float((first - first.mean(dim=0)).square().mean().sqrt())
     moved = float((second - first).square().mean().sqrt())
-    judge, nan = Judge(None, before.head), math.nan
+    judge, nan = Judge(None, before.head, own_methods(before)), math.nan
     result = Judgement(len(first), moved / spread if spread > 0 else moved, judge.name, nan, nan, nan, nan)
     if target is None:
         return result
     loss = pick(None, before.head)
     losses = [float(loss(one, target, weight)) for one in scores]
     metrics = []
-    for one, of_one in zip(scores, losses, strict=True):
+    for net, one, of_one in zip((before, after), scores, losses, strict=True):
         judge.reset()
-        judge.update(one, target)
+        judge.update(one, target, weight, answer=None if judge.method is None else net._run(judge.method, rows))
         metrics.append(of_one if judge.name == "loss" else judge.compute())
     return replace(result, before=metrics[0], after=metrics[1], loss_before=losses[0], loss_after=losses[1])
 

@@ -36,7 +36,7 @@ from windtunnel.trainers.beside import (
 from windtunnel.trainers.binning import bin_edges
 from windtunnel.trainers.callbacks import Keeper
 from windtunnel.trainers.effects import Combination, Rows, effects, shares
-from windtunnel.trainers.evidence import clear, collected, gains, halves, helps, metric
+from windtunnel.trainers.evidence import collected, counted, gains, halves, helps, metric
 from windtunnel.trainers.gating import Judged, gated
 from windtunnel.trainers.losses import Loss, pick
 from windtunnel.trainers.metrics import Judge
@@ -73,11 +73,11 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
     generator = torch.Generator().manual_seed(recipe.seed)
     loss = pick(recipe.loss, branch_head(net.head))
     held = collected(data.valid)
-    if len(held[1]) < 2:
+    order = counted(held, generator)
+    if len(order) < 2:
         return None
-    order = torch.randperm(len(held[1]), generator=generator)
-    judge = Judge.of(recipe, net.head)
-    gates = _gates(net, halves(held, order), loss, judge)
+    judge = Judge.of(recipe, net)
+    gates = _gates(net, halves(held, order), loss, judge, generator)
     scored = Scorer(net, gates)
     train, valid = scored(data.train), scored(data.valid)
     rows = valid.rows if isinstance(valid, Batches) else scored.of(held[0])
@@ -108,7 +108,9 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
     return stage(plan.beside, Loaders(plan.learned_from(train), plan.judged_by(valid)), recipe, finish)
 
 
-def _gates(net: Translation, held: list[Items], loss: Loss, judge: Judge) -> dict[int, HardTrees]:
+def _gates(
+    net: Translation, held: list[Items], loss: Loss, judge: Judge, generator: torch.Generator
+) -> dict[int, HardTrees]:
     """The last step as gated trees, where it is boosted trees and closing them in part clearly helps.
 
     The gates are learned on one half of the judged rows and have to help on the other, as a branch has to.
@@ -119,7 +121,7 @@ def _gates(net: Translation, held: list[Items], loss: Loss, judge: Judge) -> dic
         return {}
     trees, program = deepcopy(trees).cpu(), Scorer(net, {}).program
     inputs = [net._in_slices(partial(program.inputs_of, last), half[0]) for half in held]
-    found = gated(trees, Judged(inputs[0], *held[0][1:]), loss)
+    found = gated(trees, Judged(inputs[0], *held[0][1:]), loss, generator)
     if found is None:
         return {}
     with torch.no_grad():
@@ -220,7 +222,7 @@ class Plan:
         scores, parts = apart_and_parts(self.untouched[0])
         with torch.no_grad():
             better = gains(self.loss, scores, scores + parts @ share, *self.untouched[1:])
-        if not clear(better):
+        if not better.clear():
             return self
         self.branch.combine([one.columns for one in combinations], [b * t for b, t in zip(share, tables, strict=True)])
         own = torch.zeros_like(seen.residual)
@@ -260,7 +262,7 @@ def begin(
     edges = bin_edges(rows.numbers)
     sizes = [int(torch.isfinite(row).sum()) + 2 for row in edges]
     sizes += [len(category.vocabulary) for category in net.encoder.categories]
-    unit = _unit(head, scores, items[1])
+    unit = _unit(head, scores, *items[1:])
     probe = Branch.zero(edges, sizes, unit, rank=0, generator=generator)
 
     def read(rows: Batch, target: Tensor, weight: Tensor | None = None) -> Rows:
@@ -343,8 +345,13 @@ def _one_each(categories: list[CategoryColumn]) -> list[int]:
     return sorted(most.values())
 
 
-def _unit(head: Head, scores: Tensor, target: Tensor) -> Tensor:
-    """What a branch of one adds to each raw score: 1, or the spread of the residuals where scores are values."""
+def _unit(head: Head, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    """What a branch of one adds to each raw score: 1, or the spread of the residuals where scores are values.
+
+    Rows of weight 0 have no part in it, as their targets may be anything.
+    """
+    if weight is not None:
+        scores, target = scores[weight > 0], target[weight > 0]
     # Targets that do not fit the scores are for the loss to refuse.
     if head.task != "regression" or head.link != "identity" or len(scores) < 2 or target.numel() != scores.numel():
         return scores.new_ones(scores.shape[1])

@@ -18,7 +18,7 @@ from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFitte
 from windtunnel.head import Head
 from windtunnel.modules.log_pool import LogPool
 from windtunnel.trainers.data import loader
-from windtunnel.trainers.evidence import clear, group_losses
+from windtunnel.trainers.evidence import Groups, group_losses
 from windtunnel.trainers.losses import LOSSES, Loss, pick
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.translation import Translation
@@ -118,12 +118,12 @@ def _guarded(
     """
     source.fit(train if train[2] is not None else train[:2], valid, recipe=recipe, **options)
     ours, theirs = _losses(members, source, recipe, valid)
-    worse = clear(ours - theirs) if len(train[1]) >= MANY_ROWS else bool(ours.nanmean() > theirs.nanmean())
+    worse = (ours - theirs).clear() if len(train[1]) >= MANY_ROWS else ours.mean > theirs.mean
     if not worse:
         return members
     warnings.warn(
-        f"on the validation rows the members (mean loss {ours.nanmean():.4g}) are worse than the fitted pipeline that "
-        f"was given ({theirs.nanmean():.4g}), which is handed back with a branch. Members miss a fold of rows each: "
+        f"on the validation rows the members (mean loss {ours.mean:.4g}) are worse than the fitted pipeline that "
+        f"was given ({theirs.mean:.4g}), which is handed back with a branch. Members miss a fold of rows each: "
         "give more folds, or more rows.",
         UserWarning,
         stacklevel=3,
@@ -131,11 +131,11 @@ def _guarded(
     return source
 
 
-def _losses(members: Translation, source: Translation, recipe: Recipe, valid: Any) -> tuple[Tensor, Tensor]:
+def _losses(members: Translation, source: Translation, recipe: Recipe, valid: Any) -> tuple[Groups, Groups]:
     """The losses of both, group by group: the source's own loss, or one that both have answers for."""
     loss, score = _yardstick(members, source, recipe)
 
-    def losses(net: Translation) -> Tensor:
+    def losses(net: Translation) -> Groups:
         rows = loader(net, *valid, shuffle=False, training=False)
         assert rows.target is not None
         rest = [rows.target] if rows.weight is None else [rows.target, rows.weight]

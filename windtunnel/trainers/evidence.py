@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -58,22 +59,82 @@ def halves(items: tuple[Any, ...], order: Tensor) -> list[tuple[Any, ...]]:
     return [part(index.sort().values) for index in order.tensor_split(2)]
 
 
+def counted(items: tuple[Any, ...], generator: torch.Generator) -> Tensor:
+    """The numbers of collected rows in random order, but for those of weight 0."""
+    order = torch.randperm(len(items[1]), generator=generator)
+    return order if len(items) == 2 else order[items[2].cpu()[order] > 0]
+
+
 def helps(judge: Judge, loss: Loss, before: Tensor, after: Tensor, *rest: Tensor) -> bool:
     """Whether scores got better: the metric is no worse, and the loss lower by more than a standard error."""
     was, now = (metric(judge, loss, lambda scores: scores, [((scores,), *rest)]) for scores in (before, after))
-    return clear(gains(loss, before, after, *rest)) and not judge.better(was, now)
+    return gains(loss, before, after, *rest).clear() and not judge.better(was, now)
 
 
-def gains(loss: Loss, before: Tensor, after: Tensor, *rest: Tensor) -> Tensor:
+@dataclass(frozen=True)
+class Groups:
+    """The mean loss of each group of rows ``[G]``, or a difference of such, and what its rows weigh ``[G]``."""
+
+    loss: Tensor
+    weight: Tensor
+
+    def __sub__(self, other: Groups) -> Groups:
+        """The difference of the losses of the same rows; a group where one is undefined does not count."""
+        return Groups(self.loss - other.loss, self.weight)
+
+    @property
+    def mean(self) -> float:
+        """sum_g W_g d_g / sum_g W_g over the groups where d_g is finite; NaN where there is none."""
+        defined = self._defined()
+        return float((defined.weight * defined.loss).sum() / defined.weight.sum())
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean m, that of a ratio of sums over G groups which are drawn together.
+
+        sqrt(G / (G - 1) sum_g (W_g (d_g - m))^2) / sum_g W_g, with groups of equal weight the deviation of d over
+        sqrt(G). A group counts by its weight squared: where a few rows weigh most, the mean is as unsure as they are
+        few. The unit of the weights makes no difference.
+        """
+        defined, count = self._defined(), int(self.loss.isfinite().sum())
+        around = defined.weight * (defined.loss - self.mean)
+        return float((around.square().sum() * count / (count - 1)).sqrt() / defined.weight.sum())
+
+    def clear(self) -> bool:
+        """Whether the mean is more than its standard error.
+
+        A group where a loss of one's own is undefined, for want of a class, does not count; one group alone says
+        nothing against it.
+        """
+        count = int(self.loss.isfinite().sum())
+        return count == 1 or (count > 1 and self.mean > self.error)
+
+    def _defined(self) -> Groups:
+        finite = self.loss.isfinite()
+        return Groups(self.loss[finite], self.weight[finite])
+
+
+def gains(loss: Loss, before: Tensor, after: Tensor, *rest: Tensor) -> Groups:
     """By how much the loss of scores is lower afterwards, group by group; ``rest`` are targets and maybe weights."""
     return group_losses(loss, before, *rest) - group_losses(loss, after, *rest)
 
 
-def group_losses(loss: Loss, scores: Tensor, *rest: Tensor) -> Tensor:
-    """The loss of each of ``GROUPS`` groups of neighbouring rows, or of each row; ``rest[0]`` is the target."""
-    order = evenly(rest[0])
-    parts = [one[order].tensor_split(min(GROUPS, len(scores))) for one in (scores, *rest)]
-    return torch.stack([loss(part, target, *(weight or [None])) for part, target, *weight in zip(*parts, strict=True)])
+def group_losses(loss: Loss, scores: Tensor, *rest: Tensor) -> Groups:
+    """The loss of each of ``GROUPS`` groups of neighbouring rows, or of each row; ``rest`` is target and maybe weight.
+
+    Rows of weight 0 are in no group: all is as if they were not there.
+    """
+    parts = [scores, *rest]
+    if len(rest) == 2:
+        parts = [one[rest[1] > 0] for one in parts]
+    order = evenly(parts[1])
+    groups = zip(*(one[order].tensor_split(min(GROUPS, len(order))) for one in parts), strict=True)
+    found = [
+        (loss(part, target, *(weight or [None])), float(weight[0].sum() if weight else len(part)))
+        for part, target, *weight in groups
+    ]
+    losses = torch.stack([one for one, _ in found])
+    return Groups(losses, losses.new_tensor([weight for _, weight in found]))
 
 
 def evenly(target: Tensor) -> Tensor:
@@ -93,18 +154,6 @@ def evenly(target: Tensor) -> Tensor:
     return order
 
 
-def clear(gains: Tensor) -> bool:
-    """Whether the mean gain is more than its standard error.
-
-    A group where a loss of one's own is undefined, for want of a class, does not count; one group alone says nothing
-    against it.
-    """
-    gains = gains[gains.isfinite()]
-    if len(gains) < 2:
-        return len(gains) == 1
-    return bool(gains.mean() > gains.std() / len(gains) ** 0.5)
-
-
 def metric(judge: Judge, loss: Loss, score: Callable[..., Tensor], loader: Any) -> float:
     """The metric of scores over the rows of a loader, of all processes where there are several."""
     judge.reset()
@@ -113,8 +162,9 @@ def metric(judge: Judge, loss: Loss, score: Callable[..., Tensor], loader: Any) 
     with torch.no_grad():
         for rows, target, *weight in loader:
             scores = score(*rows)
-            judge.update(scores, target)
-            total, count = total + float(loss(scores, target, *(weight or [None]))) * len(target), count + len(target)
+            judge.update(scores, target, *weight)
+            size = float(weight[0].sum()) if weight else len(target)
+            total, count = total + float(loss(scores, target, *(weight or [None]))) * size, count + size
     if judge.name == "loss":
         total, count = summed(total, count)
         value = float(total / count)

@@ -21,7 +21,6 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch import nn
 
 from windtunnel.errors import BadFile, BadInput
-from windtunnel.trainers.beside import Scorer
 from windtunnel.trainers.branching import Stage, grow
 from windtunnel.trainers.callbacks import CHECKPOINT, Average, Keeper, ToFile
 from windtunnel.trainers.evidence import metric
@@ -168,8 +167,8 @@ def _learns(net: Translation) -> bool:
 
 def _as_it_came(net: Translation, data: DataModule, options: Recipe, started: float) -> History:
     """The history of an exact translation beside which no column has anything to say."""
-    loss, judge, score = pick(options.loss, net.head), Judge.of(options, net.head), Scorer(net, {}).as_given
-    scored = [((score(*rows),), *rest) for rows, *rest in data.valid]
+    loss, judge = pick(options.loss, net.head), Judge.of(options, net)
+    scored = [((net._in_slices(net.program, rows),), *rest) for rows, *rest in data.valid]
     value, found = (metric(one, loss, lambda scores: scores, scored) for one in (Judge("loss", net.head), judge))
     seconds = time.perf_counter() - started
     return History(

@@ -27,13 +27,15 @@ class Judged:
     target: Tensor
     weight: Tensor | None = None
 
-    def some(self) -> Judged:
-        """The first ``MOST_ROWS``; the rows are in random order."""
-        rows = slice(MOST_ROWS)
+    def some(self, generator: torch.Generator) -> Judged:
+        """At most ``MOST_ROWS`` of them, at random."""
+        if len(self.target) <= MOST_ROWS:
+            return self
+        rows = torch.randperm(len(self.target), generator=generator)[:MOST_ROWS]
         return Judged(self.inputs[rows], self.target[rows], None if self.weight is None else self.weight[rows])
 
 
-def gated(trees: HardTrees, judged: Judged, loss: Loss) -> HardTrees | None:
+def gated(trees: HardTrees, judged: Judged, loss: Loss, generator: torch.Generator) -> HardTrees | None:
     """Boosted trees with the values of each block of rounds scaled by its gate; None where no gate closes.
 
     With v_b the sum of the trees of block b, the gates minimise loss(base + sum_b g_b v_b) over g in [0, 1], from 1 on
@@ -47,10 +49,12 @@ def gated(trees: HardTrees, judged: Judged, loss: Loss) -> HardTrees | None:
     judged : Judged
     loss : callable
         Of raw scores, targets and weights.
+    generator : torch.Generator
+        Draws the rows where there are more than ``MOST_ROWS``.
     """
     if trees.vector or trees.divisor != 1 or trees.root.shape[0] < BLOCKS * trees.outputs:
         return None
-    judged = judged.some()
+    judged = judged.some(generator)
     values = trees.leaf_values(judged.inputs)  # [N, K, rounds]
     rounds = values.shape[2]
     block = torch.arange(rounds) * BLOCKS // rounds

@@ -52,7 +52,7 @@ class FineTuning(pl.LightningModule):
         if recipe.compile is not None:
             check_tables(recipe.compile, self.tables)
         self.loss = pick(recipe.loss, net.head)
-        self.judge = Judge.of(recipe, net.head)
+        self.judge = Judge.of(recipe, net)
         self.save_hyperparameters(recipe.facts())
         self._sums: dict[str, tuple[Tensor | float, float]] = {}
         self._compiled: Callable[[Tensor, Tensor], Tensor] | None = None
@@ -84,7 +84,7 @@ class FineTuning(pl.LightningModule):
         """Add a batch to the validation loss and metric."""
         loss, scores = self._loss(batch)
         self._add("val_loss", loss, batch)
-        self.judge.update(scores, batch[1])
+        self.judge.update(scores, *batch[1:], answer=self.judge.answer(self.net, *batch[0]))
 
     def on_train_epoch_end(self) -> None:
         """Log the mean loss of the epoch."""

@@ -95,9 +95,11 @@ class Recipe:
         A name in ``LOSSES`` or ``loss(scores [B, K], target, weight [B] or None) -> scalar``; None takes the
         translation's own.
     metric : str or None
-        "auroc", "log_loss", "accuracy", "r2", "rmse" or "loss", the mean of the loss itself; None is "loss" where a
-        loss is given and where a regressor's own is not the squared error, and else goes by the task: auroc for two
-        classes, log_loss for more (accuracy where there are no probabilities), rmse for regression.
+        "auroc", "average_precision", "log_loss", "accuracy", "f1", "r2", "rmse" or "loss", the mean of the loss
+        itself; "roc_auc", "roc_auc_ovr", "neg_log_loss" and "neg_root_mean_squared_error" are taken for the same. With
+        more than two classes, auroc, average_precision and f1 are means over the classes. Rows count by their weights.
+        None is "loss" where a loss is given and where a regressor's own is not the squared error, and else goes by the
+        task: auroc for two classes, log_loss for more (accuracy where there are no probabilities), rmse for regression.
     validation_fraction : float
         Share of the training rows, in (0, 1), held out to judge the epochs where no validation rows are given.
     clip : float or None
