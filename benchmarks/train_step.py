@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -31,6 +31,7 @@ from windtunnel.modules.trees.soft import LEVELS, SoftTrees
 FORMS = ("ours", "direct")
 PRODUCT_UNITS = 256
 """Nodes that the products are measured on at once, so that they too work in caches."""
+TYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 
 Step = Callable[[], None]
 app = command()
@@ -48,6 +49,7 @@ class Settings:
     dropout: float
     threads: int
     device: str
+    products: str = "float32"
 
 
 @app.callback()
@@ -60,6 +62,7 @@ def main(
     dropout: Annotated[float, typer.Option(min=0, max=0.9)] = 0.0,
     threads: Annotated[int, typer.Option(min=1)] = os.cpu_count() or 1,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    products: Annotated[str, typer.Option(help=f"What torch.matmul multiplies: {' or '.join(TYPES)}.")] = "float32",
     repeats: Annotated[int, typer.Option(min=1, help="Steps of each form.")] = 7,
     direct: Annotated[bool, typer.Option(help="Measure the direct form too.")] = True,
     budget_mb: Annotated[int | None, typer.Option(min=1, help="For activations; by default half of what is free.")] = (
@@ -71,7 +74,9 @@ def main(
     """Seconds and memory of one training step of soft trees."""
     if level not in LEVELS[1:]:
         raise BadInput(f"--level {level}; choose from {', '.join(LEVELS[1:])}")
-    of = Settings(trees, leaves, features, batch, level, dropout, threads, device)
+    if products not in TYPES:
+        raise BadInput(f"--products {products}; choose from {', '.join(TYPES)}")
+    of = Settings(trees, leaves, features, batch, level, dropout, threads, device, products)
     torch.set_num_threads(threads)
     set_budget(None if budget_mb is None else budget_mb * 2**20)
     if peak_of is not None:
@@ -89,7 +94,7 @@ def main(
 
 def times(of: Settings, repeats: int, *, direct: bool) -> dict[str, float | None]:
     """Medians of interleaved runs."""
-    runs = {"step_s": step(of, "ours"), "matmul_s": products(of)}
+    runs = {"step_s": step(of, "ours"), "matmul_s": matmul(of)}
     if direct:
         runs["direct_s"] = step(of, "direct")
     seconds: dict[str, list[float]] = {name: [] for name in runs}
@@ -104,6 +109,7 @@ def times(of: Settings, repeats: int, *, direct: bool) -> dict[str, float | None
     mid = {name: median(each) for name, each in seconds.items()}
     return {
         **mid,
+        "samples_per_s": of.batch / mid["step_s"],
         "ratio_to_matmul": mid["step_s"] / mid["matmul_s"],
         "direct_s": mid.get("direct_s"),
         "speedup_over_direct": mid["direct_s"] / mid["step_s"] if direct else None,
@@ -186,15 +192,16 @@ class Direct:
         return torch.baddbmm(value.sum(dim=1, keepdim=True), leaf, value).sum(dim=0) + net.base
 
 
-def products(of: Settings) -> Step:
+def matmul(of: Settings) -> Step:
     """The matrix products of a step, none of them twice."""
+    kind: dict[str, Any] = {"device": of.device, "dtype": TYPES[of.products]}
     depth = LEVELS.index(of.level)
     at_once = max(1, min(of.trees, PRODUCT_UNITS // of.leaves))
     nodes = of.leaves - 1
-    z = torch.randn(of.batch, of.features, device=of.device)
-    weight = torch.randn(of.features, at_once * nodes, device=of.device)
-    node = torch.randn(at_once, of.batch, nodes, device=of.device)
-    path = torch.randn(at_once, nodes, of.leaves, device=of.device)
+    z = torch.randn(of.batch, of.features, **kind)
+    weight = torch.randn(of.features, at_once * nodes, **kind)
+    node = torch.randn(at_once, of.batch, nodes, **kind)
+    path = torch.randn(at_once, nodes, of.leaves, **kind)
     first, leaf = z @ weight, node @ path
 
     def run() -> None:

@@ -45,7 +45,14 @@ def measured(of: train_step.Settings, form: str) -> float:
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, cwd=root).stdout)["peak_mb"]
 
 
-@pytest.mark.parametrize("wrong", [["--level", "L9"], ["--peak-of", "theirs"]])
+def test_products_of_another_type() -> None:
+    of = train_step.Settings(3, 5, 4, 40, "L4", 0.0, 1, "cpu", "bf16")
+    found = train_step.times(of, 1, direct=False)
+    assert found["samples_per_s"] == pytest.approx(40 / found["step_s"])
+    assert train_step.matmul(of)() is None
+
+
+@pytest.mark.parametrize("wrong", [["--level", "L9"], ["--peak-of", "theirs"], ["--products", "int4"]])
 def test_what_is_wrong_is_named(wrong: list[str]) -> None:
     answer = CliRunner().invoke(train_step.app, [*SMALL, *wrong])
     assert answer.exit_code == 1 and f"{wrong[0]} {wrong[1]}; choose from" in answer.stderr

@@ -43,13 +43,15 @@ def main(
     clock: Annotated[
         str, typer.Option(help=f"{' or '.join(CLOCKS)}: processor time, for machines that do other work.")
     ] = "wall",
+    device: Annotated[str, typer.Option(help="Where ours run: cpu or cuda, for which wall is the clock.")] = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="One thread, small batches, few turns.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line per cell.")] = False,
 ) -> None:
     """Medians of calls that take turns, as ratios to the source's.
 
-    Groups of models: "trees" are ensembles of LightGBM, XGBoost and scikit-learn over 28 numbers; "operators" the 13
-    of Hummingbird's table 11, one at a time, over 20 numbers; "pipelines" whole ones over DataFrames with strings.
+    Groups of models: "trees" are ensembles of LightGBM, XGBoost, CatBoost and scikit-learn over 28 numbers; "operators"
+    the 13 of Hummingbird's table 11, one at a time, over 20 numbers; "pipelines" whole ones over DataFrames with
+    strings.
     """
     for what, given, known in (
         ("group", group, GROUPS),
@@ -62,10 +64,10 @@ def main(
                 raise BadInput(f"{what} {name!r} is not known; {nearest(name, known)}")
     wanted = model or [name for one in group or GROUPS for name in GROUPS[one]]
     batches, counts = batch or (QUICK if quick else BATCHES), threads or ((1,) if quick else (1, 2))
-    seconds = 0.2 if quick else SECONDS
+    others = (peers_python, peer or PEERS, 0.2 if quick else SECONDS, clock, device)
     for name in wanted:
         for count in counts:
-            for cell in measure(name, batches, count, engine or ENGINES, peers_python, peer or PEERS, seconds, clock):
+            for cell in measure(name, batches, count, engine or ENGINES, *others):
                 print(json.dumps(cell) if as_json else _line(cell), flush=True)
 
 

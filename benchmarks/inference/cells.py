@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from catboost import CatBoost
 from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
@@ -75,8 +77,9 @@ def measure(
     peers: Sequence[str] = PEERS,
     seconds: float = SECONDS,
     clock: str = "wall",
+    device: str = "cpu",
 ) -> Iterator[dict[str, Any]]:
-    """Time one model at each batch: our engines (see ``_compiled``), and the peers beside them."""
+    """Time one model at each batch: our engines (see ``_compiled``) on a device, and the peers beside them."""
     timed = MODELS[model]
     source, X, method = timed.fitted(), timed.rows(max(batches), 7), timed.method
     last = source[-1] if isinstance(source, Pipeline) else source
@@ -86,11 +89,13 @@ def measure(
     with ExitStack() as stack:
         stack.enter_context(threadpool_limits(threads))
         answer = getattr(source, method)
+        if isinstance(source, CatBoost):  # which takes all processors, whatever it was fitted with
+            answer = partial(answer, thread_count=threads)
         runs: dict[str, Callable[[int], float]] = {"source": _timed(answer, X, CLOCKS[clock])}
         notes: dict[str, str] = {}
         for engine in engines:
             try:
-                ours = getattr(_compiled(source, engine), method)
+                ours = getattr(_compiled(source, engine, device), method)
             except UnfaithfulOption as error:
                 notes[OURS + engine] = str(error)
                 continue
@@ -108,15 +113,16 @@ def measure(
                 runs[name] = peer.seconds
         for batch in batches:
             times = _turns(runs, batch, seconds)
-            yield from (asdict(cell) for cell in _cells(model, batch, threads, times, notes, clock))
+            for cell in _cells(model, batch, threads, times, notes, clock):
+                yield asdict(cell) | {"device": device if cell.engine.startswith(OURS) else "cpu"}
 
 
-def _compiled(source: Any, engine: str) -> windtunnel.Translation:
+def _compiled(source: Any, engine: str, device: str = "cpu") -> windtunnel.Translation:
     """One of our engines: "BACKEND", "BACKEND/STRATEGY", "BACKEND/float32" or "BACKEND/STRATEGY/float32"."""
     backend, *options = engine.split("/")
     dtype = "float32" if "float32" in options else None
     strategy = next((one for one in options if one != "float32"), "auto")
-    return windtunnel.compile(source, backend=backend, strategy=strategy, dtype=dtype)
+    return windtunnel.compile(source, backend=backend, strategy=strategy, dtype=dtype, device=device)
 
 
 def _timed(predict: Callable[[Any], Any], X: Any, now: Callable[[], float]) -> Callable[[int], float]:

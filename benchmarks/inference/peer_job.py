@@ -95,6 +95,11 @@ def _onnx(job: Job) -> Any:
     import numpy as np
 
     kind = type(job.source).__module__.split(".")[0]
+    if kind == "catboost":
+        import onnx
+
+        job.source.save_model(str(job.folder / "model.onnx"), format="onnx")
+        return onnx.load(str(job.folder / "model.onnx"))
     if kind != "sklearn":
         import onnxmltools
         from onnxmltools.convert.common.data_types import FloatTensorType

@@ -1,4 +1,4 @@
-"""Ensembles of trees over 28 columns of numbers: two sizes from each of three libraries."""
+"""Ensembles of trees over 28 columns of numbers: two sizes from each of four libraries."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from catboost import CatBoostRegressor
 from lightgbm import LGBMRegressor
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestRegressor
@@ -16,6 +17,7 @@ from benchmarks.inference.model import Model
 FEATURES = 28
 FITTED_ON = 20_000
 PEERS = ("onnxruntime", "treelite", "tl2cgen", "lleaves", "hummingbird")
+QUIET = {"thread_count": 1, "verbose": False, "allow_writing_files": False}
 
 
 def rows(count: int, seed: int) -> NDArray[np.float64]:
@@ -44,6 +46,8 @@ TREES: dict[str, Model] = {
             n_estimators=100, max_leaves=64, max_depth=0, grow_policy="lossguide", n_jobs=1
         ),
         "xgboost 500 x depth 8": XGBRegressor(n_estimators=500, max_depth=8, n_jobs=1),
+        "catboost 100 x 64": CatBoostRegressor(iterations=100, depth=6, **QUIET),
+        "catboost 500 x depth 8": CatBoostRegressor(iterations=500, depth=8, **QUIET),
         "forest 100 x 64": RandomForestRegressor(n_estimators=100, max_leaf_nodes=64, max_features=0.5),
         "forest 500 x depth 8": RandomForestRegressor(n_estimators=500, max_depth=8, max_features=0.3),
     }.items()
