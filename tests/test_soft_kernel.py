@@ -233,6 +233,14 @@ def test_the_cut_follows_the_budget_and_the_log_says_so(caplog: pytest.LogCaptur
     assert memory.plan(100, 64, 4, cpu) == (1, 512) and memory.plan(100, 64, 4, cpu, threads=2) == (1, 256)
 
 
+def test_a_budget_that_is_too_small_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    memory.set_budget(1_000)
+    with caplog.at_level(logging.WARNING, "windtunnel"):
+        cut = memory.plan(8, 64, 4, torch.device("cpu"))
+    assert cut == (1, memory.ROWS_PER_MASK)
+    assert "take 0.0469 MiB with threads: 1; the budget is 0.000954 MiB. Raise it" in caplog.text
+
+
 @pytest.mark.parametrize("level", ["L2", "L4"])
 def test_compile_sees_one_operation(level: str) -> None:
     trees, x = settled_trees(level, settled=True), rows(settled=True)

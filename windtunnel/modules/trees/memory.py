@@ -78,6 +78,12 @@ def plan(
     while BUFFERS * group * units * rows * itemsize > allowed and (group > 1 or rows > ROWS_PER_MASK):
         group, rows = (group // 2, rows) if group > 1 else (group, rows // 2)
     used = BUFFERS * group * units * rows * itemsize
+    if used > allowed:
+        log.warning(
+            "one tree and %d rows, the least that soft trees work on at once, take %.3g MiB with threads: %d; the budget "
+            "is %.3g MiB. Raise it (windtunnel.modules.trees.memory.set_budget), or take fewer threads.",
+            rows, threads * used / 2**20, threads, threads * allowed / 2**20,
+        )  # fmt: skip
     log.info(
         "soft trees on %s, threads: %d, each with %d of %d trees and %d rows at once, in all %.1f of %.0f MiB; "
         "activations are computed again",
