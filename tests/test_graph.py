@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import catboost as cb
 import numpy as np
 import pandas as pd
 import pytest
@@ -123,6 +124,7 @@ def test_raw_columns(name: str) -> None:
 UNFITTED = {
     "bare": (StandardScaler(), r"StandardScaler is not fitted"),
     "trees": (quick(), r"LGBMClassifier is not fitted"),
+    "catboost": (cb.CatBoostRegressor(), r"CatBoostRegressor is not fitted"),
     "pipeline": (
         make_pipeline(StandardScaler(), logistic()),
         r"step 'standardscaler' \(StandardScaler\) is not fitted",

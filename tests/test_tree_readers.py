@@ -9,9 +9,14 @@ import pandas as pd
 import pytest
 import torch
 import xgboost as xgb
+from scipy import sparse
 from sklearn import dummy, ensemble, linear_model, tree
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_selection import SelectKBest
+from sklearn.impute import MissingIndicator
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, Normalizer, SplineTransformer, StandardScaler
 
 import windtunnel
 from windtunnel.errors import BadInput, UnsupportedEstimator
@@ -263,3 +268,155 @@ def test_values_on_thresholds_of_xgboost_behind_a_scaler_in_float32():
     source = make_pipeline(StandardScaler(), xgb.XGBClassifier(**SMALL)).fit(x, x[:, 0] + 0.5 * x[:, 1] > 4)
     net = windtunnel.compile(source, dtype="float32")
     np.testing.assert_allclose(net.predict_proba(x), source.predict_proba(x), rtol=1e-5, atol=1e-6)
+
+
+def sparse_rows():
+    S = sparse.random(300, 4, 0.3, random_state=0, format="csr")
+    return S, np.asarray(S[:, [0]].todense()).ravel() > 0, pd.DataFrame.sparse.from_spmatrix(S)
+
+
+KEEPS_SPARSE = {
+    "scaler": (MaxAbsScaler(),),
+    "scalers": (MaxAbsScaler(), StandardScaler(with_mean=False)),
+    "normalizer": (Normalizer(),),
+    "selection": (SelectKBest(k=2),),
+    "function": (FunctionTransformer(np.sqrt),),
+}
+
+
+@pytest.mark.parametrize("name", KEEPS_SPARSE)
+def test_sparse_rows_on_their_way_to_xgboost_are_refused(name, tmp_path):
+    S, y, frame = sparse_rows()
+    source = make_pipeline(*KEEPS_SPARSE[name], xgb.XGBClassifier(**SMALL)).fit(S, y)
+    # To the source the zeros of the same rows are missing or not.
+    assert not np.allclose(source.predict_proba(S), source.predict_proba(S.toarray()))
+    net = windtunnel.compile(source)
+    np.testing.assert_allclose(net.predict_proba(S.toarray()), source.predict_proba(S.toarray()), rtol=1e-6)
+    net.save(tmp_path / "net")
+    for one in (net, windtunnel.load(tmp_path / "net")):
+        for rows, what in ((S, "sparse matrix"), (frame, "table of sparse columns"), (frame[:2], "table of sparse")):
+            with pytest.raises(BadInput, match=f"got a {what}.*, whose zeros XGBoost takes for missing values"):
+                one.predict(rows)
+
+
+@pytest.mark.parametrize("threshold", [0, 1], ids=["dense", "sparse"])
+def test_sparse_rows_that_columns_give_xgboost_in_one_form(threshold):
+    S, y, _ = sparse_rows()
+    chosen = make_column_transformer((MaxAbsScaler(), [0, 1]), remainder="passthrough", sparse_threshold=threshold)
+    source = make_pipeline(chosen, xgb.XGBClassifier(**SMALL)).fit(S, y)
+    np.testing.assert_allclose(windtunnel.compile(source).predict_proba(S), source.predict_proba(S), rtol=1e-5)
+
+
+def test_sparse_rows_that_become_dense_before_xgboost():
+    S, y, _ = sparse_rows()
+    source = make_pipeline(MaxAbsScaler(), TruncatedSVD(2), xgb.XGBClassifier(**SMALL)).fit(S, y)
+    np.testing.assert_allclose(windtunnel.compile(source).predict_proba(S), source.predict_proba(S), rtol=1e-5)
+
+
+def test_splines_as_a_sparse_matrix_before_xgboost():
+    x = np.random.default_rng(0).integers(0, 5, (200, 3)).astype(float)  # on the knots
+    for sparse_output in (False, True):
+        splines = make_column_transformer((SplineTransformer(sparse_output=sparse_output), [0, 1]), sparse_threshold=1)
+        source = make_pipeline(splines, xgb.XGBRegressor(**SMALL)).fit(x, values(x))
+        held = source[0].transform(x)
+        if sparse_output:
+            # Beside the zeros that it leaves out: what XGBoost reads is told by no value.
+            assert (held.data == 0).any()
+            with pytest.raises(UnsupportedEstimator, match="'columntransformer.*'.*sparse_output=False"):
+                windtunnel.compile(source)
+        else:
+            np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-5)
+
+
+def test_dense_rows_that_become_sparse_before_xgboost():
+    x = rows(missing=0.4)
+    steps = (MissingIndicator(sparse=True), MaxAbsScaler())
+    source = make_pipeline(*steps, xgb.XGBRegressor(**SMALL)).fit(x, np.isnan(x) @ np.array([1.0, 2, 4]))
+    np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-5)
+
+
+def test_tables_of_sparse_columns_before_xgboost_alone():
+    _, y, frame = sparse_rows()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # XGBoost makes them dense
+        source = xgb.XGBClassifier(**SMALL).fit(frame, y)
+        np.testing.assert_allclose(
+            windtunnel.compile(source).predict_proba(frame), source.predict_proba(frame), rtol=1e-6
+        )
+
+
+@pytest.mark.parametrize("options", [{}, {"loss_function": "CrossEntropy"}, {"loss_function": "MultiClass"}], ids=str)
+@pytest.mark.parametrize("bound", [0.0, 0.2, "a tie", 1.0], ids=str)
+def test_the_probability_threshold_of_catboost(options, bound, tmp_path):
+    x = rows(missing=0.1)
+    y = labels(x) if options == {"loss_function": "MultiClass"} else (values(x) > 0).astype(int)
+    source = cb.CatBoostClassifier(**TINY, **options).fit(x, y)
+    tie = float(source.predict_proba(x)[7, 1])
+    source.set_probability_threshold(tie if bound == "a tie" else bound)
+    source.save_model(str(tmp_path / "model.cbm"))
+    for one in (source, cb.CatBoostClassifier().load_model(str(tmp_path / "model.cbm"))):
+        np.testing.assert_array_equal(windtunnel.compile(one).predict(x), one.predict(x))
+
+
+@pytest.mark.parametrize("losses", [("Poisson", "Poisson"), ("RMSE", "Poisson"), ("RMSE", "MAE")], ids=str)
+@pytest.mark.parametrize("convert", [lambda s: s, cb.to_regressor, cb.to_ranker], ids=["raw", "regressor", "ranker"])
+def test_sums_of_catboost_models(losses, convert):
+    x = rows()
+    fitted = [cb.CatBoostRegressor(**TINY, loss_function=loss).fit(x, np.exp(values(x))) for loss in losses]
+    source = convert(cb.sum_models(fitted, weights=[0.3, 0.6]))
+    np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-9)
+
+
+def test_the_scale_that_catboost_is_given_after_fitting():
+    x = rows()
+    source = cb.CatBoostRegressor(**TINY, loss_function="Poisson").fit(x, np.exp(values(x)))
+    source.set_scale_and_bias(0.5, 0.25)
+    np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_parallel_tree": 2}, {"early_stopping_rounds": 1}], ids=str)
+def test_the_leaf_of_one_round_of_xgboost(options):
+    x = rows(missing=0.1)
+    source = xgb.XGBRegressor(**SMALL | {"n_estimators": 1} | options)
+    source.fit(x, values(x), eval_set=[(x, values(x))] if "early_stopping_rounds" in options else None, verbose=False)
+    got, want = windtunnel.compile(source).apply(x), source.apply(x)
+    assert got.shape == want.shape
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("forest", [ensemble.GradientBoostingRegressor, ensemble.GradientBoostingClassifier])
+def test_gradient_boosting_gives_leaves_of_rows_that_it_does_not_predict(forest):
+    x, gaps = rows(), rows(missing=0.2)
+    source = forest(n_estimators=3).fit(x, labels(x))
+    net = windtunnel.compile(source)
+    np.testing.assert_array_equal(net.apply(gaps), source.apply(gaps))
+    for one, error in ((source, ValueError), (net, BadInput)):
+        with pytest.raises(error, match="NaN"):
+            one.predict(gaps)
+        with pytest.raises(error, match="infinity|infinite"):
+            one.apply(np.full((1, 3), np.inf))
+
+    np.testing.assert_array_equal(net.apply(gaps), source.apply(gaps))
+    for one, error in ((source, ValueError), (net, BadInput)):
+        with pytest.raises(error, match="NaN"):
+            one.predict(gaps)
+        with pytest.raises(error, match="infinity|infinite"):
+            one.apply(np.full((1, 3), np.inf))
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+@pytest.mark.parametrize("form", ["eager", "torchscript", "onnx"])
+def test_categories_that_are_numbers_between_two(library, form, tmp_path):
+    rng = np.random.default_rng(0)
+    x = np.c_[rng.integers(0, 6, 600), rng.normal(size=600)]
+    y = np.isin(x[:, 0], [0, 3]) + x[:, 1]
+    if library == "xgboost":
+        source = xgb.XGBRegressor(enable_categorical=True, feature_types=["c", "q"], max_cat_to_onehot=9, **SMALL).fit(
+            x, y
+        )
+    else:
+        source = lgb.LGBMRegressor(verbosity=-1, min_data_per_group=1, **SMALL).fit(x, y, categorical_feature=[0])
+    odd = [0, -0.0, 3, 3.5, 2.999, 5.9, 6.5, -1, -0.5, -1e-40, -1e-50, 1e-40, 1e9, np.nan]
+    rows = np.c_[odd, np.full(len(odd), 0.3)]
+    net = windtunnel.compile(source, **{} if form == "eager" else {"backend": form})
+    np.testing.assert_allclose(net.predict(rows), source.predict(rows), rtol=1e-5)

@@ -199,8 +199,13 @@ def _check_fitted(estimator: Any, name: str) -> None:
         try:
             check_is_fitted(estimator)
         except NotFittedError as error:
-            if not _may_be_stateless(estimator):
+            if not (_may_be_stateless(estimator) or _says_fitted(estimator)):
                 raise NotFitted(f"{where} is not fitted; call fit on the pipeline, then translate it.") from error
+
+
+def _says_fitted(estimator: Any) -> bool:
+    """Whether CatBoost says so: a sum of its models has none of the attributes that scikit-learn looks for."""
+    return type(estimator).__module__.startswith("catboost.") and bool(estimator.is_fitted())
 
 
 def _may_be_stateless(estimator: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ ODD = {"nan": np.nan, "inf": np.inf, "huge": 1e39}
 METHODS = ("predict", "transform", "decision_function", "score_samples")
 
 
-def refusals(estimator: Any, width: int) -> tuple[str, ...]:
+def refusals(estimator: Any, width: int, asked: Sequence[str] = METHODS) -> tuple[str, ...]:
     """The kinds of ``ODD`` on which a method raises; of one that does not take zeros either nothing is learned.
 
     Parameters
@@ -22,10 +23,12 @@ def refusals(estimator: Any, width: int) -> tuple[str, ...]:
         Left untouched.
     width : int
         How many columns it reads.
+    asked : sequence of str
+        The methods.
     """
     if not width:
         return ()
-    methods = [name for name in METHODS if hasattr(estimator, name) and not _raises(estimator, name, width, 0.0)]
+    methods = [name for name in asked if hasattr(estimator, name) and not _raises(estimator, name, width, 0.0)]
     # Most methods share their checks; the decision function of a few (NearestCentroid) is stricter than predict.
     return tuple(kind for kind, value in ODD.items() if any(_raises(estimator, m, width, value) for m in methods))
 

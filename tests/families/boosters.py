@@ -9,6 +9,7 @@ import lightgbm as lgb
 import numpy as np
 import xgboost as xgb
 from case import AWKWARD, CATEGORIES, IMPUTE, MIXED, NUMBERS, TEXTS, Case, columns, logistic, one_hot, quick
+from sklearn.base import clone
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -48,6 +49,18 @@ def light_stopped_early(estimator: Any, X: Any, y: Any) -> Any:
 def shares(estimator: Any, X: Any, y: Any) -> Any:
     """Targets between 0 and 1."""
     return estimator.fit(X, 1 / (1 + np.exp(-y)))
+
+
+def eager(estimator: Any, X: Any, y: Any) -> Any:
+    """Takes the second class for probable early."""
+    estimator.fit(X, y).set_probability_threshold(0.3)
+    return estimator
+
+
+def summed(estimator: Any, X: Any, y: Any) -> Any:
+    """The mean of two models."""
+    models = [clone(estimator).set_params(random_seed=seed).fit(X, y) for seed in (1, 2)]
+    return cb.to_regressor(cb.sum_models(models, weights=[0.5, 0.5]))
 
 
 def positive(estimator: Any, X: Any, y: Any) -> Any:
@@ -127,6 +140,7 @@ XGBOOST = [
     Case("xgboost over dense one-hot", lambda: make_pipeline(
         columns((one_hot(), list(TEXTS)), ("passthrough", ["visits"]), sparse_threshold=0),
         boosted(xgb.XGBClassifier)), fit=on_codes, **AWKWARD, **IN_FLOAT32),
+    Case("xgboost of one tree", lambda: boosted(n_estimators=1), NUMBERS, "value", **IN_FLOAT32),
     Case("xgboost without a split", lambda: boosted(gamma=1e9), NUMBERS, "value", **IN_FLOAT32),
 ]  # fmt: skip
 CATBOOST = [
@@ -136,6 +150,9 @@ CATBOOST = [
       for loss in ("Poisson", "Tweedie:variance_power=1.2")),
     Case("catboost of two targets", lambda: cat(loss_function="MultiRMSE"), NUMBERS, "pair"),
     Case("catboost", lambda: cat(cb.CatBoostClassifier), NUMBERS, missing=True),
+    Case("catboost with a threshold of its own", lambda: cat(cb.CatBoostClassifier), NUMBERS, missing=True, fit=eager),
+    Case("catboost, two models summed", cat, NUMBERS, "value", missing=True, fit=summed),
+    Case("catboost, two of Poisson summed", lambda: cat(loss_function="Poisson"), NUMBERS, "count", fit=summed),
     Case("catboost of three classes", lambda: cat(cb.CatBoostClassifier), NUMBERS, "grade", missing=True),
     Case("catboost one against all", lambda: cat(cb.CatBoostClassifier, loss_function="MultiClassOneVsAll"), NUMBERS,
          "grade"),

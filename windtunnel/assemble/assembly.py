@@ -63,11 +63,11 @@ class Assembly:
     exact: bool = False
 
     def __post_init__(self) -> None:
-        graph = walk(self.pipeline)
+        self.graph = walk(self.pipeline)
         self.readings = Readings(self.dtype, exact=self.exact)
         self.composites = Composites(self.readings)
         self.encoder = RowEncoder(
-            *self._raw_columns(graph),
+            *self._raw_columns(self.graph),
             dtype=str(self.dtype).removeprefix("torch."),
             flat=one_dimensional(self.pipeline),
         )
@@ -78,7 +78,7 @@ class Assembly:
         self._kept = Hosts(self.draft, self.untranslated, self.sample)
         self._wires: dict[Expression, list[Wire]] = {}
         self._answered: dict[tuple[Expression, str], list[Wire]] = {}
-        answers = self._end(graph)
+        answers = self._end(self.graph)
         self.program = Program(self.draft.steps, answers)
         self.origins, self.hosts = self.draft.origins, self._kept.steps
 

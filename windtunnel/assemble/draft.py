@@ -19,7 +19,7 @@ from windtunnel.modules.answers import AsColumns
 from windtunnel.modules.base import Module
 from windtunnel.modules.program import NUMBERS, ProgramStep, takes_of
 from windtunnel.modules.tables import Identity
-from windtunnel.refusals import refusals
+from windtunnel.refusals import METHODS, refusals
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Draft:
         self.dtype = dtype
         self.steps: list[ProgramStep] = []
         self.origins: list[Origin] = []
-        self._refused: dict[tuple[int, int], tuple[str, ...]] = {}
+        self._refused: dict[tuple[int, int, tuple[str, ...]], tuple[str, ...]] = {}
 
     def raw(self, column: int) -> Wire:
         """A raw column, still as a number or a category."""
@@ -110,11 +110,12 @@ class Draft:
             ]
         return [wires[column] for column in columns]
 
-    def refusals(self, estimator: Any, width: int) -> tuple[str, ...]:
-        """What a fitted step refuses; it is asked once, as its answers may take long."""
-        key = (id(estimator), width)
+    def refusals(self, estimator: Any, width: int, method: str = "") -> tuple[str, ...]:
+        """What a fitted step refuses, or one of its methods; it is asked once, as its answers may take long."""
+        asked = (method,) if hasattr(estimator, method) else METHODS
+        key = (id(estimator), width, asked)
         if key not in self._refused:
-            self._refused[key] = refusals(estimator, width)
+            self._refused[key] = refusals(estimator, width, asked)
         return self._refused[key]
 
     def width(self, module: Module, columns: int) -> int:

@@ -39,9 +39,13 @@ def methods_of(assembly: Assembly, scored: Scored) -> tuple[dict[str, ProgramSte
                 for one in module.parameters():
                     one.requires_grad_(id(one) in trained)
                 wanted.setdefault(method, (module, places))
-    name, refuses = scored.step.name, _refused_rows(assembly, scored)
     answers = {
-        method: ProgramStep(module, takes_of(at), name, refuses if at is scored.given else ())
+        method: ProgramStep(
+            module,
+            takes_of(at),
+            scored.step.name,
+            _refused_rows(assembly, scored, method) if at is scored.given else (),
+        )
         for method, (module, at) in wanted.items()
     }
     return answers, scored
@@ -53,10 +57,13 @@ def methods_beside(assembly: Assembly, expression: Expression) -> dict[str, Prog
     if not isinstance(expression, Step) or not isinstance(reading, Transformer) or not reading.others:
         return {}
     name, places = expression.name, assembly.draft.places(expression.name, assembly.wires(expression.given))
-    takes, refuses = takes_of(places), assembly.draft.refusals(expression.estimator, len(places))
+    takes = takes_of(places)
     for module in reading.others.values():
         module.requires_grad_(False)
-    return {method: ProgramStep(module, takes, name, refuses) for method, module in reading.others.items()}
+    return {
+        method: ProgramStep(module, takes, name, assembly.draft.refusals(expression.estimator, len(places), method))
+        for method, module in reading.others.items()
+    }
 
 
 def dtypes_of(assembly: Assembly, expression: Expression) -> dict[str, str]:
@@ -95,8 +102,8 @@ def head_of(assembly: Assembly, scored: Scored, answers: Mapping[str, ProgramSte
     )
 
 
-def _refused_rows(assembly: Assembly, scored: Scored) -> tuple[str, ...]:
-    """What a predictor refuses in the columns that some of its methods read past the scores."""
-    if not scored.predictor.others or scored.predictor.codes:
+def _refused_rows(assembly: Assembly, scored: Scored, method: str) -> tuple[str, ...]:
+    """What a method of a predictor refuses in the columns that it reads past the scores."""
+    if scored.predictor.codes:
         return ()
-    return assembly.draft.refusals(scored.step.estimator, len(scored.given))
+    return assembly.draft.refusals(scored.step.estimator, len(scored.given), method)

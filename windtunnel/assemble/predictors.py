@@ -11,13 +11,13 @@ import numpy as np
 from windtunnel.assemble.wires import Place, Wire
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.filled import settle
-from windtunnel.graph import Expression, Step
+from windtunnel.graph import Expression, Raw, Step
 from windtunnel.modules.absent import ZeroAsMissing
 from windtunnel.modules.base import Module
 from windtunnel.modules.tables import Identity
 from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.rounded import cleared
-from windtunnel.sparsity import gives_sparse
+from windtunnel.sparsity import gives_sparse, holds_zeros
 from windtunnel.translators.registry import Composite, Predictor, Selection, Transformer
 
 if TYPE_CHECKING:
@@ -165,12 +165,21 @@ class Predictors:
                 self._of.draft.add(step.name, type(step.estimator).__name__, Identity(), places, refuses)
 
     def _zeros_missing(self, step: Step, given: Expression, wires: list[Wire]) -> list[Wire]:
-        """Make zeros missing where the source's own rows are sparse; refuse sparse rows where they are raw."""
-        if any(wire.raw is not None for wire in wires):
+        """Make zeros missing where the source's own rows are sparse; refuse sparse rows where that depends on them."""
+        if splines := holds_zeros(given):
+            raise UnsupportedEstimator(
+                f"step {step.name!r} ({type(step.estimator).__name__}) reads the sparse matrix of step {splines!r}, "
+                "which holds some zeros and leaves out others, and takes only the latter for missing values; fit the "
+                "pipeline again with sparse_output=False"
+            )
+        if gives_sparse(given):
+            return self._of.draft.module(step.name, "", ZeroAsMissing(), wires)
+        if gives_sparse(given, raw=True):
             self._of.draft.encoder.refuses_sparse = True
-        if not gives_sparse(given, len(wires)):
-            return wires
-        return self._of.draft.module(step.name, "", ZeroAsMissing(), wires)
+            # XGBoost alone makes a table of sparse columns dense; what stands before or around it, a sparse matrix.
+            alone = step is self._of.graph and isinstance(given, Raw)
+            self._of.draft.encoder.refuses_sparse_columns |= not alone
+        return wires
 
 
 def classes_of(estimator: Any, given: Any, otherwise: Any) -> Any:

@@ -58,9 +58,11 @@ class RowEncoder:
     flat : bool
         Whether rows are a sequence with one text, label, dict or list of tokens each, and no table.
     refuses_sparse : bool
-        Whether sparse rows are refused, whose zeros the source takes for missing values.
+        Whether a sparse matrix is refused, whose zeros the source takes for missing values.
     of_frames : bool
         Whether rows without names are refused, in which the source takes numbers for codes of categories.
+    refuses_sparse_columns : bool
+        Whether a table of nothing but sparse columns is refused, as a sparse matrix is.
     """
 
     names: list[str] | None
@@ -71,6 +73,7 @@ class RowEncoder:
     flat: bool = False
     refuses_sparse: bool = False
     of_frames: bool = False
+    refuses_sparse_columns: bool = False
     _blur: Blur = field(default_factory=Blur, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -256,11 +259,7 @@ class RowEncoder:
         if self.flat:
             column = as_column(rows)
             return pd.DataFrame({at: pd.Series(objects(column)) for at in wanted}, index=range(len(column)))
-        if self.refuses_sparse and hasattr(rows, "toarray"):
-            raise BadInput(
-                "got a sparse matrix, whose zeros XGBoost takes for missing values; give a dense array, with NaN where "
-                "they are meant to be missing."
-            )
+        self._check_dense(rows)
         frame = as_frame(rows)
         labels = self._labels(frame, wanted, is_named(rows))
         if labels is not None:
@@ -276,6 +275,7 @@ class RowEncoder:
         simple = isinstance(rows, pd.DataFrame) and not self.flat and rows.columns.nlevels == 1
         if not simple or not rows.columns.is_unique:
             return self.select(rows)
+        self._check_dense(rows)
         wanted = self.used()
         labels = self._labels(rows, wanted, named=True)
         if labels is None:
@@ -286,6 +286,17 @@ class RowEncoder:
             if is_arrow_dictionary(values.dtype):
                 columns[column] = values.astype(object)
         return columns
+
+    def _check_dense(self, rows: Rows) -> None:
+        """Refuse a sparse matrix, and a table that becomes one, where the zeros of it would be missing values."""
+        columns = self.refuses_sparse_columns and isinstance(rows, pd.DataFrame) and rows.shape[1] > 0
+        table = columns and all(isinstance(dtype, pd.SparseDtype) for dtype in rows.dtypes)
+        if table or (self.refuses_sparse and hasattr(rows, "toarray")):
+            what = "table of sparse columns" if table else "sparse matrix"
+            raise BadInput(
+                f"got a {what}, whose zeros XGBoost takes for missing values; give a dense "
+                f"{'one' if table else 'array'}, with NaN where they are meant to be missing."
+            )
 
     def _labels(self, frame: pd.DataFrame, wanted: list[int], named: bool) -> list[Any] | None:
         """The labels in a table of the wanted columns; None where the columns stand as they were fitted."""

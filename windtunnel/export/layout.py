@@ -87,6 +87,7 @@ class EncoderData(Strict):
     dtype: Literal["float32", "float64"]
     flat: bool
     of_frames: bool = False
+    refuses_sparse_columns: bool = False
 
 
 class CounterData(Strict):

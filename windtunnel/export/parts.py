@@ -125,6 +125,7 @@ def encoder_data(encoder: RowEncoder) -> EncoderData:
         flat=encoder.flat,
         refuses_sparse=encoder.refuses_sparse,
         of_frames=encoder.of_frames,
+        refuses_sparse_columns=encoder.refuses_sparse_columns,
     )
 
 
@@ -159,6 +160,7 @@ def read_encoder(data: EncoderData, vocabularies: list[VocabularyData]) -> RowEn
         data.flat,
         data.refuses_sparse,
         data.of_frames,
+        data.refuses_sparse_columns,
     )
 
 

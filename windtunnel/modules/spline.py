@@ -13,22 +13,31 @@ from windtunnel.modules.base import Module
 def bases(x: Tensor, knots: Tensor, degree: int) -> Tensor:
     """All B-splines at x, by the recursion of Cox and de Boor; outside, the polynomials of the nearest interval.
 
-    ``x`` ``[B, width]``, ``knots`` ``[width, T]`` -> ``[B, width, T - degree - 1]``.
+    ``x`` ``[B, width]``, ``knots`` ``[width, T]`` -> ``[B, width, T - degree - 1]``. At one place degree + 1 of them
+    are not 0, and these alone are worked out.
     """
     count = knots.shape[1] - degree - 1
     inner = knots[:, degree : count + 1].contiguous()
-    at = (torch.searchsorted(inner, x.detach().t().contiguous(), right=True) - 1 + degree).clamp(degree, count - 1)
-    intervals = torch.arange(knots.shape[1] - 1, device=x.device)
-    # [B, width, T - 1], 1 for the interval that x lies in; each degree makes it one narrower.
-    y = (at.t().unsqueeze(2) == intervals).to(x.dtype)
-    x = x.unsqueeze(2)
+    at = torch.searchsorted(inner, x.detach().t().contiguous(), right=True) - 1 + degree
+    at = at.clamp(degree, count - 1).t()  # [B, width], the interval that x lies in
+    knot = knots.t()
+    near = [knot.gather(0, at + away) for away in range(1 - degree, degree + 1)]  # the knots around x
+    y = [torch.ones_like(x)]
     for d in range(1, degree + 1):
-        rising, falling = knots[:, d:-1] - knots[:, : -d - 1], knots[:, d + 1 :] - knots[:, 1:-d]
-        one = torch.ones_like(rising)
-        up = (x - knots[:, : -d - 1]) / torch.where(rising > 0, rising, one) * (rising > 0)
-        down = (knots[:, d + 1 :] - x) / torch.where(falling > 0, falling, one) * (falling > 0)
-        y = up * y[:, :, :-1] + down * y[:, :, 1:]
-    return y
+        # Each spline of the degree before adds to two of this one, which is one interval wider.
+        parts = [torch.zeros_like(x)]
+        for r in range(d):
+            begin, end = near[degree - d + r], near[degree + r]
+            width = end - begin
+            there = width > 0
+            width = torch.where(there, width, torch.ones_like(width))
+            parts[r] = parts[r] + (end - x) / width * there * y[r]
+            parts.append((x - begin) / width * there * y[r])
+        y = parts
+    place = torch.stack([at + (r - degree) for r in range(degree + 1)], dim=2)
+    # Zeros elsewhere; where x is infinite, NaN everywhere, as SciPy has it.
+    zero = (x - x if degree > 0 else torch.zeros_like(x)).unsqueeze(2)
+    return zero.repeat(1, 1, count).scatter(2, place, torch.stack(y, dim=2) + zero)
 
 
 class Spline(Module):
@@ -127,16 +136,24 @@ class Spline(Module):
         elif ends:
             below, above = number < self.low, number > self.high
             y = bases(torch.minimum(torch.maximum(number, first), last), knots, self.degree)
-            out = (below | above).unsqueeze(2)
-            y = torch.where(out, torch.zeros_like(y), y)
-            y = y + continued(number - self.low, below, self.start.double(), self.start_slope.double())
-            y = y + continued(number - self.high, above, self.end.double(), self.end_slope.double())
+            out = below | above
+            if not self._inside(out):
+                y = torch.where(out.unsqueeze(2), torch.zeros_like(y), y)
+                y = y + continued(number - self.low, below, self.start.double(), self.start_slope.double())
+                y = y + continued(number - self.high, above, self.end.double(), self.end_slope.double())
         else:
             y = bases(number, knots, self.degree)
         y = torch.where(missing.unsqueeze(2), torch.zeros_like(y), y)
         if not self.bias:
             y = y[:, :, : y.shape[2] - 1]
         return y.flatten(1).to(x.dtype)
+
+    def _inside(self, out: Tensor) -> bool:
+        """Whether no number is beyond an end; what a graph does cannot depend on it."""
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            if torch.compiler.is_compiling():
+                return False
+        return not out.is_cuda and not bool(out.any())
 
 
 def continued(way: Tensor, there: Tensor, value: Tensor, slope: Tensor) -> Tensor:

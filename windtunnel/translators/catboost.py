@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from catboost import CatBoost, CatBoostClassifier, CatBoostRanker, CatBoostRegressor
 from numpy.typing import NDArray
 
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.modules.at_least import PositionColumn
+from windtunnel.modules.at_least import AtLeast, PositionColumn
+from windtunnel.modules.base import Module
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.one_tree import OneTree, join
 from windtunnel.translators.catboost_categories import Split, Splits
@@ -23,25 +25,26 @@ from windtunnel.translators.registry import Hashed, Predictor, translates
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
 NOTES = "oblivious and other trees; categories by the hash of their text, their statistics as tables that train along"
-# Loss of a regressor: link of predict, loss that is fine-tuned.
+# Loss of a regressor: loss that is fine-tuned. A sum of models of several losses has none.
 VALUES = {
-    "RMSE": ("identity", "squared"),
-    "MultiRMSE": ("identity", "squared"),
-    "MAE": ("identity", "absolute"),
-    "Quantile": ("identity", "quantile"),
-    "Huber": ("identity", "huber"),
-    "MAPE": ("identity", "mape"),
-    "LogCosh": ("identity", "squared"),
-    "Expectile": ("identity", "squared"),
-    "Lq": ("identity", "squared"),
-    "Poisson": ("exp", "poisson"),
-    "Tweedie": ("exp", "tweedie"),
+    "": "squared",
+    "RMSE": "squared",
+    "MultiRMSE": "squared",
+    "MAE": "absolute",
+    "Quantile": "quantile",
+    "Huber": "huber",
+    "MAPE": "mape",
+    "LogCosh": "squared",
+    "Expectile": "squared",
+    "Lq": "squared",
+    "Poisson": "poisson",
+    "Tweedie": "tweedie",
 } | dict.fromkeys(
     (
         "PairLogit", "PairLogitPairwise", "YetiRank", "YetiRankPairwise", "LambdaMart", "StochasticFilter",
         "StochasticRank", "QueryRMSE", "QuerySoftMax", "QueryCrossEntropy", "GroupQuantile",
     ),
-    ("identity", "relevance"),
+    "relevance",
 )  # fmt: skip
 CLASSES = {"Logloss": ("sigmoid", "logistic"), "CrossEntropy": ("sigmoid", "logistic"),
            "MultiClass": ("softmax", "softmax"), "MultiClassOneVsAll": ("sigmoids", "logistic")}  # fmt: skip
@@ -61,9 +64,22 @@ def classifier(fitted: CatBoostClassifier) -> Predictor:
         raise UnsupportedEstimator(
             "CatBoostClassifier with loss_function='MultiClassOneVsAll' on two classes; fit it with 'Logloss'"
         )
-    # predict gives labels of more than two classes as a column.
-    answers = {"predict": PositionColumn()} if model.outputs > 1 else {}
-    return Predictor(model.scores(), link=link, loss=loss, classes=classes, answers=answers, hashed=model.hashed)
+    return Predictor(
+        model.scores(), link=link, loss=loss, classes=classes, answers=_labels(fitted, model), hashed=model.hashed
+    )
+
+
+def _labels(fitted: CatBoostClassifier, model: _Model) -> dict[str, Module]:
+    """What ``predict`` does that the greatest score of a row does not say."""
+    if model.outputs > 1:
+        return {"predict": PositionColumn()}  # a column of labels
+    threshold = fitted.get_probability_threshold()
+    if threshold == 0.5:
+        return {}
+    with np.errstate(divide="ignore"):
+        bound = -np.log(1 / np.float64(threshold) - 1)
+    # The source takes the second label above the bound, not at it.
+    return {"predict": AtLeast(torch.tensor(np.nextafter(bound, np.inf), dtype=torch.float64))}
 
 
 @translates(CatBoostRegressor, CatBoostRanker, trainable=TRAINABLE, notes=NOTES)
@@ -74,10 +90,11 @@ def regressor(fitted: Any) -> Predictor:
     if model.loss not in VALUES and not ranks:
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} with loss_function={model.loss!r} has no translation; known are "
-            f"{', '.join(VALUES)}"
+            f"{', '.join(filter(None, VALUES))}"
         )
-    link, loss = VALUES.get(model.loss, ("identity", "squared"))
-    options = {}
+    loss, options = VALUES.get(model.loss, "squared"), {}
+    # A sum of models has forgotten what its parts predict.
+    link = "exp" if not ranks and fitted._get_default_prediction_type() == "Exponent" else "identity"
     for name, (here, default) in _OPTIONS.get(model.loss, {}).items():
         options[here] = float(model.loss_parameters.get(name, default))
     return Predictor(
@@ -98,7 +115,7 @@ def raw(fitted: CatBoost) -> Predictor:
             f"CatBoost with loss_function={model.loss!r} is a classifier whose predict gives raw scores; fit a "
             "CatBoostClassifier with the same options"
         )
-    loss = VALUES.get(model.loss, ("", "squared"))[1]
+    loss = VALUES.get(model.loss, "squared")
     return Predictor(model.scores(), loss=loss, flat=model.outputs == 1, hashed=model.hashed)
 
 
@@ -119,12 +136,16 @@ class _Model:
 
     @property
     def _loss(self) -> Mapping[str, Any]:
-        loss: Mapping[str, Any] = self.json["model_info"]["params"]["loss_function"]
+        """Of a sum of models the one that they share; one without a type where they share none."""
+        info = self.json["model_info"]
+        loss: Mapping[str, Any] = (
+            info["params"]["loss_function"] if "params" in info else json.loads(info.get("loss_function", "{}"))
+        )
         return loss
 
     @property
     def loss(self) -> str:
-        return str(self._loss["type"])
+        return str(self._loss.get("type", ""))
 
     @property
     def loss_parameters(self) -> Mapping[str, Any]:

@@ -146,7 +146,9 @@ class _Model:
         if self.learner["gradient_booster"]["name"] == "gblinear":
             return Predictor(self._linear(), flat=flat, sparse_zeros=False, **options)
         model, numbers = self._ensemble()
-        scores, leaves = HardTrees.of(model), TreeLeaves.numbered(model, numbers, [model.trees])
+        # apply has no column for a single tree.
+        shape = [model.trees] if model.trees > 1 else []
+        scores, leaves = HardTrees.of(model), TreeLeaves.numbered(model, numbers, shape)
         scores.under_values = leaves.under_values = True
         codes = self._codes()
         # Of unknown numbers it makes missing ones.

@@ -290,7 +290,8 @@ class TreeWalk(Module):
         parts: list[Tensor] = []
         for reading in self.readings:
             if reading == self.CODE:
-                whole = torch.trunc(x)
+                # XGBoost takes every negative number for no category, LightGBM cuts it to an integer first.
+                whole = torch.floor(x) if self.reads == "float32" else torch.trunc(x)
                 known = (whole >= 0) & (whole < self.NO_CODE)
                 code = torch.where(known, whole, torch.full_like(x, self.NO_CODE))
                 parts.append(torch.where(torch.isnan(x), torch.full_like(x, -1.0), code))
