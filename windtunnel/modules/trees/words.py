@@ -183,6 +183,7 @@ class RankedWords(LookedUp):
     used: Tensor
     missing: Tensor
     layered: Tensor
+    in_order: bool
     stride: Tensor
     layers: list[int]
 
@@ -201,18 +202,22 @@ class RankedWords(LookedUp):
         start[layers[0]] = np.cumsum([0, *(sizes[group].prod() for group in groups)])[:-1]
         for group in groups:
             stride[group] = np.cumprod([1, *sizes[group]])[:-1]
-        ranked = np.argsort([len(one) == 1 for one in thresholds], kind="stable")
+        alone_last = np.argsort([len(thresholds[c]) == 1 for c in order], kind="stable")
+        ranked = order[alone_last]
         self.ranks = Ranks([thresholds[c] for c in ranked], start[ranked], device)
         self.hold("used", used[ranked], device)
         self.hold("missing", features[used[ranked]], device)
-        self.hold("layered", np.argsort(ranked)[order], device)
+        self.hold("layered", np.argsort(alone_last), device)
+        # A compiler keeps what is put into another order in memory, and not in registers.
+        self.in_order = bool((ranked == order).all())
         self.hold("stride", stride[order][:, None], device)
         self.look_up([_together([tables[c] for c in group]) for group in groups], device)
 
     def rows(self, values: Tensor, missing: Tensor) -> Tensor:
         """The row of the table for each group of columns."""
         rank: Tensor = self.ranks(values.index_select(0, self.used)).add_(missing.index_select(0, self.missing))
-        rank = rank.index_select(0, self.layered)
+        if not self.in_order:
+            rank = rank.index_select(0, self.layered)
         row, start = rank[: self.layers[0]], self.layers[0]
         for count in self.layers[1:]:
             more = rank[start : start + count] * self.stride[start : start + count]
