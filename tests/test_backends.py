@@ -14,12 +14,14 @@ import pytest
 import torch
 from case import Case, table
 from cases import CASES, parametrized
+from sklearn.decomposition import NMF
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from test_translate import assert_same, compiled, unlike
 from torch import Tensor
+from torch.export import ExportedProgram
 
 import windtunnel
 from windtunnel import slices
@@ -29,6 +31,7 @@ from windtunnel.compiler.decompositions import bucketize, cdist, searchsorted
 from windtunnel.encode.vocabulary import FEW
 from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.modules.base import Module
+from windtunnel.modules.trees.hard import TreeWalk
 
 SPREAD = [
     "robust scaler",
@@ -126,6 +129,64 @@ def test_native_code_is_given_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes.clear()
     assert torch.equal(net.scores(case.rows(20)), compiled(case.id).scores(case.rows(20)))
     assert sizes == [7, 7, 6]
+
+
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each graph is given that torch steps through, call by call."""
+    given, ready = [], exported.ExportedEngine.ready
+
+    def spied(self: exported.ExportedEngine, graph: ExportedProgram) -> exported.Run:
+        run = ready(self, graph)
+        return lambda numbers, ids: given.append(len(ids)) or run(numbers, ids)
+
+    monkeypatch.setattr(exported.ExportedEngine, "ready", spied)
+    return given
+
+
+@pytest.mark.parametrize(
+    "name", ["trees alone", "trees of three classes", "rare, two-hot, trees", "booster over pandas categories"]
+)
+def test_slices_of_graphs_do_not_show(name: str, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES[name]
+    program = compiled(name).program
+    (trees,) = (len(one.root) for one in program.modules() if isinstance(one, TreeWalk))
+    whole = windtunnel.compile(case.fitted(), backend="exported")
+    monkeypatch.setattr(exported, "AT_ONCE", 7 * trees)
+    cut, batch = windtunnel.compile(case.fitted(), backend="exported"), compiled(name).encode(case.rows(20))
+    for method in ("scores", *program.answers):
+        for rows, parts in ((20, [7, 7, 6]), (14, [7, 7]), (7, [7]), (1, [1]), (0, [0])):
+            given = [block[:rows] for block in batch]
+            wanted = whole.engine.answer(method, *given)
+            sizes.clear()
+            found = cut.engine.answer(method, *given)
+            assert sizes == parts and torch.equal(found, wanted) and found.dtype == wanted.dtype
+            torch.testing.assert_close(found, program.answer(method, *given), rtol=1e-12, atol=1e-12)
+
+
+def test_the_widest_tensor_of_a_graph_cuts_its_rows(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    given = np.random.default_rng(0).normal(size=(20, 3))
+    source = PolynomialFeatures().fit(given)  # to ten columns
+    monkeypatch.setattr(exported, "WIDEST", 79)
+    net = windtunnel.compile(source, backend="exported")
+    sizes.clear()
+    np.testing.assert_allclose(net.transform(given), source.transform(given), 1e-12)
+    assert sizes == [7, 7, 6]
+    monkeypatch.setattr(exported, "WIDEST", 1)
+    net = windtunnel.compile(source, backend="exported")
+    sizes.clear()
+    net.transform(given)
+    assert sizes == [1] * 20
+
+
+def test_graphs_whose_rows_stop_together_are_given_all(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    given = np.random.default_rng(0).random((20, 3))
+    monkeypatch.setattr(exported, "WIDEST", 1)
+    net = windtunnel.compile(NMF(2, max_iter=500).fit(given), backend="exported")
+    assert net.program.whole()
+    sizes.clear()
+    net.transform(given)
+    assert sizes == [20]
 
 
 @pytest.mark.parametrize("backend", ("torch", *BACKENDS))

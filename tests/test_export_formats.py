@@ -47,11 +47,13 @@ from test_translate import compiled
 from way_out import fitted, frame, rows_for, translated, with_host_step
 
 import windtunnel
+from windtunnel.compiler import exported
 from windtunnel.errors import BadFile, BadInput, UnfaithfulOption
 from windtunnel.export import serving
 from windtunnel.export.columns import names, raw_columns
 from windtunnel.export.limits import LIMITS, met
 from windtunnel.modules.branch import Branch
+from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.trainers.beside import Inputs
 from windtunnel.trainers.branching import attach
 
@@ -194,6 +196,22 @@ def test_any_number_of_rows(format: str, count: int, folder: Path) -> None:
         assert_as_net(model, net, rows, 1e-9)
 
 
+def test_graphs_in_files_are_given_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES["trees, random forest of classes"]
+    net, rows = windtunnel.compile(case.fitted()), case.rows(60)
+    whole = opened(net, tmp_path, "exported")
+    (trees,) = (len(one.root) for one in net.program.modules() if isinstance(one, TreeWalk))
+    assert whole.facts["rows_at_once"] == exported.AT_ONCE // trees < net.batch_size
+    monkeypatch.setattr(exported, "AT_ONCE", 7 * trees)
+    cut, given = opened(net, tmp_path, "exported"), columns_of(net, rows)
+    assert cut.facts["rows_at_once"] == 7
+    assert torch.equal(cut.scores(given), whole.scores(given))
+    # Links are computed several numbers at a time, and what is left over in another way.
+    torch.testing.assert_close(cut.predict_proba(given), whole.predict_proba(given), rtol=1e-15, atol=1e-15)
+    net.batch_size = 5
+    assert opened(net, tmp_path, "exported").facts["rows_at_once"] == 5
+
+
 def test_native_code(tmp_path: Path) -> None:
     net, rows = windtunnel.compile(fitted("logistic")), rows_for("logistic")
     model = opened(net, tmp_path, "aoti")
@@ -291,6 +309,7 @@ import json, sys
 
 hidden = {"windtunnel", "sklearn", "lightgbm", "pandas", "category_encoders", "pyarrow"}
 hidden |= {"torch"} if sys.argv[1].endswith(".onnx") else {"onnxruntime"}
+hidden |= {"numpy"} if sys.argv[1].endswith(".ts") else set()
 
 class Hiding:
     # What finds modules, but for those that are as if they were not installed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
 from collections.abc import Callable
@@ -11,17 +12,20 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
+from torch.fx import GraphModule
 
 from windtunnel.compiler.held import Held
 from windtunnel.compiler.onnx_runtime import EXAMPLE_ROWS, check_same, quiet
 from windtunnel.compiler.scripted import Answering
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.modules.program import ProgramStep
+from windtunnel.modules.program import Program, ProgramStep
 from windtunnel.modules.trees.hard import TreeWalk
 
 Run = Callable[[Tensor, Tensor], Tensor]
 AT_ONCE = 1 << 16
-"""Rows times trees that native code is given at once: what its loops leave for one another stays in the cache."""
+"""Rows times trees that a graph is given at once: what its operations leave for one another stays in the cache."""
+WIDEST = 1 << 20
+"""The most numbers in one tensor of a graph; a graph holds all of its rows in each, and a dozen or more at a time."""
 INDUCTOR: dict[str, Any] = {
     # A loop that waits for other threads is slower on few rows.
     "cpp.threads": 1,
@@ -46,7 +50,7 @@ class ExportedEngine(Held):
             except Exception as error:  # the exporter has errors of many kinds
                 raise UnfaithfulOption(self._why(error)) from error
             try:
-                runs = {method: self.ready(graph) for method, graph in graphs.items()}
+                runs = {method: self._in_slices(graph) for method, graph in graphs.items()}
                 self._compare(runs, blocks)
             except Exception as error:  # so have compilers
                 raise UnfaithfulOption(
@@ -63,6 +67,25 @@ class ExportedEngine(Held):
         """What ``Program.answer`` gives."""
         runs = self.prepared()
         return runs.get(method, runs["scores"])(numbers, ids)  # type: ignore[no-any-return]
+
+    def _in_slices(self, graph: ExportedProgram) -> Run:
+        """What runs a graph, some rows after the others."""
+        ready, at_once = self.ready(graph), rows_at_once(self.program, graph)
+
+        def run(numbers: Tensor, ids: Tensor) -> Tensor:
+            rows = len(ids)
+            first = ready(numbers[:at_once], ids[:at_once])
+            if rows <= at_once:
+                return first
+            # The memory of each slice is used again for the next.
+            answers = first.new_empty((rows, *first.shape[1:]))
+            answers[:at_once] = first
+            for start in range(at_once, rows, at_once):
+                part = slice(start, start + at_once)
+                answers[part] = ready(numbers[part], ids[part])
+            return answers
+
+        return run
 
     def _example(self) -> tuple[Tensor, Tensor]:
         device = next((one.device for one in self.program.buffers()), torch.device("cpu"))
@@ -110,17 +133,37 @@ class NativeEngine(ExportedEngine):
             torch._inductor.aoti_compile_and_package(graph, package_path=path, inductor_configs=INDUCTOR)
             # The package's own call reads a description of its arguments each time, which takes longer than a row.
             call = torch._inductor.aoti_load_package(path).loader.boxed_run
-        trees = max((len(one.root) for one in self.program.modules() if isinstance(one, TreeWalk)), default=1)
-        at_once = sys.maxsize if self.program.whole() else max(1, AT_ONCE // max(1, trees))
 
         def run(numbers: Tensor, ids: Tensor) -> Tensor:
-            parts = [
-                call([block[start : start + at_once].contiguous() for block in (numbers, ids)])[0]
-                for start in range(0, max(1, len(ids)), at_once)
-            ]
-            return parts[0] if len(parts) == 1 else torch.cat(parts)
+            return call([numbers.contiguous(), ids.contiguous()])[0]
 
         return run
+
+
+def rows_at_once(program: Program, graph: ExportedProgram) -> int:
+    """How many rows a graph of a program is given at once: it has no slices of its own. On a GPU all that there are."""
+    if program.whole() or any(one.is_cuda for one in program.buffers()):
+        return sys.maxsize
+    trees = max((len(one.root) for one in program.modules() if isinstance(one, TreeWalk)), default=1)
+    return max(1, min(AT_ONCE // max(1, trees), int(WIDEST / max(1, _widest(graph)))))
+
+
+def _widest(graph: ExportedProgram) -> float:
+    """Numbers for each row in the largest tensor of a graph that was taken of ``EXAMPLE_ROWS`` rows."""
+    nodes = (node for one in graph.graph_module.modules() if isinstance(one, GraphModule) for node in one.graph.nodes)
+    shapes = [one.shape for node in nodes for one in _tensors(node.meta.get("val"))]
+    return max(map(_numbers, shapes), default=0) / EXAMPLE_ROWS
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    return [one for one in (value if isinstance(value, list | tuple) else [value]) if isinstance(one, Tensor)]
+
+
+def _numbers(shape: torch.Size) -> int:
+    """How many numbers a tensor has in the example; 0 where that does not grow with the rows."""
+    if not any(isinstance(size, torch.SymInt) for size in shape):
+        return 0
+    return math.prod(int(size.node.hint or 1) if isinstance(size, torch.SymInt) else size for size in shape)
 
 
 def _graph(module: nn.Module, blocks: tuple[Tensor, ...]) -> ExportedProgram:

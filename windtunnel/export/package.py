@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import torch
 
+from windtunnel.compiler.exported import rows_at_once
 from windtunnel.compiler.onnx_runtime import quiet
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names, text_slots
@@ -56,6 +57,7 @@ def export(net: Translation, path: str | PathLike[str], *, native: bool) -> None
         "format": "aoti" if native else "exported",
         "device": str(device),
         "categories": _categories(net),
+        "rows_at_once": 0 if net.program.whole() else min(net.batch_size, rows_at_once(net.program, graph)),
     }
     said = json.dumps(described, ensure_ascii=False)
     if native:

@@ -16,9 +16,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ MEMBER = "extra/windtunnel.json"
 MISSING_IN_ONNX = "<missing>"
 NONE = "\ue000None"
 """The text that stands for None where it is a category of its own."""
+FEW = 256
+"""Rows up to which to look at each text is faster than to have pandas number them."""
 
 
 class BadRows(ValueError):
@@ -104,7 +108,7 @@ class Model:
             )
         return answer
 
-    def _columns(self, rows: Mapping[str, Any]) -> tuple[list[list[float]], list[list[str | None]]]:
+    def _columns(self, rows: Mapping[str, Any]) -> tuple[list[Any], list[Texts]]:
         """Check the columns and take those that are read."""
         wanted = [*self.number_columns, *self.string_columns]
         if not hasattr(rows, "keys"):
@@ -126,23 +130,66 @@ class Model:
         return numbers, strings
 
 
-def _numbers(name: str, column: Any) -> list[float]:
+class Texts:
+    """A column of texts, each of which stands in it once.
+
+    Attributes
+    ----------
+    distinct : list of str or None
+        The texts in the order in which they come first, None where one is missing.
+    at : buffer of int64
+        For each row the position of its text in ``distinct``; negative ones count from the end.
+    """
+
+    def __init__(self, distinct: list[str | None], at: Any) -> None:
+        self.distinct, self.at = distinct, at
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def listed(self) -> list[str | None]:
+        """The text of each row."""
+        return [self.distinct[at] for at in self.at.tolist()]
+
+
+def _numbers(name: str, column: Any) -> Any:
+    """A buffer of float64, NaN where a number is missing."""
+    if (held := _plain(column)) is not None:
+        return held.astype("float64")
     values = _listed(name, column)
-    for value in values:
-        if isinstance(value, str | bytes) or not (_is_missing(value) or hasattr(value, "__float__")):
-            raise BadRows(f"column {name!r} holds {value!r}; numbers are read there, None or NaN where missing")
-    return [math.nan if _is_missing(value) else float(value) for value in values]
+    kinds = set(map(type, values))
+    if odd := {kind for kind in kinds if issubclass(kind, str | bytes) or not _is_number(kind)}:
+        value = next(value for value in values if type(value) in odd)
+        raise BadRows(f"column {name!r} holds {value!r}; numbers are read there, None or NaN where missing")
+    if missing := {kind for kind in kinds if _is_none(kind)}:
+        values = [math.nan if type(value) in missing else value for value in values]
+    return array("d", values if kinds <= {float, int, bool} | missing else map(float, values))
 
 
-def _strings(name: str, column: Any, none: str | None) -> list[str | None]:
+def _strings(name: str, column: Any, none: str | None) -> Texts:
     """Texts, None where missing; ``none`` for None."""
+    dtype = getattr(column, "dtype", None)
+    # Of pandas: categories are numbered already, texts of Arrow without making Python's of each.
+    numbered = type(dtype).__name__ == "CategoricalDtype" or getattr(dtype, "storage", None) == "pyarrow"
+    if numbered and len(column) > FEW:
+        at, values = column.factorize()  # in the order of the rows, what is missing at -1
+        distinct = [_text(name, value, none) for value in values.tolist()]
+        return Texts(distinct + [None] * bool((at < 0).any()), at.astype("int64"))
     values = _listed(name, column)
-    for value in values:
-        if not (isinstance(value, str) or _is_missing(value)):
-            raise BadRows(f"column {name!r} holds {value!r}; texts are read there, None or NaN where missing")
-        if isinstance(value, str) and "\0" in value:
+    if not {*map(type, values)} <= {str, float, type(None)}:  # others may not tell which are the same
+        return Texts([_text(name, value, none) for value in values], array("q", range(len(values))))
+    place = {value: at for at, value in enumerate(dict.fromkeys(values))}
+    return Texts([_text(name, value, none) for value in place], array("q", map(place.__getitem__, values)))
+
+
+def _text(name: str, value: Any, none: str | None) -> str | None:
+    if isinstance(value, str):
+        if "\0" in value:
             raise BadRows(f"column {name!r} holds {value!r}, with a NUL in it, at which some runtimes cut a text")
-    return [value if isinstance(value, str) else none if value is None else None for value in values]
+        return value
+    if not (_is_none(type(value)) or (isinstance(value, float) and math.isnan(value))):
+        raise BadRows(f"column {name!r} holds {value!r}; texts are read there, None or NaN where missing")
+    return none if value is None else None
 
 
 def _listed(name: str, column: Any) -> list[Any]:
@@ -151,12 +198,29 @@ def _listed(name: str, column: Any) -> list[Any]:
     return list(column.tolist() if hasattr(column, "tolist") else column)
 
 
-def _is_missing(value: Any) -> bool:
-    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and math.isnan(value))
+def _plain(column: Any) -> Any:
+    """The NumPy array of real numbers that a column is, or a pandas column has; None where it is something else."""
+    numpy = sys.modules.get("numpy")  # a column of NumPy's own type brings it along
+    if numpy is None or not isinstance(getattr(column, "dtype", None), numpy.dtype):
+        return None
+    held = column.to_numpy() if hasattr(column, "to_numpy") else column
+    plain = type(held) in (numpy.ndarray, numpy.memmap) and held.dtype.kind in "fiub" and held.dtype.itemsize <= 8
+    return held if plain and held.ndim == 1 else None
+
+
+def _is_none(kind: type) -> bool:
+    """Whether a type has one value, which stands for a missing one."""
+    return kind is type(None) or kind.__name__ == "NAType"
+
+
+def _is_number(kind: type) -> bool:
+    return _is_none(kind) or hasattr(kind, "__float__")
 
 
 def _not_finite(scores: Any) -> int:
-    return sum(not all(map(math.isfinite, row)) for row in scores.tolist())
+    """How many rows of an array or tensor hold something else than finite numbers."""
+    finite = abs(scores) < math.inf
+    return 0 if finite.all() else len(scores) - int(finite.all(1).sum())
 
 
 def _slices(facts: Mapping[str, Any], rows: int) -> Iterator[slice]:
@@ -205,10 +269,11 @@ def _onnx(path: Path) -> Model:
     facts = json.loads(described["windtunnel"])
 
     def run(method: str, numbers: Any, strings: Any) -> tuple[Any, Any]:
-        columns = dict(zip(facts["number_columns"], (np.array(one, np.float64) for one in numbers), strict=True))
+        columns = dict(zip(facts["number_columns"], map(np.asarray, numbers), strict=True))
         for name, texts in zip(facts["string_columns"], strings, strict=True):
             # Objects: an array of fixed width would be cut at a NUL.
-            columns[name] = np.array([MISSING_IN_ONNX if one is None else one for one in texts], dtype=object)
+            distinct = np.array([MISSING_IN_ONNX if one is None else one for one in texts.distinct], dtype=object)
+            columns[name] = distinct[np.asarray(texts.at)]
         count = len(next(iter(columns.values())))
         parts = [
             session.run(["scores", method], {name: column[part] for name, column in columns.items()})
@@ -239,9 +304,10 @@ def _torchscript(path: Path) -> Model:
 
     def run(method: str, numbers: Any, strings: Any) -> tuple[Any, Any]:
         count = len((numbers or strings)[0])
-        columns = torch.tensor(numbers, dtype=torch.float64).reshape(len(numbers), count).t()
+        block = _block(numbers, count, torch.float64).t()
+        texts = [one.listed() for one in strings]
         try:
-            answer = program(columns, strings) if method == "scores" else getattr(program, method)(columns, strings)
+            answer = program(block, texts) if method == "scores" else getattr(program, method)(block, texts)
         except (torch.jit.Error, RuntimeError) as error:
             raise BadRows(str(error).strip().splitlines()[-1]) from error
         return answer[:0], answer  # it has checked its scores itself
@@ -269,31 +335,41 @@ def _package(path: Path, kind: str) -> Model:
     def run(method: str, numbers: Any, strings: Any) -> tuple[Any, Any]:
         texts = dict(zip(facts["string_columns"], strings, strict=True))
         count = len((numbers or strings)[0])
-        ids = [_ids(texts[one["column"]], one, index) for one, index in zip(facts["categories"], indexes, strict=True)]
-        blocks = [
-            torch.tensor(columns, dtype=dtype, device=facts["device"]).reshape(len(columns), count).t().contiguous()
-            for columns, dtype in ((numbers, torch.float64), (ids, torch.int64))
-        ]
-        at = facts["outputs"].index(method)
+        columns = [texts[one["column"]] for one in facts["categories"]]
+        ids = _block([one.at for one in columns], count, torch.int64)
+        for row, column, category, index in zip(ids, columns, facts["categories"], indexes, strict=True):
+            row.copy_(torch.tensor(_ids(column, category, index), dtype=torch.int64)[row])
+        blocks, at = (_block(numbers, count, torch.float64), ids), facts["outputs"].index(method)
         with torch.inference_mode():
-            parts = [program(*(block[part] for block in blocks)) for part in _slices(facts, count)]
+            parts = [
+                program(*(block[:, part].t().contiguous().to(facts["device"]) for block in blocks))
+                for part in _slices(facts, count)
+            ]
         scores, answer = (torch.cat([part[place] for part in parts]).cpu() for place in (0, at))
         return scores, answer
 
     return Model(facts, run)
 
 
-def _ids(texts: Sequence[str | None], category: Mapping[str, Any], index: Mapping[str, int]) -> list[int]:
-    """Texts to ids: 0 unknown, 1 missing, 2 + i the i-th category, then the buckets of hashed texts."""
-    found = [1 if text is None else index.get(text, 0) for text in texts]
+def _block(columns: list[Any], count: int, dtype: Any) -> Any:
+    """Buffers of numbers as a tensor ``[columns, count]``."""
+    import torch
+
+    held = bytearray().join(columns)
+    return (torch.frombuffer(held, dtype=dtype) if held else torch.empty(0, dtype=dtype)).view(len(columns), count)
+
+
+def _ids(texts: Texts, category: Mapping[str, Any], index: Mapping[str, int]) -> list[int]:
+    """The id of each distinct text: 0 unknown, 1 missing, 2 + i the i-th category, then the buckets of hashed texts."""
+    found = [1 if text is None else index.get(text, 0) for text in texts.distinct]
     buckets, first = category["buckets"], 2 + len(category["values"])
     if buckets:
-        for row, text in enumerate(texts):
-            if found[row] == 0 and text is not None:
+        for at, text in enumerate(texts.distinct):
+            if found[at] == 0 and text is not None:
                 digest = hashlib.md5(text.encode("utf-8"), usedforsecurity=False).hexdigest()
-                found[row] = first + int(digest, 16) % buckets
+                found[at] = first + int(digest, 16) % buckets
     if category["refuses_unknown"] and 0 in found:
-        text = texts[found.index(0)]
+        text = texts.distinct[found.index(0)]
         raise BadRows(f"column {category['column']!r}: its encoder refuses the category {text}")
     if category["refuses_missing"] and 1 in found:
         raise BadRows(f"column {category['column']!r}: its encoder refuses missing values")
