@@ -142,8 +142,9 @@ class LookedUp(Keeps):
     @torch.jit.unused
     def _fused(self, row: Tensor) -> Tensor:
         """The same, read row by row: a compiler makes one loop of it, which keeps the words in registers."""
-        # Rows are within the table by construction, so that no look-up has to be checked.
-        found: list[Tensor] = [torch.ops.aten._unsafe_index(self.table, [one]) for one in row.unbind()]
+        # Rows are within the table by construction, so that no look-up has to be checked. One word after the other, as
+        # torch, which steps through the graph of other programs, keeps what is used later.
+        found = (torch.ops.aten._unsafe_index(self.table, [one]) for one in row.unbind())
         return reduce(torch.bitwise_and, found)  # [b, trees]
 
     def _left(self, row: Tensor) -> Tensor:
