@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from windtunnel.encode import Batch
+from windtunnel.encode import Batch, RowEncoder
 from windtunnel.head import Head
 
 TASKS = {
@@ -26,6 +26,7 @@ class SmallNet(nn.Module):
         super().__init__()
         self.head = head
         self.exact: dict[int, Any] = {}
+        self.encoder, self.hosts = RowEncoder(["x", "z", "c"], 3, [0, 1]), list[Any]()
         self.dropout = 0.0
         outputs = len(head.classes) if head.task == "multiclass" and head.classes is not None else 1
         with torch.random.fork_rng():

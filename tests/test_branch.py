@@ -13,6 +13,7 @@ from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch.utils.data import DataLoader, IterableDataset
@@ -213,9 +214,37 @@ def test_rows_of_weight_zero_do_not_count() -> None:
     wrong = np.where(y == "yes", "no", "yes")
     both, labels = pd.concat([X, X], ignore_index=True), np.concatenate([y, wrong])
     weight = np.repeat([1.0, 0.0], len(X))
-    net = windtunnel.translate(additive(LogisticRegression(), "label"))
+    source = additive(LogisticRegression(), "label")
+    net, without = windtunnel.translate(source), windtunnel.translate(source)
     net.fit((both, labels, weight), (held, z), **OPTIONS)
     assert net.history.best > net.history.start + 0.1
+    # What combinations say is what it would be if those rows were not there.
+    without.fit((X, y, weight[: len(X)]), (held, z), **OPTIONS)
+    tables = [one.program.steps[-2].module.cross for one in (net, without)]
+    torch.testing.assert_close(*tables)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_forest_answers_with_probabilities_whatever_is_tuned(classes: int) -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(1200, 4))
+    y = np.digitize(X[:, 0] + X[:, 1] * X[:, 2] + random.normal(size=1200), [-1, 1][: classes - 1])
+    train, valid = (X[:600], y[:600]), (X[600:], y[600:])
+    forest = RandomForestClassifier(5, max_depth=8, random_state=0).fit(*train)
+    starts = []
+    for options in ({}, {"recipe": "joint", "epochs": 1}):
+        net = windtunnel.translate(forest, calibrate=X[:600])
+        assert (net.program(*net.encode(valid[0])) < 0).any()  # the raw scores, of leaves that are not quite shut
+        came = log_loss(valid[1], net.predict_proba(valid[0]))
+        net.fit(train, valid, metric="log_loss", **OPTIONS, **options)
+        now = net.predict_proba(valid[0])
+        assert 0 <= now.min() and now.max() <= 1 and not np.isnan(net.predict_log_proba(valid[0])).any()
+        np.testing.assert_allclose(now.sum(axis=1), 1, rtol=1e-12)
+        starts.append((net.history.start, came))
+        assert log_loss(valid[1], now) == pytest.approx(net.history.best, rel=1e-6)
+    np.testing.assert_allclose(starts, starts[0][0], rtol=1e-6)
+    exact = windtunnel.compile(forest)
+    np.testing.assert_allclose(exact.predict_proba(X), forest.predict_proba(X), rtol=1e-12, atol=1e-15)
 
 
 def test_an_interrupt_keeps_the_best_branch() -> None:

@@ -272,6 +272,8 @@ BAD_LOADERS: dict[str, tuple[Any, str]] = {
     "empty batch": ([(X, y), (X[:0], y[:0])], "a batch without rows"),
     "short targets": ([(X, y[:9])], "y has 9 values for 10 rows"),
     "one class": ([(X, ["no"] * 10), (X, ["no"] * 10)], "every training target is 'no'"),
+    "weights now and then": ([(X, y, np.ones(10)), (X, y)], "batch 2 of the loader has no weights and those before it"),
+    "weights too late": ([(X, y), (X, y, np.ones(10))], "batch 2 of the loader has weights and those before it none"),
     "shorter than it says": (_Short(), r"yielded 1 batches and its len\(\) is 3"),
 }
 

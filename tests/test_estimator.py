@@ -9,6 +9,7 @@ from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -161,7 +162,7 @@ def test_a_booster_stops_early_by_the_rows_that_are_held_out(library):
     weight = np.random.default_rng(0).uniform(0.1, 2, len(y))
     pipeline = make_pipeline(StandardScaler(), make_pipeline("passthrough", booster))
     estimator = WindTunnelClassifier(pipeline, recipe=Recipe(epochs=1)).fit(X, y, weight)
-    held, used = estimator._split(y)
+    held, used = estimator._split(y, 0)
     scaler = StandardScaler().fit(X[used])
     rows = rows_to_stop_by(scaler.transform(X[held]), y[held], weight[held])
     source = clone(booster).fit(scaler.transform(X[used]), y[used], sample_weight=weight[used], **rows)
@@ -185,3 +186,34 @@ def test_members_have_no_rows_to_stop_by(library):
     booster, _ = STOPPING[library]
     with pytest.raises(BadInput, match=r"asks for rows to stop by \(early_stopping_rounds?=3\), .* give it fitted"):
         windtunnel.crossfit(make_pipeline(StandardScaler(), booster), *load_breast_cancer(return_X_y=True))
+
+
+TEXTS = ["good film", "bad film", "good plot", "bad plot"] * 30
+
+
+@pytest.mark.parametrize("folds", [None, 2])
+@pytest.mark.parametrize("form", [list, np.array, pd.Series])
+def test_texts_are_rows_of_one_column(form, folds):
+    pipeline = make_pipeline(TfidfVectorizer(), LogisticRegression())
+    y = [1, 0, 1, 0] * 30
+    tuned = WindTunnelClassifier(pipeline, folds=folds, recipe=Recipe(epochs=1)).fit(form(TEXTS), y)
+    assert tuned.predict(form(TEXTS[:4])).tolist() == y[:4]
+    assert windtunnel.crossfit(pipeline, form(TEXTS), y, folds=2, progress=False).predict(TEXTS[:2]).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("state", [np.int64(3), np.random.RandomState(3)])
+def test_random_states_of_numpy(state):
+    X, y = load_breast_cancer(return_X_y=True)
+    tuned = WindTunnelClassifier(recipe=Recipe(epochs=1), random_state=state).fit(X[:200], y[:200])
+    assert tuned.score(X[200:], y[200:]) > 0.8
+
+
+def test_arguments_that_there_are_none_of():
+    with pytest.raises(BadInput, match=r"levl= is no argument of WindTunnelClassifier: did you mean level\?"):
+        WindTunnelClassifier(levl="L1")
+    with pytest.raises(
+        BadInput, match=r"come to WindTunnelRegressor as a recipe: recipe=windtunnel.Recipe\(epochs=2\)"
+    ):
+        WindTunnelRegressor(epochs=2)
+    with pytest.raises(BadInput, match=r"n_trials= is no argument of sweep: did you mean trials\?"):
+        windtunnel.sweep(None, None, None, n_trials=3)

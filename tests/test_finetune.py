@@ -339,9 +339,26 @@ def test_a_whole_trainer() -> None:
     assert trainer.callbacks == callbacks
     with pytest.raises(BadInput, match="devices, clip, epochs beside trainer="):
         finetune(SmallNet(TASKS["binary"]), rows(), trainer=trainer, devices=2, clip=1.0, epochs=3)
-    rarely = pl.Trainer(check_val_every_n_epoch=2, logger=False, enable_checkpointing=False, accelerator="cpu")
-    with pytest.raises(BadInput, match="must validate after every epoch"):
-        finetune(SmallNet(TASKS["binary"]), rows(), trainer=rarely)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"check_val_every_n_epoch": 2}, "leave check_val_every_n_epoch at 1,"),
+        ({"val_check_interval": 0.5}, "leave val_check_interval at 1.0,"),
+        ({"limit_val_batches": 1}, "leave limit_val_batches at 1.0,"),
+        ({"limit_val_batches": 0}, "leave limit_val_batches at 1.0,"),
+        ({"fast_dev_run": True}, "and fast_dev_run and overfit_batches out"),
+        ({"overfit_batches": 2}, "and fast_dev_run and overfit_batches out"),
+        ({"max_steps": 5}, "max_steps=5 may stop within an epoch"),
+        ({"barebones": True}, "barebones=True logs nothing"),
+    ],
+)
+def test_a_trainer_that_would_not_judge_every_epoch(options: dict[str, Any], message: str) -> None:
+    silent = {} if "barebones" in options else {"logger": False, "enable_checkpointing": False}
+    trainer = pl.Trainer(accelerator="cpu", **options, **silent)
+    with pytest.raises(BadInput, match=message):
+        finetune(SmallNet(TASKS["binary"]), rows(), trainer=trainer)
 
 
 def test_a_whole_trainer_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
@@ -557,6 +574,55 @@ def test_a_finished_run_is_handed_back(tmp_path: Path) -> None:
     longer = finetune(again, rows(), resume_from=tmp_path, **QUICK | {"epochs": 5})
     straight = finetune(SmallNet(TASKS["binary"]), rows(), **QUICK | {"epochs": 5})
     assert _trajectory(longer) == _trajectory(straight)
+
+
+@pytest.mark.parametrize("epochs", [0, 2])
+def test_other_rows_are_not_resumed_with(tmp_path: Path, epochs: int) -> None:
+    class Stop(pl.Callback):
+        def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+            if trainer.current_epoch == epochs:
+                raise RuntimeError("stop")
+
+    first, second = rows(), rows(seed=1)
+    with pytest.raises(RuntimeError, match="stop"):
+        finetune(SmallNet(TASKS["binary"]), first, second, checkpoint_dir=tmp_path, callbacks=Stop(), **QUICK)
+    for train, valid, which in ((second, second, "training"), (first, first, "validation")):
+        with pytest.raises(BadInput, match=f"was written over other {which} rows: targets="):
+            finetune(SmallNet(TASKS["binary"]), train, valid, resume_from=tmp_path, **QUICK)
+    again = finetune(SmallNet(TASKS["binary"]), first, second, resume_from=tmp_path, **QUICK)
+    assert len(again.epochs) == QUICK["epochs"] + 1
+
+
+def test_an_error_tells_how_many_epochs_were_judged() -> None:
+    class Stop(pl.Callback):
+        def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+            if trainer.current_epoch == 1:
+                raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop") as caught:
+        finetune(SmallNet(TASKS["binary"]), rows(), rows(seed=1), callbacks=Stop(), **QUICK)
+    (note,) = caught.value.__notes__
+    assert note.startswith("2 epochs were finished; the translation holds the weights of the best one, epoch 2")
+
+
+def test_callbacks_see_each_epoch_judged_once() -> None:
+    class Reports(pl.Callback):
+        def __init__(self, *, sees_start: bool) -> None:
+            self.seen: list[int] = []
+            self.sees_start = sees_start
+
+        def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+            self.seen.append(trainer.current_epoch)
+
+    plain, early = Reports(sees_start=False), Reports(sees_start=True)
+    finetune(SmallNet(TASKS["binary"]), rows(), rows(seed=1), callbacks=[plain, early], **QUICK | {"epochs": 2})
+    assert (plain.seen, early.seen) == ([0, 1], [0, 0, 1])
+
+
+def test_numbers_of_numpy_are_options_too(tmp_path: Path) -> None:
+    options = QUICK | {"epochs": np.int64(1), "learning_rate": np.float32(0.02), "seed": np.int64(3)}
+    assert len(finetune(SmallNet(TASKS["binary"]), rows(), checkpoint_dir=tmp_path, **options).epochs) == 2
+    finetune(SmallNet(TASKS["binary"]), rows(), resume_from=tmp_path, **options)
 
 
 def test_a_run_out_of_patience_stays_stopped(tmp_path: Path) -> None:

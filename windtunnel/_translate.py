@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from numbers import Real
 from typing import Any, NamedTuple
@@ -67,7 +68,8 @@ def translate(
         from the values of tables, the ranges that the model stores and the distances between its thresholds). A
         number is one temperature for every node and leaf in the unit of the input, the paper's being 1.
     calibrate : rows, optional
-        A few thousand raw rows, such as a sample of the training rows.
+        A few thousand raw rows, such as a sample of the training rows. The report's R squared is that on these rows;
+        new ones keep less of the variance, the less the fewer these are.
     untranslated : "cache", "stream" or "error"
         What to do with a step that has no translation: keep it on the host and compute its answers once, or batch by
         batch; or raise.
@@ -100,6 +102,9 @@ def translate(
             step.module = _softened(net.program, position, batch)
     for position, name in levels.items():
         _soften_step(net, position, name, start, temperature, batch)
+    soft = any(step.module is not exact[position] for position, step in enumerate(net.program.steps))
+    if soft and net.head.link == "probabilities" and not isinstance(net.head.classes, list):
+        net.head = replace(net.head, link="shares")  # what leaks out of soft leaves would be below 0 or above 1
     if start == "warm":
         steps = enumerate(net.program.steps)
         replaced = {position: exact[position] for position, step in steps if step.module is not exact[position]}

@@ -33,6 +33,9 @@ def variance_kept(ours: Tensor, theirs: Tensor) -> float:
 def measure(net: Translation, batch: Batch, source: Any, rows: Any) -> dict[str, float]:
     """R squared of a translation's answers on an encoded batch against those of the source itself on the same rows.
 
+    The calibration rows have placed the thresholds and set the temperatures of soft trees; on rows that had no part in
+    that it is lower, the more so the fewer they are.
+
     Answers are probabilities where the source gives them, else decision values, predictions or transformed columns.
 
     Returns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -64,10 +65,17 @@ class _CrossFitted(BaseEstimator):
             self.estimators_.append(fitted(settled(self.estimator), _safe_indexing(X, rows), y[rows], weight))
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        from windtunnel.graph import one_dimensional  # which knows the translators, and these us
+
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = not one_dimensional(self.estimator)  # texts, where it begins with a vectorizer
+        return tags
+
     def _fold(self, X: Any, y: NDArray[Any], groups: Any, time: Any) -> NDArray[np.int64]:
         """The fold of each row, int64 [rows]."""
         count = _num_samples(X)
-        if isinstance(self.folds, bool) or not isinstance(self.folds, int) or not 2 <= self.folds <= count:
+        if isinstance(self.folds, bool) or not isinstance(self.folds, Integral) or not 2 <= self.folds <= count:
             raise BadInput(f"folds={self.folds!r} must be a whole number from 2 to the number of rows, {count}")
         if groups is not None and time is not None:
             raise BadInput("groups and time are both given; folds go by one of them")

@@ -45,6 +45,8 @@ class Pruning(pl.Callback):
         What was trained with: ``fit`` takes another one where there can be no branch.
     """
 
+    sees_start = True
+
     def __init__(self, trial: Trial, *, reports: bool, may_end: bool) -> None:
         self.trial, self.reports, self.may_end = trial, reports, may_end
         self.pruned = False

@@ -16,6 +16,7 @@ from windtunnel.trainers.order import whole
 from windtunnel.trainers.processes import rank, world
 
 if TYPE_CHECKING:
+    from windtunnel.trainers.encoding import Encoding
     from windtunnel.translation import Translation
 
 
@@ -47,6 +48,8 @@ class Batches:
 
     Attributes
     ----------
+    encoding : Encoding or None
+        What the rows were encoded by, where ``windtunnel.loader`` did it: ``fit`` refuses those of another translation.
     scores : Tensor or None
         ``[N, K]``, raw scores that a branch learns beside, in the place of those of the translation.
     equal : bool
@@ -73,6 +76,7 @@ class Batches:
         self.shuffle = shuffle
         self.seed = whole("seed", seed, 0)
         self.drop_last = drop_last
+        self.encoding: Encoding | None = None
         self.scores: Tensor | None = None
         self.equal = True
         self.skipped = 0
@@ -180,7 +184,7 @@ class Batches:
     def _with(self, rows: Batch, target: Tensor | None, weight: Tensor | None, *, shuffle: bool) -> Batches:
         options = {"batch_size": self.batch_size, "seed": self.seed, "drop_last": self.drop_last and shuffle}
         made = self._of(rows, target, weight, shuffle=shuffle, **options)
-        made.equal = self.equal
+        made.equal, made.encoding = self.equal, self.encoding
         return made
 
     def _of(self, rows: Batch, target: Tensor | None, weight: Tensor | None, **options: Any) -> Batches:

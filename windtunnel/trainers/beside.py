@@ -96,11 +96,15 @@ class Scorer:
 
     def of(self, rows: Batch) -> Batch:
         """Rows with scores."""
-        return with_scores(rows, self._raw(self.net._in_slices(self.program, rows)))
+        return with_scores(rows, self._raw(self.answers(self.program, *rows)))
 
     def as_given(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """The scores of the translation as it is, soft trees included."""
-        return self._raw(self.net._in_slices(self.net.program, Batch(numbers, ids)))
+        return self._raw(self.answers(self.net.program, numbers, ids))
+
+    def answers(self, program: Program, numbers: Tensor, ids: Tensor) -> Tensor:
+        """What a program gives, probabilities as they are."""
+        return self.net._in_slices(program, Batch(numbers, ids))
 
     def _raw(self, scores: Tensor) -> Tensor:
         return LogProbabilities()(scores) if self.net.head.link in PROBABILITIES else scores

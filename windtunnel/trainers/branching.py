@@ -34,6 +34,7 @@ from windtunnel.trainers.beside import (
     side_by_side,
 )
 from windtunnel.trainers.binning import bin_edges
+from windtunnel.trainers.blocks import by_blocks
 from windtunnel.trainers.callbacks import Keeper
 from windtunnel.trainers.effects import Combination, Rows, effects, shares
 from windtunnel.trainers.evidence import collected, counted, gains, halves, helps, metric
@@ -81,9 +82,11 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
     scored = Scorer(net, gates)
     train, valid = scored(data.train), scored(data.valid)
     rows = valid.rows if isinstance(valid, Batches) else scored.of(held[0])
-    plan = begin(net, collected(train), halves((rows, *held[1:]), order), loss, recipe.branch_rank, generator)
+    learned, counts = counting(collected(train))
+    plan = begin(net, learned, halves((rows, *held[1:]), order), loss, recipe.branch_rank, generator)
     if plan is None:
         return None
+    plan = plan.over(counts)
     start = deepcopy(plan.beside.state_dict())
 
     def finish(keeper: Keeper) -> None:
@@ -92,11 +95,18 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
         if keeper.best_epoch and not plan.holds(keeper.judge, plan.combined, plan.whole):
             keeper.reject()
             plan.beside.load_state_dict(start)
+        adds = len(plan.branch.combinations) > 0 or keeper.best_epoch > 0
         # Epoch 0 has gated trees and combinations, or at least the source's own trees: the soft ones that came may be
         # better, by chance.
         soft = bool(net.exact or gates)
-        keeper.given = metric(keeper.judge, loss, *((scored.as_given, data.valid) if soft else (plan.alone, valid)))
-        adds = len(plan.branch.combinations) > 0 or keeper.best_epoch > 0
+        if net.head.link in PROBABILITIES and keeper.judge.name != "loss":
+            # As they are answered: those of a branch are kept off 0, which is a gain of its own in the log loss.
+            own = Judge.of(recipe, net)
+            keeper.given = metric(own, loss, partial(scored.answers, net.program), data.valid)
+            if not adds:
+                keeper.best_metric = metric(own, loss, partial(scored.answers, scored.program), data.valid)
+        else:
+            keeper.given = metric(keeper.judge, loss, *((scored.as_given, data.valid) if soft else (plan.alone, valid)))
         helps = not adds or plan.holds(keeper.judge, plan.alone, plan.whole if keeper.best_epoch else plan.combined)
         if not (helps and keeper.judge.better(keeper.best_metric, keeper.start)):
             keeper.best_epoch, keeper.best_metric = 0, keeper.start
@@ -121,7 +131,7 @@ def _gates(
         return {}
     trees, program = deepcopy(trees).cpu(), Scorer(net, {}).program
     inputs = [net._in_slices(partial(program.inputs_of, last), half[0]) for half in held]
-    found = gated(trees, Judged(inputs[0], *held[0][1:]), loss, generator)
+    found = gated(trees, Judged(inputs[0], *held[0][1:]), by_blocks(loss), generator)
     if found is None:
         return {}
     with torch.no_grad():
@@ -165,6 +175,17 @@ class Plan:
         if type(loader) is not Batches:
             return self.judged_by(loader)
         return mapped(loader, lambda rows: raised(self.narrowed(rows), self.own))
+
+    def over(self, counts: Tensor | None) -> Plan:
+        """The plan for all training rows, of which it was learned on those that count, bool ``[N]``, if not on all.
+
+        To the others, of weight 0, it makes no difference what the combinations add.
+        """
+        if counts is None:
+            return self
+        own = self.own.new_zeros(len(counts), self.own.shape[1])
+        own[counts] = self.own
+        return replace(self, own=own)
 
     def judged_by(self, loader: Any) -> Any:
         """Validation batches, whose scores have what the combinations add."""
@@ -218,7 +239,7 @@ class Plan:
             return scores, torch.stack(parts, dim=2) * unit.unsqueeze(1)
 
         scores, parts = apart_and_parts(half[0])
-        share = shares(self.loss, self._size_of_loss(scores, *half[1:]), scores, parts, *half[1:])
+        share = shares(by_blocks(self.loss), self._size_of_loss(scores, *half[1:]), scores, parts, *half[1:])
         scores, parts = apart_and_parts(self.untouched[0])
         with torch.no_grad():
             better = gains(self.loss, scores, scores + parts @ share, *self.untouched[1:])
@@ -234,13 +255,21 @@ class Plan:
         """What the loss is counted in: 1 where it is that of log-odds, and where scores are values its own size."""
         if bool((self.branch.unit == 1).all()):
             return 1.0
-        return max(float(self.loss(scores, target, weight)), torch.finfo(scores.dtype).tiny)
+        return max(float(by_blocks(self.loss)(scores, target, weight)), torch.finfo(scores.dtype).tiny)
 
     def holds(self, judge: Judge, without: Score, having: Score) -> bool:
         """Whether scores are better on the untouched rows too."""
         rows, *rest = self.untouched
         with torch.no_grad():
             return helps(judge, self.loss, without(*rows), having(*rows), *rest)
+
+
+def counting(items: Items) -> tuple[Items, Tensor | None]:
+    """The rows of a weight above 0, and which they are, bool ``[N]``; None where that is all, or none of a sample."""
+    if len(items) == 2 or bool((counts := items[2] > 0).all()) or not counts.any():
+        return items, None
+    rows, *rest = items
+    return (Batch(rows.numbers[counts], rows.ids[counts]), *(one[counts] for one in rest)), counts
 
 
 def begin(
@@ -251,7 +280,7 @@ def begin(
     Parameters
     ----------
     items : Items
-        Training rows with scores.
+        Training rows with scores, none of weight 0.
     held : pair of Items
         Judged rows with scores: those of the first have a part in choosing, those of the other none.
     """
@@ -262,7 +291,7 @@ def begin(
     edges = bin_edges(rows.numbers)
     sizes = [int(torch.isfinite(row).sum()) + 2 for row in edges]
     sizes += [len(category.vocabulary) for category in net.encoder.categories]
-    unit = _unit(head, scores, *items[1:])
+    unit = _unit(head, scores, items[1])
     probe = Branch.zero(edges, sizes, unit, rank=0, generator=generator)
 
     def read(rows: Batch, target: Tensor, weight: Tensor | None = None) -> Rows:
@@ -345,13 +374,8 @@ def _one_each(categories: list[CategoryColumn]) -> list[int]:
     return sorted(most.values())
 
 
-def _unit(head: Head, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-    """What a branch of one adds to each raw score: 1, or the spread of the residuals where scores are values.
-
-    Rows of weight 0 have no part in it, as their targets may be anything.
-    """
-    if weight is not None:
-        scores, target = scores[weight > 0], target[weight > 0]
+def _unit(head: Head, scores: Tensor, target: Tensor) -> Tensor:
+    """What a branch of one adds to each raw score: 1, or the spread of the residuals where scores are values."""
     # Targets that do not fit the scores are for the loss to refuse.
     if head.task != "regression" or head.link != "identity" or len(scores) < 2 or target.numel() != scores.numel():
         return scores.new_ones(scores.shape[1])

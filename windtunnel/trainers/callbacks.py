@@ -22,7 +22,7 @@ from windtunnel.trainers.history import Epoch
 from windtunnel.trainers.met_rows import MetRows
 from windtunnel.trainers.metrics import Judge
 from windtunnel.trainers.module import FineTuning
-from windtunnel.trainers.order import order_of, resumable
+from windtunnel.trainers.order import order_of, resumable, same_rows
 from windtunnel.trainers.processes import check_steps
 
 CHECKPOINT = "last.ckpt"
@@ -87,6 +87,7 @@ class Keeper(Checkpoint):
         self._resumed = False
         self._done = 0
         self._order: dict[str, Any] | None = None
+        self._judged_by: dict[str, Any] | None = None
         self._rate = math.nan
         self._started = time.perf_counter()
 
@@ -108,6 +109,11 @@ class Keeper(Checkpoint):
         """The metric of the translation as it came: that of epoch 0, unless epoch 0 begins elsewhere (``given``)."""
         return self.epochs[0].metric if self.given is None else self.given
 
+    @property
+    def judged(self) -> int:
+        """The epochs that were trained and judged, one that is not recorded yet included."""
+        return len(self.epochs) - 1 + (self._judged is not None)
+
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Judge the weights that were just validated, and keep them if they are the best."""
         assert isinstance(module, FineTuning)
@@ -124,6 +130,8 @@ class Keeper(Checkpoint):
         """Write the state before the first step, or stop at once where a resumed run had no patience left."""
         check_steps(trainer.num_training_batches)
         self._started = time.perf_counter()
+        self._order = order_of(trainer.train_dataloader, trainer.world_size)
+        self._judged_by = same_rows(_loaders(trainer.val_dataloaders)[0])
         if not self._resumed:
             self._save(trainer)
         elif self._done:
@@ -183,6 +191,7 @@ class Keeper(Checkpoint):
             "best": self._best,
             "done": self._done,
             "order": self._order,
+            "judged_by": self._judged_by,
             "random": torch.get_rng_state(),
         }
         if torch.cuda.is_available():
@@ -194,7 +203,7 @@ class Keeper(Checkpoint):
         self.epochs = [Epoch(**record) for record in state_dict["epochs"]]
         self.best_epoch, self.best_metric = state_dict["best_epoch"], state_dict["best_metric"]
         self._best = state_dict["best"]
-        self._done, self._order = state_dict.get("done", 0), state_dict.get("order")
+        self._done = state_dict.get("done", 0)
         self._resumed = True
         torch.set_rng_state(state_dict["random"].cpu())
         if torch.cuda.is_available() and "random_cuda" in state_dict:

@@ -11,6 +11,7 @@ import torch
 from windtunnel.encode import Batch, as_column, as_frame, objects
 from windtunnel.errors import BadInput
 from windtunnel.trainers.batches import Batches, Item, Streamed
+from windtunnel.trainers.encoding import Encoding
 from windtunnel.trainers.items import ACCEPTED, Classes, encode, encode_item, plain
 from windtunnel.trainers.order import resumable
 from windtunnel.trainers.processes import in_step, world
@@ -79,7 +80,7 @@ class Encoded:
         yield from self._encoded(self.loader) if self._kept is None else self._kept
 
     def _encoded(self, items: Iterable[Any]) -> Iterator[Item]:
-        count, classes = 0, Classes(self.net)
+        count, classes, parts = 0, Classes(self.net), None
         announced = (_length(items) or 0) if isinstance(items, Sized) else 0
         if announced and (source := resumable(items)) is not None:
             announced -= source.skipped
@@ -87,6 +88,9 @@ class Encoded:
             items = in_step(items)
         for count, item in enumerate(items, start=1):  # noqa: B007  # read after the loop
             encoded = encode_item(self.net, item, training=self.training)
+            if len(encoded) != (parts := parts or len(encoded)):
+                which = "weights and those before it none" if parts == 2 else "no weights and those before it some"
+                raise BadInput(f"batch {count} of the loader has {which}; give all of them weights, such as 1, or none")
             if self.training:
                 classes.see(encoded[1])
                 # Whoever knows the length asks for no more than that, and would never come past the loop.
@@ -150,9 +154,11 @@ def loader(
     if weights is not None and not weights.any():
         raise BadInput(f"all {len(weights)} weights are 0; give at least one row a weight above 0")
     options: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "seed": seed, "drop_last": drop_last}
+    made = Batches(rows, target, weights, **options)
     if raw is not None:
-        return Streamed(net, raw, rows, target, weights, training=training, **options)
-    return Batches(rows, target, weights, **options)
+        made = Streamed(net, raw, rows, target, weights, training=training, **options)
+    made.encoding = Encoding.of(net)
+    return made
 
 
 def _streams(net: Translation) -> bool:

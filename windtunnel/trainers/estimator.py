@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from numbers import Number
+from inspect import signature
+from numbers import Integral, Number
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
@@ -25,16 +26,24 @@ from sklearn.utils.validation import (
 )
 
 from windtunnel._translate import translate
+from windtunnel.encode import as_column, objects
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.estimators.fitting import asked_stops, check_fits, fitted, last_step, settled, unfitted
+from windtunnel.graph import one_dimensional
 from windtunnel.trainers.crossfit import crossfit
-from windtunnel.trainers.recipe import Recipe
+from windtunnel.trainers.recipe import Recipe, refuse
 
 CALIBRATION_ROWS = 5000
 
 
 class _WindTunnel(BaseEstimator):
     """What the classifier and the regressor share; options are kept as given and checked by ``fit``."""
+
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        """Say what was meant by names that there are none of; scikit-learn wants ``__init__`` to name all it takes."""
+        known = cls._get_param_names()
+        refuse({name: value for name, value in given.items() if name not in known}, cls.__name__, known)
+        return super().__new__(cls)  # type: ignore[no-any-return]
 
     def __init__(
         self,
@@ -47,7 +56,7 @@ class _WindTunnel(BaseEstimator):
         recipe: Recipe | str | None = None,
         validation_fraction: float = 0.1,
         folds: Any = "auto",
-        random_state: int | None = 0,
+        random_state: Any = 0,
         progress: bool = False,
     ) -> None:
         self.pipeline = pipeline
@@ -76,17 +85,18 @@ class _WindTunnel(BaseEstimator):
         """
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        X = _rows(X)
+        X = self._rows(X)
         # Names and number of columns; what they hold is for the pipeline to judge.
         validate_data(self, X, y=y, skip_check_array=True)
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
-        held, used = self._split(y)
+        seed = self._seed()
+        held, used = self._split(y, seed)
         parts = [
             (_safe_indexing(X, rows), y[rows], *(() if weight is None else (weight[rows],))) for rows in (used, held)
         ]
-        recipe = Recipe.resolve(self.recipe, {} if self.random_state is None else {"seed": self.random_state})
+        recipe = Recipe.resolve(self.recipe, {} if seed is None else {"seed": seed})
         source = self._source()
         if self.folds not in ("auto", None):
             if asked_stops(last_step(source)):  # members get as many trees as it stops with
@@ -100,7 +110,7 @@ class _WindTunnel(BaseEstimator):
         self.pipeline_ = fitted(source, *parts[0], held=parts[1])
         if is_classifier(self):
             self.classes_ = self.pipeline_.classes_
-        calibrate = np.sort(np.random.default_rng(self.random_state).permutation(used)[:CALIBRATION_ROWS])
+        calibrate = np.sort(np.random.default_rng(seed).permutation(used)[:CALIBRATION_ROWS])
         self.translation_ = translate(
             self.pipeline_,
             level=self.level,
@@ -112,7 +122,15 @@ class _WindTunnel(BaseEstimator):
         self.translation_.fit(*parts, recipe=recipe, progress=self.progress)
         return self
 
-    def _split(self, y: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _seed(self) -> int | None:
+        """A whole number to draw by: the one given, or one drawn from a generator."""
+        if self.random_state is None:
+            return None
+        if isinstance(self.random_state, Integral):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _split(self, y: NDArray[Any], seed: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows that judge and rows that train; the same rows where there are too few to share."""
         rows = np.arange(len(y))
         stratify = None
@@ -124,9 +142,7 @@ class _WindTunnel(BaseEstimator):
             stratify = y
         if len(y) * self.validation_fraction < 2:
             return rows, rows
-        used, held = train_test_split(
-            rows, test_size=self.validation_fraction, stratify=stratify, random_state=self.random_state
-        )
+        used, held = train_test_split(rows, test_size=self.validation_fraction, stratify=stratify, random_state=seed)
         return np.sort(held), np.sort(used)
 
     def _source(self) -> Any:
@@ -143,6 +159,7 @@ class _WindTunnel(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         source = self._given()
+        tags.input_tags.two_d_array = not one_dimensional(source)
         tags.input_tags.sparse = hasattr(source, "__sklearn_tags__") and get_tags(source).input_tags.sparse
         return tags
 
@@ -154,7 +171,7 @@ class _WindTunnel(BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict labels of a classifier, values of a regressor."""
-        X = _rows(X)
+        X = self._rows(X)
         return self._checked(X).predict(X)  # type: ignore[no-any-return]
 
     def _checked(self, X: Any) -> Any:
@@ -162,13 +179,21 @@ class _WindTunnel(BaseEstimator):
         validate_data(self, X, reset=False, skip_check_array=True)
         return self.translation_
 
+    def _rows(self, X: Any) -> Any:
+        """Rows that can be indexed: texts and the like as one column of objects, where the pipeline reads such."""
+        return objects(as_column(X)) if one_dimensional(self._given()) else _table(X)
+
     @property
     def history_(self) -> Any:
         """What fine-tuning did, epoch by epoch."""
         return self.translation_.history
 
 
-def _rows(X: Any) -> Any:
+# What is asked for the arguments of the class looks at ``__new__`` first.
+_WindTunnel.__new__.__signature__ = signature(_WindTunnel.__init__)  # type: ignore[attr-defined]
+
+
+def _table(X: Any) -> Any:
     """Rows that can be indexed: tables as they are, sparse matrices as CSR, everything else as an array.
 
     Raises
@@ -220,7 +245,7 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
     folds : int, "auto" or None
         Members of ``windtunnel.crossfit``, which makes the result more accurate and as many times as slow to score;
         "auto", as None, is one model.
-    random_state : int or None, default 0
+    random_state : int, RandomState or None, default 0
         Of the hold-out, the calibration rows and fine-tuning.
     progress : bool, default False
         Whether to show a progress bar.
@@ -239,13 +264,13 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
     @available_if(_translation_has("predict_proba"))
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities, one column per class."""
-        X = _rows(X)
+        X = self._rows(X)
         return self._checked(X).predict_proba(X)  # type: ignore[no-any-return]
 
     @available_if(_translation_has("decision_function"))
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Raw scores."""
-        X = _rows(X)
+        X = self._rows(X)
         return self._checked(X).decision_function(X)  # type: ignore[no-any-return]
 
 

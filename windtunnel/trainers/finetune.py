@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Checkpoint
+from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch import nn
@@ -29,7 +29,7 @@ from windtunnel.trainers.losses import pick
 from windtunnel.trainers.met_rows import ADAM, MetRows, gradients_of_rows, large_tables
 from windtunnel.trainers.metrics import Judge
 from windtunnel.trainers.module import DataModule, FineTuning, Loaders
-from windtunnel.trainers.order import order_of, resumable
+from windtunnel.trainers.order import ROWS, order_of, resumable, same_rows
 from windtunnel.trainers.processes import launched, quieten
 from windtunnel.trainers.quiet import quiet
 from windtunnel.trainers.recipe import Recipe
@@ -97,7 +97,8 @@ def finetune(
     log_dir : path, optional
         Where ``version_<n>/metrics.csv`` goes, and TensorBoard's events where tensorboard is installed.
     accelerator, devices, precision, callbacks, logger
-        For Lightning's Trainer; ``logger`` goes with, or instead of, ``log_dir``. Where torchrun started several
+        For Lightning's Trainer; ``logger`` goes with, or instead of, ``log_dir``. Callbacks do not see epoch 0 judged,
+        but for those with an attribute ``sees_start = True``. Where torchrun started several
         processes, they train together, and ``devices`` says nothing.
     trainer : pytorch_lightning.Trainer, optional
         A whole Trainer, whose epochs, devices, precision, clipping and loggers then hold.
@@ -113,7 +114,8 @@ def finetune(
     Raises
     ------
     BadInput
-        For rows, targets, loaders or options that cannot be used.
+        For rows, targets, loaders or options that cannot be used, such as a loader that another translation has encoded
+        otherwise, or rows that are not those of the checkpoint.
     BadFile
         For a checkpoint that is damaged or belongs to another translation.
     """
@@ -217,6 +219,7 @@ def _stage(
     checkpoint = None
     if resume_from is not None:
         checkpoint, kept = _checkpoint(resume_from, module)
+        _check_rows(checkpoint, kept, data)
         _check_order(checkpoint, kept, order_of(data.train, trainer.world_size))
     with quiet():
         _settle(data, trainer.strategy.root_device)
@@ -263,7 +266,8 @@ def _fit(trainer: pl.Trainer, module: FineTuning, data: Loaders, keeper: Keeper,
         torch.manual_seed(module.recipe.seed)
         try:
             if checkpoint is None:
-                trainer.validate(module, datamodule=data, verbose=False)
+                with _alone(trainer, keeper):
+                    trainer.validate(module, datamodule=data, verbose=False)
             trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
         except SystemExit:
             if keeper.interrupt is None:
@@ -280,7 +284,7 @@ def _noted(error: BaseException, keeper: Keeper) -> BaseException:
     if keeper.epochs:
         where = "" if keeper.directory is None else f"; resume_from={str(keeper.directory)!r} goes on from there"
         error.add_note(
-            f"{len(keeper.epochs) - 1} epochs were finished; the translation holds the weights of the best one, "
+            f"{keeper.judged} epochs were finished; the translation holds the weights of the best one, "
             f"epoch {keeper.best_epoch}{where}"
         )
     return error
@@ -314,6 +318,21 @@ def _attached(trainer: Any, own: Sequence[pl.Callback]) -> Iterator[None]:
         yield
     finally:
         trainer.callbacks = theirs
+
+
+@contextlib.contextmanager
+def _alone(trainer: Any, keeper: Keeper) -> Iterator[None]:
+    """Judging epoch 0 is no epoch of training: callbacks that count those would have two by the number 0."""
+
+    def sees(one: pl.Callback) -> bool:
+        return one is keeper or isinstance(one, Termination | ProgressBar) or getattr(one, "sees_start", False)
+
+    every = trainer.callbacks
+    trainer.callbacks = [one for one in every if sees(one)]
+    try:
+        yield
+    finally:
+        trainer.callbacks = every
 
 
 def _trainer(
@@ -383,15 +402,29 @@ def _check_trainer(trainer: pl.Trainer, given: dict[str, Any]) -> None:
         raise BadInput(
             f"{', '.join(clash)} beside trainer=...: the Trainer has its own; set them there, or leave it out"
         )
-    if trainer.check_val_every_n_epoch != 1 or trainer.limit_val_batches == 0:
+    if trainer.barebones:
+        raise BadInput("a Trainer with barebones=True logs nothing, so that no epoch can be judged; leave it out")
+    as_wanted = {"check_val_every_n_epoch": 1, "val_check_interval": 1.0, "limit_val_batches": 1.0}
+    if odd := [f"{name} at {one}" for name, one in as_wanted.items() if not _is(getattr(trainer, name), one)]:
         raise BadInput(
-            "the Trainer must validate after every epoch, as the best one is kept: leave check_val_every_n_epoch at 1 "
-            "and limit_val_batches above 0"
+            "the Trainer must validate after every epoch, once and on all validation rows, as the best one is kept: "
+            f"leave {' and '.join(odd)}, and fast_dev_run and overfit_batches out; to judge by fewer rows, give fewer "
+            "as valid"
+        )
+    if trainer.max_steps != -1:
+        raise BadInput(
+            f"a Trainer with max_steps={trainer.max_steps} may stop within an epoch, which is then not judged; give "
+            "max_epochs, with limit_train_batches for shorter ones"
         )
     if trainer.max_epochs is not None and 0 < trainer.max_epochs <= trainer.current_epoch:
         raise BadInput(
             f"this Trainer has trained its {trainer.max_epochs} epochs before, and would train none; give a new one"
         )
+
+
+def _is(value: Any, wanted: float) -> bool:
+    """Whether an option of the Trainer is a number of that kind: 1 is one batch, and 1.0 all of them."""
+    return type(value) is type(wanted) and value == wanted
 
 
 def _settle(data: Loaders, device: torch.device) -> None:
@@ -427,6 +460,23 @@ def _checkpoint(path: Path, module: FineTuning) -> tuple[Path, dict[str, Any]]:
     if done > module.recipe.epochs:
         raise BadInput(f"{file} is past epoch {done} and epochs={module.recipe.epochs}; give at least {done}")
     return file, kept
+
+
+def _check_rows(file: Path, kept: dict[str, Any], data: Loaders) -> None:
+    """Refuse to go on with other rows than those that a checkpoint was trained on, or judged by."""
+    for role, before, loader in (
+        ("training", kept.get("order"), data.train),
+        ("validation", kept.get("judged_by"), data.valid),
+    ):
+        now = same_rows(loader)
+        if before is None or now is None:  # loaders of one's own, which do not tell
+            continue
+        other = [name for name in ROWS if name in before and before[name] != now.get(name)]
+        if changed := [f"{name}={before[name]!r} (now {now.get(name)!r})" for name in other]:
+            raise BadInput(
+                f"{file} was written over other {role} rows: {', '.join(changed)}; resume with the same rows, or begin "
+                "anew without resume_from"
+            )
 
 
 def _check_order(file: Path, kept: dict[str, Any], now: dict[str, Any] | None) -> None:

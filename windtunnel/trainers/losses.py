@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -156,7 +157,8 @@ def pick(asked: str | Loss | None, head: Head) -> Loss:
         For a name that is not known or that does not fit the task, or a function of other arguments.
     """
     if asked is not None and not isinstance(asked, str):
-        return _checked(asked)
+        _check_arguments(asked)
+        return OwnLoss(asked)
     name = asked or head.loss
     if name not in LOSSES:
         hint = nearest(name, sorted(LOSSES))
@@ -169,17 +171,19 @@ def pick(asked: str | Loss | None, head: Head) -> Loss:
     return partial(loss, **head.loss_options) if name == head.loss else loss
 
 
-def _checked(loss: Loss) -> Loss:
-    _check_arguments(loss)
+@dataclass(frozen=True)
+class OwnLoss:
+    """A function of somebody else's, of whose answers one value is asked."""
 
-    def checked(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        value = loss(scores, target, weight)
+    function: Loss
+
+    def __call__(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        """The value, without dimensions."""
+        value = self.function(scores, target, weight)
         if not isinstance(value, Tensor) or value.numel() != 1:
             got = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
             raise BadInput(f"the loss gave {got}; it must give a tensor with one value, such as rows.mean()")
         return value.reshape(())
-
-    return checked
 
 
 def _check_arguments(loss: Loss) -> None:

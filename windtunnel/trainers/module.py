@@ -18,6 +18,7 @@ from windtunnel.modules.base import Module
 from windtunnel.trainers.batches import Batches
 from windtunnel.trainers.compiled import check_accumulation, check_tables, compiled, explained
 from windtunnel.trainers.data import Encoded, loader
+from windtunnel.trainers.encoding import encoding_of
 from windtunnel.trainers.held_out import hold_out
 from windtunnel.trainers.items import check_classes
 from windtunnel.trainers.losses import pick
@@ -250,6 +251,9 @@ class DataModule(Loaders):
 
 def _batches(net: Translation, data: Any, recipe: Recipe, *, training: bool) -> Batches | Encoded:
     role = "train" if training else "valid"
+    loads = isinstance(data, Iterable) and not isinstance(data, (str, dict, tuple)) and not hasattr(data, "columns")
+    if loads and (encoding := encoding_of(data)) is not None:
+        encoding.check(net, f"the {role} loader")
     if isinstance(data, Batches):
         if data.target is None:
             raise BadInput(f"{role} is a loader without targets; build it as windtunnel.loader(net, X, y)")
@@ -262,7 +266,7 @@ def _batches(net: Translation, data: Any, recipe: Recipe, *, training: bool) -> 
             ready.batch_size = recipe.rows_per_step(ready.size)
     elif isinstance(data, Encoded):
         ready = data
-    elif isinstance(data, Iterable) and not isinstance(data, (str, dict)) and not hasattr(data, "columns"):
+    elif loads:
         ready = Encoded(net, data, training=training)
     else:
         raise BadInput(f"{role} is a {type(data).__name__}; give (X, y) or (X, y, weight), or a loader of such batches")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from windtunnel.errors import BadInput, nearest
@@ -137,6 +138,9 @@ class Recipe:
     compile: str | None = None
 
     def __post_init__(self) -> None:
+        for field in fields(self):  # a checkpoint holds no numbers of NumPy
+            if isinstance(given := getattr(self, field.name), np.generic):
+                object.__setattr__(self, field.name, given.item())
         wrong = [
             f"{name}={getattr(self, name)!r} must be {rule}"
             for name, (rule, holds) in _RULES.items()
@@ -183,6 +187,24 @@ class Recipe:
         if callable(self.loss):
             facts["loss"] = getattr(self.loss, "__name__", type(self.loss).__name__)
         return facts
+
+
+def refuse(unknown: Mapping[str, Any], of: str, known: Iterable[str]) -> None:
+    """Refuse arguments that there are none of; options of fine-tuning come as a recipe.
+
+    Raises
+    ------
+    BadInput
+        Naming each, with the nearest one that there is.
+    """
+    options = {field.name for field in fields(Recipe)}
+    known = [*known]
+    of_recipe = ", ".join(f"{name}={value!r}" for name, value in unknown.items() if name in options)
+    said = [f"{name}= is no argument of {of}: {nearest(name, known)}" for name in unknown if name not in options]
+    if of_recipe:
+        said.append(f"options of fine-tuning come to {of} as a recipe: recipe=windtunnel.Recipe({of_recipe})")
+    if said:
+        raise BadInput("; ".join(said))
 
 
 def _whole(value: Any, least: int) -> bool:

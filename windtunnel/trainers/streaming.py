@@ -15,6 +15,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from windtunnel.encode import MISSING_ID, UNKNOWN_ID, Batch
 from windtunnel.errors import BadInput, nearest
+from windtunnel.trainers.encoding import Encoding
 from windtunnel.trainers.items import encode_item
 from windtunnel.trainers.order import whole
 from windtunnel.trainers.processes import rank, world
@@ -45,6 +46,8 @@ class Stream(IterableDataset[Any]):
 
     Attributes
     ----------
+    encoding : Encoding
+        What the rows are encoded by.
     skipped : int
         Batches that the next pass leaves out at its start.
     """
@@ -63,7 +66,7 @@ class Stream(IterableDataset[Any]):
         buffer: int,
         training: bool,
     ) -> None:
-        self.net, self.groups = net, groups
+        self.net, self.groups, self.encoding = net, groups, Encoding.of(net)
         self.read, self.target, self.weight = columns, target, weight
         self.batch_size, self.shuffle, self.seed, self.training = batch_size, shuffle, seed, training
         self.window = max(buffer // batch_size, 1) * batch_size

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel._translate import _check
 from windtunnel.errors import BadInput, nearest
 from windtunnel.sweeps.space import Space
-from windtunnel.trainers.recipe import Recipe
+from windtunnel.trainers.recipe import Recipe, refuse
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
@@ -48,6 +49,7 @@ def sweep(
     sampler: BaseSampler | None = None,
     accelerator: str = "auto",
     progress: bool = True,
+    **unknown: Any,
 ) -> SweepResult:
     """Search the options of translation and fine-tuning for those with the best metric on the validation rows.
 
@@ -120,6 +122,7 @@ def sweep(
         For names and values that are not accepted, rows that cannot be used, a storage that cannot be opened or a study
         that was made for something else; and where Optuna is not installed.
     """
+    refuse(unknown, "sweep", [name for name in signature(sweep).parameters if name != "unknown"])
     if find_spec("optuna") is None:
         raise BadInput("a sweep needs optuna, which is not installed; pip install 'windtunnel[tune]'")
     _check(level, start, temperature, untranslated)

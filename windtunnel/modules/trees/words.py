@@ -145,7 +145,8 @@ class LookedUp(Keeps):
         # Rows are within the table by construction, so that no look-up has to be checked. One word after the other, as
         # torch, which steps through the graph of other programs, keeps what is used later.
         found = (torch.ops.aten._unsafe_index(self.table, [one]) for one in row.unbind())
-        return reduce(torch.bitwise_and, found)  # [b, trees]
+        words: Tensor = reduce(torch.bitwise_and, found)  # [b, trees]
+        return words
 
     def _left(self, row: Tensor) -> Tensor:
         """``[tables, b]`` -> ``[b, trees]``."""

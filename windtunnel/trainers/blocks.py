@@ -1,0 +1,34 @@
+"""Losses of one's own over many rows at once, in time that grows with the rows alone."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from windtunnel.trainers.evidence import evenly
+from windtunnel.trainers.losses import Loss, OwnLoss
+
+ROWS = 512
+"""Rows of a block, about as many as a step trains on."""
+
+
+def by_blocks(loss: Loss) -> Loss:
+    """The mean of a loss over blocks of rows, each with the kinds of targets evenly; losses by name are left alone.
+
+    A loss of one's own may compare every row with every other, as one of pairs does: over 10,000 rows that takes a
+    hundred million pairs for each of hundreds of steps. Blocks count by the weight of their rows, and not at all where
+    the loss is NaN, as it is of pairs where a block has one class only.
+    """
+    if not isinstance(loss, OwnLoss):
+        return loss
+
+    def mean(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        total, size = scores.new_zeros(()), 0.0
+        for rows in evenly(target).tensor_split(-(-len(target) // ROWS)):
+            of_rows = None if weight is None else weight[rows]
+            value = loss(scores[rows], target[rows], of_rows)
+            if not value.isnan():  # else its gradient would be NaN too, however little it counts
+                counts = float(len(rows)) if of_rows is None else float(of_rows.sum())
+                total, size = total + counts * value, size + counts
+        return total / size if size else loss(scores, target, weight)
+
+    return mean
