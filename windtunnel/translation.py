@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -21,9 +21,10 @@ from windtunnel.encode import FIRST_ID, Batch, RowEncoder, Rows
 from windtunnel.errors import BadInput
 from windtunnel.head import Head
 from windtunnel.host import HostStep
+from windtunnel.known import Known
 from windtunnel.modules.base import Module
 from windtunnel.modules.program import Program
-from windtunnel.slices import CPU, LARGE, in_slices, odd, rows_at_once, without_missing
+from windtunnel.slices import LARGE, in_slices, odd, rows_at_once, without_missing
 from windtunnel.start import Start
 
 if TYPE_CHECKING:
@@ -45,44 +46,6 @@ class Engine(Protocol):
     def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
         """What ``Program.answer`` gives; called without gradients, with rows on the device of the program."""
         ...
-
-
-class Known:
-    """What is asked of a program before every answer, and stays as it is while its steps have the same modules.
-
-    Attributes
-    ----------
-    modules : list of Module
-        Of the steps, then of the methods that have one of their own (``own``).
-    partial, whole : bool
-        See ``Program``.
-    always_finite : list of int
-        See ``Translation.always_finite``.
-    others : int64 Tensor or None
-        The columns that are not; None where those are all.
-    buffers : dict
-        Of the first step that takes columns: they are where the program is.
-    """
-
-    def __init__(self, net: Translation, modules: list[nn.Module | None]) -> None:
-        self.program, self.modules, self.always_finite = net.program, modules, net.always_finite()
-        program, finite = net.program, set(self.always_finite)
-        others = [at for at in range(len(net.encoder.numbers)) if at not in finite]
-        self.others = torch.tensor(others, dtype=torch.int64) if finite else None
-        self.partial, self.whole, self.own = program.partial(), program.whole(), frozenset(program.answers)
-        buffers = [take._buffers for step in program.steps for take in step.takes]  # type: ignore[union-attr]
-        self.buffers: dict[str, Tensor | None] = next(iter(buffers), {})
-
-    @cached_property
-    def takes_missing(self) -> bool:
-        """Whether no step refuses a row for a missing number or an unknown category; looked at column by column."""
-        from windtunnel.compiler.passes.oddity import takes_missing
-
-        return takes_missing(self.program, self.always_finite)
-
-    def device(self) -> torch.device:
-        """Where the tensors of the program are; what a step takes is one of them."""
-        return CPU if (columns := self.buffers.get("columns")) is None else columns.device
 
 
 def _source_has(method: str) -> Callable[[Translation], bool]:
