@@ -396,13 +396,6 @@ def test_gradient_boosting_gives_leaves_of_rows_that_it_does_not_predict(forest)
         with pytest.raises(error, match="infinity|infinite"):
             one.apply(np.full((1, 3), np.inf))
 
-    np.testing.assert_array_equal(net.apply(gaps), source.apply(gaps))
-    for one, error in ((source, ValueError), (net, BadInput)):
-        with pytest.raises(error, match="NaN"):
-            one.predict(gaps)
-        with pytest.raises(error, match="infinity|infinite"):
-            one.apply(np.full((1, 3), np.inf))
-
 
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
 @pytest.mark.parametrize("form", ["eager", "torchscript", "onnx"])

@@ -102,6 +102,7 @@ def harden(net: Translation, valid: Any = None) -> Translation:
         raise UnfaithfulOption("this translation runs on a backend that is fixed; its trees are hard already.")
     rows, target, weight = parts(net, valid)
     hard = copy.deepcopy(net).eval()
+    hard.exact = hard.as_came()
     for position, step in enumerate(hard.program.steps):
         if isinstance(step.module, SoftSplits):
             step.module = _hard(hard, position, rows)
@@ -154,11 +155,11 @@ def judged(
 
 
 def _hard(net: Translation, position: int, rows: Batch | None) -> Module:
-    """The hard form of one step: what the source has, where nothing of it has moved."""
+    """The hard form of one step: what the source has, where that is known."""
     step: Any = net.program.steps[position]
     soft: SoftTrees | SoftLeaves = step.module
-    if (exact := net.as_came().get(position)) is not None:
-        return copy.deepcopy(exact)
+    if position in net.exact:
+        return net.exact[position]
     try:
         if isinstance(soft, SoftLeaves):
             ensemble = harden_splits(soft)

@@ -48,11 +48,8 @@ def alone(trees: HardTrees, backend: str) -> Callable[[Tensor], Tensor]:
     """Trees as a backend runs them, without the steps around them: rows ``[B, width]`` -> scores ``[B, K]``."""
     columns = list(range(trees.width))
     program = Program([ProgramStep(trees, [Take(0, columns)], "trees")], {}).eval()
-    one = (
-        program
-        if backend == "torch"
-        else ENGINES[backend](program, RowEncoder(None, len(columns), columns, dtype="float64"))
-    )
+    encoder = RowEncoder(None, trees.width, columns, dtype="float64")
+    one = program if backend == "torch" else ENGINES[backend](program, encoder)
 
     def run(x: Tensor) -> Tensor:
         return one.answer("scores", x, torch.zeros((len(x), 0), dtype=torch.int64, device=x.device))

@@ -158,7 +158,7 @@ def _rebuilt(members: Mapping[str, bytes], host: Any) -> Translation:
 def _exact(net: Translation, position: int) -> ProgramStep:
     """A soft step with what the source computes in its place."""
     step: Any = net.program.steps[position]
-    return ProgramStep(net.exact[position], list(step.takes), step.name, step.refuses)
+    return step.having(net.exact[position])  # type: ignore[no-any-return]
 
 
 def _read_exact(net: Translation, graph: GraphData, members: Mapping[str, bytes]) -> dict[int, Module]:
@@ -173,13 +173,9 @@ def _read_exact(net: Translation, graph: GraphData, members: Mapping[str, bytes]
         soft = graph.steps[int(name)] if int(name) < len(graph.steps) else None
         if soft is None or (soft.takes, soft.refuses) != (data.takes, data.refuses):
             raise BadFile(f"{GRAPH} has an exact form of step {name}, which is not there or takes other columns.")
-    _try_out(_with(net.program, steps), net.encoder, net.head, graph)
-    return {int(name): step.module for name, step in steps.items()}
-
-
-def _with(program: Program, steps: Mapping[str, ProgramStep]) -> Program:
-    every = [steps.get(str(position), step) for position, step in enumerate(program.steps)]
-    return Program(every, dict(program.answers.items()))  # type: ignore[arg-type]
+    exact = {int(name): step.module for name, step in steps.items()}
+    _try_out(net.program.having(exact), net.encoder, net.head, graph)
+    return exact
 
 
 def _step_data(step: Any, origin: Origin) -> StepData:

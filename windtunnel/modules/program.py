@@ -93,6 +93,11 @@ class ProgramStep(nn.Module):
         return refused.any(dim=1) if outside is None else refused.any(dim=1) | outside
 
     @torch.jit.unused
+    def having(self, module: Module) -> "ProgramStep":
+        """The same step with another module."""
+        return ProgramStep(module, list(self.takes), self.name, self.refuses)  # type: ignore[arg-type]
+
+    @torch.jit.unused
     def asked(self) -> bool:
         """Whether the source may refuse some rows of what this step is given."""
         return bool(self.refuses) or self.bounded()
@@ -140,6 +145,12 @@ class Program(nn.Module):
         for step in self.steps:
             values.append(step(values))
         return values[-1]
+
+    @torch.jit.unused
+    def having(self, modules: Mapping[int, Module]) -> "Program":
+        """The same program with other modules in some of its steps, by their position."""
+        steps = [step.having(modules[at]) if at in modules else step for at, step in enumerate(self.steps)]  # type: ignore[operator]
+        return Program(steps, dict(self.answers.items()))  # type: ignore[arg-type]
 
     @torch.jit.unused
     def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:

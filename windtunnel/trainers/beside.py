@@ -14,7 +14,7 @@ from windtunnel.head import Head
 from windtunnel.modules.branch import Branch
 from windtunnel.modules.links import PROBABILITIES
 from windtunnel.modules.log_pool import LogProbabilities
-from windtunnel.modules.program import Program, ProgramStep
+from windtunnel.modules.program import Program
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.trainers.batches import Batches
 
@@ -82,12 +82,7 @@ class Scorer:
 
     def __init__(self, net: Translation, gates: dict[int, HardTrees]) -> None:
         self.net = net
-        modules: dict[int, Any] = {**net.exact, **gates}
-        steps = [
-            ProgramStep(modules[index], list(step.takes), step.name, step.refuses) if index in modules else step  # type: ignore[arg-type]
-            for index, step in enumerate(net.program.steps)
-        ]
-        self.program = Program(steps).eval()  # type: ignore[arg-type]
+        self.program = net.program.having({**net.exact, **gates}).eval()
 
     def __call__(self, loader: Any) -> Any:
         """The same batches with scores: those that the loader itself brings, or the program's."""

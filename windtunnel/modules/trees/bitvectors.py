@@ -83,9 +83,7 @@ class BitvectorTrees(LaidOutTrees):
 
     def _leaves(self, x: Tensor) -> Tensor:
         """The number of the leaf that each row falls into in each tree, ``[b * trees]``."""
-        wide = x.dtype == torch.float64 and self.reads == "float64"
-        # Of a float32 number and a threshold, float64 says the same as the largest float32 not above the threshold.
-        values = self._readings(x if wide else x.to(torch.float32)).to(torch.float64).t()
+        values = self._readings(self._as_read(x)).to(torch.float64).t()
         missing = torch.nn.functional.pad(torch.isnan(x).t().to(torch.int32), [0, 0, 0, 1])  # [features + 1, b]
         found: list[Tensor] = []
         for one in self.words:

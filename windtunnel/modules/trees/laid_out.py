@@ -52,6 +52,13 @@ class LaidOutTrees(HardTrees):
             held = torch.from_numpy(np.ascontiguousarray(array)).to(self.threshold.device)
             self.register_buffer(name, held, persistent=False)
 
+    def _as_read(self, x: Tensor) -> Tensor:
+        """The rows in the type that the source reads, to be compared with thresholds in float64.
+
+        Of a float32 number and a threshold, float64 says the same as the largest float32 not above the threshold.
+        """
+        return x if x.dtype == torch.float64 and self.reads == "float64" else x.to(torch.float32)
+
     def _values(self, x: Tensor) -> Tensor:
         """What nodes read, ``[b, columns]``: the readings of the features, then the columns of the sets."""
         values = self._readings(x)

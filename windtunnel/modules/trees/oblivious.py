@@ -121,9 +121,7 @@ class ObliviousTrees(LaidOutTrees):
         """The ranks of the values, uint8 ``[columns, b]``."""
         if self.levels == 0:  # nothing is read, so that values may be missing
             return torch.zeros((0, x.shape[0]), dtype=torch.uint8, device=x.device)
-        wide = x.dtype == torch.float64 and self.reads == "float64"
-        # Of a float32 number and a threshold, float64 says the same as the largest float32 not above the threshold.
-        values = self._values(x if wide else x.to(torch.float32)).to(torch.float64)
+        values = self._values(self._as_read(x)).to(torch.float64)
         ranks: Tensor = self.ranks(values.t().index_select(0, self.used))
         return ranks.to(torch.uint8)
 

@@ -52,9 +52,7 @@ class RankedTrees(LaidOutTrees):
 
     def _ranked(self, x: Tensor) -> Tensor:
         """The words of the values, ``[b, columns]``."""
-        wide = x.dtype == torch.float64 and self.reads == "float64"
-        # Of a float32 number and a threshold, float64 says the same as the largest float32 not above the threshold.
-        values = self._values(x if wide else x.to(torch.float32)).to(torch.float64)
+        values = self._values(self._as_read(x)).to(torch.float64)
         ranked: Tensor = self.ranks(values.t().index_select(0, self.used))
         return ranked.t().contiguous()
 
