@@ -1,7 +1,5 @@
 """LightGBM models score and predict as LightGBM does, on awkward rows too; the source is the oracle."""
 
-import time
-
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
@@ -356,14 +354,6 @@ def test_refused_by_name(estimator, count, message):
     estimator.fit(x, classes(x, count))
     with pytest.raises(UnsupportedEstimator, match=message):
         (classifier if isinstance(estimator, lgb.LGBMClassifier) else regressor)(estimator)
-
-
-def test_reading_is_fast():
-    x = numbers(rows=600)
-    booster = lgb.train(TRAIN | {"num_leaves": 64, "objective": "regression"}, lgb.Dataset(x, target(x)), 300)
-    start = time.perf_counter()
-    HardTrees.of(tree_ensemble(booster))
-    assert time.perf_counter() - start < 1.0
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

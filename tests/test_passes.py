@@ -46,6 +46,7 @@ from windtunnel.modules.bins import Bins
 from windtunnel.modules.elementwise import Elementwise
 from windtunnel.modules.imputer import Imputer
 from windtunnel.modules.linear import Linear
+from windtunnel.modules.one_hot import OneHot
 from windtunnel.modules.polynomial import Polynomial
 from windtunnel.modules.power import Power
 from windtunnel.modules.projection import Projection
@@ -438,6 +439,7 @@ NARROWED: dict[str, Callable[[], Module]] = {
     "Imputer of zeros": lambda: Imputer(numbers(2), NAN * 0, torch.tensor([1, 2]), torch.tensor([4])),
     "LeafOneHot": lambda: LeafOneHot.numbered(trees().ensemble(), np.arange(12)),
     "Linear": lambda: Linear(numbers(4, WIDTH) * torch.tensor([1, 0, 1, 0, 0, 1]), numbers(4)),
+    "OneHot": lambda: OneHot(torch.tensor([-1, 2, 0, 1, 3]), torch.arange(4), torch.ones(())),
     "Polynomial": lambda: Polynomial(torch.tensor([[6, 6], [0, 6], [0, 3], [5, 5], [2, 4]])),
     "Projection": lambda: Projection(numbers(4, WIDTH) * torch.tensor([0, 0, 1, 0, 1, 1]), numbers(4), numbers(WIDTH)),
     "QuantileMap": lambda: QuantileMap(numbers(WIDTH, 4).sort().values, torch.rand(WIDTH, 4).sort().values, False),
@@ -450,7 +452,7 @@ NARROWED: dict[str, Callable[[], Module]] = {
 
 
 def given(module: Module) -> Tensor:
-    return torch.randint(0, 5, (20, 1)) if isinstance(module, CategoryTable) else numbers(20, WIDTH)
+    return torch.randint(0, 5, (20, 1)) if isinstance(module, CategoryTable | OneHot) else numbers(20, WIDTH)
 
 
 def test_every_module_that_can_be_narrowed_is_tried() -> None:
@@ -482,7 +484,7 @@ def test_a_narrowed_module_gives_the_same_columns(name: str) -> None:
     assert tried
 
 
-@pytest.mark.parametrize("name", [name for name in NARROWED if name not in ("CategoryTable", "QuantileMap")])
+@pytest.mark.parametrize("name", [name for name in NARROWED if name not in ("CategoryTable", "OneHot", "QuantileMap")])
 def test_where_a_module_says_that_it_is_finite_it_is(name: str) -> None:
     module = NARROWED[name]()
     said = module.finite_where(WIDTH)

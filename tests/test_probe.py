@@ -1,6 +1,5 @@
 """Tables of per-column encoders, and the recoding of text imputers, against their sources."""
 
-import time
 from typing import Any
 
 import category_encoders as ce
@@ -8,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import sparse
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 
@@ -302,14 +302,13 @@ def test_categories_that_are_no_plain_values_are_refused() -> None:
 
 
 @pytest.mark.parametrize("cls", [OneHotEncoder, ce.OneHotEncoder, ce.BinaryEncoder])
-def test_thousands_of_categories_are_quick(cls: type) -> None:
+def test_thousands_of_categories(cls: type) -> None:
     data = pd.DataFrame({"user": [f"u{k}" for k in range(4000)], "item": [f"i{k % 50}" for k in range(4000)]})
     fitted = cls(handle_unknown="ignore" if cls is OneHotEncoder else "value").fit(data)
     encoding = read(fitted)
-    started = time.perf_counter()
     probed = probe(fitted, encoding, values_of(encoding))
-    assert time.perf_counter() - started < 10
-    assert probed.tables[0] is not None and len(probed.tables[0]) == 4002
+    first = probed.tables[0]
+    assert first is not None and first.shape[0] == 4002 and sparse.issparse(first) == (cls is OneHotEncoder)
 
 
 @pytest.mark.parametrize(

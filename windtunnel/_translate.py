@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from windtunnel.assemble import Assembly
 from windtunnel.compiler.backends import BACKENDS, engine, place
-from windtunnel.compiler.passes import simplify
+from windtunnel.compiler.passes import Wiring, look_up_sums, simplify
 from windtunnel.compiler.strategies import STRATEGIES, choose, fastest
 from windtunnel.encode import Batch, Rows, count_rows
 from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.faithful import measure, variance_kept
 from windtunnel.modules.base import Module
 from windtunnel.modules.code_tables import CodeTables
+from windtunnel.modules.one_hot import OneHot
 from windtunnel.modules.program import Program, ProgramStep, Take, steps_read
 from windtunnel.modules.tables import CategoryTable
 from windtunnel.modules.target_statistics import TargetStatistics
@@ -91,8 +92,12 @@ def translate(
     _check_rows(calibrate)
     assembly = Assembly(pipeline, untranslated, calibrate)
     net = _translation(assembly)
+    if any(isinstance(step.module, OneHot) for step in net.program.steps):
+        wiring = Wiring.of(net.program, net.origins)
+        look_up_sums(wiring)
+        net.program, net.origins = wiring.program()
     batch = net.encode(calibrate, training=False) if calibrate is not None else None
-    levels = _levels(assembly, level)
+    levels = _levels(net.program, level)
     _freeze_behind(net.program, levels)
     exact: dict[int, Any] = {position: step.module for position, step in enumerate(net.program.steps)}
     for position, step in enumerate(net.program.steps):
@@ -243,9 +248,9 @@ def _check_rows(calibrate: Rows | None) -> None:
         )
 
 
-def _levels(assembly: Assembly, level: str | Mapping[str, str]) -> dict[int, str]:
+def _levels(program: Program, level: str | Mapping[str, str]) -> dict[int, str]:
     """The level of each program step that holds trees."""
-    steps = dict(enumerate(assembly.draft.steps))
+    steps: dict[int, Any] = dict(enumerate(program.steps))
     trees = {index: step.name for index, step in steps.items() if isinstance(step.module, HardTrees | LeafOneHot)}
     if not isinstance(level, Mapping):
         return dict.fromkeys((index for index in trees if _may_soften(steps[index])), level)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from windtunnel.assemble.draft import Draft
@@ -19,6 +20,7 @@ from windtunnel.encode import NONE, CategoryColumn, Rows, Vocabulary, text_of
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.filled import follow, rows_of
 from windtunnel.graph import Step
+from windtunnel.modules.one_hot import OneHot
 from windtunnel.modules.program import IDS
 from windtunnel.modules.tables import CategoryTable, SumGroups
 from windtunnel.modules.target_statistics import CategoryHashes
@@ -101,8 +103,7 @@ class Categories:
                 if len(vocabulary) - 1 in refused and vocabulary.values[-1] == NONE:
                     vocabulary = replace(vocabulary, values=vocabulary.values[:-1])
                 # Where unknown categories are recoded, the rows of the buckets are out of reach.
-                table: Tensor = probed.tables[column][: len(vocabulary)]  # type: ignore[index]
-                module = CategoryTable(table.to(self.draft.dtype), encoding.trainable)
+                module = self._tabled(probed.tables[column][: len(vocabulary)], encoding.trainable)  # type: ignore[index]
                 refuses = wire.refuses.union(refused, _finite(step), {3} if encoding.refuses_fractions else ())
                 encoded = self._table(step, module, wire, vocabulary, refuses)
                 if probed.additive:
@@ -148,8 +149,20 @@ class Categories:
         width = len(hashed.statistics(torch.zeros(1, len(places), dtype=torch.int64))[0])
         return [*plain, *(Wire(number=partial(itself, (slot, column))) for column in range(width))]
 
+    def _tabled(self, table: Tensor | sparse.csr_array, trainable: bool) -> CategoryTable | OneHot:
+        """The module of a probed table; of a sparse one its ones alone, where it holds nothing else."""
+        if isinstance(table, Tensor):
+            return CategoryTable(table.to(self.draft.dtype), trainable)
+        ones = np.diff(table.indptr)
+        if (ones > 1).any() or (table.data != 1).any():
+            return CategoryTable(torch.from_numpy(table.toarray()).to(self.draft.dtype), trainable)
+        column = np.full(len(ones), -1)
+        column[ones == 1] = table.indices
+        unit = torch.ones((), dtype=self.draft.dtype)
+        return OneHot(torch.from_numpy(column), torch.arange(table.shape[1]), unit)
+
     def _table(
-        self, step: Step, table: CategoryTable, wire: Wire, vocabulary: Vocabulary, refuses: frozenset[int]
+        self, step: Step, table: CategoryTable | OneHot, wire: Wire, vocabulary: Vocabulary, refuses: frozenset[int]
     ) -> list[Wire]:
         """The columns of a table over a raw column; a single one can be encoded again."""
         assert wire.raw is not None
@@ -159,8 +172,8 @@ class Categories:
                 step.name, type(step.estimator).__name__, table, [(IDS, self.draft.encoder.category(column))]
             )
         )
-        width = table.rows.shape[1]
-        if width > 1 or vocabulary.buckets:
+        width = len(table.columns) if isinstance(table, OneHot) else table.rows.shape[1]
+        if width > 1 or vocabulary.buckets or isinstance(table, OneHot):
             return [Wire(number=partial(place, index)) for index in range(width)]
         codes = table.rows[:, 0].tolist()
         # What is refused has no code: it stays what it is.

@@ -53,6 +53,11 @@ class CategoryTable(Module):
         """[B, 1] -> [B, w]."""
         return functional.embedding(ids[:, 0], self.rows, sparse=self.sparse)
 
+    @torch.jit.unused
+    def times(self, columns: Sequence[int], center: Tensor, weight: Tensor) -> Tensor:
+        """Weighted sums of some columns, each less its center, for every category: float64 ``[V, K]``."""
+        return (self.rows.detach().double()[:, list(columns)] - center) @ weight.t()
+
     def needs(self, wanted: Sequence[int], width: int) -> list[int]:
         """The ids."""
         return [0]

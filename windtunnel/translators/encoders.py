@@ -15,7 +15,7 @@ from windtunnel.translators.shown import is_missing
 
 @translates(
     OneHotEncoder,
-    trainable="one row of a table per category",
+    trainable="one row of a table per category; of more than 2,000 categories only in front of weighted sums",
     notes="drop, infrequent categories, unknown and missing ones",
 )
 def one_hot_encoder(fitted: OneHotEncoder) -> Encoding:

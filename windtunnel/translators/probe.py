@@ -45,8 +45,9 @@ class Probed:
 
     Attributes
     ----------
-    tables : list of (float64 Tensor [V_j, w_j] or None)
-        Row i is what value i of input column j becomes; None for a number passed through.
+    tables : list of (float64 Tensor [V_j, w_j], the same as a CSR array, or None)
+        Row i is what value i of input column j becomes; None for a number passed through. Sparse are those of more
+        than ``CELLS`` numbers, from encoders that answer sparsely.
     positions : list of list of int
         The output columns that input column j owns, w_j of them; for a number, the one that it passes through to.
     additive : bool
@@ -60,7 +61,7 @@ class Probed:
         Whether the encoder answers with a sequence, and no table of one column.
     """
 
-    tables: list[Tensor | None]
+    tables: list[Tensor | sparse.csr_array | None]
     positions: list[list[int]]
     additive: bool
     width: int
@@ -102,13 +103,11 @@ def probe(fitted: Any, encoding: Encoding, columns: Sequence[Sequence[Any] | Non
         moves = _shared(source, shown, moves)
     elif (owners == 0).any():
         moves = _adopted(source, shown, moves, np.flatnonzero(owners == 0))
-    for column, move in zip(shown, moves, strict=True):
-        move.rows[column.refused] = 0
+    moves = [
+        _Move(move.columns, _without(move.rows, column.refused)) for column, move in zip(shown, moves, strict=True)
+    ]
     probed = Probed(
-        tables=[
-            None if column.number else torch.from_numpy(np.ascontiguousarray(move.rows))
-            for column, move in zip(shown, moves, strict=True)
-        ],
+        tables=[None if column.number else _table(move.rows) for column, move in zip(shown, moves, strict=True)],
         positions=[move.columns.tolist() for move in moves],
         additive=additive,
         width=source.width,
@@ -121,10 +120,18 @@ def probe(fitted: Any, encoding: Encoding, columns: Sequence[Sequence[Any] | Non
 
 @dataclass(frozen=True)
 class _Move:
-    """The output columns [w] that an input column moves, sorted, and what they are for each value, float64 [V, w]."""
+    """The output columns [w] that an input column moves, sorted, and what they are for each value, float64 [V, w].
+
+    Rows are sparse where there are many; what splits sums or adds constants makes them dense.
+    """
 
     columns: NDArray[np.int64]
-    rows: NDArray[np.float64]
+    rows: Any
+
+    @property
+    def plain(self) -> NDArray[np.float64]:
+        """The rows as an array."""
+        return _dense(self.rows)
 
 
 class _Source:
@@ -140,6 +147,7 @@ class _Source:
         self.names = list(getattr(fitted, "feature_names_in_", range(len(shown))))
         base = self._base()
         self.flat = np.ndim(base) == 1
+        self.sparse = sparse.issparse(base)
         # [width], what the encoder makes of the base row
         self.origin = _dense(_rows(base))[0]
         self.width = len(self.origin)
@@ -196,6 +204,8 @@ class _Source:
     def vary(self, column: int) -> _Move:
         """Run one column through its values while the others stand still."""
         values = self.shown[column].values
+        if self.sparse and len(values) ** 2 > CELLS:
+            return self._moved_sparsely(column, values)
         size = max(64, CELLS // max(1, self.width))
         parts = [self._moved(column, values[start : start + size]) for start in range(0, len(values), size)]
         columns = np.unique(np.concatenate([np.zeros(0, np.int64), *(part.columns for part in parts)]))
@@ -218,6 +228,29 @@ class _Source:
         moved = ~((output == origin) | (np.isnan(output) & np.isnan(origin))).all(axis=0)
         return _Move(candidates[moved], output[:, moved])
 
+    def _moved_sparsely(self, column: int, values: Array) -> _Move:
+        """The same for as many values as columns, where all that is equal to the base row is left out."""
+        still = [other.still(len(values)) for other in self.shown]
+        output = self.transform([*still[:column], values, *still[column + 1 :]])
+        change = output - sparse.csr_array(np.ones((len(values), 1))) @ sparse.csr_array(self.origin[None, :])
+        change.eliminate_zeros()
+        columns = np.unique(change.indices).astype(np.int64)
+        return _Move(columns, output[:, columns])
+
+
+def _table(rows: Any) -> Tensor | sparse.csr_array:
+    return rows if sparse.issparse(rows) else torch.from_numpy(np.ascontiguousarray(rows))
+
+
+def _without(rows: Any, refused: list[int]) -> Any:
+    """The rows, those that the source refuses as zeros."""
+    if sparse.issparse(rows):
+        kept = np.ones(rows.shape[0])
+        kept[refused] = 0
+        return sparse.csr_array(sparse.diags_array(kept) @ rows)
+    rows[refused] = 0
+    return rows
+
 
 def _rows(output: Any) -> Any:
     """An encoder's output as float64 ``[rows, width]``, or as a CSR array."""
@@ -236,7 +269,7 @@ def _check_numbers(fitted: Any, shown: list[Shown], moves: list[_Move], owners: 
         j
         for j, (column, move) in enumerate(zip(shown, moves, strict=True))
         if column.number
-        and (len(move.columns) > 1 or (owners[move.columns] > 1).any() or (move.rows.T != column.values).any())
+        and (len(move.columns) > 1 or (owners[move.columns] > 1).any() or (move.plain.T != column.values).any())
     ]
     if changed:
         raise UnsupportedEstimator(
@@ -259,8 +292,8 @@ def _shared(source: _Source, shown: list[Shown], moves: list[_Move]) -> list[_Mo
         if column.number:
             answer.append(move)
             continue
-        change = np.zeros((len(move.rows), source.width))
-        change[:, move.columns] = move.rows - source.origin[move.columns]
+        change = np.zeros((len(move.plain), source.width))
+        change[:, move.columns] = move.plain - source.origin[move.columns]
         least = change[column.accepted].min(axis=0)
         rest += least
         answer.append(_Move(np.setdiff1d(np.arange(source.width), passed), (change - least)))
@@ -279,10 +312,10 @@ def _adopted(source: _Source, shown: list[Shown], moves: list[_Move], orphans: N
         )
     heir = next((j for j in categorical if not len(moves[j].columns)), categorical[0])
     own = moves[heir]
-    constants = np.tile(source.origin[orphans], (len(own.rows), 1))
+    constants = np.tile(source.origin[orphans], (len(own.plain), 1))
     columns = np.concatenate([own.columns, orphans])
     order = np.argsort(columns)
-    rows = np.concatenate([own.rows, constants], axis=1)[:, order]
+    rows = np.concatenate([own.plain, constants], axis=1)[:, order]
     return [*moves[:heir], _Move(columns[order], rows), *moves[heir + 1 :]]
 
 
@@ -299,7 +332,7 @@ def _verify(source: _Source, shown: list[Shown], probed: Probed) -> None:
         accepted = column.accepted if len(column.accepted) else np.arange(len(column.values))
         picked = random.choice(accepted, COMBINATIONS)
         given.append(column.values[picked])
-        rows = table.numpy()[picked]
+        rows = _dense(table[picked])
         if probed.additive:
             composed += rows
         else:

@@ -1,5 +1,7 @@
-"""Passes over a compiled program: the same answers and refusals, of fewer columns and steps."""
+"""Passes over a program: the same answers and refusals, of fewer columns and steps."""
 
+from windtunnel.compiler.passes.fold import look_up_sums
 from windtunnel.compiler.passes.simplify import Simplified, simplify
+from windtunnel.compiler.passes.wiring import Wiring
 
-__all__ = ["Simplified", "simplify"]
+__all__ = ["Simplified", "Wiring", "look_up_sums", "simplify"]

@@ -8,13 +8,17 @@ the source rounds it.
 
 from __future__ import annotations
 
+from types import UnionType
+
 import torch
 from torch import Tensor
 
 from windtunnel.assemble import Origin
 from windtunnel.compiler.passes.wiring import Node, Wiring
 from windtunnel.modules.affine import Affine
+from windtunnel.modules.base import Module
 from windtunnel.modules.linear import Linear
+from windtunnel.modules.one_hot import OneHot
 from windtunnel.modules.projection import Projection
 from windtunnel.modules.tables import CategoryTable, SumGroups
 
@@ -31,6 +35,17 @@ def fold(wiring: Wiring) -> None:
                 _fold_scaler(node, scaler)
                 wiring.nodes.remove(scaler)
             _fold_tables(wiring, node)
+    _drop_unread(wiring)
+
+
+def look_up_sums(wiring: Wiring) -> None:
+    """Multiply one-hot columns that no table holds into the linear maps behind them, to be learned; in place.
+
+    Their sums are a table of ``[V, K]``, which says all that weights behind such columns can.
+    """
+    for node in list(wiring.nodes):
+        if type(node.module) in (Linear, Projection):
+            _fold_tables(wiring, node, OneHot, trainable=True)
     _drop_unread(wiring)
 
 
@@ -81,39 +96,45 @@ def _folded(node: Node, scaler: Node) -> tuple[Tensor, Tensor, Tensor]:
     return weight, bias, center
 
 
-def _fold_tables(wiring: Wiring, node: Node) -> None:
+def _fold_tables(
+    wiring: Wiring, node: Node, kinds: type | UnionType = CategoryTable | OneHot, *, trainable: bool = False
+) -> None:
     """Sums over the columns of a table as columns of a table; the node becomes the sum of what is left."""
     tables = {
         source: [at for at, (one, _) in enumerate(node.given) if one is source]
         for source in dict.fromkeys(source for source, _ in node.given)
-        if isinstance(source, Node) and isinstance(source.module, CategoryTable)
+        if isinstance(source, Node) and isinstance(source.module, kinds)
     }
     sums = len(_map(node).bias)
-    tables = {one: at for one, at in tables.items() if len(at) > sums and torch.isfinite(one.module.rows).all()}  # type: ignore[arg-type]
+    tables = {one: at for one, at in tables.items() if len(at) > sums and _finite(one.module)}
     if not tables:
         return
-    looked_up = [_multiplied(node, table, at) for table, at in tables.items()]
-    rest = [at for at in range(len(node.given)) if not any(at in columns for columns in tables.values())]
+    looked_up = [_multiplied(node, table, at, trainable) for table, at in tables.items()]
+    folded = {at for columns in tables.values() for at in columns}
+    rest = [at for at in range(len(node.given)) if at not in folded]
     if rest:
         every = range(sums)
         module = node.module.narrowed(every, rest, len(node.given))
         looked_up.append(Node(module, [node.given[at] for at in rest], node.name, node.refuses, node.origin))
     else:
         first: CategoryTable = looked_up[0].module  # type: ignore[assignment]
-        looked_up[0].module = CategoryTable(first.rows + _map(node).bias.detach(), trainable=False)
+        looked_up[0].module = CategoryTable(first.rows + _map(node).bias.detach(), trainable)
     at = wiring.nodes.index(node)
     wiring.nodes[at:at] = looked_up
     node.module, node.refuses = SumGroups(len(looked_up)), ()
     node.given = [(one, column) for one in looked_up for column in range(sums)]
 
 
-def _multiplied(node: Node, table: Node, at: list[int]) -> Node:
+def _finite(module: Module) -> bool:
+    return not isinstance(module, CategoryTable) or bool(torch.isfinite(module.rows).all())
+
+
+def _multiplied(node: Node, table: Node, at: list[int], trainable: bool) -> Node:
     """A table times the weights of its columns."""
-    module: CategoryTable = table.module  # type: ignore[assignment]
-    columns = [node.given[one][1] for one in at]
-    rows = module.rows.detach().double()[:, columns] - _center(node)[at]
-    sums = rows @ _map(node).weight.detach().double()[:, at].T
-    product = CategoryTable(sums.to(module.rows.dtype), trainable=False)
+    module: CategoryTable | OneHot = table.module  # type: ignore[assignment]
+    columns, weight = [node.given[one][1] for one in at], _map(node).weight.detach()
+    sums = module.times(columns, _center(node)[at], weight.double()[:, at])
+    product = CategoryTable(sums.to(weight.dtype), trainable)
     return Node(product, list(table.given), table.name, (), table.origin)
 
 
