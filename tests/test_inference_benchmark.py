@@ -17,8 +17,8 @@ from benchmarks.inference.__main__ import app
 from benchmarks.inference.cells import _cells, measure
 from benchmarks.inference.model import Model
 from benchmarks.inference.models import GROUPS, MODELS
-from windtunnel.compiler.cost_model import Shape
 from windtunnel.compiler.strategies import FORMS
+from windtunnel.compiler.tree_costs import SHIPPED, fitted, read, write
 
 
 @pytest.fixture(autouse=True)
@@ -107,11 +107,25 @@ def test_a_peer_whose_answers_are_off_says_so(tmp_path):
     assert said["ready"] and "off by 1 of" in said["why"]
 
 
-def test_costs_are_fitted(monkeypatch):
+def test_costs_are_fitted(monkeypatch, tmp_path):
     monkeypatch.setattr(tree_costs, "TREES", (10,))
     both = [next(tree_costs.ensembles()), next(tree_costs.oblivious())]
-    measured = [(*tree_costs.timed(trees, rows)[::-1], rows) for trees in both for rows in (1, 50)]
-    costs = tree_costs.fitted([(shape, rows, seconds) for seconds, shape, rows in measured])
+    measured = [tree_costs.timed(trees, rows) for trees in both for rows in (1, 50)]
+    write(tmp_path / "costs.csv", measured)
+    cells = read(tmp_path / "costs.csv")
+    assert [(cell.shape, cell.rows, set(cell.seconds)) for cell in cells] == [
+        (cell.shape, cell.rows, set(cell.seconds)) for cell in measured
+    ]
+    costs = fitted(cells)
     assert set(costs) == set(FORMS)
     assert all(len(one) == 5 and min(one) >= 0 < max(one) for one in costs.values())
-    assert isinstance(measured[0][1], Shape)
+
+
+def test_measurements_ship_and_are_of_what_the_benchmark_measures():
+    cells = read(SHIPPED)
+    assert {cell.device for cell in cells} == {"cpu"}
+    assert set().union(*(cell.seconds for cell in cells)) == set(FORMS)
+    assert all(value > 0 for cell in cells for value in cell.seconds.values())
+    # Strategies that take an ensemble, and no others, were measured on it.
+    assert all({name for name in FORMS if cell.shape.takes(name)} == set(cell.seconds) for cell in cells)
+    assert min(tree_costs.regrets(cells)) == 1

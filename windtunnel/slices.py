@@ -38,7 +38,7 @@ def in_slices(
         if (rows <= size and threads == 1) or whole:
             return run(*batch) if device == CPU else run(*(block.to(device) for block in batch)).cpu()
         # Threads that run slices of their own wait once, those that share each operation after each.
-        size = min(size, max(SHARE, -(-rows // threads)))
+        size = min(size, share(rows, threads))
         slices = [slice(start, start + size) for start in range(0, rows, size)]
         answers = Whole(rows)
 
@@ -47,6 +47,11 @@ def in_slices(
 
         spread(answer, slices) if threads > 1 else [*map(answer, slices)]
         return answers.tensor
+
+
+def share(rows: int, threads: int) -> int:
+    """The rows of one thread."""
+    return rows if rows < 2 * SHARE else max(SHARE, -(-rows // threads))
 
 
 class Whole:

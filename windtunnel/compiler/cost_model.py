@@ -1,12 +1,10 @@
-"""What the strategies for trees cost, learned from measurements: see ``python -m benchmarks.tree_costs``."""
+"""What the strategies for trees cost: a sum of terms, the coefficients of which ``tree_costs`` learns."""
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 
 import numpy as np
 
@@ -15,6 +13,7 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.oblivious import ObliviousTrees, oblivious
 from windtunnel.modules.trees.perfect import PerfectTrees
 from windtunnel.modules.trees.ranked import depths_of
+from windtunnel.slices import share
 
 MOST_PRODUCTS = 1 << 18
 """Leaves squared, added up; beyond, matrix products are nowhere near the others."""
@@ -84,15 +83,8 @@ class Shape:
         """What the seconds of a strategy are a sum of: a call, its steps, and for the rows columns, trees and work."""
         # Sets are columns of their own, but for the walk, which looks each up where it stands, and for bitvectors.
         columns = self.columns + (0 if strategy in ("tree_traversal", "bitvectors") else self.sets)
-        work = {
-            "tree_traversal": self.trees * self.levels * (2 if self.sets else 1),
-            "ranked_traversal": self.visits,
-            "perfect_tree_traversal": self.visits,
-            "gemm": self.products,
-            "bitvectors": self.trees * self.columns,
-            "oblivious": self.asked,
-        }[strategy]
         steps = {"gemm": 1, "bitvectors": math.ceil(self.trees / BitvectorTrees.BLOCK)}.get(strategy, self.levels)
+        work = WORK[strategy](self)
         return [1.0, float(steps), float(rows * columns), float(rows * self.trees), float(rows * work)]
 
     def takes(self, strategy: str) -> bool:
@@ -104,17 +96,26 @@ class Shape:
             "oblivious": 0 < self.asked and self.trees << self.levels <= ObliviousTrees.MOST,
         }.get(strategy, True)
 
-    def seconds(self, rows: int) -> dict[str, float]:
-        """The seconds that one call with so many rows is expected to take, for each strategy, the fastest first."""
+    def seconds(self, rows: int, coefficients: Mapping[str, Sequence[float]], threads: int = 1) -> dict[str, float]:
+        """The seconds that one call with so many rows is expected to take, for each strategy, the fastest first.
+
+        Threads answer slices of the rows, each by itself: a call takes what the rows of one thread take.
+        """
+        rows = share(rows, threads)
         expected = {
-            strategy: float(np.dot(coefficients, self.terms(strategy, rows)))
-            for strategy, coefficients in _coefficients().items()
+            strategy: float(np.dot(known, self.terms(strategy, rows)))
+            for strategy, known in coefficients.items()
             if self.takes(strategy)
         }
         return dict(sorted(expected.items(), key=lambda one: one[1]))
 
 
-@cache
-def _coefficients() -> dict[str, list[float]]:
-    held: dict[str, list[float]] = json.loads(files(__package__).joinpath("tree_costs.json").read_text())
-    return held
+WORK: dict[str, Callable[[Shape], int]] = {
+    "gemm": lambda of: of.products,
+    "tree_traversal": lambda of: of.trees * of.levels * (2 if of.sets else 1),
+    "perfect_tree_traversal": lambda of: of.visits,
+    "ranked_traversal": lambda of: of.visits,
+    "bitvectors": lambda of: of.trees * of.columns,
+    "oblivious": lambda of: of.asked,
+}
+"""What each strategy does for a row, beside columns and trees."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.compiler.cost_model import Shape
+from windtunnel.compiler.tree_costs import coefficients
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.program import Program, ProgramStep
 from windtunnel.modules.trees.bitvectors import BitvectorTrees
@@ -80,8 +81,9 @@ def choose(program: Program, strategy: str, *, rows: int | None = None, tune: st
     the bits of leaves that a row does not reach, up to 64 leaves; "oblivious" asks once for each level of a tree, where
     all nodes of a level ask the same; "gemm" asks every node at once and multiplies, for few leaves. "auto" takes what
     the cost model expects to be fastest for ``rows`` rows, or for one, for few and for many where ``rows`` is None;
-    with ``tune``, the name of a backend, the best of the expected are measured here as it runs them. Trees that tell
-    their leaves (``apply``) or that have linear models in them are always walked.
+    with ``tune``, the name of a backend, the best of the expected are measured here as it runs them; so are all, on
+    devices of which it knows nothing. Trees that tell their leaves (``apply``) or that have linear models in them are
+    always walked.
 
     Raises
     ------
@@ -128,11 +130,13 @@ def _formed(trees: HardTrees, strategy: str, step: str) -> HardTrees:
 def _automatic(trees: HardTrees, step: str, rows: int | None, tune: str | None) -> Choice:
     from windtunnel.compiler.backends import alone  # files, which backends take, hold choices
 
-    shape = Shape.of(trees)
-    expected = _compared(shape.seconds, rows)
-    if tune is None:
+    shape, device = Shape.of(trees), trees.threshold.device.type
+    learned, threads = coefficients(device), torch.get_num_threads() if device == "cpu" else 1
+    expected = _compared(lambda count: shape.seconds(count, learned, threads), rows) if learned else {}
+    if tune is None and learned:
         return Choice(step, next(iter(expected)), rows, expected)
-    forms = {strategy: _formed(trees, strategy, step) for strategy in list(expected)[:TUNED]}
+    tune, tried = tune or "torch", list(expected)[:TUNED] or [name for name in FORMS if shape.takes(name)]
+    forms = {strategy: _formed(trees, strategy, step) for strategy in tried}
     runs = {strategy: alone(form, tune) for strategy, form in forms.items()}
     measured = _compared(lambda count: _seconds(runs, _around(trees, min(count, MOST_ROWS))), rows)
     return Choice(step, next(iter(measured)), rows, expected, measured, tune)
