@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
+from windtunnel.modules.trees.like_shape import alike, of_group
 from windtunnel.modules.trees.recompute import soft_trees
 from windtunnel.modules.trees.settled import category_codes
 from windtunnel.modules.trees.soft_kernel import SoftOperands
@@ -171,7 +172,7 @@ class SoftTrees(SoftSplits):
     score k: ``base_k + sum over the trees of k and their leaves of value / 2 (1 + h)``; what all leaves of a tree have
     in common is in the base. What pads smaller trees adds 0 whatever training does.
 
-    From L1 on ``value`` and ``base`` are trainable.
+    From L1 on ``value`` and ``base`` are trainable. Trees of like shape are computed together, see ``like_shape``.
 
     Shape
         float32 ``[B, width]`` -> float32 ``[B, K]``, raw scores in the unit of the source (log-odds for a classifier).
@@ -217,6 +218,7 @@ class SoftTrees(SoftSplits):
         self.register_buffer("output", output)  # int64 [T], not read where leaf_value is [T, l, K]
         self.leaf_value = nn.Parameter(leaf_value, requires_grad=self.depth >= 1)  # [T, l] or [T, l, K]
         self.base = nn.Parameter(base, requires_grad=self.depth >= 1)  # [K]
+        self.groups = alike(tuple(leaf_mask.sum(dim=1).int().tolist()))
 
     def forward(self, x: Tensor) -> Tensor:
         """Raw scores ``[B, K]``."""
@@ -233,7 +235,13 @@ class SoftTrees(SoftSplits):
     def _scores(self, x: Tensor) -> Tensor:
         if torch.compiler.is_exporting():
             return self.plain_scores(x)
-        return soft_ensemble(self.operands(x, self.masked_values()), self.dropout if self.training else 0.0)
+        of, rate = self.operands(x, self.masked_values()), self.dropout if self.training else 0.0
+        if len(self.groups) == 1:
+            return soft_ensemble(of, rate)
+        scores = soft_ensemble(of_group(of, self.groups[0]), rate)
+        for group in self.groups[1:]:
+            scores = scores + soft_ensemble(of_group(of, group), rate)
+        return scores
 
     def masked_values(self) -> Tensor:
         """Half of each real leaf's value in the column of its tree's score, ``[T, l, K]``."""

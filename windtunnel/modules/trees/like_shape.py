@@ -1,0 +1,82 @@
+"""Soft trees of like shape together: an ensemble's smaller trees apart from its largest, to which all are padded."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.trees.soft_operands import SoftOperands
+
+MOST = 4
+"""Groups at most; each prepares the rows anew."""
+WORTH = 0.8
+"""Share of the padded leaves that groups may be left with to be worth their own cost (measured)."""
+
+
+class Alike(NamedTuple):
+    """Trees of one group, ascending, and the leaves of the largest of them, 2 at least."""
+
+    trees: list[int]
+    leaves: int
+
+
+@cache
+def alike(leaves: tuple[int, ...]) -> list[Alike]:
+    """Groups of trees, of so many leaves each, with the least padding; one group where that does not save enough."""
+    sizes = [max(2, one) for one in leaves]
+    ends = _largest(sizes)
+    groups = [
+        Alike([tree for tree, size in enumerate(sizes) if low < size <= high], high)
+        for low, high in zip([0, *ends[:-1]], ends, strict=True)
+    ]
+    padded = sum(len(one.trees) * one.leaves for one in groups)
+    return groups if padded <= WORTH * len(sizes) * ends[-1] else [Alike([*range(len(sizes))], ends[-1])]
+
+
+def _largest(sizes: list[int]) -> list[int]:
+    """The largest size of each of at most ``MOST`` groups, ascending, so that padded leaves are fewest."""
+    steps = sorted(set(sizes)) or [2]
+    many = [sum(size == step for size in sizes) for step in steps]
+    # best[j]: padded leaves of the first j sizes in so many groups as there were turns, and where these groups end
+    best: list[tuple[int, list[int]]] = [
+        (0, []),
+        *((sum(many[:j]) * steps[j - 1], [j]) for j in range(1, len(steps) + 1)),
+    ]
+    for _ in range(1, min(MOST, len(steps))):
+        best = [
+            min([one, *((best[i][0] + sum(many[i:j]) * steps[j - 1], [*best[i][1], j]) for i in range(1, j))])
+            for j, one in enumerate(best)
+        ]
+    return [steps[end - 1] for end in best[-1][1]]
+
+
+def of_group(of: SoftOperands, group: Alike) -> SoftOperands:
+    """The operands of a group, cut to its largest tree; gradients find their way back to those of all trees."""
+    tree = torch.tensor(group.trees, device=of.path.device)
+    nodes, leaves, held = group.leaves - 1, group.leaves, of.path.shape[1]
+
+    def cut(each: Tensor, units: int) -> Tensor:
+        return each.index_select(0, tree)[..., :units]
+
+    # Nodes with categories are counted through the trees of the group.
+    place = torch.full((of.path.shape[0],), -1, device=tree.device)
+    place[tree] = torch.arange(len(tree), device=tree.device)
+    its = place[of.category_node // held]
+    own = (its >= 0).nonzero().flatten()
+    return of._replace(
+        weight=cut(of.weight, nodes) if of.weight.numel() else of.weight,
+        threshold=cut(of.threshold, nodes),
+        slope=cut(of.slope, nodes),
+        path=cut(of.path[:, :nodes], leaves),
+        path_bias=cut(of.path_bias, leaves),
+        leaf_slope=cut(of.leaf_slope, leaves),
+        leaf_value=of.leaf_value.index_select(0, tree)[:, :leaves],
+        feature=cut(of.feature, nodes),
+        missing=cut(of.missing, nodes),
+        direction=cut(of.direction, nodes),
+        category_node=its[own] * nodes + of.category_node[own] % held,
+        category_table=of.category_table.index_select(0, own),
+    )
