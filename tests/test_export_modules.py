@@ -18,8 +18,10 @@ from test_translate import compiled
 from torch import Tensor, nn
 
 from windtunnel.compiler import onnx_runtime
+from windtunnel.compiler.strategies import FORMS
 from windtunnel.compiler.tree_nodes import put_nodes, with_nodes
 from windtunnel.modules.base import MODULES, Module
+from windtunnel.modules.one_hot import OneHot
 from windtunnel.modules.support_vectors import PairCoupling
 from windtunnel.modules.target_statistics import PastBorders
 
@@ -56,8 +58,8 @@ IDS = (
 OTHERS = {
     # What others inherit from, or stand for in the graphs of trees.
     "KernelMap", "LaidOutTrees", "NearestRows", "PairSums", "TreeWalk",
-    # Forms of trees, which ``test_export_formats.py`` asks for.
-    "GemmTrees", "RankedTrees", "RankedWalkTrees",
+    # What forms of trees, which ``test_export_formats.py`` asks for, have in common.
+    "RankedTrees",
     # What is trained, of which that file has fine-tuned translations and a branch.
     "Added", "Branch", "ChosenSoftly", "CondensedTrees", "LogProbabilities", "SoftBins", "SoftLeaves", "SoftSplits",
     "SoftThresholdedLinear", "SoftTrees",
@@ -99,6 +101,9 @@ def found() -> Iterator[tuple[Module, Tensor]]:
     # Those of options that no case has.
     yield PairCoupling(slope, 0.1 * slope, 3), scores
     yield PastBorders(torch.zeros(3), torch.tensor([True, False, True])), scores
+    # Which thousands of categories would take.
+    one_hot = OneHot(torch.tensor([-1, 2, 0, 1]), torch.arange(3), torch.ones((), dtype=torch.float64))
+    yield one_hot, torch.randint(4, (ROWS, 1), generator=drawn)
 
 
 @cache
@@ -110,7 +115,8 @@ def every() -> list[tuple[Module, Tensor]]:
 def test_every_module_is_there() -> None:
     met = {type(one).__name__ for module, _ in every() for one in module.modules()}
     ours = {name for name, one in MODULES.items() if one.__module__.startswith("windtunnel.")}  # tests have some too
-    assert ours - met == OTHERS
+    forms = {form.__name__ for form in FORMS.values()}
+    assert ours - met - forms == OTHERS
 
 
 def side_by_side(lot: int) -> tuple[SideBySide, Tensor]:

@@ -47,6 +47,13 @@ class Known:
 
         return takes_missing(self.program, self.always_finite)
 
+    @cached_property
+    def shown_by_scores(self) -> frozenset[int]:
+        """The positions of steps that refuse no row whose scores are finite."""
+        from windtunnel.compiler.passes.oddity import shown_by_scores
+
+        return shown_by_scores(self.program, self.always_finite)
+
     def device(self) -> torch.device:
         """Where the tensors of the program are; what a step takes is one of them."""
         return CPU if (columns := self.buffers.get("columns")) is None else columns.device

@@ -210,7 +210,7 @@ class Translation(nn.Module):
         def answer(numbers: Tensor, ids: Tensor) -> Tensor:
             answer = run(method, numbers, ids)
             # Here, where the numbers have just been read.
-            if self._some_refused(known, method, numbers, ids):
+            if self._some_refused(known, method, numbers, ids, answer):
                 refused.append(True)
             return answer if finish is None else finish(answer)
 
@@ -228,8 +228,9 @@ class Translation(nn.Module):
         row = max(len(self.encoder.numbers), 1) * np.dtype(self.encoder.dtype).itemsize
         return min(self.batch_size, max(CHUNK_BYTES // row, 1))
 
-    def _some_refused(self, known: Known, method: str, numbers: Tensor, ids: Tensor) -> bool:
-        """Whether the source refuses one of the rows."""
+    def _some_refused(self, known: Known, method: str, numbers: Tensor, ids: Tensor, answer: Tensor) -> bool:
+        """Whether the source refuses one of the rows, whose answer is known."""
+        cleared: frozenset[int] = frozenset()
         if not known.partial:
             seen = numbers if known.others is None else numbers.index_select(1, known.others.to(numbers.device))
             if not odd(seen, ids) or (known.takes_missing and not odd(without_missing(seen), ids[:, :0])):
@@ -238,7 +239,9 @@ class Translation(nn.Module):
                 # The length of a row is no finite number either where one of its parts is none; too many are looked at.
                 strange = ~(torch.linalg.vector_norm(seen, dim=1) <= LARGE) | (ids < FIRST_ID).any(dim=1)
                 numbers, ids = numbers[strange], ids[strange]
-        return bool(self.program.refused(method, numbers, ids).any())
+        elif method == "scores" and torch.isfinite(answer).all():
+            cleared = known.shown_by_scores
+        return bool(self.program.refused(method, numbers, ids, cleared).any())
 
     def _check_odd_rows(self, batch: Batch) -> None:
         """Refuse rows without a finite score; only rows with missing, infinite or unknown values can be such."""

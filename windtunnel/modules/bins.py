@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.finite import Finite
+from windtunnel.modules.in_cache import in_cache
 
 SPREADS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0)
 """Candidates for the share of the rows that may lie on the slope of an edge, softest first."""
@@ -91,8 +92,11 @@ class Bins(Module):
         if self.ordinal and self.edges.shape[1] == 1:
             # In place, and nothing to count; no number comes up to NaN, which stands for padding.
             return x.detach().clone().ge_(torch.where(self.there[:, 0] > 0, self.edges[:, 0], float("nan")))
-        # [B, width, E]
-        passed = (x.unsqueeze(2) >= self.edges).to(x.dtype) * self.there
+        parts = in_cache(x, self.edges.numel())
+        return self._binned(x) if len(parts) == 1 else torch.cat([self._binned(part) for part in parts])
+
+    def _binned(self, x: Tensor) -> Tensor:
+        passed = (x.unsqueeze(2) >= self.edges).to(x.dtype) * self.there  # [B, width, E]
         return count_or_flag(passed, self.kept, self.ordinal)
 
     def needs(self, wanted: Sequence[int], width: int) -> list[int]:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from windtunnel.modules.affine import affine
 from windtunnel.modules.base import Module
+from windtunnel.modules.in_cache import in_cache
 
 SMALL = 1e-4
 """Below this exponent a series of four terms is exact to float64, and its gradient has no 0 / 0."""
@@ -17,6 +18,8 @@ SMALL = 1e-4
 def raised(power: Tensor, logarithm: Tensor) -> Tensor:
     """(exp(power * logarithm) - 1) / power, and the logarithm itself where the power is 0."""
     exponent = power * logarithm
+    if not torch.is_grad_enabled():
+        return torch.where(power == 0, logarithm, torch.expm1(exponent) / power)
     small = exponent.abs() < 1e-4  # SMALL, which torch.jit.script does not see
     series = logarithm * (1 + exponent / 2 * (1 + exponent / 3 * (1 + exponent / 4)))
     one = torch.ones_like(exponent)
@@ -94,15 +97,21 @@ class Power(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
+        parts = in_cache(x, 4 * self.power.numel())
+        return self._raised(x) if len(parts) == 1 else torch.cat([self._raised(part) for part in parts])
+
+    def _raised(self, x: Tensor) -> Tensor:
         power, number = self.power + self.change.double(), x.double()
-        known = torch.where(torch.isnan(number), torch.ones_like(number), number)
+        known = number
+        if torch.is_grad_enabled():  # where 0 times NaN would be the gradient
+            known = torch.where(torch.isnan(number), torch.ones_like(number), number)
         if self.positive:
             inside = known > 0
             y = raised(power, torch.where(inside, known, torch.ones_like(known)).log())
             y = torch.where(inside, y, torch.full_like(y, float("nan")))
         else:
-            up = raised(power, torch.log1p(known.clamp_min(0)))
-            down = raised(2 - power, torch.log1p((-known).clamp_min(0)))
-            y = torch.where(known >= 0, up, -down)
+            up = known >= 0
+            y = raised(torch.where(up, power, 2 - power), torch.log1p(torch.where(up, known, -known)))
+            y = torch.where(up, y, -y)
         y = affine(y, self.scale.double(), self.shift.double(), self.center, self.unit)
         return torch.where(torch.isnan(number), number, y).to(x.dtype)

@@ -2,7 +2,7 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -163,9 +163,12 @@ class Program(nn.Module):
         return self.answers[method](values)  # type: ignore[no-any-return]
 
     @torch.jit.unused
-    def refused(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
-        """Whether a step of the source would raise on a row when it is asked for a method, bool ``[B]``."""
-        asked = {index for index, step in enumerate(self.steps) if step.asked()}  # type: ignore[operator]
+    def refused(self, method: str, numbers: Tensor, ids: Tensor, cleared: Container[int] = ()) -> Tensor:
+        """Whether a step of the source would raise on a row when it is asked for a method, bool ``[B]``.
+
+        Steps at the positions ``cleared`` are known to refuse none of these rows.
+        """
+        asked = {index for index, step in enumerate(self.steps) if step.asked() and index not in cleared}  # type: ignore[operator]
         if method in self.answers:
             # What only stands guard leads nowhere; the scores themselves are not asked for.
             guards = asked - {len(self.steps) - 1}.union(*(steps_read(step) for step in self.steps))

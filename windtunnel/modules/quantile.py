@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.in_cache import in_cache
 
 BOUND = 1e-7
 """How near to the first and last quantile a value is taken for it (normal), in the unit of the column."""
@@ -82,6 +83,10 @@ class QuantileMap(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
+        parts = in_cache(x, 4 * self.quantiles.shape[0])
+        return self._mapped(x) if len(parts) == 1 else torch.cat([self._mapped(part) for part in parts])
+
+    def _mapped(self, x: Tensor) -> Tensor:
         given = torch.isnan(x)
         knots, levels = self.quantiles.double(), self.levels.double()
         low, high = knots[:, 0], knots[:, -1]

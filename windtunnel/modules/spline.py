@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.in_cache import in_cache
 
 
 def bases(x: Tensor, knots: Tensor, degree: int) -> Tensor:
@@ -120,6 +121,10 @@ class Spline(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width * n]."""
+        parts = in_cache(x, 2 * self.start.numel())
+        return self._splines(x) if len(parts) == 1 else torch.cat([self._splines(part) for part in parts])
+
+    def _splines(self, x: Tensor) -> Tensor:
         missing = torch.isnan(x)
         knots = self.knots.double()
         first, last = knots[:, self.degree], knots[:, knots.shape[1] - self.degree - 1]
@@ -134,26 +139,33 @@ class Spline(Module):
             wrapped[:, :, : self.degree] = y[:, :, count:]
             y = y[:, :, :count] + wrapped
         elif ends:
-            below, above = number < self.low, number > self.high
             y = bases(torch.minimum(torch.maximum(number, first), last), knots, self.degree)
-            out = below | above
-            if not self._inside(out):
-                y = torch.where(out.unsqueeze(2), torch.zeros_like(y), y)
-                y = y + continued(number - self.low, below, self.start.double(), self.start_slope.double())
-                y = y + continued(number - self.high, above, self.end.double(), self.end_slope.double())
+            if self._everywhere(x):
+                y = self._continued(y, number)
+            else:
+                beyond = ((number < self.low) | (number > self.high)).any(dim=1).nonzero()[:, 0]
+                y = y.index_copy(0, beyond, self._continued(y[beyond], number[beyond]))
         else:
             y = bases(number, knots, self.degree)
-        y = torch.where(missing.unsqueeze(2), torch.zeros_like(y), y)
+        if self._everywhere(x) or bool(missing.any()):
+            y = torch.where(missing.unsqueeze(2), torch.zeros_like(y), y)
         if not self.bias:
             y = y[:, :, : y.shape[2] - 1]
         return y.flatten(1).to(x.dtype)
 
-    def _inside(self, out: Tensor) -> bool:
-        """Whether no number is beyond an end; what a graph does cannot depend on it."""
+    def _everywhere(self, x: Tensor) -> bool:
+        """Whether all rows are treated as odd ones are: graphs do not depend on them, GPUs are not waited for."""
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if torch.compiler.is_compiling():
-                return False
-        return not out.is_cuda and not bool(out.any())
+                return True
+        return x.is_cuda
+
+    def _continued(self, y: Tensor, number: Tensor) -> Tensor:
+        """What stands beyond the ends in the place of the splines, ``[B, width, n]``."""
+        below, above = number < self.low, number > self.high
+        y = torch.where((below | above).unsqueeze(2), torch.zeros_like(y), y)
+        y = y + continued(number - self.low, below, self.start.double(), self.start_slope.double())
+        return y + continued(number - self.high, above, self.end.double(), self.end_slope.double())
 
 
 def continued(way: Tensor, there: Tensor, value: Tensor, slope: Tensor) -> Tensor:

@@ -38,6 +38,22 @@ def takes_missing(program: Program, always_finite: Iterable[int] = ()) -> bool:
     return not any(map(odd.refuses_missing, wiring.everything()))
 
 
+def shown_by_scores(program: Program, always_finite: Iterable[int] = ()) -> frozenset[int]:
+    """The positions of steps that refuse no row whose scores are finite: what they refuse is NaN or infinite there."""
+    wiring = Wiring.of(program, [Origin("", "")] * len(program.steps))
+    odd = Oddities(wiring, always_finite)
+    end = wiring.nodes[-1]
+    shown: dict[Place, frozenset[str]] = {}
+    for column in range(len(end.module.finite_where(len(end.given)))):
+        for place, kinds in odd.of((end, column)).roots:
+            shown[place] = shown.get(place, frozenset()) | kinds
+
+    def shows(node: Node) -> bool:
+        return not node.bounded() and all(kinds <= shown.get(place, frozenset()) for place, kinds in odd.refused(node))
+
+    return frozenset(position for position, node in enumerate(wiring.nodes) if shows(node))
+
+
 class Oddities:
     """What is known of every column of a wiring.
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from windtunnel.modules.distances import blocks
+from windtunnel.modules.in_cache import in_cache
 from windtunnel.modules.trees.hard import TreeWalk
 
 
@@ -46,6 +46,7 @@ class LinearLeafTrees(TreeWalk):
     scores: int
     readings: list[int]
     uses: Tensor
+    used: Tensor
     tree_score: Tensor
 
     def __init__(
@@ -81,6 +82,11 @@ class LinearLeafTrees(TreeWalk):
         self.scores = scores
         self.register_buffer("tree_score", tree_score.detach().clone())
         self.register_buffer("uses", uses.detach().clone())
+        # The columns that each leaf uses; those that use fewer than others have a column of zeros, behind all others.
+        most = int(uses.sum(dim=1).max()) if uses.numel() else 0
+        order = (~uses).to(torch.int8).argsort(dim=1, stable=True)[:, :most]
+        used = torch.where(uses.gather(1, order), order, self.width).t().contiguous()  # [most used, L]
+        self.register_buffer("used", used, persistent=False)
         self.const = nn.Parameter(const.detach().clone())
         self.plain = nn.Parameter(plain.detach().clone())
         self.coefficient = nn.Parameter(coefficient.detach().clone())
@@ -95,18 +101,23 @@ class LinearLeafTrees(TreeWalk):
 
     def values(self, x: Tensor, leaf: Tensor) -> Tensor:
         """What each tree adds, ``[B, T]``; rows in slices, as every tree reads the whole row."""
-        cost = leaf.shape[1] * self.width
+        coefficient = torch.cat([self.coefficient, torch.zeros_like(self.const).unsqueeze(1)], dim=1)
+        coefficient = coefficient.t().gather(0, self.used)
+        cost = leaf.shape[1] * max(1, self.used.shape[0])
         parts: list[Tensor] = []
-        for some, at in zip(blocks(x, cost), blocks(leaf, cost)):  # noqa: B905  TorchScript's zip takes no strict
-            parts.append(self.block(some, at))
+        for some, at in zip(in_cache(x, cost), in_cache(leaf, cost)):  # noqa: B905  TorchScript's zip takes no strict
+            parts.append(self.block(some, at, coefficient))
         return torch.cat(parts)
 
-    def block(self, x: Tensor, leaf: Tensor) -> Tensor:
-        """``[rows, width]`` and ``[rows, T]`` -> ``[rows, T]``."""
+    def block(self, x: Tensor, leaf: Tensor, coefficient: Tensor) -> Tensor:
+        """``[rows, width]``, ``[rows, T]`` and ``[most used, L]`` -> ``[rows, T]``."""
+        x = torch.cat([x, torch.zeros_like(x[:, :1])], dim=1)
         gone = torch.isnan(x)
-        used = self.uses[leaf]
-        # A feature that the leaf does not use may be infinite, and 0 times infinity is no number.
-        products = self.coefficient[leaf] * torch.where(gone, torch.zeros_like(x), x).unsqueeze(1)
-        linear = torch.where(used, products, torch.zeros_like(products)).sum(dim=2) + self.const[leaf]
-        missing = (used & gone.unsqueeze(1)).any(dim=2)
+        x = torch.where(gone, torch.zeros_like(x), x)
+        at = leaf.flatten()
+        linear, missing = self.const[leaf], torch.zeros_like(leaf, dtype=torch.bool)
+        for own, factor in zip(self.used, coefficient):  # noqa: B905  TorchScript's zip takes no strict
+            column = own.index_select(0, at).view_as(leaf)
+            linear = linear + factor.index_select(0, at).view_as(leaf) * x.gather(1, column)
+            missing = missing | gone.gather(1, column)
         return torch.where(missing, self.plain[leaf], linear)
