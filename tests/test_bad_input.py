@@ -141,7 +141,7 @@ def test_calibration_without_rows(rows: pd.DataFrame) -> None:
 def test_calibration_rows_that_the_source_refuses(rows: pd.DataFrame) -> None:
     with pytest.raises(BadInput, match="^columns missing: 'city'. Given: 'age', 'income'."):
         windtunnel.translate(linear(), calibrate=rows[["age", "income"]])
-    with pytest.raises(BadInput, match="column 'city' holds categories .* refuses .*: 'Atlantis'"):
+    with pytest.raises(BadInput, match="column 'city' holds categories .* are refused: 'Atlantis'"):
         windtunnel.translate(linear(), calibrate=rows.assign(city="Atlantis"))
 
 
@@ -188,15 +188,15 @@ ROWS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
     ),
     "unseen category": (
         lambda X: X.assign(city=["Atlantis", "Lilliput", *X["city"][2:]]),
-        "column 'city' holds categories that its encoder was not fitted on and refuses (handle_unknown='error'): "
-        "'Atlantis', 'Lilliput'. Fit the encoder with handle_unknown='ignore' or a value for unknown ones, or "
-        "fine-tune on rows with them first.",
+        "column 'city' holds categories that were not there in fitting and are refused: 'Atlantis', "
+        "'Lilliput'. Fit the encoder with handle_unknown='ignore' or a value for unknown ones; for a model that reads "
+        "categories without an encoder, such as XGBoost, make them missing; or fine-tune on rows with them first.",
     ),
     "missing category": (
         lambda X: X.assign(city=[None, *X["city"][1:]]),
-        "column 'city' holds categories that its encoder was not fitted on and refuses (handle_unknown='error'): "
-        "missing values. Fit the encoder with handle_unknown='ignore' or a value for unknown ones, or fine-tune on "
-        "rows with them first.",
+        "column 'city' holds categories that were not there in fitting and are refused: missing values. "
+        "Fit the encoder with handle_unknown='ignore' or a value for unknown ones; ...or fine-tune on rows with them "
+        "first.",
     ),
     "NaN": (
         lambda X: X.assign(age=[np.nan, np.nan, *X["age"][2:]]),
@@ -304,7 +304,7 @@ def test_fit_takes_categories_that_the_source_refuses(name: str) -> None:
     assert {key: value.shape for key, value in net.state_dict().items()} == shapes
     assert np.isfinite(net.predict_proba(new)).all()
     # What was refused once and did not come is refused still.
-    with pytest.raises(BadInput, match="column 'city' holds .* refuses .*: missing values"):
+    with pytest.raises(BadInput, match="column 'city' holds .* are refused: missing values"):
         net.predict(new.assign(city=None))
 
 

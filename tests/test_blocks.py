@@ -11,6 +11,7 @@ from lightgbm import LGBMClassifier
 from torch.nn.functional import softplus
 
 import windtunnel
+from windtunnel.errors import BadInput
 from windtunnel.head import Head
 from windtunnel.trainers.blocks import ROWS, by_blocks
 from windtunnel.trainers.losses import pick
@@ -70,3 +71,18 @@ def test_a_branch_never_asks_it_about_all_rows_at_once() -> None:
     half = len(X) // 2
     net.fit((X[:half], y[:half]), (X[half:], y[half:]), loss=watched, metric="auroc", epochs=1, progress=False)
     assert net.program.steps[-1].name == "branch" and ROWS < most <= LARGEST_BATCH
+
+
+def test_a_loss_over_whole_groups_is_told_what_it_needs() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(400, 3))
+    y = (X[:, 0] + X[:, 1] ** 2 + random.normal(size=400) > 1).astype(int)
+    net = windtunnel.translate(LGBMClassifier(n_estimators=3, verbosity=-1, n_jobs=1).fit(X, y), calibrate=X)
+
+    def queries(scores: Any, target: Any, weight: Any) -> Any:
+        return (scores.reshape(-1, 20).softmax(dim=1) * (1 - target.reshape(-1, 20))).sum(dim=1).mean()
+
+    parts = [[(X[at : at + 100], y[at : at + 100]) for at in range(start, start + 200, 100)] for start in (0, 200)]
+    with pytest.raises(BadInput, match=r"loss=queries failed on \d+ rows \(RuntimeError: .* needs branch=False"):
+        net.fit(*parts, loss=queries, progress=False)
+    net.fit(*parts, loss=queries, branch=False, epochs=1, progress=False)

@@ -232,10 +232,14 @@ def test_files_that_hash(known: bool, tmp_path: Path) -> None:
     net.save(tmp_path / "net.windtunnel")
     np.testing.assert_array_equal(windtunnel.load(tmp_path / "net.windtunnel").scores(rows), net.scores(rows))
     net.export(tmp_path / "net.ts")
-    # Without rows to tell what they are, the columns go in as texts.
+    # Without rows to tell what they are, the columns are those of texts, and whole numbers go in as both.
     texts = rows if known else rows.astype(dict.fromkeys(("zip", "member"), int)).astype({"zip": str, "member": str})
     model = serving.load(tmp_path / "net.ts", trusted=True)
-    np.testing.assert_allclose(model.predict_proba(given(texts)), fitted.predict_proba(rows), 1e-9, 1e-9)
+    for either in (texts, rows):
+        np.testing.assert_allclose(model.predict_proba(given(either)), fitted.predict_proba(rows), 1e-9, 1e-9)
+    if not known:
+        with pytest.raises(serving.BadRows, match="column 'zip' holds 0.5; texts are read there"):
+            model.predict_proba(given(rows.assign(zip=0.5)))
     with pytest.raises(serving.BadRows, match="refuses missing values"):
         model.predict_proba(given(texts.astype({"city": object}).assign(city=None)))
 
@@ -255,6 +259,15 @@ def test_files_that_look_up(format: str, tmp_path: Path) -> None:
     for city in (PLACES[2], "Atlantis"):
         with pytest.raises(serving.BadRows, match="refuses"):
             model.predict_proba(given(told.assign(city=city)))
+
+
+@pytest.mark.parametrize("format, suffix", [("torchscript", ".ts"), ("onnx", ".onnx"), ("exported", ".pt2")])
+def test_files_that_know_whole_numbers_as_text(format: str, suffix: str, tmp_path: Path) -> None:
+    known, path = frame().astype({"zip": str}), tmp_path / f"net{suffix}"
+    fitted, rows = classifier(iterations=5).fit(known, binary(frame())), frame(50, 1)
+    windtunnel.compile(fitted, calibrate=known).export(path, format=format)
+    found = serving.load(path, trusted=True).predict_proba(given(rows))
+    np.testing.assert_allclose(found, fitted.predict_proba(rows), 1e-9, 1e-9)
 
 
 @pytest.mark.parametrize("backend", ["torchscript", "onnx"])

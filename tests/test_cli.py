@@ -129,6 +129,13 @@ def test_a_regressor_is_shown_by_the_metric_of_its_own_loss(tmp_path: Path) -> N
     assert all(set(stage["test"]) == {"pinball_loss", "rmse", "r2"} for stage in stages.values())
 
 
+def test_a_booster_stops_early_by_the_validation_rows(tmp_path: Path) -> None:
+    clicks().drop(columns="part").to_csv(tmp_path / "rows.csv", index=False)
+    model = "{LGBMClassifier: {n_estimators: 300, learning_rate: 0.5, early_stopping_rounds: 3, verbosity: -1}}"
+    done = run("fit", "--config", write_config(tmp_path, "rows.csv", model=model))
+    assert done.exit_code == 0, done.output
+
+
 def test_positive_makes_the_target_binary_and_drop_leaves_columns_out(tmp_path: Path) -> None:
     clicks().to_parquet(tmp_path / "rows.parquet")
     config = write_config(tmp_path, "rows.parquet")
@@ -157,6 +164,7 @@ def test_positive_makes_the_target_binary_and_drop_leaves_columns_out(tmp_path: 
         ("pipeline.categories=[]", 1, "hold text and pipeline.categories has no step"),
         ("pipeline.model=LogisticRegression", 1, "the pipeline cannot be fitted on the training rows"),
         ("recipe.epoch=1", 1, "did you mean epochs?"),
+        ("recipe.epochs=0", 1, "experiment.yaml: recipe: epochs=0 must be a whole number from 1"),
         ("data.trian=x", 1, "unknown key 'data.trian' (did you mean 'train'?)"),
         ("no assignment", 1, "write KEY=VALUE, such as recipe.epochs=3"),
     ],
@@ -205,3 +213,13 @@ def test_the_waiting_policy_is_set_before_anything_heavy_is_imported() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "passive []"
+
+
+def test_several_quantiles_are_shown_by_the_mean_of_their_losses(tmp_path: Path) -> None:
+    load_diabetes(as_frame=True).frame.to_parquet(tmp_path / "rows.parquet")
+    model = "{XGBRegressor: {objective: 'reg:quantileerror', quantile_alpha: [0.1, 0.9], n_estimators: 5}}"
+    config = write_config(tmp_path, "rows.parquet", target="target", numbers="passthrough", model=model)
+    done = run("fit", "--config", config)
+    assert done.exit_code == 0, done.output
+    source = json.loads((tmp_path / "run" / "summary.json").read_text())["stages"]["source"]["test"]
+    assert 0 < source["pinball_loss"] < source["rmse"]

@@ -241,11 +241,11 @@ def test_unknown_categories_are_named() -> None:
     with pytest.raises(BadInput) as error:
         refusing(refuses_unknown=True).encode(refusing().select(frame))
     assert str(error.value) == (
-        "column 'city' holds categories that its encoder was not fitted on and refuses (handle_unknown='error'): "
-        "'x', 'z'. Fit the encoder with handle_unknown='ignore' or a value for unknown ones, or fine-tune on rows with "
-        "them first."
+        "column 'city' holds categories that were not there in fitting and are refused: 'x', 'z'. Fit the "
+        "encoder with handle_unknown='ignore' or a value for unknown ones; for a model that reads categories without "
+        "an encoder, such as XGBoost, make them missing; or fine-tune on rows with them first."
     )
-    with pytest.raises(BadInput, match=r"refuses \(handle_unknown='error'\): missing values. Fit"):
+    with pytest.raises(BadInput, match="are refused: missing values. Fit"):
         refusing(refuses_missing=True).encode(refusing().select(frame))
 
 

@@ -171,6 +171,18 @@ def test_a_booster_stops_early_by_the_rows_that_are_held_out(library):
     )
 
 
+@pytest.mark.parametrize("labels", [[1, 2], ["no", "yes"]])
+@pytest.mark.parametrize("library", ["lightgbm", "catboost"])  # XGBoost takes no others than 0, 1, ...
+def test_a_booster_stops_by_labels_of_any_kind(library, labels):
+    booster, _ = STOPPING[library]
+    X, y = load_breast_cancer(return_X_y=True)
+    first, second = (
+        WindTunnelClassifier(booster, recipe=Recipe(epochs=1)).fit(X, np.array(names)[y]).pipeline_
+        for names in ([0, 1], labels)
+    )
+    np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X), strict=True)
+
+
 def test_members_have_as_many_trees_as_stopping_early_leaves():
     booster, _ = STOPPING["lightgbm"]
     X, y = load_breast_cancer(return_X_y=True)

@@ -22,6 +22,7 @@ from case import Case, table
 from cases import CASES, parametrized
 from lightgbm import LGBMClassifier, LGBMRegressor
 from onnx import helper, numpy_helper
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -252,8 +253,6 @@ def test_one_category_that_is_a_number(tmp_path: Path) -> None:
 
 
 def windtunnel_columns(encoder: Any, columns: list[str]) -> Any:
-    from sklearn.compose import make_column_transformer
-
     return make_column_transformer((encoder, columns))
 
 
@@ -375,6 +374,8 @@ def assert_the_same_errors(model: serving.Model) -> None:
         (rows | {"city": ["Os\0lo"] * 60}, "column 'city' holds 'Os.*lo', with a NUL in it"),
         (rows | {"city": "Oslo"}, "column 'city' is a single str"),
         (rows | {"city": ["Oslo"]}, "columns of different lengths: .*'city': 1"),
+        (rows | {"city": pd.DataFrame(rows)[["city"]]}, "column 'city' is a DataFrame, no single column"),
+        (pd.DataFrame(rows).iloc[:, [0, *range(4)]], r"columns given twice: \['size'\]; each name must be there once"),
         ([[1.0, 2.0]], "rows given as list; give a mapping"),
         (rows | {"size": [np.inf] * 60}, "60 of 60 rows (scored at once )?have no finite score"),
     ]
@@ -459,6 +460,18 @@ def test_missing_texts_in_onnx(tmp_path: Path) -> None:
     (scores,) = session.run(["scores"], {**numbers, "city": cities})
     np.testing.assert_allclose(scores[:2], net.scores(pd.DataFrame({**numbers, "city": [None, "Paris"] * 3})[:2]))
     assert np.isnan(scores[2:]).all()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_texts_that_look_like_missing_ones(format: str, tmp_path: Path) -> None:
+    values = np.array(["Oslo", "nan", None, "Rome"] * 10, dtype=object)
+    X, y = pd.DataFrame({"city": values, "more": np.arange(40.0)}), values == None  # noqa: E711  of each
+    encode = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
+    pipeline = make_pipeline(encode, LogisticRegression(C=100)).fit(X, y)
+    model = opened(windtunnel.compile(pipeline), tmp_path, format)
+    texts = ["<missing>", "None", "nan", "<NA>", None, "Paris", "Oslo"]
+    rows = pd.DataFrame({"city": np.array(texts, dtype=object), "more": 1.0})
+    np.testing.assert_allclose(np.asarray(model.predict_proba(rows)), pipeline.predict_proba(rows), 1e-9)
 
 
 @pytest.mark.parametrize("format", FORMATS)

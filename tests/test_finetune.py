@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 import pytorch_lightning as pl
 import torch
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import roc_auc_score, root_mean_squared_error
 from small_net import TASKS, SmallNet, rows
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -314,6 +314,13 @@ def test_precisions_that_would_round_the_net() -> None:
     assert finetune(SmallNet(TASKS["binary"]), rows(), precision="bf16-mixed", **QUICK).best > 0.5
 
 
+def test_epochs_are_judged_in_the_precision_that_the_net_answers_in() -> None:
+    net, (X, y) = SmallNet(TASKS["regression"]), rows(100, "regression", 1)
+    history = finetune(net, rows(400, "regression"), (X, y), precision="bf16-mixed", **QUICK)
+    values = net(*net.encode(X)).detach().numpy()[:, 0]
+    assert history.best_epoch > 0 and history.best == pytest.approx(root_mean_squared_error(y, values), rel=1e-6)
+
+
 def test_sigterm_is_left_to_whoever_handles_it() -> None:
     class Terminate(pl.Callback):
         def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
@@ -415,6 +422,12 @@ def test_recipes_by_name() -> None:
 def test_options_that_do_not_exist() -> None:
     with pytest.raises(BadInput, match="learning_rat=1 is not an option: did you mean learning_rate"):
         finetune(SmallNet(TASKS["binary"]), rows(), learning_rat=1)
+
+
+def test_an_option_that_does_not_exist_is_not_written_out_where_it_is_long() -> None:
+    X, y = rows()
+    with pytest.raises(BadInput, match=r"^eval_set=<list> is not an option: choose from branch, [a-z_, ]+$"):
+        finetune(SmallNet(TASKS["binary"]), (X, y), eval_set=[(X, y)], **QUICK)
 
 
 def test_a_recipe_is_json() -> None:

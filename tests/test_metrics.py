@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from lightgbm import LGBMClassifier
 from sklearn import metrics as sk
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.multiclass import OneVsRestClassifier
@@ -16,6 +17,7 @@ from sklearn.svm import SVC
 
 import windtunnel
 from windtunnel.errors import BadInput
+from windtunnel.experiment import measure
 from windtunnel.head import Head
 from windtunnel.trainers.metrics import SAME, Judge
 from windtunnel.trainers.weighted import R2, _all_merged
@@ -271,3 +273,41 @@ def test_r2_of_targets_far_from_0_in_batches_and_from_several_processes() -> Non
     parts[0].moments = _all_merged(torch.stack([R2(2).moments, *(part.moments for part in parts)]))
     assert float(parts[0].compute()) == pytest.approx(wanted, rel=1e-8)
     assert judged(Judge("r2", VALUE), values, target, weight) == pytest.approx(wanted, rel=1e-8)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_what_answers_with_labels_alone_is_judged_by_them(classes: int) -> None:
+    X, y = rows(classes=classes)
+    members = [(str(C), LogisticRegression(C=C)) for C in (0.01, 0.1, 1.0)]
+    source = VotingClassifier(members, voting="hard").fit(X[:150], y[:150])
+    net = windtunnel.translate(source)
+    net.fit((X[:150], y[:150]), (X[150:], y[150:]), epochs=2, progress=False, accelerator="cpu")
+    assert net.history is not None and net.history.metric == "accuracy"
+    assert net.history.best == pytest.approx(sk.accuracy_score(y[150:], net.predict(X[150:])), rel=1e-6)
+    right = sk.accuracy_score(y[150:], source.predict(X[150:]))
+    assert net.history.best >= right - 1e-6
+    assert measure(source, X[150:], y[150:], head=net.head) == {"accuracy": right}  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:The y_prob values do not sum to one")
+def test_probabilities_that_do_not_sum_to_one_are_taken_as_they_are() -> None:
+    X, y = rows()
+    source = LGBMClassifier(n_estimators=5, objective="multiclassova", verbosity=-1, n_jobs=1).fit(X[:150], y[:150])
+    net = windtunnel.translate(source)
+    assert np.abs(net.predict_proba(X).sum(axis=1) - 1).max() > 0.01
+    came = sk.log_loss(y[150:], net.predict_proba(X[150:]))
+    net.fit((X[:150], y[:150]), (X[150:], y[150:]), epochs=2, progress=False, accelerator="cpu")
+    assert net.history is not None and net.history.metric == "log_loss"
+    assert net.history.start == pytest.approx(came, rel=1e-6)
+    assert net.history.best == pytest.approx(sk.log_loss(y[150:], net.predict_proba(X[150:])), rel=1e-6)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_targets_that_float32_rounds_are_told_of(outputs: int) -> None:
+    head = Head("regression", flat=outputs == 1)
+    y = np.random.default_rng(0).normal(size=(ROWS, outputs))
+    for spread in (1e6, 1e8):
+        head.encode_target(1.7e9 + spread * y)
+    head.encode_target(np.full((ROWS, outputs), 0.1))
+    with pytest.warns(UserWarning, match=r"up to 2e\+09 are rounded to float32, which takes a part of their spread"):
+        head.encode_target(1.7e9 + y)

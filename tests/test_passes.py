@@ -15,9 +15,9 @@ import torch
 from lightgbm import LGBMClassifier
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.feature_selection import SelectKBest
+from sklearn.feature_selection import SelectFromModel, SelectKBest, VarianceThreshold
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline, make_union
@@ -25,11 +25,14 @@ from sklearn.preprocessing import (
     KBinsDiscretizer,
     MinMaxScaler,
     OneHotEncoder,
+    OrdinalEncoder,
     PolynomialFeatures,
     PowerTransformer,
     QuantileTransformer,
+    SplineTransformer,
     StandardScaler,
 )
+from sklearn.tree import DecisionTreeClassifier
 from torch import Tensor
 
 import windtunnel
@@ -199,6 +202,58 @@ def test_what_the_source_refuses_is_refused_and_nothing_else(name: str) -> None:
             assert want is not None or repr(column) not in unread, (column, odd)
             if want is not None and got is not None:
                 np.testing.assert_allclose(got, want, 1e-9, 1e-9, err_msg=f"{column} {odd}")
+
+
+DROPPED: dict[str, Callable[[], Any]] = {
+    "variance": lambda: VarianceThreshold(9),
+    "trees": lambda: SelectFromModel(DecisionTreeClassifier(max_depth=1), threshold=0.5),
+    "columns": lambda: make_column_transformer(("passthrough", [-2])),
+}
+
+
+@pytest.mark.parametrize("encoder", [OrdinalEncoder(), OneHotEncoder(drop="first", sparse_output=False), one_hot()])
+@pytest.mark.parametrize("name", DROPPED)
+def test_categories_of_dropped_columns_are_refused_as_the_source_does(name: str, encoder: Any, tmp_path: Path) -> None:
+    files = FILES if name == "columns" else {}
+    rows = FRAME[["c0", "c1", "n1", "n0"]].assign(c1="one")
+    encode = make_column_transformer((encoder, ["c0", "c1"]), remainder="passthrough")
+    source = make_pipeline(encode, DROPPED[name](), LogisticRegression()).fit(rows, FRAME["n1"] > 0)
+    given = [rows[:3].assign(c0=pd.Series(["a", odd, odd], dtype=object)) for odd in ("zzz", None, "b")]
+    given += [rows[:3].assign(c1=pd.Series(["one", odd, odd], dtype=object)) for odd in ("zzz", None)]
+    assert_refused_everywhere(source, given, tmp_path, files)
+
+
+@pytest.mark.parametrize("step", [StandardScaler(), bins(encode="ordinal"), SplineTransformer(3)])
+@pytest.mark.parametrize("name", DROPPED)
+def test_numbers_of_dropped_columns_are_refused_as_the_source_does(name: str, step: Any, tmp_path: Path) -> None:
+    rows = FRAME[["n4", "n1", "n0"]]
+    source = make_pipeline(make_column_transformer((step, ["n4"]), remainder="passthrough"), DROPPED[name](), boosted())
+    given = [rows[:3].assign(n4=[0.0, odd, 1.0]) for odd in (np.nan, np.inf, 99.0)]
+    files = {"torchscript": FILES["torchscript"]} if name == "columns" else {}
+    assert_refused_everywhere(source.fit(rows, FRAME["n1"] > 0), given, tmp_path, files)
+
+
+def boosted() -> HistGradientBoostingClassifier:
+    return HistGradientBoostingClassifier(max_iter=2, max_depth=1)
+
+
+FILES = {"torchscript": "net.ts", "exported": "net.pt2", "onnx": "net.onnx"}
+
+
+def assert_refused_everywhere(source: Any, rows: list[pd.DataFrame], folder: Path, files: dict[str, str]) -> None:
+    """Rows that the source refuses are, compiled, translated and in files, and no others."""
+    net = windtunnel.compile(source)
+    models = [net, windtunnel.translate(source)]
+    for format, path in files.items():
+        net.export(folder / path, format=format)
+        models.append(serving.load(folder / path, trusted=True))
+    for given in rows:
+        want = answered(source, given)
+        for model in models:
+            got = answered(model, given)
+            assert (want is None) == (got is None), (given, model)
+            if want is not None and type(model) is not windtunnel.Translation:
+                np.testing.assert_allclose(got, want, 1e-9, 1e-9)
 
 
 @pytest.mark.parametrize("name", PIPELINES)

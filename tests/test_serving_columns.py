@@ -14,6 +14,7 @@ import polars
 import pyarrow as pa
 import pytest
 import torch
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
@@ -71,7 +72,6 @@ NO_NUMBERS: dict[str, Any] = {
     "a text among numbers": [1.0, None, "1", b"2"],
     "bytes": [1, b"1"],
     "lists": [[1.0], [2.0]],
-    "a block": np.ones((2, 2)),
     "complex": np.array([1j]),
     "texts of an array": np.array(["1", "2"]),
     "days": [1.0, pd.Timestamp("2020-01-01")],
@@ -154,9 +154,26 @@ def test_what_is_no_number_is_named(name: str) -> None:
         except serving.BadRows as alone:
             refused.append(str(alone))
     assert str(among.value) == refused[0]
-    if np.ndim(column) == 1:
-        with pytest.raises(BadInput):
-            identity().encode(pd.DataFrame({"x": column}))
+    with pytest.raises(BadInput):
+        identity().encode(pd.DataFrame({"x": column}))
+
+
+TABLES: dict[str, Any] = {
+    "a block": np.ones((2, 2)),
+    "a number": np.array(1.0),
+    "a tensor": torch.ones(2, 1),
+    "pandas": pd.DataFrame({"1": [1.0]}),
+    "Polars": polars.DataFrame({"1": [1.0]}),
+    "Arrow": pa.table({"1": [1.0]}),
+    "a dict": {"1": 1.0},
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_no_column(name: str) -> None:
+    for read in (serving._numbers, serving._strings):
+        with pytest.raises(serving.BadRows, match="^column '1' is a .*, no single column; give a list or an array"):
+            read("1", TABLES[name], *[None] * (read is serving._strings))
 
 
 def test_whole_numbers_beyond_float64() -> None:
@@ -229,6 +246,38 @@ def test_what_an_encoder_refuses(holder: str, times: int, cities: Any) -> None:
         model.predict({"city": hold(["Oslo", None, "Rome", "Paris"] * times)})
     with pytest.raises(serving.BadRows, match="column 'city': its encoder refuses missing values"):
         model.predict({"city": hold(["Oslo", None, ""] * times)})
+
+
+# Rows
+
+
+ROWS = {"city": ["Oslo", None, "Rome", "\u6771\u4eac"], "more": [1.0, None, 2.0, 3.0]}
+
+
+@pytest.mark.parametrize("make", [polars.DataFrame, pa.table, pa.RecordBatch.from_pydict])
+def test_tables_are_read_as_the_translation_reads_them(make: Any, tmp_path: Any) -> None:
+    values = np.array(["Oslo", "Rome", None, np.nan, "Rome", "Rome"] * 10, dtype=object)
+    rows = pd.DataFrame({"city": pd.Series(values, dtype=object)})
+    encode = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
+    model = make_pipeline(encode, LogisticRegression(C=100)).fit(rows, [one in (None, "Oslo") for one in values])
+    net, given = windtunnel.compile(model), make(ROWS)
+    net.export(tmp_path / "net.pt2", format="exported")
+    found = np.asarray(serving.load(tmp_path / "net.pt2", trusted=True).predict_proba(given))
+    np.testing.assert_allclose(found, net.predict_proba(given), 1e-12)
+    missing = None if make is polars.DataFrame else NAN
+    alike = pd.DataFrame({"city": pd.Series(["Oslo", missing, "Rome", "\u6771\u4eac"], dtype=object)})
+    np.testing.assert_allclose(found, model.predict_proba(alike), 1e-9)
+
+
+@pytest.mark.parametrize("column", ["1", 1])
+def test_names_that_are_the_same_text(column: Any) -> None:
+    facts = {"number_columns": ["1"], "string_columns": [], "classes": [], "outputs": ["scores"], "task": "transform"}
+    model = serving.Model(facts, lambda method, numbers, strings: (None, numbers[0].tolist()))
+    assert model.scores({0: [1.0], column: [2.0]}) == [2.0]
+    with pytest.raises(serving.BadRows, match=r"^columns given twice: \['1'\]"):
+        model.scores({"1": [1.0], 1: [2.0]})
+    twice = pd.DataFrame([[1.0, 2.0, 3.0]], columns=[0, 0, column])
+    assert model.scores(twice) == [3.0]  # what is not read does not matter
 
 
 # Scores

@@ -333,7 +333,7 @@ def test_categories_that_the_source_refuses(tmp_path: Path) -> None:
     strict = pipeline(handle_unknown="error")
     frame = table().replace({"c": {"c3": "new"}})
     write(tmp_path, frame)
-    with pytest.raises(BadInput, match="categories that its encoder was not fitted on"):
+    with pytest.raises(BadInput, match="categories that were not there in fitting"):
         list(made(windtunnel.translate(strict), tmp_path, training=False))
     with pytest.raises(BadInput, match="a worker of a DataLoader cannot tell the translation"):
         list(DataLoader(made(windtunnel.translate(strict), tmp_path), batch_size=None, num_workers=1))

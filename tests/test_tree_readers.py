@@ -233,8 +233,10 @@ def test_an_unknown_category_of_xgboost(text):
     if text:
         with pytest.raises(xgb.core.XGBoostError, match="category not in the training set"):
             source.predict(rows)
-        with pytest.raises(BadInput, match="'code' holds categories that its encoder was not fitted on and refuses"):
+        with pytest.raises(BadInput, match="'code' holds categories that were not there.* such as XGBoost, make them"):
             net.predict(rows)
+        missing = rows.assign(code=pd.Categorical([None, None], known.astype(str).unique()))
+        np.testing.assert_allclose(net.predict_proba(missing), source.predict_proba(missing), rtol=1e-6)
     else:
         np.testing.assert_allclose(net.predict_proba(rows), source.predict_proba(rows), rtol=1e-6)
 

@@ -319,7 +319,7 @@ def _told(error: Any) -> str:
     if error["type"] == "missing":
         return f"key {where!r} is missing"
     if error["type"] == "value_error":
-        return f"{where}: {error['ctx']['error']}"
+        return f"{where}: {str(error['ctx']['error']).removeprefix(f'{where}: ')}"
     return f"{where}={error['input']!r}: {error['msg'][:1].lower()}{error['msg'][1:]}"
 
 
@@ -372,16 +372,24 @@ def estimator_class(name: str) -> type:
     raise BadInput(f"no estimator {name!r} with a translation{_nearest(name, known)}")
 
 
+OF_OBJECTIVES = ("huber_slope", "quantile_alpha", "tweedie_variance_power")
+"""Options of XGBoost's objectives, which its estimators take and do not name."""
+
+
 def _options(estimator: type) -> list[str]:
     """Names that the constructor takes."""
     parameters = signature(estimator).parameters.values()
     names = [one.name for one in parameters if one.kind is not Parameter.VAR_KEYWORD]
-    if len(names) < len(parameters) and not _required(estimator):
+    if len(names) == len(parameters):
+        return names
+    if not _required(estimator):
         names += [name for name in estimator().get_params() if name not in names]  # XGBoost names few of its own
-    if len(names) < len(parameters) and estimator.__module__.startswith("lightgbm"):
+    if estimator.__module__.startswith("lightgbm"):
         # LightGBM swallows options that it does not know, so a slip of the pen would go unnoticed.
         aliases = _ConfigAliases._get_all_param_aliases()
         names += [name for group in aliases.values() for name in group if name not in names]
+    if estimator.__module__.startswith("xgboost"):
+        names += OF_OBJECTIVES
     return names
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -33,6 +33,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from windtunnel._translate import translate
 from windtunnel.config import Config, DataConfig, PipelineConfig
 from windtunnel.errors import BadInput
+from windtunnel.estimators.fitting import fitted
 from windtunnel.files import read_table_file
 from windtunnel.head import Head
 from windtunnel.translation import Translation
@@ -126,6 +127,8 @@ def compare(
 ) -> Comparison:
     """Fit on the training rows, translate, fine-tune; score source, warm start and result on all other parts.
 
+    A booster with early stopping among its options stops by the validation rows.
+
     Parameters
     ----------
     pipeline : estimator, not fitted
@@ -145,15 +148,15 @@ def compare(
 
     started = time.perf_counter()
     try:
-        source = pipeline.fit(X, y)
+        source = fitted(pipeline, X, y, held=parts["valid"])
     except (ValueError, TypeError) as error:
         raise BadInput(f"the pipeline cannot be fitted on the training rows: {error}") from error
-    fitted = time.perf_counter()
+    done = time.perf_counter()
     sample = X.sample(min(calibrate_rows, len(X)), random_state=seed) if calibrate_rows else None
     net = translate(source, calibrate=sample, **(translate_options or {}))
     translated = time.perf_counter()
     start_name = "cold start" if (translate_options or {}).get("start") == "cold" else "warm start"
-    stages = [stage("source", source, fitted - started), stage(start_name, net, translated - fitted)]
+    stages = [stage("source", source, done - started), stage(start_name, net, translated - done)]
     started = time.perf_counter()
     net.fit(parts["train"], parts["valid"], **(fit_options or {}))
     stages.append(stage("fine-tuned", net, time.perf_counter() - started))
@@ -193,21 +196,23 @@ OBJECTIVES: dict[str, tuple[str, Callable[..., float]]] = {
 def measure(model: Any, X: pd.DataFrame, y: NDArray[Any], *, head: Head) -> dict[str, float]:
     """How well a fitted model predicts, by scikit-learn's metrics, the one that counts first.
 
-    AUROC and log loss for two classes, log loss and accuracy for more, accuracy in the place of log loss where there
-    are no probabilities; RMSE and R2 for values, after the metric of the loss that ``head`` names. AUROC is NaN where
-    y holds one class only.
+    AUROC and log loss for two classes, log loss and accuracy for more, accuracy in the place of what asks for
+    probabilities or decisions that there are none of; RMSE and R2 for values, after the metric of the loss that
+    ``head`` names. AUROC is NaN where y holds one class only.
     """
     if not hasattr(model, "classes_"):
         values = model.predict(X)
+        if values.ndim == 2 and y.ndim == 1:  # several quantiles of one target
+            y = np.broadcast_to(y[:, None], values.shape)
         own = {}
         if head.loss in OBJECTIVES:
             name, metric = OBJECTIVES[head.loss]
-            own[name] = float(metric(y, values, **head.loss_options))
+            own[name] = _objective(metric, y, values, head.loss_options)
         return own | {"rmse": float(root_mean_squared_error(y, values)), "r2": float(r2_score(y, values))}
     classes = model.classes_
     probability = model.predict_proba(X) if hasattr(model, "predict_proba") else None
     scores: dict[str, float] = {}
-    if len(classes) == 2:
+    if len(classes) == 2 and (probability is not None or hasattr(model, "decision_function")):
         score = model.decision_function(X) if probability is None else probability[:, 1]
         scores["auroc"] = float(roc_auc_score(y == classes[1], score)) if len(np.unique(y)) == 2 else float("nan")
     if probability is not None:
@@ -215,6 +220,14 @@ def measure(model: Any, X: pd.DataFrame, y: NDArray[Any], *, head: Head) -> dict
     if probability is None or len(classes) > 2:
         scores["accuracy"] = float(accuracy_score(y, model.predict(X)))
     return scores
+
+
+def _objective(metric: Callable[..., float], y: Any, values: Any, options: Mapping[str, Any]) -> float:
+    """A metric of scikit-learn; the mean over columns, where each has an option of its own."""
+    if not any(isinstance(option, list) for option in options.values()):
+        return float(metric(y, values, **options))
+    each = (dict(zip(options, column, strict=True)) for column in zip(*options.values(), strict=True))
+    return float(np.mean([metric(y[:, at], values[:, at], **own) for at, own in enumerate(each)]))
 
 
 def build_pipeline(config: PipelineConfig, X: pd.DataFrame) -> Pipeline:

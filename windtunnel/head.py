@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
@@ -25,6 +27,10 @@ METHODS = (
     "transform",
     "apply",
 )
+
+
+MOST_LOST = 0.01
+"""The share of the spread of targets that rounding may take without a word."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class Head:
     link: str = "identity"
     loss: str = "squared"
     link_options: dict[str, float] = field(default_factory=dict)
-    loss_options: dict[str, float] = field(default_factory=dict)
+    loss_options: Mapping[str, float | list[float]] = field(default_factory=dict)
     classes: NDArray[Any] | list[NDArray[Any]] | None = None
     methods: tuple[str, ...] = ("transform",)
     flat: bool = True
@@ -132,7 +138,14 @@ class Head:
                 f"targets of shape {target.shape}; of this {self.task} pipeline, fine-tuning takes one {what} per row. "
                 "Several targets are fine-tuned one at a time, each by a translation of its own model."
             )
-        return self._values(target) if self.classes is None else self._class_indices(target)
+        return self.spread(self._values(target)) if self.classes is None else self._class_indices(target)
+
+    def spread(self, target: Tensor) -> Tensor:
+        """Values ``[B]`` as ``[B, K]`` where the scores are K quantiles of the same target, else as they are."""
+        levels = self.loss_options.get("alpha")
+        if not isinstance(levels, list) or target.ndim != 1:
+            return target
+        return target.unsqueeze(1).repeat(1, len(levels))
 
     def _values(self, target: NDArray[Any]) -> Tensor:
         missing = pd.isna(target)
@@ -146,6 +159,7 @@ class Head:
             raise BadInput(
                 f"{bad} of {target.size} targets are NaN, infinite or beyond float32; drop these rows or impute them."
             )
+        _warn_of_rounding(target.astype(np.float64), values)
         return torch.from_numpy(values)
 
     def _class_indices(self, target: NDArray[Any]) -> Tensor:
@@ -164,3 +178,19 @@ class Head:
                 f"{', '.join(map(repr, list(known)[:10]))}. Map them, or refit the pipeline with them."
             )
         return torch.tensor([known[label] for label in labels], dtype=torch.int64)
+
+
+def _warn_of_rounding(target: NDArray[np.float64], values: NDArray[np.float32]) -> None:
+    """Say so where float32 takes from targets what is not small beside their spread, as of seconds since 1970."""
+    if target.size == 0:
+        return
+    spread, middle = target.std(axis=0), np.abs(target).max(axis=0)
+    lost = (values - target).std(axis=0) > np.maximum(MOST_LOST * spread, 1e-12 * middle)
+    if np.any(lost):
+        warnings.warn(
+            f"targets of up to {np.max(middle, where=lost, initial=0):.1g} are rounded to float32, which takes a part "
+            "of their spread: fine-tuning and its metrics are of the rounded ones. Subtract a constant from the "
+            "targets and fit the pipeline again.",
+            UserWarning,
+            stacklevel=2,
+        )

@@ -10,6 +10,7 @@ import numpy as np
 import xgboost as xgb
 from case import AWKWARD, CATEGORIES, IMPUTE, MIXED, NUMBERS, TEXTS, Case, columns, logistic, one_hot, quick
 from sklearn.base import clone
+from sklearn.ensemble import VotingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -100,6 +101,9 @@ XGBOOST = [
            missing=True, fit=positive, **IN_FLOAT32)
       for objective in ("reg:squaredlogerror", "count:poisson", "reg:gamma", "reg:tweedie", "survival:cox")),
     Case("xgboost shares", lambda: boosted(objective="reg:logistic"), NUMBERS, "value", fit=shares, **IN_FLOAT32),
+    Case("vote of xgboost shares", lambda: VotingRegressor(
+        [(f"{depth}", boosted(objective="reg:logistic", max_depth=depth)) for depth in (1, 2)]), NUMBERS, "value",
+        fit=shares, **IN_FLOAT32),
     Case("xgboost two quantiles", lambda: boosted(objective="reg:quantileerror", quantile_alpha=[0.2, 0.8]), NUMBERS,
          "value", **IN_FLOAT32),
     Case("xgboost with a base score", lambda: boosted(xgb.XGBClassifier, base_score=0.2), NUMBERS, missing=True,

@@ -8,6 +8,7 @@ import numpy as np
 from case import AWKWARD, MIXED, NUMBERS, Case, columns, logistic, one_hot, ordinal, quick
 from lightgbm import LGBMRegressor
 from sklearn.ensemble import (
+    HistGradientBoostingRegressor,
     RandomForestClassifier,
     StackingClassifier,
     StackingRegressor,
@@ -15,7 +16,7 @@ from sklearn.ensemble import (
     VotingRegressor,
 )
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LinearRegression, Ridge, SGDClassifier
+from sklearn.linear_model import LinearRegression, PoissonRegressor, Ridge, SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import LinearSVC
@@ -34,6 +35,14 @@ def members() -> list[tuple[str, Any]]:
 def likely() -> list[tuple[str, Any]]:
     """Classifiers with probabilities."""
     return [one for one in members() if one[0] != "margins"]
+
+
+def counting() -> list[tuple[str, Any]]:
+    """Regressors of counts, with a logarithmic link."""
+    return [
+        ("linear", make_pipeline(StandardScaler(), PoissonRegressor())),
+        ("trees", HistGradientBoostingRegressor(loss="poisson", max_iter=5, max_depth=3, random_state=0)),
+    ]
 
 
 def scaled() -> Any:
@@ -179,6 +188,13 @@ CASES = [
         "grade",
     ),
     Case("vote of regressors", lambda: VotingRegressor(regressors()), NUMBERS, "value"),
+    Case("vote of Poisson models", lambda: VotingRegressor(counting(), weights=[3, 1]), NUMBERS, "count"),
+    Case(
+        "vote of votes of Poisson models",
+        lambda: VotingRegressor([("first", VotingRegressor(counting())), ("second", counting()[0][1])]),
+        NUMBERS,
+        "count",
+    ),
     Case(
         "vote of regressors, weighted, then linear",
         lambda: make_pipeline(VotingRegressor(regressors(), weights=[3, 5, 1]), LinearRegression()),

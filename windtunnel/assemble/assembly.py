@@ -86,11 +86,13 @@ class Assembly:
         """Add all steps; what methods answer beside the last of them, and the head."""
         scored = self.predictors.final(graph)
         if scored is not None:
+            self.draft.look()
             answers, scored = methods_of(self, scored)
             self.head = head_of(self, scored, answers)
             return answers
         places = self.draft.places("the end of the pipeline", self.wires(graph))
         answers = methods_beside(self, graph)
+        self.draft.look()
         self.draft.add("columns", "", OneColumn() if graph in self.categories.flat else Identity(), places)
         self.head = Head("transform", methods=("transform", *answers), dtypes=dtypes_of(self, graph))
         return answers

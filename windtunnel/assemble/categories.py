@@ -98,19 +98,19 @@ class Categories:
             if one is None:
                 for position in positions:
                     answer[position] = wire
-            elif positions:
-                vocabulary, refused = one[0], probed.refused[column]
-                if len(vocabulary) - 1 in refused and vocabulary.values[-1] == NONE:
-                    vocabulary = replace(vocabulary, values=vocabulary.values[:-1])
-                # Where unknown categories are recoded, the rows of the buckets are out of reach.
-                module = self._tabled(probed.tables[column][: len(vocabulary)], encoding.trainable)  # type: ignore[index]
-                refuses = wire.refuses.union(refused, _finite(step), {3} if encoding.refuses_fractions else ())
-                encoded = self._table(step, module, wire, vocabulary, refuses)
-                if probed.additive:
-                    summed += encoded
-                    continue
-                for index, position in enumerate(positions):
-                    answer[position] = encoded[index]
+                continue
+            vocabulary, refused = one[0], probed.refused[column]
+            if len(vocabulary) - 1 in refused and vocabulary.values[-1] == NONE:
+                vocabulary = replace(vocabulary, values=vocabulary.values[:-1])
+            # Where unknown categories are recoded, the rows of the buckets are out of reach.
+            module = self._tabled(probed.tables[column][: len(vocabulary)], encoding.trainable)  # type: ignore[index]
+            refuses = wire.refuses.union(refused, _finite(step), {3} if encoding.refuses_fractions else ())
+            encoded = self._table(step, module, wire, vocabulary, refuses)
+            if probed.additive:
+                summed += encoded
+                continue
+            for index, position in enumerate(positions):
+                answer[position] = encoded[index]
         if probed.additive:
             groups = SumGroups(len(summed) // probed.width)
             sums = self.draft.module(step.name, type(step.estimator).__name__, groups, summed)
@@ -164,16 +164,22 @@ class Categories:
     def _table(
         self, step: Step, table: CategoryTable | OneHot, wire: Wire, vocabulary: Vocabulary, refuses: frozenset[int]
     ) -> list[Wire]:
-        """The columns of a table over a raw column; a single one can be encoded again."""
+        """The columns of a table over a raw column; a single one can be encoded again.
+
+        What the source refuses in the column is refused whether or not anything reads the table, as the source looks
+        at all that it is given.
+        """
         assert wire.raw is not None
         column = CategoryColumn(wire.raw, vocabulary, *(kind in refuses for kind in (0, 1, 2, 3)))
+        if column.refuses:
+            self.draft.encoder.category(column)
         place = once(
             lambda: self.draft.add(
                 step.name, type(step.estimator).__name__, table, [(IDS, self.draft.encoder.category(column))]
             )
         )
         width = len(table.columns) if isinstance(table, OneHot) else table.rows.shape[1]
-        if width > 1 or vocabulary.buckets or isinstance(table, OneHot):
+        if width != 1 or vocabulary.buckets or isinstance(table, OneHot):
             return [Wire(number=partial(place, index)) for index in range(width)]
         codes = table.rows[:, 0].tolist()
         # What is refused has no code: it stays what it is.

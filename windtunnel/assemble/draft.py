@@ -45,6 +45,7 @@ class Draft:
         self.dtype = dtype
         self.steps: list[ProgramStep] = []
         self.origins: list[Origin] = []
+        self._refusing: list[Callable[[int], Place]] = []
         self._refused: dict[tuple[int, int, tuple[str, ...]], tuple[str, ...]] = {}
 
     def raw(self, column: int) -> Wire:
@@ -77,16 +78,26 @@ class Draft:
         asks = asked is not None and type(module).outside is Module.outside
         refuses = self.refusals(asked, len(wires)) if asks else ()
         place = once(lambda: self.add(name, estimator, module, self.places(name, wires), refuses))
+        if refuses or (asked is not None and not asks):
+            self._refusing.append(place)
         filled = follow(transform, module, [wire.filled for wire in wires]) if transform else [Filled()] * width
         return [Wire(number=partial(place, column), filled=one) for column, one in enumerate(filled)]
 
     def add(
         self, name: str, estimator: str, module: Module, places: Sequence[Place], refuses: Sequence[str] = ()
     ) -> int:
-        """Add a program step; steps whose answer nothing asks for are never added."""
+        """Add a program step; of those whose answer nothing asks for only what ``look`` adds."""
         self.steps.append(ProgramStep(module, takes_of(places), name, refuses))
         self.origins.append(Origin(name, estimator))
         return len(self.steps) + 1
+
+    def look(self) -> None:
+        """Add the steps that refuse numbers and that nothing asks for: the source looks at all that it is given."""
+        first = len(self.steps)
+        for place in self._refusing:
+            place(0)
+        for step in self.steps[first:]:
+            step.requires_grad_(False)  # no loss ever asks for them
 
     def run(self, step: Step, modules: Sequence[Module], places: list[Place]) -> list[Place]:
         """The columns of modules, one after the other."""
@@ -103,6 +114,7 @@ class Draft:
             name, estimator = step.name, type(step.estimator).__name__
             given = wires
             place = once(lambda: self.add(name, estimator, Identity(), self.places(name, given), refuses))
+            self._refusing.append(place)
             missing = {code for kind, code in (("nan", 1), ("inf", 2)) if kind in refuses}
             wires = [
                 replace(wire, number=partial(place, column), refuses=wire.refuses.union(missing))

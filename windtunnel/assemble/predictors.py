@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from windtunnel.assemble.shared_loss import with_loss_of
 from windtunnel.assemble.wires import Place, Wire
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.filled import settle
-from windtunnel.graph import Expression, Raw, Step
+from windtunnel.graph import Answer, Expression, Joined, Raw, Step
 from windtunnel.modules.absent import ZeroAsMissing
 from windtunnel.modules.base import Module
 from windtunnel.modules.tables import Identity
 from windtunnel.modules.trees.hard import TreeWalk
+from windtunnel.modules.unlinked import unlinked
 from windtunnel.rounded import cleared
 from windtunnel.sparsity import gives_sparse, holds_zeros
 from windtunnel.translators.registry import Composite, Predictor, Selection, Transformer
@@ -127,7 +129,20 @@ class Predictors:
         own = {method: (step, answer) for method, answer in composite.answers.items()}
         if not isinstance(composite.then, Predictor | Module):
             return self._score_then(step, composite, own)
-        return self._predicted(step, composite.then, self._of.composites.parts(step, composite), own)
+        given = self._of.composites.parts(step, composite)
+        return self._with_loss(composite, given, self._predicted(step, composite.then, given, own))
+
+    def _with_loss(self, composite: Composite, given: Expression, scored: Scored) -> Scored:
+        """The scores as the loss takes them that the parts, which are scored by now, share."""
+        steps = [part.given for part in given.parts if isinstance(part, Answer)] if isinstance(given, Joined) else []
+        parts = [self._scores[one].predictor for one in steps if isinstance(one, Step) and one in self._scores]
+        if not composite.keeps or not parts or len(parts) < len(steps):
+            return scored
+        predictor = with_loss_of(parts, composite)
+        if predictor.link == scored.predictor.link:
+            return replace(scored, predictor=predictor)
+        places = self._of.draft.run(scored.step, unlinked(predictor.link, self._of.dtype), scored.places)
+        return replace(scored, predictor=predictor, slot=places[0][0])
 
     def _predicted(
         self, step: Step, reading: Any, given: Expression, own: Mapping[str, tuple[Step, Composite]]

@@ -25,6 +25,12 @@ class CategoryColumn:
     refuses_infinite: bool = False
     refuses_fractions: bool = False
 
+    @property
+    def refuses(self) -> bool:
+        """Whether the source refuses some values of the vocabulary's kind; no number is among texts."""
+        numbers = self.vocabulary.kind != "text" and (self.refuses_infinite or self.refuses_fractions)
+        return self.refuses_unknown or self.refuses_missing or numbers
+
     def ids_of_values(self, values: list[Any]) -> list[int] | None:
         """The id of each Python value; None where the vocabulary gives none, or some may be refused."""
         if (ids := self.vocabulary.ids_of_values(values)) is None:
@@ -67,9 +73,10 @@ class CategoryColumn:
                     "or drop these rows."
                 )
             raise BadInput(
-                f"column {name} holds categories that its encoder was not fitted on and refuses "
-                f"(handle_unknown='error'): {listed(unseen)}. Fit the encoder with handle_unknown='ignore' "
-                "or a value for unknown ones, or fine-tune on rows with them first."
+                f"column {name} holds categories that were not there in fitting and are refused: "
+                f"{listed(unseen)}. Fit the encoder with handle_unknown='ignore' or a value for unknown ones; for a "
+                "model that reads categories without an encoder, such as XGBoost, make them missing; or fine-tune on "
+                "rows with them first."
             )
         return ids
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from copy import copy as shallow
 from typing import Any
 
@@ -46,7 +47,10 @@ def fitted(
 def _stopping(estimator: Any, X: Any, y: NDArray[Any], weight: NDArray[Any] | None, held: tuple[Any, ...]) -> Any:
     """Fit a booster, and the steps of a pipeline before it, which the rows to stop by go through too."""
     if not isinstance(estimator, Pipeline):
-        return estimator.fit(X, y, sample_weight=weight, **_to_stop_by(estimator, *held))
+        with warnings.catch_warnings():
+            # LightGBM wants eval_X and eval_y, whose labels its classifiers do not encode (LightGBM issue 7400).
+            warnings.filterwarnings("ignore", message="The argument 'eval_set' is deprecated")
+            return estimator.fit(X, y, sample_weight=weight, **_to_stop_by(estimator, *held))
     if len(estimator.steps) > 1:
         before = estimator[:-1]
         X = before.fit_transform(X, y)
@@ -61,7 +65,7 @@ def _to_stop_by(booster: Any, X: Any, y: NDArray[Any], weight: NDArray[Any] | No
     weights = None if weight is None else [weight]
     match _library(booster):
         case "lightgbm":
-            return {"eval_X": (X,), "eval_y": (y,), "eval_sample_weight": weights}
+            return {"eval_set": [(X, y)], "eval_sample_weight": weights}
         case "xgboost":
             return {"eval_set": [(X, y)], "sample_weight_eval_set": weights, "verbose": False}
     if weight is None:

@@ -29,3 +29,10 @@ def none_columns(encoder: RowEncoder) -> list[str]:
     slots = text_slots(encoder)
     plain = {one.column for _, one in slots if NONE not in one.vocabulary.values}
     return names(encoder, sorted({one.column for _, one in slots} - plain))
+
+
+def told_by_text(encoder: RowEncoder) -> list[str]:
+    """Names of the columns of texts whose categories are told by their text alone, so that whole numbers are texts."""
+    slots = text_slots(encoder)
+    others = {one.column for _, one in slots if one.vocabulary.hashes is None}
+    return names(encoder, sorted({one.column for _, one in slots} - others))

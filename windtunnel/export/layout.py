@@ -58,7 +58,7 @@ class HeadData(Strict):
     link: str
     loss: str
     link_options: dict[str, float]
-    loss_options: dict[str, float]
+    loss_options: dict[str, float | list[float]]
     classes: Labels | list[Labels] | None
     methods: list[str]
     flat: bool

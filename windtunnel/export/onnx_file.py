@@ -43,7 +43,7 @@ def export(net: Translation, path: str | PathLike[str]) -> None:
         What stands in ``windtunnel.export.limits``, or a step that has no ONNX form or gives other numbers there.
     """
     model, outputs = _model(net)
-    described = facts(net, outputs) | {"format": "onnx", "missing": MISSING, "device": "cpu"}
+    described = facts(net, outputs) | {"format": "onnx", "missing": MISSING, "device": "cpu", "misread": _misread(net)}
     model.metadata_props.add(key="windtunnel", value=json.dumps(described))
 
     def fill(file: IO[bytes]) -> None:
@@ -173,6 +173,15 @@ def _lookup(name: str, ids: str, category: CategoryColumn) -> Any:
         values_int64s=list(table.values()),
         default_int64=unknown,
     )
+
+
+def _misread(net: Translation) -> dict[str, list[str]]:
+    """For each column of texts those that are no category of it, and that ``_lookup`` takes for a missing one."""
+    texts = {names(net.encoder, [one.column])[0]: [MISSING, *WRITTEN_FOR_MISSING] for _, one in text_slots(net.encoder)}
+    for _, one in text_slots(net.encoder):
+        (name,) = names(net.encoder, [one.column])
+        texts[name] = [text for text in texts[name] if text not in map(str, one.vocabulary.values)]
+    return texts
 
 
 def _empty(block: str, like: str) -> list[Any]:

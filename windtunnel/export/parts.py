@@ -41,7 +41,10 @@ def head_data(head: Head) -> HeadData:
         link=head.link,
         loss=head.loss,
         link_options={name: float(value) for name, value in head.link_options.items()},
-        loss_options={name: float(value) for name, value in head.loss_options.items()},
+        loss_options={
+            name: [*map(float, value)] if isinstance(value, list) else float(value)
+            for name, value in head.loss_options.items()
+        },
         classes=_classes_data(head.classes),
         methods=list(head.methods),
         flat=head.flat,

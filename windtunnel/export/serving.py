@@ -7,8 +7,8 @@ Copy it next to the model (for a ``.onnx`` file, onnxruntime and NumPy are neede
     model = serving.load("model.pt2", trusted=True)
     model.predict_proba({"age": [31.0, None], "city": ["Oslo", None]})
 
-Whatever the format, rows are a mapping of column name to values (a dict of lists or arrays, a DataFrame), and the same
-mistakes raise the same errors.
+Whatever the format, rows are a mapping of column name to values (a dict of lists or arrays, a DataFrame) or a table of
+Polars or Arrow, and the same mistakes raise the same errors.
 """
 
 from __future__ import annotations
@@ -21,15 +21,22 @@ import warnings
 import zipfile
 from array import array
 from collections.abc import Iterator, Mapping
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 MEMBER = "extra/windtunnel.json"
 MISSING_IN_ONNX = "<missing>"
+UNKNOWN_IN_ONNX = "\ue000unknown"
+"""What an ONNX file is given in the place of an unknown text that it would take for a missing one."""
 NONE = "\ue000None"
 """The text that stands for None where it is a category of its own."""
 FEW = 256
 """Rows up to which to look at each text is faster than to have pandas number them."""
+
+
+Rows = Any
+"""A mapping of column name to values, or a table of Polars or Arrow."""
 
 
 class BadRows(ValueError):
@@ -82,20 +89,21 @@ class Model:
         self.string_columns: list[str] = facts["string_columns"]
         self.classes: list[str] = facts["classes"]
         self._none_columns: list[str] = facts.get("none_columns", [])
+        self._told_by_text: list[str] = facts.get("told_by_text", [])
 
-    def scores(self, rows: Mapping[str, Any]) -> Any:
+    def scores(self, rows: Rows) -> Any:
         """Raw scores ``[B, K]``, or the columns of a transformer."""
         return self._answer("scores", rows)
 
-    def predict_proba(self, rows: Mapping[str, Any]) -> Any:
+    def predict_proba(self, rows: Rows) -> Any:
         """Probabilities ``[B, classes]``."""
         return self._answer("predict_proba", rows)
 
-    def predict(self, rows: Mapping[str, Any]) -> Any:
+    def predict(self, rows: Rows) -> Any:
         """The position in ``classes`` of each row's label, ``[B]``, or a regressor's values."""
         return self._answer("predict", rows)
 
-    def _answer(self, method: str, rows: Mapping[str, Any]) -> Any:
+    def _answer(self, method: str, rows: Rows) -> Any:
         if method not in self.facts["outputs"]:
             raise AttributeError(f"this model has no {method}; it has {', '.join(self.facts['outputs'])}")
         numbers, strings = self._columns(rows)
@@ -108,18 +116,21 @@ class Model:
             )
         return answer
 
-    def _columns(self, rows: Mapping[str, Any]) -> tuple[list[Any], list[Texts]]:
+    def _columns(self, rows: Rows) -> tuple[list[Any], list[Texts]]:
         """Check the columns and take those that are read."""
         wanted = [*self.number_columns, *self.string_columns]
-        if not hasattr(rows, "keys"):
-            raise BadRows(f"rows given as {type(rows).__name__}; give a mapping of column name to values: {wanted}")
-        given = [str(name) for name in rows.keys()]  # noqa: SIM118  a DataFrame iterates in another way
+        names = _names(rows, wanted)
+        given = [str(name) for name in names]
         if missing := [name for name in wanted if name not in given]:
             raise BadRows(f"columns missing: {missing}; given: {given}")
-        named = {str(name): name for name in rows.keys()}  # noqa: SIM118
+        named = dict(zip(given, names, strict=True))
+        if len(named) < len(given) and (twice := [name for name in wanted if given.count(name) > 1]):
+            raise BadRows(f"columns given twice: {twice}; each name must be there once, and 1 is the name '1'")
         numbers = [_numbers(name, rows[named[name]]) for name in self.number_columns]
+        # Arrow has one kind of missing text, which is pandas' NaN.
+        nones = [] if hasattr(rows, "to_pylist") else self._none_columns
         strings = [
-            _strings(name, rows[named[name]], NONE if name in self._none_columns else None)
+            _strings(name, rows[named[name]], NONE if name in nones else None, told_by_text=name in self._told_by_text)
             for name in self.string_columns
         ]
         lengths = dict(zip(wanted, [*map(len, numbers), *map(len, strings)], strict=True))
@@ -128,6 +139,14 @@ class Model:
         if not wanted:
             raise BadRows("this model reads no column, so that rows do not tell how many there are")
         return numbers, strings
+
+
+def _names(rows: Rows, wanted: list[str]) -> list[Any]:
+    """The names of the columns of a mapping, or of a table of Arrow or Polars."""
+    names = rows.keys() if hasattr(rows, "keys") else getattr(rows, "column_names", getattr(rows, "columns", None))
+    if names is None:
+        raise BadRows(f"rows given as {type(rows).__name__}; give a mapping of column name to values: {wanted}")
+    return list(names)
 
 
 class Texts:
@@ -166,27 +185,31 @@ def _numbers(name: str, column: Any) -> Any:
     return array("d", values if kinds <= {float, int, bool} | missing else map(float, values))
 
 
-def _strings(name: str, column: Any, none: str | None) -> Texts:
-    """Texts, None where missing; ``none`` for None."""
+def _strings(name: str, column: Any, none: str | None, told_by_text: bool = False) -> Texts:
+    """Texts, None where missing; ``none`` for None. Whole numbers are texts where these alone tell categories."""
     dtype = getattr(column, "dtype", None)
     # Of pandas: categories are numbered already, texts of Arrow without making Python's of each.
     numbered = type(dtype).__name__ == "CategoricalDtype" or getattr(dtype, "storage", None) == "pyarrow"
     if numbered and len(column) > FEW:
         at, values = column.factorize()  # in the order of the rows, what is missing at -1
-        distinct = [_text(name, value, none) for value in values.tolist()]
+        distinct = [_text(name, value, none, told_by_text) for value in values.tolist()]
         return Texts(distinct + [None] * bool((at < 0).any()), at.astype("int64"))
     values = _listed(name, column)
     if not {*map(type, values)} <= {str, float, type(None)}:  # others may not tell which are the same
-        return Texts([_text(name, value, none) for value in values], array("q", range(len(values))))
+        return Texts([_text(name, value, none, told_by_text) for value in values], array("q", range(len(values))))
     place = {value: at for at, value in enumerate(dict.fromkeys(values))}
-    return Texts([_text(name, value, none) for value in place], array("q", map(place.__getitem__, values)))
+    return Texts(
+        [_text(name, value, none, told_by_text) for value in place], array("q", map(place.__getitem__, values))
+    )
 
 
-def _text(name: str, value: Any, none: str | None) -> str | None:
+def _text(name: str, value: Any, none: str | None, told_by_text: bool) -> str | None:
     if isinstance(value, str):
         if "\0" in value:
             raise BadRows(f"column {name!r} holds {value!r}, with a NUL in it, at which some runtimes cut a text")
         return value
+    if told_by_text and isinstance(value, Integral):
+        return str(int(value))
     if not (_is_none(type(value)) or (isinstance(value, float) and math.isnan(value))):
         raise BadRows(f"column {name!r} holds {value!r}; texts are read there, None or NaN where missing")
     return none if value is None else None
@@ -195,6 +218,14 @@ def _text(name: str, value: Any, none: str | None) -> str | None:
 def _listed(name: str, column: Any) -> list[Any]:
     if isinstance(column, str | bytes) or not hasattr(column, "__len__"):
         raise BadRows(f"column {name!r} is a single {type(column).__name__}; give a list with one value per row")
+    # Of a table or a dict, a list would hold the names.
+    if len(getattr(column, "shape", (0,))) != 1 or isinstance(column, Mapping):
+        raise BadRows(
+            f"column {name!r} is a {type(column).__name__}, no single column; give a list or an array of one "
+            "dimension, with one value per row"
+        )
+    if hasattr(column, "to_pylist"):  # Arrow's
+        return list(column.to_pylist())
     return list(column.tolist() if hasattr(column, "tolist") else column)
 
 
@@ -267,12 +298,14 @@ def _onnx(path: Path) -> Model:
     if "windtunnel" not in described:
         raise ValueError(f"{str(path)!r} is an ONNX model that windtunnel's export did not write")
     facts = json.loads(described["windtunnel"])
+    misread = {name: set(facts.get("misread", {}).get(name, [MISSING_IN_ONNX])) for name in facts["string_columns"]}
 
     def run(method: str, numbers: Any, strings: Any) -> tuple[Any, Any]:
         columns = dict(zip(facts["number_columns"], map(np.asarray, numbers), strict=True))
         for name, texts in zip(facts["string_columns"], strings, strict=True):
+            told = [UNKNOWN_IN_ONNX if one in misread[name] else one for one in texts.distinct]
             # Objects: an array of fixed width would be cut at a NUL.
-            distinct = np.array([MISSING_IN_ONNX if one is None else one for one in texts.distinct], dtype=object)
+            distinct = np.array([MISSING_IN_ONNX if one is None else one for one in told], dtype=object)
             columns[name] = distinct[np.asarray(texts.at)]
         count = len(next(iter(columns.values())))
         parts = [
@@ -297,6 +330,7 @@ def _torchscript(path: Path) -> Model:
         "number_columns": list(program.number_columns()),
         "string_columns": list(program.string_columns()),
         "none_columns": list(program.none_columns()) if hasattr(program, "none_columns") else [],
+        "told_by_text": _told_by_text(program),
         "classes": list(program.classes()),
         "outputs": outputs,
         "task": "transform" if outputs == ["scores"] else "predict",
@@ -313,6 +347,14 @@ def _torchscript(path: Path) -> Model:
         return answer[:0], answer  # it has checked its scores itself
 
     return Model(facts, run)
+
+
+def _told_by_text(program: Any) -> list[str]:
+    """The columns of a TorchScript program whose categories all look-ups tell by the hash of their text."""
+    by_text: dict[int, bool] = {}
+    for lookup in program.texts.children():
+        by_text[lookup.place] = by_text.get(lookup.place, True) and lookup.by_hash
+    return [name for place, name in enumerate(program.string_columns()) if by_text[place]]
 
 
 def _package(path: Path, kind: str) -> Model:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from windtunnel.export.columns import names, none_columns, raw_columns, text_slots
+from windtunnel.export.columns import names, none_columns, raw_columns, text_slots, told_by_text
 from windtunnel.export.lookups import NumberLookup
 from windtunnel.export.torchscript import InDouble
 from windtunnel.head import Head
@@ -140,6 +140,7 @@ def facts(net: Translation, outputs: list[str]) -> dict[str, Any]:
         "number_columns": numbers,
         "string_columns": strings,
         "none_columns": none_columns(net.encoder),
+        "told_by_text": told_by_text(net.encoder),
         "outputs": outputs,
         "classes": [str(label) for label in net.head.labels_in_order],
         "task": net.head.task if "predict" in net.head.methods else "transform",

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from windtunnel.config import Config
 from windtunnel.errors import BadInput
+from windtunnel.estimators.fitting import fitted
 from windtunnel.experiment import build_pipeline, load_parts, measure, write_json
 from windtunnel.sweeps.result import SweepResult
 from windtunnel.trainers.recipe import Recipe
@@ -49,7 +50,7 @@ def run(config: Config) -> SweptExperiment:
     parts = load_parts(config.data)
     X, y = parts["train"]
     try:
-        source = build_pipeline(config.pipeline, X).fit(X, y)
+        source = fitted(build_pipeline(config.pipeline, X), X, y, held=parts["valid"])
     except (ValueError, TypeError) as error:
         raise BadInput(f"the pipeline cannot be fitted on the training rows: {error}") from error
     folder = config.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from windtunnel.errors import BadInput
 from windtunnel.trainers.evidence import evenly
 from windtunnel.trainers.losses import Loss, OwnLoss
 
@@ -32,3 +33,29 @@ def by_blocks(loss: Loss) -> Loss:
         return total / size if size else loss(scores, target, weight)
 
     return mean
+
+
+def of_any_rows(loss: Loss) -> Loss:
+    """A loss that is given rows in blocks of whatever size; one of one's own that fails on them says what to do.
+
+    Raises
+    ------
+    BadInput
+        When it is called.
+    """
+    if not isinstance(loss, OwnLoss):
+        return loss
+    own = loss.function
+    name = getattr(own, "__name__", type(own).__name__)
+
+    def explained(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        try:
+            return own(scores, target, weight)
+        except Exception as error:
+            raise BadInput(
+                f"loss={name} failed on {len(target)} rows ({type(error).__name__}: {error}). For a branch, fit gives "
+                "it rows in blocks of any size; a loss over whole groups of rows (queries) needs branch=False, and "
+                "loaders for training and validation whose batches are whole groups."
+            ) from error
+
+    return OwnLoss(explained)

@@ -34,7 +34,7 @@ from windtunnel.trainers.beside import (
     side_by_side,
 )
 from windtunnel.trainers.binning import bin_edges
-from windtunnel.trainers.blocks import by_blocks
+from windtunnel.trainers.blocks import by_blocks, of_any_rows
 from windtunnel.trainers.callbacks import Keeper
 from windtunnel.trainers.effects import Combination, Rows, effects, shares
 from windtunnel.trainers.evidence import collected, counted, gains, halves, helps, metric
@@ -72,7 +72,7 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
     if not net.may_branch() or data.judged_on == "training rows":
         return None
     generator = torch.Generator().manual_seed(recipe.seed)
-    loss = pick(recipe.loss, branch_head(net.head))
+    loss = of_any_rows(pick(recipe.loss, branch_head(net.head)))
     held = collected(data.valid)
     order = counted(held, generator)
     if len(order) < 2:
@@ -87,35 +87,100 @@ def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> Ke
     if plan is None:
         return None
     plan = plan.over(counts)
-    start = deepcopy(plan.beside.state_dict())
+    finish = Finish(net, plan, gates, scored, recipe, data.valid, valid)
+    return stage(plan.beside, Loaders(plan.learned_from(train), plan.judged_by(valid)), recipe, finish)
 
-    def finish(keeper: Keeper) -> None:
+
+class Finish:
+    """Leaves a translation with what is best on the judged rows, once a branch beside it is trained.
+
+    That is the translation as it came, the trees of the source, gated ones, or these and the branch, which has to help
+    on the untouched rows too. What comes first in this list wins where the metric is the same.
+
+    Parameters
+    ----------
+    net : Translation
+    plan : Plan
+    gates : dict
+    scored : Scorer
+        With these gates.
+    recipe : Recipe
+    rows, valid : loader
+        The judged rows, and the same with scores.
+    """
+
+    def __init__(
+        self,
+        net: Translation,
+        plan: Plan,
+        gates: dict[int, HardTrees],
+        scored: Scorer,
+        recipe: Recipe,
+        rows: Any,
+        valid: Any,
+    ) -> None:
+        self.net, self.plan, self.gates, self.scored = net, plan, gates, scored
+        self.recipe, self.rows, self.valid = recipe, rows, valid
+        self.start = deepcopy(plan.beside.state_dict())
+        # What stands for the pipeline, where that is not the translation as it came.
+        sources = [Scorer(net, {})] if net.exact and gates else []
+        self.others = [*sources, scored] if net.exact or gates else []
+
+    def __call__(self, keeper: Keeper) -> None:
+        """Choose, and tell the keeper the metric of what came and of what is chosen."""
+        net, plan, judge = self.net, self.plan, keeper.judge
         if not keeper.epochs:
             return
-        if keeper.best_epoch and not plan.holds(keeper.judge, plan.combined, plan.whole):
+        if keeper.best_epoch and not plan.holds(judge, plan.combined, plan.whole):
             keeper.reject()
-            plan.beside.load_state_dict(start)
+            plan.beside.load_state_dict(self.start)
         adds = len(plan.branch.combinations) > 0 or keeper.best_epoch > 0
-        # Epoch 0 has gated trees and combinations, or at least the source's own trees: the soft ones that came may be
-        # better, by chance.
-        soft = bool(net.exact or gates)
-        if net.head.link in PROBABILITIES and keeper.judge.name != "loss":
-            # As they are answered: those of a branch are kept off 0, which is a gain of its own in the log loss.
-            own = Judge.of(recipe, net)
-            keeper.given = metric(own, loss, partial(scored.answers, net.program), data.valid)
-            if not adds:
-                keeper.best_metric = metric(own, loss, partial(scored.answers, scored.program), data.valid)
-        else:
-            keeper.given = metric(keeper.judge, loss, *((scored.as_given, data.valid) if soft else (plan.alone, valid)))
-        helps = not adds or plan.holds(keeper.judge, plan.alone, plan.whole if keeper.best_epoch else plan.combined)
-        if not (helps and keeper.judge.better(keeper.best_metric, keeper.start)):
-            keeper.best_epoch, keeper.best_metric = 0, keeper.start
-            return
-        settle(net, gates)
-        if adds:
+        adds = adds and plan.holds(judge, plan.alone, plan.whole if keeper.best_epoch else plan.combined)
+        keeper.given = best = self._worth(judge, None)
+        kept = None
+        for scored in self.others:
+            value = self._worth(judge, scored)
+            if judge.better(value, best):
+                best, kept = value, scored
+        if adds and judge.better(keeper.best_metric, best):
+            settle(net, self.gates)
             attach(net, plan.branch, plan.inputs)
+            return
+        keeper.best_epoch, keeper.best_metric = 0, best
+        if kept is not None:
+            settle(net, self.gates if kept is self.scored else {})
 
-    return stage(plan.beside, Loaders(plan.learned_from(train), plan.judged_by(valid)), recipe, finish)
+    def _worth(self, judge: Judge, scored: Scorer | None) -> float:
+        """The metric of the pipeline with the trees of a scorer, or of the translation as it came."""
+        net, plan = self.net, self.plan
+        if net.head.link in PROBABILITIES and judge.name != "loss":
+            # As they are answered: those of a branch are kept off 0, which is a gain of its own in the log loss.
+            program = net.program if scored is None else scored.program
+            return metric(Judge.of(self.recipe, net), plan.loss, partial(self.scored.answers, program), self.rows)
+        if scored is None and self.others:
+            return metric(judge, plan.loss, self.scored.as_given, self.rows)
+        return metric(judge, plan.loss, plan.alone, self.valid if scored in (None, self.scored) else scored(self.rows))
+
+
+def or_source(net: Translation, data: DataModule, recipe: Recipe) -> Callable[[Keeper], None]:
+    """What ends a joint training that a branch was not possible for: the source, where it is better on judged rows.
+
+    Its trees are exact, and the soft ones that are trained start a little below them.
+    """
+    head, exact, judge = net.head, net.exact, Judge.of(recipe, net)
+    if not exact or data.judged_on == "training rows" or (head.link in PROBABILITIES and judge.name == "loss"):
+        return lambda keeper: None
+    program = deepcopy(net.program.having(exact)).eval()
+    loss = pick(recipe.loss, head)
+    worth = metric(judge, loss, lambda *rows: net._in_slices(program, Batch(*rows)), data.valid)
+
+    def finish(keeper: Keeper) -> None:
+        if keeper.epochs and keeper.judge.better(worth, keeper.best_metric):
+            keeper.best_epoch, keeper.best_metric = 0, worth
+            net.program, net.head, net.exact = program, head, exact
+            settle(net, {})
+
+    return finish
 
 
 def _gates(

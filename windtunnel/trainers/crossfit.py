@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,10 +17,12 @@ from windtunnel._translate import exact
 from windtunnel.compiler.strategies import choose
 from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor
 from windtunnel.head import Head
+from windtunnel.modules.base import Module
 from windtunnel.modules.log_pool import LogPool
+from windtunnel.modules.unlinked import UNLINKED, unlinked
 from windtunnel.trainers.data import loader
 from windtunnel.trainers.evidence import Groups, group_losses
-from windtunnel.trainers.losses import LOSSES, Loss, pick
+from windtunnel.trainers.losses import LOSSES, OF_RAW_SCORES, Loss, pick
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.translation import Translation
 
@@ -161,8 +164,8 @@ def _yardstick(
         return pick(recipe.loss, theirs), lambda net, scores: scores
     if ours.task != "regression":
         return LOSSES["probabilities"], linked
-    if theirs.link == "identity":
-        return pick(recipe.loss, theirs), linked
+    if theirs.link == "identity" or theirs.loss not in OF_RAW_SCORES:
+        return pick(recipe.loss, replace(theirs, link="identity")), linked
     if theirs.link == "exp":
         tiny = torch.finfo(torch.float32).tiny
         return pick(recipe.loss, theirs), lambda net, scores: linked(net, scores).clamp_min(tiny).log()
@@ -179,8 +182,10 @@ def _is_fitted(pipeline: Any) -> bool:
 
 def _scores(head: Head, answers: Any) -> Tensor:
     """Probabilities or values as raw scores ``[N, K]``."""
-    columns = torch.from_numpy(answers).reshape(len(answers), -1)
-    if head.classes is None:
-        return columns
-    scores: Tensor = LogPool(len(head.classes))(columns)
-    return scores
+    columns: Tensor = torch.from_numpy(answers).reshape(len(answers), -1)
+    modules: list[Module] = [] if head.classes is None else [LogPool(len(head.classes))]
+    if head.link in UNLINKED:
+        modules = unlinked(head.link, columns.dtype)
+    for module in modules:
+        columns = module(columns)
+    return columns

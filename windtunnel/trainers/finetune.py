@@ -20,7 +20,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch import nn
 
 from windtunnel.errors import BadInput
-from windtunnel.trainers.branching import Stage, grow
+from windtunnel.trainers.branching import Stage, grow, or_source
 from windtunnel.trainers.callbacks import Average, Keeper, ToFile
 from windtunnel.trainers.evidence import metric
 from windtunnel.trainers.history import Epoch, History
@@ -72,8 +72,9 @@ def finetune(
     ``branch=False``, as in the recipes "joint" and "paper", everything that is trainable in the translation is.
 
     Epoch 0 is what there is before the first step: the translation as it came or, with a branch, the source's exact
-    trees, with gates and combinations of columns where these have shown on the validation rows to help. Where neither
-    that nor an epoch beats the translation as it came, on the rows judged by, it is handed back unchanged.
+    trees, with gates and combinations of columns where these have shown on the validation rows to help. What is handed
+    back is the best on the rows judged by: the translation as it came, unchanged, the source's exact trees, these with
+    gates, or with the branch of the best epoch.
     An error or an interrupt while training leaves the best weights so far and is raised again.
 
     Parameters
@@ -123,6 +124,7 @@ def finetune(
     options = Recipe.resolve(recipe, overrides)
     if options.loss is None and net.head.loss == "relevance":
         warnings.warn(RANKS, UserWarning, stacklevel=3)
+    _check_task(net, options)
     callbacks = [callbacks] if isinstance(callbacks, pl.Callback) else callbacks
     hardware = {"accelerator": accelerator, "devices": devices, "precision": precision}
     given = {**hardware, "callbacks": callbacks, "log_dir": log_dir, "logger": logger, "clip": options.clip}
@@ -150,7 +152,8 @@ def finetune(
             return _as_it_came(net, data, options, started)
         default = recipe in (None, "default")
         joint = Recipe.resolve("joint" if default else options, {**(overrides if default else {}), "branch": False})
-        keeper = _joint(net, data, joint, stage)
+        finish = or_source(net, data, joint) if default and options.branch else lambda keeper: None
+        keeper = _joint(net, data, joint, stage, finish)
     return History(
         epochs=keeper.epochs,
         metric=keeper.judge.name,
@@ -161,6 +164,17 @@ def finetune(
         judged_on=data.judged_on,
         seconds=time.perf_counter() - started,
     )
+
+
+def _check_task(net: Translation, options: Recipe) -> None:
+    """Refuse what answers with the probabilities of classes, and does not tell which targets these are."""
+    if options.loss is None and net.head.task == "regression" and net.head.loss == "softmax":
+        source = next(origin.estimator for origin in reversed(net.origins) if origin.estimator)
+        raise BadInput(
+            f"the source is a {source} of several classes, whose answers are probabilities and whose labels are not "
+            "told. To fine-tune it, fit a classifier (LGBMClassifier, XGBClassifier) and translate that; or give loss= "
+            "a function of your own."
+        )
 
 
 def _learns(net: Translation) -> bool:
@@ -185,8 +199,15 @@ def _as_it_came(net: Translation, data: DataModule, options: Recipe, started: fl
     )
 
 
-def _joint(net: Translation, data: DataModule, options: Recipe, stage: Stage) -> Keeper:
+def _joint(
+    net: Translation, data: DataModule, options: Recipe, stage: Stage, finish: Callable[[Keeper], None]
+) -> Keeper:
     """Train the translation itself."""
+    if not _learns(net) and getattr(net, "history", None) is not None:
+        raise BadInput(
+            "nothing in this translation is trainable: after the fit before, it holds the steps of the source as they "
+            "are, trees exact and frozen. Translate the source anew, or load a file that was saved before that fit."
+        )
     if not _learns(net):
         raise BadInput(
             "nothing in this translation is trainable: its steps are frozen or have no parameters; translate with "
@@ -195,7 +216,7 @@ def _joint(net: Translation, data: DataModule, options: Recipe, stage: Stage) ->
     net.exact = {}  # what training moves is not what the source has
     if net.head.link == "probabilities":  # nor within 0 and 1
         net.head = replace(net.head, link="shares")
-    return stage(net, data, options, lambda keeper: None)
+    return stage(net, data, options, finish)
 
 
 def _stage(

@@ -4,12 +4,17 @@ Each takes ``scores [B, K]`` (float), ``target`` (int64 ``[B]`` class indices fo
 ``[B, K]`` for regression) and ``weight [B]`` or None, and returns a scalar: ``sum_i w_i l_i / sum_i w_i`` with ``l_i``
 the formula below. s is a raw score, y a target, r = s - y. Classification losses over K > 1 columns of a
 one-against-rest model sum over the columns; regression losses over K > 1 outputs average over them.
+
+``pick`` gives regression losses what ``predict`` answers in the place of s, whatever the link: the square of the score
+of LightGBM's reg_sqrt, the exponential where squared errors are asked of a Poisson model. Only logistic, poisson, gamma
+and tweedie take the raw score, which is the log-odds or the logarithm of the mean there.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -83,6 +88,38 @@ def huber(scores: Tensor, target: Tensor, weight: Tensor | None, delta: float = 
     return _mean(rows.mean(dim=1), weight)
 
 
+def pseudo_huber(scores: Tensor, target: Tensor, weight: Tensor | None, delta: float = 1.0) -> Tensor:
+    """delta^2 (sqrt(1 + (r / delta)^2) - 1), XGBoost's pseudo-Huber loss."""
+    squares = _residual(scores, target).square()
+    # The same without the 1s, beside which float32 would lose small residuals.
+    rows = squares / ((1 + squares / (delta * delta)).sqrt() + 1)
+    return _mean(rows.mean(dim=1), weight)
+
+
+def log_cosh(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """log(cosh(r)), CatBoost's LogCosh."""
+    size = _residual(scores, target).abs()
+    return _mean((size + functional.softplus(-2 * size) - math.log(2)).mean(dim=1), weight)
+
+
+def expectile(scores: Tensor, target: Tensor, weight: Tensor | None, alpha: float = 0.5) -> Tensor:
+    """r^2, alpha of it where y > s and 1 - alpha of it else, of which the ``alpha`` expectile is the best constant."""
+    gap = _residual(scores, target)
+    rows = alpha * gap.clamp_max(0).square() + (1 - alpha) * gap.clamp_min(0).square()
+    return _mean(rows.mean(dim=1), weight)
+
+
+def power(scores: Tensor, target: Tensor, weight: Tensor | None, q: float = 2.0) -> Tensor:
+    """|r|^q, CatBoost's Lq; q at least 1."""
+    return _mean(_residual(scores, target).abs().pow(q).mean(dim=1), weight)
+
+
+def squared_log(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """(log(1 + s) - log(1 + y))^2 of targets above -1, s kept at -1 + 1e-6 and above as XGBoost keeps it."""
+    logs = (1 + scores).clamp_min(1e-6).log() - _outputs(scores, target).log1p()
+    return _mean(logs.square().mean(dim=1), weight)
+
+
 def fair(scores: Tensor, target: Tensor, weight: Tensor | None, c: float = 1.0) -> Tensor:
     """c^2 (|r| / c - log(1 + |r| / c)), LightGBM's fair loss."""
     size = _residual(scores, target).abs() / c
@@ -95,10 +132,10 @@ def mape(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     return _mean(rows.mean(dim=1), weight)
 
 
-def quantile(scores: Tensor, target: Tensor, weight: Tensor | None, alpha: float = 0.5) -> Tensor:
-    """max(alpha (y - s), (alpha - 1) (y - s)), the pinball loss of the ``alpha`` quantile."""
-    gap = -_residual(scores, target)
-    return _mean(torch.maximum(alpha * gap, (alpha - 1) * gap).mean(dim=1), weight)
+def quantile(scores: Tensor, target: Tensor, weight: Tensor | None, alpha: float | Sequence[float] = 0.5) -> Tensor:
+    """max(alpha (y - s), (alpha - 1) (y - s)), the pinball loss of the ``alpha`` quantile, or one per output."""
+    gap, levels = -_residual(scores, target), scores.new_tensor(alpha)
+    return _mean(torch.maximum(levels * gap, (levels - 1) * gap).mean(dim=1), weight)
 
 
 def epsilon_insensitive(scores: Tensor, target: Tensor, weight: Tensor | None, epsilon: float = 0.1) -> Tensor:
@@ -132,6 +169,11 @@ def tweedie(scores: Tensor, target: Tensor, weight: Tensor | None, power: float 
     return _mean(rows.mean(dim=1), weight)
 
 
+def unknown(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """Raise ``BadInput``: how wrong an answer is cannot be told from the target alone, or is not known here."""
+    raise BadInput(UNKNOWN)
+
+
 def one_vs_one_hinge(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """Sum over the pairs of classes i < j that hold y of max(0, 1 - z s_ij), z = 1 where y = i and -1 where y = j."""
     classes = round((1 + (1 + 8 * scores.shape[1]) ** 0.5) / 2)
@@ -141,34 +183,68 @@ def one_vs_one_hinge(scores: Tensor, target: Tensor, weight: Tensor | None) -> T
 
 
 _CLASSES = (softmax, probabilities, hinge, squared_hinge, modified_huber, one_vs_one_hinge)
+_LOGARITHMS = (poisson, gamma, tweedie)
 _VALUES = (
-    squared, relevance, absolute, huber, fair, mape, quantile, epsilon_insensitive, squared_epsilon_insensitive,
-    poisson, gamma, tweedie,
+    squared, relevance, absolute, huber, pseudo_huber, log_cosh, expectile, power, squared_log, fair, mape, quantile,
+    epsilon_insensitive, squared_epsilon_insensitive, *_LOGARITHMS,
 )  # fmt: skip
-LOSSES: dict[str, Callable[..., Tensor]] = {loss.__name__: loss for loss in (logistic, *_CLASSES, *_VALUES)}
+LOSSES: dict[str, Callable[..., Tensor]] = {loss.__name__: loss for loss in (logistic, *_CLASSES, *_VALUES, unknown)}
+
+OF_RAW_SCORES = ("logistic", *(loss.__name__ for loss in _LOGARITHMS))
+"""Regression losses that take the raw score; the others take what ``predict`` answers."""
+UNKNOWN = (
+    "fit has no loss for what this source was fitted to: the targets of survival models (survival:cox, survival:aft, "
+    "Cox) are times of which the sign says whether they were seen, and other objectives may not be known here. Give a "
+    "loss of your own, loss=function(scores [B, K], target, weight); predict and windtunnel.compile need none"
+)
 
 
 def pick(asked: str | Loss | None, head: Head) -> Loss:
     """Give the loss that a recipe asks for, or the translation's own, as ``loss(scores, target, weight)``.
 
+    A regression loss is of what ``predict`` answers, but for those in ``OF_RAW_SCORES``; a function gets raw scores.
+
     Raises
     ------
     BadInput
-        For a name that is not known or that does not fit the task, or a function of other arguments.
+        For a name that is not known or that does not fit the task or the link, a function of other arguments, or a
+        source whose own loss is ``unknown``.
     """
     if asked is not None and not isinstance(asked, str):
         _check_arguments(asked)
         return OwnLoss(asked)
     name = asked or head.loss
-    if name not in LOSSES:
-        hint = nearest(name, sorted(LOSSES))
+    if name == unknown.__name__ == head.loss:
+        raise BadInput(UNKNOWN)
+    if name not in LOSSES or name == unknown.__name__:
+        hint = nearest(name, sorted(LOSSES.keys() - {unknown.__name__}))
         raise BadInput(f"loss={name!r} is not known; {hint} A function (scores, target, weight) is taken too.")
     loss = LOSSES[name]
     if (loss in _VALUES) != (head.task == "regression") and name != "logistic":
         fitting = sorted({"logistic", *(one.__name__ for one in (_VALUES if head.task == "regression" else _CLASSES))})
         raise BadInput(f"loss={name!r} does not fit a {head.task} model; choose from {', '.join(fitting)}")
+    if loss in _LOGARITHMS and head.link != "exp" and LOSSES.get(head.loss) not in _LOGARITHMS:
+        raise BadInput(
+            f"loss={name!r} takes the logarithm of a mean for the score, and this model answers the score itself (link "
+            f"{head.link!r}), which may be 0 or less; fit the source with a Poisson, gamma or Tweedie objective, or "
+            "give a function (scores, target, weight)"
+        )
     # Options belong to the loss they came with: another loss starts from its own defaults.
-    return partial(loss, **head.loss_options) if name == head.loss else loss
+    own: Loss = partial(loss, **head.loss_options) if name == head.loss else loss
+    linked = head.task == "regression" and head.link != "identity" and name not in OF_RAW_SCORES
+    return LossOfAnswers(own, head) if linked else own
+
+
+@dataclass(frozen=True)
+class LossOfAnswers:
+    """A loss of what ``predict`` makes of raw scores."""
+
+    loss: Loss
+    head: Head
+
+    def __call__(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        """The loss behind the link."""
+        return self.loss(self.head.linked(scores), target, weight)
 
 
 @dataclass(frozen=True)

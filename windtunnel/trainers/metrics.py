@@ -63,7 +63,8 @@ class Judge:
     ----------
     name : str or None
         A name in ``GREATER_IS_BETTER``, or one of scikit-learn's in ``SAME``; None takes the first that fits the task,
-        or "loss" for a regression on anything but the squared error, which RMSE would misjudge.
+        or "loss" for a regression on anything but the squared error, which RMSE would misjudge, and "accuracy" for a
+        classifier of several classes without probabilities, or whose only answers are labels.
     head : Head
         The task, the link and the classes of the translation.
     own : collection of str
@@ -181,7 +182,7 @@ def _pick(name: str | None, head: Head, own: Collection[str]) -> str:
         fits = tuple(one for one in fits if one != "log_loss")
     if head.loss == _PAIRS and not {"predict_proba", "decision_function"} & {*own}:
         fits = tuple(one for one in fits if one not in _RANKINGS)
-    if head.task == "multiclass" and name is None and "log_loss" not in fits:
+    if name is None and _by_labels(head, fits):
         return "accuracy"
     if name is None:
         return "loss" if head.task == "regression" and head.loss not in ("squared", "relevance") else fits[0]
@@ -194,6 +195,14 @@ def _pick(name: str | None, head: Head, own: Collection[str]) -> str:
             f"choose from {', '.join(fits)}"
         )
     return ours
+
+
+def _by_labels(head: Head, fits: Collection[str]) -> bool:
+    """Whether a classifier is to be judged by its labels: it has no probabilities, or answers nothing else."""
+    if head.task == "multiclass" and "log_loss" not in fits:
+        return True
+    others = {"predict_proba", "decision_function"} & {*head.methods}
+    return head.task in ("binary", "multiclass") and "predict" in head.methods and not others
 
 
 _METRICS: dict[str, Callable[[Tensor, Head], Metric]] = {

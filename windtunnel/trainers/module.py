@@ -82,10 +82,11 @@ class FineTuning(pl.LightningModule):
             super().backward(loss, *args, **kwargs)
 
     def validation_step(self, batch: Any, index: int) -> None:
-        """Add a batch to the validation loss and metric."""
-        loss, scores = self._loss(batch)
-        self._add("val_loss", loss, batch)
-        self.judge.update(scores, *batch[1:], answer=self.judge.answer(self.net, *batch[0]))
+        """Add a batch to the validation loss and metric, in the precision that the net answers in."""
+        with torch.autocast(self.device.type, enabled=False):
+            loss, scores = self._loss(batch)
+            self._add("val_loss", loss, batch)
+            self.judge.update(scores, *batch[1:], answer=self.judge.answer(self.net, *batch[0]))
 
     def on_train_epoch_end(self) -> None:
         """Log the mean loss of the epoch."""

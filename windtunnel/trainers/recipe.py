@@ -100,7 +100,8 @@ class Recipe:
         itself; "roc_auc", "roc_auc_ovr", "neg_log_loss" and "neg_root_mean_squared_error" are taken for the same. With
         more than two classes, auroc, average_precision and f1 are means over the classes. Rows count by their weights.
         None is "loss" where a loss is given and where a regressor's own is not the squared error, and else goes by the
-        task: auroc for two classes, log_loss for more (accuracy where there are no probabilities), rmse for regression.
+        task: auroc for two classes (accuracy where the source answers with labels alone), log_loss for more (accuracy
+        where there are no probabilities), rmse for regression.
     validation_fraction : float
         Share of the training rows, in (0, 1), held out to judge the epochs where no validation rows are given.
     clip : float or None
@@ -172,7 +173,9 @@ class Recipe:
             raise BadInput("weights come with their rows: fit((X, y, weight), valid), or a loader of such batches")
         if unknown := [name for name in overrides if name not in known]:
             raise BadInput(
-                "; ".join(f"{name}={overrides[name]!r} is not an option: {nearest(name, known)}" for name in unknown)
+                "; ".join(
+                    f"{name}={_short(overrides[name])} is not an option: {nearest(name, known)}" for name in unknown
+                )
             )
         base = recipe if isinstance(recipe, Recipe) else cls.named(recipe or "default")
         return replace(base, **overrides)
@@ -205,6 +208,12 @@ def refuse(unknown: Mapping[str, Any], of: str, known: Iterable[str]) -> None:
         said.append(f"options of fine-tuning come to {of} as a recipe: recipe=windtunnel.Recipe({of_recipe})")
     if said:
         raise BadInput("; ".join(said))
+
+
+def _short(value: Any) -> str:
+    """A value as it is written, or its type where that takes more than a line, as of rows."""
+    written = repr(value)
+    return written if len(written) <= 80 and "\n" not in written else f"<{type(value).__name__}>"
 
 
 def _whole(value: Any, least: int) -> bool:

@@ -45,7 +45,7 @@ class Accuracy(Sums):
 class LogLoss(Sums):
     """-sum_i w_i log p_i / sum_i w_i, p_i that of the row's class among probabilities ``[B, classes]``.
 
-    Rows are normalised, and kept off 0 as scikit-learn's log_loss does.
+    They are taken as they are, rows that do not sum to 1 too, and kept off 0 and 1, as scikit-learn's log_loss does.
     """
 
     def __init__(self) -> None:
@@ -53,8 +53,7 @@ class LogLoss(Sums):
 
     def update(self, probability: Tensor, target: Tensor, weight: Tensor) -> None:
         """Take in a batch."""
-        probability = probability.double()
-        share = (probability / probability.sum(dim=1, keepdim=True)).gather(1, target.unsqueeze(1))[:, 0]
+        share = probability.double().gather(1, target.unsqueeze(1))[:, 0]
         eps = torch.finfo(torch.float64).eps
         rows = -share.clamp(eps, 1 - eps).log()
         self.sums += torch.stack([(weight.double() * rows).sum(), weight.double().sum()])

@@ -34,9 +34,9 @@ VALUES = {
     "Quantile": "quantile",
     "Huber": "huber",
     "MAPE": "mape",
-    "LogCosh": "squared",
-    "Expectile": "squared",
-    "Lq": "squared",
+    "LogCosh": "log_cosh",
+    "Expectile": "expectile",
+    "Lq": "power",
     "Poisson": "poisson",
     "Tweedie": "tweedie",
 } | dict.fromkeys(
@@ -92,20 +92,16 @@ def regressor(fitted: Any) -> Predictor:
             f"{type(fitted).__name__} with loss_function={model.loss!r} has no translation; known are "
             f"{', '.join(filter(None, VALUES))}"
         )
-    loss, options = VALUES.get(model.loss, "squared"), {}
     # A sum of models has forgotten what its parts predict.
     link = "exp" if not ranks and fitted._get_default_prediction_type() == "Exponent" else "identity"
-    for name, (here, default) in _OPTIONS.get(model.loss, {}).items():
-        options[here] = float(model.loss_parameters.get(name, default))
-    return Predictor(
-        model.scores(), link=link, loss=loss, loss_options=options, flat=model.outputs == 1, hashed=model.hashed
-    )
+    return model.predictor(link)
 
 
 @translates(
     CatBoost,
     trainable=TRAINABLE,
-    notes=f"regression and ranking losses; predicts raw scores as CatBoost.predict; {NOTES}",
+    notes="regression and ranking losses, others fine-tuned with a loss of one's own only; predicts raw scores as "
+    f"CatBoost.predict; {NOTES}",
 )
 def raw(fitted: CatBoost) -> Predictor:
     """Raw scores of the trees."""
@@ -115,13 +111,14 @@ def raw(fitted: CatBoost) -> Predictor:
             f"CatBoost with loss_function={model.loss!r} is a classifier whose predict gives raw scores; fit a "
             "CatBoostClassifier with the same options"
         )
-    loss = VALUES.get(model.loss, "squared")
-    return Predictor(model.scores(), loss=loss, flat=model.outputs == 1, hashed=model.hashed)
+    return model.predictor("identity")
 
 
 # Loss: parameter of the source -> option of the loss here, CatBoost's default.
 _OPTIONS: dict[str, dict[str, tuple[str, float]]] = {
     "Quantile": {"alpha": ("alpha", 0.5)},
+    "Expectile": {"alpha": ("alpha", 0.5)},
+    "Lq": {"q": ("q", 2.0)},
     "Huber": {"delta": ("delta", 1.0)},
     "Tweedie": {"variance_power": ("power", 1.5)},
 }
@@ -173,6 +170,20 @@ class _Model:
     @property
     def hashed(self) -> Hashed | None:
         return self.splits.hashed
+
+    def predictor(self, link: str) -> Predictor:
+        """The raw scores of a model of values, with the loss that it was fitted with."""
+        return Predictor(
+            self.scores(),
+            link=link,
+            loss=VALUES.get(self.loss, "unknown"),
+            loss_options={
+                here: float(self.loss_parameters.get(name, default))
+                for name, (here, default) in _OPTIONS.get(self.loss, {}).items()
+            },
+            flat=self.outputs == 1,
+            hashed=self.hashed,
+        )
 
     def scores(self) -> HardTrees:
         """Score = scale * sum of leaves + bias."""

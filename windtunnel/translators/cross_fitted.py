@@ -28,11 +28,11 @@ def cross_fitted_classifier(fitted: CrossFittedClassifier) -> Composite:
     return Composite(_parts(fitted, "predict_proba"), then)
 
 
-@translates(CrossFittedRegressor, trainable="as its members")
+@translates(CrossFittedRegressor, trainable="as its members", notes="fine-tuned with the loss of its members")
 def cross_fitted_regressor(fitted: CrossFittedRegressor) -> Composite:
     """The mean of what ``estimators_`` predict."""
     weights = torch.from_numpy(np.ones(len(fitted.estimators_)))
-    return Composite(_parts(fitted, "predict"), Predictor(WeightedMean(weights)))
+    return Composite(_parts(fitted, "predict"), Predictor(WeightedMean(weights)), keeps="loss")
 
 
 def _parts(fitted: CrossFittedClassifier | CrossFittedRegressor, method: str) -> list[Part]:

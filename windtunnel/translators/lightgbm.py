@@ -59,8 +59,9 @@ def classifier(fitted: LGBMClassifier) -> Predictor:
     LGBMRegressor,
     LGBMRanker,
     trainable="leaf values, thresholds, feature weights, paths (levels L1-L4)",
-    notes="every objective with its link and loss; rankers, reg_sqrt and custom objectives are fine-tuned with the "
-    "squared error of the raw score unless told otherwise; of linear trees the leaves train, not the splits",
+    notes="every objective with its link and loss, which is of what predict answers with reg_sqrt too; rankers and "
+    "custom objectives are fine-tuned with the squared error of the raw score unless told otherwise; of linear trees "
+    "the leaves train, not the splits",
 )
 def regressor(fitted: LGBMRegressor | LGBMRanker) -> Predictor:
     """``booster_``: raw scores, and the values that ``predict`` makes of them."""

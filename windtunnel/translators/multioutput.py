@@ -17,7 +17,7 @@ from windtunnel.translators.registry import Composite, Part, Predictor, translat
 @translates(MultiOutputRegressor, trainable="as its parts")
 def multi_output_regressor(fitted: MultiOutputRegressor) -> Composite:
     """What each of ``estimators_`` predicts."""
-    return Composite(_each(fitted.estimators_, "predict"), Predictor(Identity(), flat=False))
+    return Composite(_each(fitted.estimators_, "predict"), Predictor(Identity(), flat=False), keeps="loss")
 
 
 @translates(MultiOutputClassifier, trainable="as its parts", notes="targets of classes are tuned one by one")
@@ -36,7 +36,8 @@ def multi_output_classifier(fitted: MultiOutputClassifier) -> Composite:
 def regressor_chain(fitted: RegressorChain) -> Composite:
     """``estimators_``, each over the columns and what those before it predict; targets by ``order_``."""
     links = _links(fitted, "predict", None)
-    return Composite(_outputs(fitted, links, "predict"), Predictor(Identity(), flat=False), refuses=("nan", "inf"))
+    outputs = _outputs(fitted, links, "predict")
+    return Composite(outputs, Predictor(Identity(), flat=False), refuses=("nan", "inf"), keeps="loss")
 
 
 @translates(

@@ -29,9 +29,10 @@ def mlp_classifier(fitted: MLPClassifier) -> Predictor:
 @translates(MLPRegressor, trainable=TRAINABLE, notes="one or several targets; fine-tuned with its loss")
 def mlp_regressor(fitted: MLPRegressor) -> Predictor:
     """The last layer, or its exponential for the Poisson loss."""
+    flat = fitted.n_outputs_ == 1
     if fitted.out_activation_ == "exp":
-        return Predictor(_layers(fitted), link="exp", loss="poisson")
-    return Predictor(_layers(fitted), loss="squared")
+        return Predictor(_layers(fitted), link="exp", loss="poisson", flat=flat)
+    return Predictor(_layers(fitted), loss="squared", flat=flat)
 
 
 @translates(BernoulliRBM, trainable=TRAINABLE, notes="transform; score_samples draws random numbers")

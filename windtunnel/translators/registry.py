@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
@@ -53,9 +53,10 @@ class Predictor:
     link : str
         From raw scores to what ``predict_proba`` or ``predict`` gives; a name in ``windtunnel.modules.links.LINKS``.
     loss : str
-        What fine-tuning minimises unless told otherwise; a name in ``windtunnel.trainers.losses.LOSSES``.
+        What fine-tuning minimises unless told otherwise; a name in ``windtunnel.trainers.losses.LOSSES``. "unknown"
+        where the target alone does not tell how wrong an answer is, so that ``fit`` asks for a loss of one's own.
     loss_options, link_options : dict
-        JSON arguments of the two, such as ``{"alpha": 0.9}`` for the quantile loss.
+        JSON arguments of the two, such as ``{"alpha": 0.9}`` for the quantile loss; a list is one for each score.
     flat : bool
         True where the source predicts ``[B]`` and not ``[B, 1]``.
     decision_scale : float
@@ -91,7 +92,7 @@ class Predictor:
     link: str = "identity"
     loss: str = "squared"
     link_options: dict[str, float] = field(default_factory=dict)
-    loss_options: dict[str, float] = field(default_factory=dict)
+    loss_options: Mapping[str, float | list[float]] = field(default_factory=dict)
     flat: bool = True
     decision_scale: float = 1.0
     codes: Mapping[int, Sequence[Any]] = field(default_factory=dict)
@@ -157,6 +158,11 @@ class Composite:
         returns what the method returns, as those of ``Predictor.answers`` do.
     refuses : sequence of str
         What the composite raises on in any of its columns, whatever its parts take: "nan", "inf".
+    keeps : str
+        What fine-tuning keeps of the loss that all parts share, in the place of that of a ``then`` that is a Predictor:
+        "loss" where the composite answers in the parts' unit (a mean or median of values from 0 up where theirs are),
+        "quantiles" where it answers an increasing function of one part, which turns the quantiles of one into those of
+        the other, "" for nothing.
     """
 
     parts: Sequence[Part]
@@ -165,6 +171,7 @@ class Composite:
     name: str = ""
     answers: Mapping[str, Composite] = field(default_factory=dict)
     refuses: Sequence[str] = ()
+    keeps: Literal["", "loss", "quantiles"] = ""
 
 
 @dataclass(frozen=True)

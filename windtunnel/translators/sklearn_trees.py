@@ -119,14 +119,15 @@ def _means(fitted: Any, members: Sequence[Any], shape: list[int]) -> Predictor:
     return Predictor(
         HardTrees.of(model),
         link="probabilities" if classifier else "identity",
-        loss="probabilities" if classifier else _LOSSES.get(fitted.criterion, "squared"),
+        loss="probabilities" if classifier else LOSSES.get(fitted.criterion, "squared"),
         flat=fitted.n_outputs_ == 1,
         others={"apply": leaves},
         dtypes={"apply": "int64"},
     )
 
 
-_LOSSES = {"absolute_error": "absolute"}
+LOSSES = {"absolute_error": "absolute"}
+"""Criterion of a regressor: the loss that is fine-tuned, where it is not the squared one."""
 
 
 @translates(

@@ -23,12 +23,23 @@ from windtunnel.translators.registry import Composite, Part, Predictor, translat
 @translates(
     TransformedTargetRegressor,
     trainable="as the regressor inside, and the scale of the target",
-    notes="functions of NumPy and SciPy by value, scalers, PowerTransformer, QuantileTransformer; others are refused",
+    notes="functions of NumPy and SciPy by value, scalers, PowerTransformer, QuantileTransformer; others are refused; "
+    "fine-tuned in the unit of the target, with the quantile or absolute loss of the regressor inside, else with "
+    "squared errors",
 )
 def transformed_target(fitted: TransformedTargetRegressor) -> Composite:
     """The inverse of ``transformer_`` over what ``regressor_`` predicts."""
-    then = Predictor(_inverse(fitted.transformer_), flat=fitted._training_dim == 1)
-    return Composite([Part("regressor_", fitted.regressor_, "predict")], then)
+    inverse = _inverse(fitted.transformer_)
+    then = Predictor(inverse, flat=fitted._training_dim == 1)
+    parts = [Part("regressor_", fitted.regressor_, "predict")]
+    return Composite(parts, then, keeps="quantiles" if _increases(inverse) else "")
+
+
+def _increases(inverse: Module) -> bool:
+    """Whether larger numbers never give smaller ones, so that quantiles of one are quantiles of the other."""
+    if isinstance(inverse, Affine):
+        return bool((inverse.scale * inverse.unit > 0).all())
+    return not isinstance(inverse, Elementwise) or inverse.function in INCREASING
 
 
 def _inverse(transformer: Any) -> Module:
@@ -77,6 +88,11 @@ def _function(transformer: preprocessing.FunctionTransformer) -> Module:
     return Elementwise(torch.tensor(OPTIONS.get(name, (0.0, 0.0, 0.0)), dtype=torch.float64), name)
 
 
+INCREASING = (
+    "log1p", "log", "log2", "log10", "exp", "exp2", "expm1", "sqrt", "cbrt", "square", "tanh", "arctan", "sinh",
+    "arcsinh", "clip", "nan_to_num", "expit", "logit",
+)  # fmt: skip
+"""Functions that increase; the square does over the roots that it is the inverse of."""
 OPTIONS = {
     "clip": (-np.inf, np.inf, 0.0),
     "nan_to_num": (0.0, float(np.finfo(np.float64).max), float(np.finfo(np.float64).min)),

@@ -14,7 +14,7 @@ from windtunnel.modules.committee import MeanOfParts, Votes, WeightedMedian
 from windtunnel.modules.started import LastColumns
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.translators.registry import Composite, Part, Predictor, translates
-from windtunnel.translators.sklearn_trees import TRAINABLE, leaf_values, tree_ensemble
+from windtunnel.translators.sklearn_trees import LOSSES, TRAINABLE, leaf_values, tree_ensemble
 
 TREES = (tree.DecisionTreeClassifier, tree.DecisionTreeRegressor, tree.ExtraTreeClassifier, tree.ExtraTreeRegressor)
 
@@ -54,11 +54,15 @@ def _worth(classes: NDArray[Any], member: Any, weight: float) -> NDArray[np.floa
     return 2 * worth[:, 1:] if count == 2 else worth
 
 
-@translates(ensemble.AdaBoostRegressor, trainable=TRAINABLE, notes="any base estimator; its weighted median")
+@translates(
+    ensemble.AdaBoostRegressor,
+    trainable=TRAINABLE,
+    notes="any base estimator, whose loss fine-tuning takes; its weighted median",
+)
 def ada_boost_regressor(fitted: ensemble.AdaBoostRegressor) -> Composite:
     """The median of what ``estimators_`` predict, weighted by ``estimator_weights_``."""
     weights = np.asarray(fitted.estimator_weights_, np.float64)[: len(fitted.estimators_)]
-    return Composite(_parts(fitted, "predict"), Predictor(WeightedMedian(torch.from_numpy(weights))))
+    return Composite(_parts(fitted, "predict"), Predictor(WeightedMedian(torch.from_numpy(weights))), keeps="loss")
 
 
 @translates(
@@ -85,18 +89,23 @@ def bagging_classifier(fitted: ensemble.BaggingClassifier) -> Predictor | Compos
     return Composite(parts, Predictor(scores, **options))
 
 
-@translates(ensemble.BaggingRegressor, trainable=TRAINABLE, notes="any base estimator, one or several targets")
+@translates(
+    ensemble.BaggingRegressor,
+    trainable=TRAINABLE,
+    notes="any base estimator, whose loss fine-tuning takes; one or several targets",
+)
 def bagging_regressor(fitted: ensemble.BaggingRegressor) -> Predictor | Composite:
     """The mean of what ``estimators_`` predict, each on its ``estimators_features_``."""
     members = fitted.estimators_
     if all(type(one) in TREES for one in members):
         values = [leaf_values(one) for one in members]
-        return Predictor(_mean_of_trees(fitted, values), flat=members[0].n_outputs_ == 1)
+        loss = LOSSES.get(members[0].criterion, "squared")
+        return Predictor(_mean_of_trees(fitted, values), loss=loss, flat=members[0].n_outputs_ == 1)
     answer = np.asarray(members[0].predict(np.zeros((1, len(fitted.estimators_features_[0])))))
     targets = 1 if answer.ndim == 1 else answer.shape[1]
     places = torch.arange(len(members) * targets).reshape(-1, targets)
     mean = MeanOfParts(places, float(len(members)))
-    return Composite(_parts(fitted, "predict"), Predictor(mean, flat=answer.ndim == 1))
+    return Composite(_parts(fitted, "predict"), Predictor(mean, flat=answer.ndim == 1), keeps="loss")
 
 
 def _mean_of_trees(fitted: Any, values: Sequence[NDArray[np.float64]]) -> HardTrees:

@@ -42,12 +42,23 @@ def voting_classifier(fitted: VotingClassifier) -> Composite:
     return Composite(_parts(fitted, "predict_proba" if soft else "votes"), then, answers=answers)
 
 
-@translates(VotingRegressor, trainable="weights of the vote, and as its parts")
+@translates(
+    VotingRegressor,
+    trainable="weights of the vote, and as its parts",
+    notes="fine-tuned with the loss that its parts share, else with squared errors",
+)
 def voting_regressor(fitted: VotingRegressor) -> Composite:
     """The weighted mean of what ``estimators_`` predict."""
     parts = _parts(fitted, "predict")
-    then = Predictor(WeightedMean(torch.from_numpy(_weights(fitted))))
-    return Composite(parts, then, answers={"transform": Composite(parts, Identity())})
+    weights = _weights(fitted)
+    then = Predictor(WeightedMean(torch.from_numpy(weights)))
+    return Composite(
+        parts,
+        then,
+        answers={"transform": Composite(parts, Identity())},
+        # With negative weights the mean of positive answers may be negative.
+        keeps="loss" if weights.min() >= 0 else "",
+    )
 
 
 def _parts(fitted: Any, method: str) -> list[Part]:

@@ -26,9 +26,9 @@ TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
 # Objective: link, loss, and what base_score is of the raw score.
 OBJECTIVES = {
     "reg:squarederror": ("identity", "squared", "identity"),
-    "reg:squaredlogerror": ("identity", "squared", "identity"),
+    "reg:squaredlogerror": ("identity", "squared_log", "identity"),
     "reg:absoluteerror": ("identity", "absolute", "identity"),
-    "reg:pseudohubererror": ("identity", "huber", "identity"),
+    "reg:pseudohubererror": ("identity", "pseudo_huber", "identity"),
     "reg:quantileerror": ("identity", "quantile", "identity"),
     "reg:logistic": ("logistic", "logistic", "sigmoid"),
     "binary:logistic": ("logistic", "logistic", "sigmoid"),
@@ -36,8 +36,8 @@ OBJECTIVES = {
     "count:poisson": ("exp", "poisson", "exp"),
     "reg:gamma": ("exp", "gamma", "exp"),
     "reg:tweedie": ("exp", "tweedie", "exp"),
-    "survival:cox": ("exp", "squared", "exp"),
-    "survival:aft": ("exp", "squared", "exp"),
+    "survival:cox": ("exp", "unknown", "exp"),
+    "survival:aft": ("exp", "unknown", "exp"),
     "multi:softprob": ("softmax", "softmax", "identity"),
     "multi:softmax": ("softmax", "softmax", "identity"),
     "rank:pairwise": ("identity", "relevance", "identity"),
@@ -78,8 +78,9 @@ def classifier(fitted: XGBClassifier) -> Predictor:
     XGBRFRegressor,
     XGBRanker,
     trainable=TRAINABLE,
-    notes="gbtree, dart and gblinear, every objective with its link, several targets; the source adds up in float32, "
-    "so answers agree to 1e-6; rankers are tuned on the squared error unless told otherwise",
+    notes="gbtree, dart and gblinear, every objective with its link and loss, several targets or quantiles; the source "
+    "adds up in float32, so answers agree to 1e-6; rankers are tuned on the squared error unless told otherwise, "
+    "survival models with a loss of one's own only",
 )
 def regressor(fitted: Any) -> Predictor:
     """The booster up to ``best_iteration``: raw scores, and the values that ``predict`` makes of them."""
@@ -130,15 +131,15 @@ class _Model:
                 stored = np.log(stored)
         return np.broadcast_to(stored, (self.outputs,)).copy()
 
-    def loss_options(self) -> dict[str, float]:
+    def loss_options(self) -> dict[str, float | list[float]]:
         objective = self.learner["objective"]
         if self.objective == "reg:tweedie":
             return {"power": float(objective["tweedie_regression_param"]["tweedie_variance_power"])}
         if self.objective == "reg:pseudohubererror":
             return {"delta": float(objective["pseudo_huber_param"]["huber_slope"])}
         if self.objective == "reg:quantileerror":
-            levels = np.atleast_1d(json.loads(objective["quantile_loss_param"]["quantile_alpha"]))
-            return {"alpha": float(levels[0])} if len(levels) == 1 else {}
+            levels = np.atleast_1d(json.loads(objective["quantile_loss_param"]["quantile_alpha"])).tolist()
+            return {"alpha": levels[0] if len(levels) == 1 else levels}
         return {}
 
     def predictor(self, **options: Any) -> Predictor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from windtunnel.compiler.passes.fold import fold
 from windtunnel.compiler.passes.narrow import narrow
 from windtunnel.compiler.passes.wiring import Place, Wiring
-from windtunnel.encode import CategoryColumn, RowEncoder
+from windtunnel.encode import RowEncoder
 from windtunnel.modules.program import IDS, NUMBERS
 from windtunnel.modules.tables import Identity
 from windtunnel.modules.trees.hard import HardTrees
@@ -94,7 +94,7 @@ def _reading(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:
     # What is only guarded comes last, so that neither is picked out of the middle of the other.
     numbers = [at for source, at in read if source == NUMBERS]
     numbers.sort(key=lambda at: ((NUMBERS, at) not in computed, at))
-    ids = [at for at, one in enumerate(encoder.categories) if (IDS, at) in read or _refuses(one)]
+    ids = [at for at, one in enumerate(encoder.categories) if (IDS, at) in read or one.refuses]
     if not numbers and not ids:
         # A row has to come from somewhere.
         numbers, ids = ([0], []) if encoder.numbers else ([], [0])
@@ -107,9 +107,3 @@ def _reading(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:
         numbers=[encoder.numbers[at] for at in numbers],
         categories=[encoder.categories[at] for at in ids],
     )
-
-
-def _refuses(category: CategoryColumn) -> bool:
-    """Whether the source refuses values of this kind in a column; that there are no numbers among texts goes unseen."""
-    numbers = category.vocabulary.kind != "text" and (category.refuses_infinite or category.refuses_fractions)
-    return category.refuses_unknown or category.refuses_missing or numbers
