@@ -16,9 +16,10 @@ from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.trainers.batches import Batches
 from windtunnel.trainers.data import Encoded, loader
+from windtunnel.trainers.finetune import _settle
 from windtunnel.trainers.held_out import hold_out
 from windtunnel.trainers.items import encode_item
-from windtunnel.trainers.module import DataModule
+from windtunnel.trainers.module import DataModule, Loaders
 from windtunnel.trainers.recipe import Recipe
 
 
@@ -92,6 +93,24 @@ def test_processes_share_the_rows(net: SmallNet, count: int, monkeypatch: pytest
         assert len(batches) == -(-len(shares[0]) // 8)
     assert {len(share) for share in shares} == {-(-count // 4)}
     assert {row for share in shares for row in share} == set(np.arange(count) + 1.0)
+
+
+@pytest.mark.parametrize("free", [0, 2**40])
+def test_rows_that_fill_a_gpu_come_from_pinned_memory(
+    net: SmallNet, free: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = torch.randn(10, 3), torch.arange(10).float()
+    train = Batches(Batch(x, torch.zeros(10, 0, dtype=torch.int64)), y, batch_size=4, seed=3)
+    expected, data, pinned, moved = list(train), Loaders(train, train.in_order()), [], []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, free))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda given: pinned.append(given.shape) or given)
+    monkeypatch.setattr(Loaders, "to", lambda self, device: moved.append(device))
+    _settle(data, torch.device("cuda"))
+    assert bool(moved) == bool(free)
+    train.set_epoch(0)
+    for batch, same in zip(data.train_dataloader(), expected, strict=True):
+        torch.testing.assert_close(batch, same)
+    assert len(pinned) == (0 if free else 3 * 3)  # numbers, ids and targets of three batches
 
 
 def test_without_targets_the_rows_come_alone(net: SmallNet) -> None:

@@ -56,6 +56,8 @@ class Batches:
         Whether the processes take as many rows each; without it no row comes twice.
     skipped : int
         Batches that the next pass leaves out at its start.
+    pinned : bool
+        Whether batches are put into pinned memory, from where a GPU takes the next ones while it works on others.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Batches:
         self.scores: Tensor | None = None
         self.equal = True
         self.skipped = 0
+        self.pinned = False
         self._epoch = 0
 
     @property
@@ -148,7 +151,8 @@ class Batches:
 
     def _take(self, order: Tensor | None, start: int, stop: int) -> Any:
         def part(block: Tensor) -> Tensor:
-            return block[start:stop] if order is None else block.index_select(0, order[start:stop])
+            taken = block[start:stop] if order is None else block.index_select(0, order[start:stop])
+            return taken.pin_memory() if self.pinned else taken
 
         rows = Batch(part(self.rows.numbers), part(self.rows.ids))
         if self.target is None:

@@ -450,8 +450,12 @@ def _is(value: Any, wanted: float) -> bool:
 
 def _settle(data: Loaders, device: torch.device) -> None:
     """Move the rows to a GPU where they take a small part of it: slicing there beats a copy per step."""
-    if device.type == "cuda" and data.nbytes < torch.cuda.mem_get_info(device)[0] / 4:
+    if device.type != "cuda":
+        return
+    if data.nbytes < torch.cuda.mem_get_info(device)[0] / 4:
         data.to(device)
+    else:
+        data.pin()
 
 
 _PRECISIONS = (None, 32, "32", "32-true", "16-mixed", "bf16-mixed")

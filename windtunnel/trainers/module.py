@@ -205,6 +205,12 @@ class Loaders(pl.LightningDataModule):
         self.train = self.train.to(device) if isinstance(self.train, Batches) else self.train
         self.valid = self.valid.to(device) if isinstance(self.valid, Batches) else self.valid
 
+    def pin(self) -> None:
+        """Have a GPU fetch the batches of rows that lie in memory while it works on others."""
+        for part in (self.train, self.valid):
+            if type(part) is Batches:
+                part.pinned = True
+
     @property
     def nbytes(self) -> int:
         """Bytes of the rows that lie in memory."""
