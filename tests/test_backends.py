@@ -28,6 +28,7 @@ from windtunnel import slices
 from windtunnel.compiler import exported
 from windtunnel.compiler.backends import engine
 from windtunnel.compiler.decompositions import bucketize, cdist, searchsorted
+from windtunnel.encode import Batch
 from windtunnel.encode.vocabulary import FEW
 from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.modules.base import Module
@@ -196,9 +197,9 @@ def test_threads_change_nothing(backend: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("windtunnel.slices.SHARE", 16)
     spread, shares = slices.spread, []
 
-    def spy(work: object, slices: list[slice]) -> list[Tensor]:
+    def spy(work: object, slices: list[slice], *, apart: bool) -> list[Tensor]:
         shares.append([part.stop - part.start for part in slices])
-        return spread(work, slices)
+        return spread(work, slices, apart=apart)
 
     monkeypatch.setattr(slices, "spread", spy)
     before = torch.get_num_threads()
@@ -209,8 +210,39 @@ def test_threads_change_nothing(backend: str, monkeypatch: pytest.MonkeyPatch) -
         torch.set_num_threads(3)
         assert torch.equal(net.scores(rows), alone) and torch.equal(net.scores(rows[:1]), alone[:1])
         assert shares and all(len(one) >= 3 and max(one) <= 64 for one in shares)
+        shares.clear()
+        assert torch.equal(net.scores(rows[:20]), alone[:20])
+        assert shares == [[20]]  # too few to share, by one thread alone
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_slice_that_is_not_shared_is_run_by_a_thread_that_shares_nothing() -> None:
+    before, batch = torch.get_num_threads(), Batch(torch.zeros(20, 1), torch.zeros(20, 0, dtype=torch.int64))
+    found: list[int] = []
+
+    def run(numbers: Tensor, ids: Tensor) -> Tensor:
+        found.append(torch.get_num_threads())
+        return numbers
+
+    try:
+        torch.set_num_threads(3)
+        for rows in (1, 20):
+            few = Batch(*(block[:rows] for block in batch))
+            slices.in_slices(run, few, 64, slices.CPU, whole=False)
+        assert found == [3, 1] and torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_large_trees_are_shared_among_threads_sooner() -> None:
+    case = CASES["trees of three classes"]
+    program = windtunnel.compile(case.fitted()).program
+    assert slices.least_share(program) == slices.SHARE
+    assert slices.least_of(slices.MANY_LEAVES) == slices.SHARE_OF_TREES
+    assert (
+        slices.least_share(windtunnel.translate(case.fitted(), calibrate=case.rows()).program) == slices.SHARE_OF_TREES
+    )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from windtunnel.slices import CPU
+from windtunnel.slices import CPU, least_share
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
@@ -23,6 +23,8 @@ class Known:
         Of the steps, then of the methods that have one of their own (``own``).
     partial, whole : bool
         See ``Program``.
+    least : int
+        The fewest rows of one thread.
     always_finite : list of int
         See ``Translation.always_finite``.
     others : int64 Tensor or None
@@ -37,6 +39,7 @@ class Known:
         others = [at for at in range(len(net.encoder.numbers)) if at not in finite]
         self.others = torch.tensor(others, dtype=torch.int64) if finite else None
         self.partial, self.whole, self.own = program.partial(), program.whole(), frozenset(program.answers)
+        self.least = least_share(program)
         buffers = [take._buffers for step in program.steps for take in step.takes]  # type: ignore[union-attr]
         self.buffers: dict[str, Tensor | None] = next(iter(buffers), {})
 

@@ -12,13 +12,17 @@ from torch import Tensor
 
 from windtunnel.encode import FIRST_ID, Batch
 from windtunnel.modules.program import FLOAT32_MAX, Program
-from windtunnel.modules.trees import LeafOneHot, SoftLeaves
+from windtunnel.modules.trees import LeafOneHot, SoftLeaves, SoftTrees
+from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.modules.trees.threads import spread
 
 CHUNK = 16384
 """Rows scored at once unless told otherwise; bounds the memory of a prediction, whatever the number of rows."""
-SHARE = 1024
-"""The fewest rows for which a thread is woken."""
+SHARE, SHARE_OF_TREES = 1024, 256
+"""The fewest rows of one of several threads; of programs with many leaves, or soft trees, each row takes longer."""
+MANY_LEAVES = 4000
+FEW = 16
+"""Rows up to which no operation is large enough for torch to spread it, and no thread is woken."""
 CPU = torch.device("cpu")
 LARGE = 2.0**64
 """Up to here the square of a number is one of float32 too, so that no step makes something odd of it by a product."""
@@ -29,29 +33,50 @@ LEAF_CELLS = 2**22
 
 
 def in_slices(
-    run: Callable[[Tensor, Tensor], Tensor], batch: Batch, size: int, device: torch.device, *, whole: bool
+    run: Callable[[Tensor, Tensor], Tensor],
+    batch: Batch,
+    size: int,
+    device: torch.device,
+    *,
+    whole: bool,
+    least: int = SHARE,
 ) -> Tensor:
-    """What ``run(numbers, ids)`` gives on a device for slices of ``size`` rows at most, or the whole; on the CPU."""
+    """What ``run(numbers, ids)`` gives on a device for slices of ``size`` rows at most, or the whole; on the CPU.
+
+    Several threads take slices of ``least`` rows or more. A single slice is run by one thread alone: sharing each
+    operation, and waiting after each, takes two to five times as long.
+    """
     with torch.inference_mode():
         rows = batch.ids.shape[0]
-        threads = torch.get_num_threads() if device.type == "cpu" and rows >= 2 * SHARE else 1
+        threads = torch.get_num_threads() if device.type == "cpu" and rows > FEW else 1
         if (rows <= size and threads == 1) or whole:
             return run(*batch) if device == CPU else run(*(block.to(device) for block in batch)).cpu()
-        # Threads that run slices of their own wait once, those that share each operation after each.
-        size = min(size, share(rows, threads))
+        size = min(size, share(rows, threads, least))
         slices = [slice(start, start + size) for start in range(0, rows, size)]
         answers = Whole(rows)
 
         def answer(rows: slice) -> None:
             answers.put(rows, run(*(block[rows].to(device) for block in batch)))
 
-        spread(answer, slices) if threads > 1 else [*map(answer, slices)]
+        spread(answer, slices, apart=True) if threads > 1 else [*map(answer, slices)]
         return answers.tensor
 
 
-def share(rows: int, threads: int) -> int:
+def share(rows: int, threads: int, least: int = SHARE) -> int:
     """The rows of one thread."""
-    return rows if rows < 2 * SHARE else max(SHARE, -(-rows // threads))
+    return rows if rows < 2 * least else max(least, -(-rows // threads))
+
+
+def least_share(program: Program) -> int:
+    """The fewest rows of one thread."""
+    soft = any(isinstance(one, SoftTrees | SoftLeaves) for one in program.modules())
+    leaves = sum(one.leaf_value.shape[0] for one in program.modules() if isinstance(one, TreeWalk))
+    return SHARE_OF_TREES if soft else least_of(leaves)
+
+
+def least_of(leaves: int) -> int:
+    """The fewest rows of one thread, of a program with so many leaves of hard trees."""
+    return SHARE_OF_TREES if leaves >= MANY_LEAVES else SHARE
 
 
 class Whole:

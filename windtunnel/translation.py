@@ -294,7 +294,7 @@ class Translation(nn.Module):
                 return self._in_slices(run, batch, known)
             finally:
                 self.train(was_training)
-        return in_slices(run, batch, self._at_once(), known.device(), whole=known.whole)
+        return in_slices(run, batch, self._at_once(), known.device(), whole=known.whole, least=known.least)
 
     def _why_not_finite(self, batch: Batch, failed: Tensor) -> str:
         """Name the columns whose NaN or infinity, with 0 in all the others, leaves a row without a score."""

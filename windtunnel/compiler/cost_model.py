@@ -13,7 +13,7 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.oblivious import ObliviousTrees, oblivious
 from windtunnel.modules.trees.perfect import PerfectTrees
 from windtunnel.modules.trees.ranked import depths_of
-from windtunnel.slices import share
+from windtunnel.slices import least_of, share
 
 MOST_PRODUCTS = 1 << 18
 """Leaves squared, added up; beyond, matrix products are nowhere near the others."""
@@ -101,7 +101,7 @@ class Shape:
 
         Threads answer slices of the rows, each by itself: a call takes what the rows of one thread take.
         """
-        rows = share(rows, threads)
+        rows = share(rows, threads, least_of(self.leaves))
         expected = {
             strategy: float(np.dot(known, self.terms(strategy, rows)))
             for strategy, known in coefficients.items()
