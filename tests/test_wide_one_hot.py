@@ -10,7 +10,8 @@ import pytest
 import torch
 from lightgbm import LGBMClassifier
 from sklearn.compose import make_column_transformer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import Lasso, LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier, RadiusNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -105,3 +106,22 @@ def test_columns_that_nothing_multiplies_are_ones_in_every_format(backend: str) 
     got, expected = net.transform(rows), encoder.transform(rows)
     np.testing.assert_allclose(got, expected.toarray(), 1e-9, 1e-12)
     assert windtunnel.compile(encoder, dtype=torch.float32).transform(rows).dtype == encoder.transform(rows).dtype
+
+
+def test_columns_without_weight_at_the_end_are_left_out() -> None:
+    rows = frame().fillna({"user": "0"})
+    value = rows["user"].isin([str(user) for user in range(20, 30)]) + 0.1 * rows["size"]
+    source = make_pipeline(columns(handle_unknown="ignore"), Lasso(0.005)).fit(rows, value)
+    weight = source[-1].coef_[: source[0].named_transformers_["onehotencoder"].categories_[0].size]
+    assert weight.any() and not weight[-5:].any(), weight
+    np.testing.assert_allclose(windtunnel.compile(source).predict(rows), source.predict(rows), 1e-9, 1e-9)
+
+
+def test_rows_near_each_other_among_sparse_ones_are_refused_by_name() -> None:
+    rows = frame()
+    source = make_pipeline(OneHotEncoder(), KNeighborsClassifier()).fit(rows[["user"]], rows["user"] == "1")
+    with pytest.raises(windtunnel.errors.UnsupportedEstimator, match="sparse_output=False"):
+        windtunnel.compile(source)
+    within = make_pipeline(OneHotEncoder(), RadiusNeighborsRegressor(1.0)).fit(rows[["user"]], rows["size"])
+    answer = windtunnel.compile(within).predict(rows[["user"]])
+    np.testing.assert_allclose(answer, within.predict(rows[["user"]]), 1e-9, 1e-9)

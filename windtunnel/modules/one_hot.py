@@ -57,7 +57,7 @@ class OneHot(Module):
     @torch.jit.unused
     def times(self, columns: Sequence[int], center: Tensor, weight: Tensor) -> Tensor:
         """Weighted sums of some columns, each less its center, for every category: float64 ``[V, K]``."""
-        place = torch.full((int(self.columns.max()) + 2,), -1)
+        place = torch.full((int(torch.cat([self.column, self.columns]).max()) + 2,), -1)
         place[self.columns[list(columns)]] = torch.arange(len(columns))
         place = place[self.column]  # -1 is the last of them, which is no column's
         sums = torch.where(place.unsqueeze(1) >= 0, weight.t()[place], weight.new_zeros(()))

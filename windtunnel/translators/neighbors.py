@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn import neighbors
 from torch import Tensor
 
@@ -45,7 +46,7 @@ HARD = "a row is a neighbour or it is not: exact mode only"
 def k_neighbors_classifier(fitted: neighbors.KNeighborsClassifier) -> Predictor:
     """Votes of the nearest of _fit_X for their classes _y."""
     classes = fitted.classes_ if fitted.outputs_2d_ else [fitted.classes_]
-    targets = _one_hot(np.asarray(fitted._y).reshape(len(fitted._fit_X), -1), [len(one) for one in classes])
+    targets = _one_hot(np.asarray(fitted._y).reshape(fitted._fit_X.shape[0], -1), [len(one) for one in classes])
     _check_directions(fitted, targets)
     sizes = [len(one) for one in classes]
     scores = NeighbourVotes(
@@ -66,7 +67,7 @@ def k_neighbors_classifier(fitted: neighbors.KNeighborsClassifier) -> Predictor:
 )
 def k_neighbors_regressor(fitted: neighbors.KNeighborsRegressor) -> Predictor:
     """The (weighted) mean of the targets _y of the nearest of _fit_X."""
-    targets = np.asarray(fitted._y, dtype=np.float64).reshape(len(fitted._fit_X), -1)
+    targets = np.asarray(fitted._y, dtype=np.float64).reshape(fitted._fit_X.shape[0], -1)
     _check_directions(fitted, targets)
     scores = NeighbourMeans(
         **_search(fitted), targets=tensor(targets), k=fitted.n_neighbors, weighted=_weighted(fitted)
@@ -84,7 +85,7 @@ def radius_neighbors_classifier(fitted: neighbors.RadiusNeighborsClassifier) -> 
     several = bool(fitted.outputs_2d_)
     classes = fitted.classes_ if several else [fitted.classes_]
     sizes = [len(one) for one in classes]
-    targets = _one_hot(np.asarray(fitted._y).reshape(len(fitted._fit_X), -1), sizes)
+    targets = _one_hot(np.asarray(fitted._y).reshape(fitted._fit_X.shape[0], -1), sizes)
     alone: NDArray[np.float64] = np.full(sum(sizes), np.nan)
     labels: Any = None
     if fitted.outlier_label_ is not None:
@@ -123,7 +124,7 @@ def radius_neighbors_classifier(fitted: neighbors.RadiusNeighborsClassifier) -> 
 )
 def radius_neighbors_regressor(fitted: neighbors.RadiusNeighborsRegressor) -> Predictor:
     """The (weighted) mean of the targets _y of those of _fit_X within the radius."""
-    targets = np.asarray(fitted._y, dtype=np.float64).reshape(len(fitted._fit_X), -1)
+    targets = np.asarray(fitted._y, dtype=np.float64).reshape(fitted._fit_X.shape[0], -1)
     alone = np.full(targets.shape[1], np.nan)
     return Predictor(_within(fitted, targets, alone, mean=True), loss="squared", flat=np.ndim(fitted._y) == 1)
 
@@ -231,6 +232,12 @@ def kernel_density(fitted: neighbors.KernelDensity) -> Predictor:
 
 def _search(fitted: Any) -> dict[str, Any]:
     """What the search reads: the rows, the order in which it meets them, the bounds of its tree."""
+    if sparse.issparse(fitted._fit_X):
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} fitted on sparse rows, among which scikit-learn searches in an order of its own "
+            "where several are equally near; fit it on dense ones (OneHotEncoder(sparse_output=False), "
+            "ColumnTransformer(..., sparse_threshold=0))."
+        )
     points = _rows(fitted)
     count, width = points.shape
     if fitted._fit_method == "brute" and fitted.effective_metric_ != "cosine" and fitted._fit_X.dtype != np.float64:
