@@ -12,6 +12,7 @@ from sklearn import metrics as sk
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import FixedThresholdClassifier
 from torch.utils.data import DataLoader
 from xgboost import XGBRegressor
 
@@ -185,6 +186,18 @@ def test_trees_trained_for_want_of_a_branch_are_not_handed_back_where_the_source
     net = windtunnel.translate(source, calibrate=train[0], temperature=3.0)
     net.fit(train, valid, recipe="joint", **options)
     assert isinstance(net.program.steps[-1].module, SoftTrees)
+
+
+@pytest.mark.parametrize("temperature", [3.0, 0.01])
+def test_labels_by_a_threshold_are_judged_as_they_are_answered(temperature: float) -> None:
+    (X, y), valid = of_kind("three classes", product=True)
+    train, valid = (X, y > 0), (valid[0], valid[1] > 0)
+    model = FixedThresholdClassifier(LGBMClassifier(**BOOSTED), threshold=0.8, response_method="predict_proba")
+    net = windtunnel.translate(model.fit(*train), calibrate=X, temperature=temperature)
+    net.fit(train, valid, metric="accuracy", epochs=1, learning_rate=1e-6, progress=False)
+    assert net.history is not None
+    assert net.history.best == pytest.approx(worth("accuracy", net, *valid))
+    assert net.history.best >= worth("accuracy", model, *valid)
 
 
 def test_a_booster_that_does_not_tell_its_classes() -> None:

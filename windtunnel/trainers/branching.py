@@ -172,7 +172,12 @@ def or_source(net: Translation, data: DataModule, recipe: Recipe) -> Callable[[K
         return lambda keeper: None
     program = deepcopy(net.program.having(exact)).eval()
     loss = pick(recipe.loss, head)
-    worth = metric(judge, loss, lambda *rows: net._in_slices(program, Batch(*rows)), data.valid)
+
+    def answers(method: str, numbers: Tensor, ids: Tensor) -> Tensor:
+        return net._in_slices(partial(program.answer, method), Batch(numbers, ids))
+
+    own = None if judge.method is None else partial(answers, judge.method)
+    worth = metric(judge, loss, partial(answers, "scores"), data.valid, own)
 
     def finish(keeper: Keeper) -> None:
         if keeper.epochs and keeper.judge.better(worth, keeper.best_metric):

@@ -154,15 +154,20 @@ def evenly(target: Tensor) -> Tensor:
     return order
 
 
-def metric(judge: Judge, loss: Loss, score: Callable[..., Tensor], loader: Any) -> float:
-    """The metric of scores over the rows of a loader, of all processes where there are several."""
+def metric(
+    judge: Judge, loss: Loss, score: Callable[..., Tensor], loader: Any, answer: Callable[..., Tensor] | None = None
+) -> float:
+    """The metric of scores over the rows of a loader, of all processes where there are several.
+
+    ``answer`` gives what the source's method ``judge.method`` does, where that has a step of its own.
+    """
     judge.reset()
     total: Tensor | float = 0.0
     count: Tensor | float = 0
     with torch.no_grad():
         for rows, target, *weight in loader:
             scores = score(*rows)
-            judge.update(scores, target, *weight)
+            judge.update(scores, target, *weight, answer=None if answer is None else answer(*rows))
             if judge.name == "loss":  # which one of one's own may take long to tell
                 size = float(weight[0].sum()) if weight else len(target)
                 total, count = total + float(loss(scores, target, *(weight or [None]))) * size, count + size
