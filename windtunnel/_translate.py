@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 
 from windtunnel.assemble import Assembly
 from windtunnel.compiler.backends import BACKENDS, engine, place
-from windtunnel.compiler.passes import Wiring, look_up_sums, simplify
+from windtunnel.compiler.passes import look_up_sums, simplify
 from windtunnel.compiler.strategies import STRATEGIES, choose, fastest
 from windtunnel.encode import Batch, Rows, count_rows
 from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.faithful import measure, variance_kept
 from windtunnel.modules.base import Module
 from windtunnel.modules.code_tables import CodeTables
-from windtunnel.modules.one_hot import OneHot
 from windtunnel.modules.program import Program, ProgramStep, Take, steps_read
 from windtunnel.modules.tables import CategoryTable
 from windtunnel.modules.target_statistics import TargetStatistics
@@ -92,10 +91,7 @@ def translate(
     _check_rows(calibrate)
     assembly = Assembly(pipeline, untranslated, calibrate)
     net = _translation(assembly)
-    if any(isinstance(step.module, OneHot) for step in net.program.steps):
-        wiring = Wiring.of(net.program, net.origins)
-        look_up_sums(wiring)
-        net.program, net.origins = wiring.program()
+    look_up_sums(net)
     batch = net.encode(calibrate, training=False) if calibrate is not None else None
     levels = _levels(net.program, level)
     _freeze_behind(net.program, levels)

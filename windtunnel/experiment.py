@@ -140,17 +140,14 @@ def compare(
     translate_options, fit_options : dict, optional
         Further arguments of ``translate`` and ``fit``.
     """
-    X, y = parts["train"]
+    X, _ = parts["train"]
     judged = {name: part for name, part in parts.items() if name != "train"}
 
     def stage(name: str, model: Any, seconds: float) -> Stage:
         return Stage(name, {part: measure(model, *rows, head=net.head) for part, rows in judged.items()}, seconds)
 
     started = time.perf_counter()
-    try:
-        source = fitted(pipeline, X, y, held=parts["valid"])
-    except (ValueError, TypeError) as error:
-        raise BadInput(f"the pipeline cannot be fitted on the training rows: {error}") from error
+    source = fit_source(pipeline, parts)
     done = time.perf_counter()
     sample = X.sample(min(calibrate_rows, len(X)), random_state=seed) if calibrate_rows else None
     net = translate(source, calibrate=sample, **(translate_options or {}))
@@ -181,6 +178,14 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(inner) for inner in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def fit_source(pipeline: Any, parts: Mapping[str, Part]) -> Any:
+    """Fit on the training rows; a booster with early stopping among its options stops by the validation rows."""
+    try:
+        return fitted(pipeline, *parts["train"], held=parts["valid"])
+    except (ValueError, TypeError) as error:
+        raise BadInput(f"the pipeline cannot be fitted on the training rows: {error}") from error
 
 
 OBJECTIVES: dict[str, tuple[str, Callable[..., float]]] = {

@@ -9,8 +9,7 @@ from rich.table import Table
 
 from windtunnel.config import Config
 from windtunnel.errors import BadInput
-from windtunnel.estimators.fitting import fitted
-from windtunnel.experiment import build_pipeline, load_parts, measure, write_json
+from windtunnel.experiment import build_pipeline, fit_source, load_parts, measure, write_json
 from windtunnel.sweeps.result import SweepResult
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.sweep import sweep
@@ -48,11 +47,8 @@ def run(config: Config) -> SweptExperiment:
     if config.translate.calibrate_rows == 0:
         raise BadInput("translate.calibrate_rows=0: a sweep calibrates every trial; give at least 1")
     parts = load_parts(config.data)
-    X, y = parts["train"]
-    try:
-        source = fitted(build_pipeline(config.pipeline, X), X, y, held=parts["valid"])
-    except (ValueError, TypeError) as error:
-        raise BadInput(f"the pipeline cannot be fitted on the training rows: {error}") from error
+    X, _ = parts["train"]
+    source = fit_source(build_pipeline(config.pipeline, X), parts)
     folder = config.output
     folder.mkdir(parents=True, exist_ok=True)
     options = config.fit_options

@@ -46,7 +46,7 @@ HARD = "a row is a neighbour or it is not: exact mode only"
 def k_neighbors_classifier(fitted: neighbors.KNeighborsClassifier) -> Predictor:
     """Votes of the nearest of _fit_X for their classes _y."""
     classes = fitted.classes_ if fitted.outputs_2d_ else [fitted.classes_]
-    targets = _one_hot(np.asarray(fitted._y).reshape(fitted._fit_X.shape[0], -1), [len(one) for one in classes])
+    targets = _one_hot(_targets(fitted), [len(one) for one in classes])
     _check_directions(fitted, targets)
     sizes = [len(one) for one in classes]
     scores = NeighbourVotes(
@@ -67,7 +67,7 @@ def k_neighbors_classifier(fitted: neighbors.KNeighborsClassifier) -> Predictor:
 )
 def k_neighbors_regressor(fitted: neighbors.KNeighborsRegressor) -> Predictor:
     """The (weighted) mean of the targets _y of the nearest of _fit_X."""
-    targets = np.asarray(fitted._y, dtype=np.float64).reshape(fitted._fit_X.shape[0], -1)
+    targets = _targets(fitted).astype(np.float64)
     _check_directions(fitted, targets)
     scores = NeighbourMeans(
         **_search(fitted), targets=tensor(targets), k=fitted.n_neighbors, weighted=_weighted(fitted)
@@ -85,7 +85,7 @@ def radius_neighbors_classifier(fitted: neighbors.RadiusNeighborsClassifier) -> 
     several = bool(fitted.outputs_2d_)
     classes = fitted.classes_ if several else [fitted.classes_]
     sizes = [len(one) for one in classes]
-    targets = _one_hot(np.asarray(fitted._y).reshape(fitted._fit_X.shape[0], -1), sizes)
+    targets = _one_hot(_targets(fitted), sizes)
     alone: NDArray[np.float64] = np.full(sum(sizes), np.nan)
     labels: Any = None
     if fitted.outlier_label_ is not None:
@@ -124,7 +124,7 @@ def radius_neighbors_classifier(fitted: neighbors.RadiusNeighborsClassifier) -> 
 )
 def radius_neighbors_regressor(fitted: neighbors.RadiusNeighborsRegressor) -> Predictor:
     """The (weighted) mean of the targets _y of those of _fit_X within the radius."""
-    targets = np.asarray(fitted._y, dtype=np.float64).reshape(fitted._fit_X.shape[0], -1)
+    targets = _targets(fitted).astype(np.float64)
     alone = np.full(targets.shape[1], np.nan)
     return Predictor(_within(fitted, targets, alone, mean=True), loss="squared", flat=np.ndim(fitted._y) == 1)
 
@@ -228,6 +228,11 @@ def kernel_density(fitted: neighbors.KernelDensity) -> Predictor:
         KernelSum(tensor(points), log_weights, tensor(constant), fitted.kernel, fitted.bandwidth_, order),
         answers={"score_samples": ScoreFrom(torch.zeros((), dtype=torch.float64))},
     )
+
+
+def _targets(fitted: Any) -> NDArray[Any]:
+    """The targets of the rows, ``[rows, targets]``: values, or codes of classes."""
+    return np.asarray(fitted._y).reshape(fitted._fit_X.shape[0], -1)
 
 
 def _search(fitted: Any) -> dict[str, Any]:

@@ -2,6 +2,5 @@
 
 from windtunnel.compiler.passes.fold import look_up_sums
 from windtunnel.compiler.passes.simplify import Simplified, simplify
-from windtunnel.compiler.passes.wiring import Wiring
 
-__all__ = ["Simplified", "Wiring", "look_up_sums", "simplify"]
+__all__ = ["Simplified", "look_up_sums", "simplify"]

@@ -9,6 +9,7 @@ the source rounds it.
 from __future__ import annotations
 
 from types import UnionType
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -21,6 +22,9 @@ from windtunnel.modules.linear import Linear
 from windtunnel.modules.one_hot import OneHot
 from windtunnel.modules.projection import Projection
 from windtunnel.modules.tables import CategoryTable, SumGroups
+
+if TYPE_CHECKING:
+    from windtunnel.translation import Translation
 
 FAR = 1000.0
 """Columns that a scaler shifts by more than this, in the unit of its answers, are left to it: the source rounds there,
@@ -38,15 +42,19 @@ def fold(wiring: Wiring) -> None:
     _drop_unread(wiring)
 
 
-def look_up_sums(wiring: Wiring) -> None:
+def look_up_sums(net: Translation) -> None:
     """Multiply one-hot columns that no table holds into the linear maps behind them, to be learned; in place.
 
     Their sums are a table of ``[V, K]``, which says all that weights behind such columns can.
     """
+    if not any(isinstance(step.module, OneHot) for step in net.program.steps):
+        return
+    wiring = Wiring.of(net.program, net.origins)
     for node in list(wiring.nodes):
         if type(node.module) in (Linear, Projection):
             _fold_tables(wiring, node, OneHot, trainable=True)
     _drop_unread(wiring)
+    net.program, net.origins = wiring.program()
 
 
 def _scaler_before(wiring: Wiring, node: Node) -> Node | None:

@@ -33,15 +33,13 @@ class Odd:
 
 def takes_missing(program: Program, always_finite: Iterable[int] = ()) -> bool:
     """Whether no step refuses a row for a missing number in it, or for a category that is not known."""
-    wiring = Wiring.of(program, [Origin("", "")] * len(program.steps))
-    odd = Oddities(wiring, always_finite)
+    wiring, odd = _read(program, always_finite)
     return not any(map(odd.refuses_missing, wiring.everything()))
 
 
 def shown_by_scores(program: Program, always_finite: Iterable[int] = ()) -> frozenset[int]:
     """The positions of steps that refuse no row whose scores are finite: what they refuse is NaN or infinite there."""
-    wiring = Wiring.of(program, [Origin("", "")] * len(program.steps))
-    odd = Oddities(wiring, always_finite)
+    wiring, odd = _read(program, always_finite)
     end = wiring.nodes[-1]
     shown: dict[Place, frozenset[str]] = {}
     for column in range(len(end.module.finite_where(len(end.given)))):
@@ -52,6 +50,11 @@ def shown_by_scores(program: Program, always_finite: Iterable[int] = ()) -> froz
         return not node.bounded() and all(kinds <= shown.get(place, frozenset()) for place, kinds in odd.refused(node))
 
     return frozenset(position for position, node in enumerate(wiring.nodes) if shows(node))
+
+
+def _read(program: Program, always_finite: Iterable[int]) -> tuple[Wiring, Oddities]:
+    wiring = Wiring.of(program, [Origin("", "")] * len(program.steps))
+    return wiring, Oddities(wiring, always_finite)
 
 
 class Oddities:
