@@ -38,7 +38,8 @@ from windtunnel.export import serving
 MIB = 2**20
 SUFFIX = {"torchscript": ".ts", "exported": ".pt2", "aoti": ".pt2", "onnx": ".onnx"}
 FILES = {f"{format} file": format for format in SUFFIX}
-ENGINES = (*BACKENDS, *FILES)
+ENGINES = (*(one for one in BACKENDS if one != "cudagraphs"), *FILES)
+"""Those of a CPU."""
 MODEL = "lightgbm 100 x 64"
 WARM = 5000
 """Rows of the first calls; enough that all threads are woken."""

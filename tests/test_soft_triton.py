@@ -18,8 +18,9 @@ from torch import Tensor
 
 from benchmarks.train_step import Settings, random_trees
 from windtunnel.errors import BadInput
-from windtunnel.modules.trees import SoftTrees, soft_triton
-from windtunnel.modules.trees.soft_kernel import LEARNED, Dropout, SoftOperands, backward, forward
+from windtunnel.modules.trees import SoftTrees, soft_triton, soft_work
+from windtunnel.modules.trees.soft_kernel import backward, forward
+from windtunnel.modules.trees.soft_operands import LEARNED, Dropout, SoftOperands
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 if DEVICE == "cpu" and find_spec("triton") is not None:
@@ -44,11 +45,15 @@ def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(soft_triton.ROWS, "bf16", 16)
     monkeypatch.setattr(soft_triton, "COLUMNS", 16)
     monkeypatch.setattr(soft_triton, "SUMMED", 16)
+    monkeypatch.setattr(soft_triton, "WEIGHTS", dict.fromkeys(soft_triton.PRODUCTS, 0))
     monkeypatch.setattr(soft_triton, "PROGRAMS", request.param)
 
 
-def operands(of: Settings, *, scores: int = 1, settled: bool = False) -> SoftOperands:
-    """Of random trees and rows; scores 0 for the leaves themselves; settled with nodes that values are missing for."""
+def operands(of: Settings, *, scores: int = 1, settled: bool = False, categories: int = 0) -> SoftOperands:
+    """Of random trees and rows; scores 0 for the leaves themselves; settled with nodes that values are missing for.
+
+    With categories, every third node looks up one of so many.
+    """
     random = torch.Generator().manual_seed(0)
     trees = random_trees(of)
     x = torch.randn(of.batch, of.features, generator=random)
@@ -60,6 +65,12 @@ def operands(of: Settings, *, scores: int = 1, settled: bool = False) -> SoftOpe
         x[torch.rand(x.shape, generator=random) < 0.2] = torch.nan
         x[torch.rand(x.shape, generator=random) < 0.2] = 0.0
     found = trees.operands(x, value)
+    if categories:
+        node = torch.arange(0, found.feature.numel(), 3)
+        table = torch.randn(len(node), categories + 2, generator=random)
+        codes = torch.randint(-1, categories + 2, x.shape, generator=random).to(x.dtype)
+        codes[torch.rand(x.shape, generator=random) < 0.1] = torch.nan
+        found = found._replace(x=codes, category_node=node, category_table=table)
     # Weights that a start from trees leaves at 0 or alike would hide terms.
     blur = {name: getattr(found, name) for name in ("weight", "path", "path_bias", "slope", "leaf_slope")}
     blur = {name: one + torch.randn(one.shape, generator=random) / 10 for name, one in blur.items()}
@@ -70,13 +81,16 @@ def exact(of: SoftOperands) -> SoftOperands:
     return SoftOperands(*(one.cpu().double() if one.is_floating_point() else one.cpu() for one in of))
 
 
-def check(of: SoftOperands, wanted: list[bool]) -> None:
+def check(of: SoftOperands, wanted: list[bool], dropout: Dropout = WHOLE) -> None:
     """Against straight torch in float64, whose gradients ``test_soft_kernel`` holds against numerical ones."""
-    expected = forward(exact(of), WHOLE)
+    expected = forward(exact(of), dropout)
     grad = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
-    found = [soft_triton.forward(of, "float32"), *soft_triton.backward(grad.to(DEVICE), of, wanted, "float32")]
+    found = [
+        soft_triton.forward(of, dropout, "float32"),
+        *soft_triton.backward(grad.to(DEVICE), of, dropout, wanted, "float32"),
+    ]
     for name, one, other in zip(
-        ("scores", *LEARNED), found, (expected, *backward(grad.double(), exact(of), WHOLE, wanted)), strict=True
+        ("scores", *LEARNED), found, (expected, *backward(grad.double(), exact(of), dropout, wanted)), strict=True
     ):
         largest = float(other.abs().max()) if other.numel() else 0.0
         torch.testing.assert_close(
@@ -97,6 +111,52 @@ def wishes(of: SoftOperands, *names: str) -> list[bool]:
 def test_scores_leaves_and_all_gradients_are_those_of_straight_torch(level: str, scores: int, settled: bool) -> None:
     of = operands(replace(SMALL, level=level), scores=scores, settled=settled)
     check(of, wishes(of))
+
+
+@needs_triton
+@pytest.mark.usefixtures("cut")
+@pytest.mark.parametrize("scores", [0, 2])
+@pytest.mark.parametrize("level", ["L2", "L4"])
+def test_categories_are_looked_up_and_their_table_learns(level: str, scores: int) -> None:
+    of = operands(replace(SMALL, level=level), scores=scores, categories=5)
+    wanted = wishes(of)
+    assert wanted[LEARNED.index("category_table")]
+    check(of, wanted)
+    check(of, wishes(of, "category_table"))
+
+
+@needs_triton
+@pytest.mark.usefixtures("cut")
+@pytest.mark.parametrize("leaves", [17, 40])
+def test_leaves_come_in_blocks(leaves: int) -> None:
+    of = operands(replace(SMALL, leaves=leaves), scores=2, settled=True)
+    check(of, wishes(of))
+    check(operands(replace(SMALL, leaves=leaves, level="L2"), scores=0, categories=3), wishes(of, "z", "threshold"))
+
+
+@needs_triton
+@pytest.mark.usefixtures("cut")
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("scores", [0, 2])
+def test_dropout_takes_what_it_takes_in_straight_torch(
+    whole: bool, scores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Straight torch in float64 would draw other numbers than float32.
+    drawn = torch.rand(SMALL.trees, 2 * 20, 2, generator=torch.Generator().manual_seed(3)).to(DEVICE) >= 0.4
+    for module in (soft_work, soft_triton):
+        monkeypatch.setattr(module, "kept", lambda of, part, dropout: drawn[part].to(of.z.device))
+    of = operands(replace(SMALL, leaves=20, batch=41), scores=scores, settled=True)
+    assert 0.1 < float((forward(of, Dropout(0.4, 1, whole)) - forward(of, WHOLE)).abs().max())
+    check(of, wishes(of), Dropout(0.4, 1, whole))
+
+
+@needs_triton
+def test_what_is_dropped_is_drawn_from_the_seed_as_in_straight_torch() -> None:
+    of = operands(replace(SMALL, batch=70))
+    one, other = (forward(of, Dropout(0.5, seed, False)) for seed in (7, 8))
+    found = soft_triton.forward(of, Dropout(0.5, 7, False), "float32")
+    torch.testing.assert_close(found, one, rtol=0, atol=ROUNDING * float(one.abs().max()))
+    assert float((found - other).abs().max()) > 0.1
 
 
 @needs_triton
@@ -134,8 +194,8 @@ def test_bf16_rounds_the_factors_of_products_and_nothing_else(shape: Settings) -
     expected = product(reach, 2 * value).sum(dim=0).t()
     grad = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     gradients = torch.autograd.grad(expected, learned, grad)
-    found = [soft_triton.forward(of, "bf16"), *soft_triton.backward(grad, of, wishes(of), "bf16")[:-1]]
-    plain = soft_triton.forward(of, "float32")
+    found = [soft_triton.forward(of, WHOLE, "bf16"), *soft_triton.backward(grad, of, WHOLE, wishes(of), "bf16")[:-1]]
+    plain = soft_triton.forward(of, WHOLE, "float32")
     for one, other in zip(found, (expected, *gradients), strict=True):
         # What the two round lies a float32 rounding apart, so that a few factors end on the other side.
         other = other.detach()
@@ -155,7 +215,7 @@ def test_a_gradient_alone_is_the_same_as_among_all(only: str) -> None:
 def test_the_same_rows_give_the_same_bits(products: str) -> None:
     of = operands(USUAL)
     grad = torch.randn(1, USUAL.batch).to(DEVICE)
-    one, other = (soft_triton.backward(grad, of, wishes(of), products) for _ in range(2))
+    one, other = (soft_triton.backward(grad, of, WHOLE, wishes(of), products) for _ in range(2))
     assert all(torch.equal(*pair) for pair in zip(one, other, strict=True))
 
 
@@ -174,7 +234,7 @@ def test_asked_for_it_trains_modules(level: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv(soft_triton.SWITCH, "float32")
     calls: list[str] = []
     plain = soft_triton.forward
-    monkeypatch.setattr(soft_triton, "forward", lambda of: (calls.append("triton"), plain(of))[1])
+    monkeypatch.setattr(soft_triton, "forward", lambda *given: (calls.append("triton"), plain(*given))[1])
     for one, other in zip(step(), expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     assert calls == ["triton"]
@@ -187,28 +247,26 @@ def test_what_does_not_fit_goes_to_straight_torch_and_the_log_says_why(
     monkeypatch.setenv(soft_triton.SWITCH, "bf16")
     soft_triton._say.cache_clear()
     of = operands(SMALL)
-    assert soft_triton.takes(of, WHOLE)
+    assert soft_triton.takes(of)
     with caplog.at_level(logging.INFO, "windtunnel"):
-        assert not soft_triton.takes(of, Dropout(0.1, 1, False))
-        assert not soft_triton.takes(exact(of), WHOLE)
-        assert not soft_triton.takes(of._replace(category_node=torch.tensor([1])), WHOLE)
-        assert not soft_triton.takes(of._replace(z=of.z[:0]), WHOLE)
-        assert not soft_triton.takes(operands(replace(SMALL, trees=1, leaves=130)), WHOLE)
-    for reason in ("dropped", "float64", "categories", "nothing to compute", "129 nodes and 130 leaves, more than 128"):
+        assert not soft_triton.takes(exact(of))
+        assert not soft_triton.takes(of._replace(z=of.z[:0]))
+        assert not soft_triton.takes(operands(replace(SMALL, trees=1, leaves=258)))
+    for reason in ("float64", "nothing to compute", "257 nodes, more than 256"):
         assert reason in caplog.text
 
 
 def test_unasked_it_is_not_there_and_what_is_asked_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     of = operands(SMALL)
     monkeypatch.delenv(soft_triton.SWITCH, raising=False)
-    assert not soft_triton.takes(of, WHOLE)
+    assert not soft_triton.takes(of)
     monkeypatch.setenv(soft_triton.SWITCH, "tf32")
     with pytest.raises(BadInput, match="WINDTUNNEL_TRITON=tf32; set it to float32 or bf16"):
-        soft_triton.takes(of, WHOLE)
+        soft_triton.takes(of)
     monkeypatch.setenv(soft_triton.SWITCH, "bf16")
     monkeypatch.setattr(soft_triton, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match="needs triton, which is not installed"):
-        soft_triton.takes(of, WHOLE)
+        soft_triton.takes(of)
 
 
 COMPILES = """
@@ -216,6 +274,7 @@ import torch, triton
 from triton.backends.compiler import GPUTarget
 from benchmarks.train_step import Settings, random_trees
 from windtunnel.modules.trees import soft_triton, triton_kernels as kernels
+from windtunnel.modules.trees.soft_operands import Dropout
 
 class Pretended:
     def get_current_device(self): return 0
@@ -224,17 +283,18 @@ class Pretended:
 
 triton.runtime.driver.set_active(Pretended())
 out = torch.zeros(1)
-for level, scored in (("L4", True), ("L2", False)):
+for level, scored, dropout in (("L4", True, 0.5), ("L2", False, 0.0)):
     trees = random_trees(Settings(2, 6, 20, 37, level, 0.0, 1, "cpu"))
-    trees.any_missing = not scored
+    trees.any_missing = True
     of = trees.operands(torch.zeros(37, 20), torch.zeros(2, 6, 1) if scored else torch.zeros(0))
-    given, size, block = soft_triton._prepared(of, "bf16")
-    wants = {"WEIGHT": level == "L4", "THRESHOLD": True, "PATH": level == "L4", "VALUE": scored}
-    parts = kernels.Parts(out, out, out, out, out)
+    of = of._replace(category_node=torch.tensor([1]), category_table=torch.zeros(1, 5))
+    given, size, form = soft_triton._prepared(of, Dropout(dropout, 0, False), "bf16")
+    own = form._replace(WEIGHT=level == "L4", THRESHOLD=True, PATH=level == "L4", VALUE=scored, TABLE=True)
+    parts = kernels.Parts(out, out, out, out, out, out)
     for built in (
-        kernels.scores_kernel.warmup(given, out, size, 1, **block, grid=(1,)),
-        kernels.weights_kernel.warmup(given, out, parts, size, 1, **block, D=32, **wants, grid=(1,)),
-        kernels.input_kernel.warmup(given, out, out, size, 1, **block, D=32, grid=(1,)),
+        kernels.scores_kernel.warmup(given, out, size, 1, form, grid=(1,), num_warps=soft_triton.WARPS),
+        kernels.weights_kernel.warmup(given, out, parts, size, 1, own, grid=(1,), num_warps=soft_triton.WARPS),
+        kernels.input_kernel.warmup(given, out, out, size, 1, form, grid=(1,), num_warps=soft_triton.WARPS),
     ):
         assert "mma" in built.asm["ptx"], built.asm["ptx"]
         print(built.metadata.name)

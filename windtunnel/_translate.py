@@ -147,9 +147,9 @@ def compile(
     ----------
     pipeline : fitted scikit-learn estimator or Pipeline, or model of LightGBM, XGBoost or CatBoost
         Left as it is.
-    backend : "torch", "torchscript", "exported", "aoti" or "onnx"
+    backend : "torch", "torchscript", "exported", "aoti", "onnx" or "cudagraphs"
         What runs the program: eager torch, its scripted form, ``torch.export``'s graph, native code of it (half a
-        minute to compile), or ONNX Runtime.
+        minute to compile), ONNX Runtime, or on a GPU that graph with few rows as CUDA graphs.
     strategy : str
         "auto", "gemm", "tree_traversal", "perfect_tree_traversal", "ranked_traversal", "bitvectors" or "oblivious". How
         trees are run; see ``windtunnel.compiler.strategies``.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from windtunnel.compiler.cuda_graphs import CudaGraphEngine
 from windtunnel.compiler.exported import ExportedEngine, NativeEngine
 from windtunnel.compiler.held import Held
 from windtunnel.compiler.onnx_runtime import OnnxEngine
@@ -25,6 +26,7 @@ ENGINES: dict[str, type[Held]] = {
     "exported": ExportedEngine,
     "aoti": NativeEngine,
     "onnx": OnnxEngine,
+    "cudagraphs": CudaGraphEngine,
 }
 BACKENDS = ("torch", *ENGINES)
 

@@ -12,8 +12,8 @@ from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING
 from windtunnel.modules.trees.like_shape import alike, of_group
 from windtunnel.modules.trees.recompute import soft_trees
 from windtunnel.modules.trees.settled import category_codes
-from windtunnel.modules.trees.soft_kernel import SoftOperands
 from windtunnel.modules.trees.soft_op import soft_ensemble
+from windtunnel.modules.trees.soft_operands import SoftOperands
 
 LEVELS = ("L0", "L1", "L2", "L3", "L4")
 

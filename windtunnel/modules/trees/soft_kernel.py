@@ -25,8 +25,6 @@ from windtunnel.modules.trees.subnormal import without_subnormals
 from windtunnel.modules.trees.threads import spread
 from windtunnel.modules.trees.tree_weights import SparseWeights
 
-__all__ = ["LEARNED", "Dropout", "SoftOperands", "backward", "forward"]
-
 
 @dataclass(frozen=True)
 class Activations:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
-from windtunnel.modules.trees import soft_triton
-from windtunnel.modules.trees.soft_kernel import LEARNED, Dropout, SoftOperands, backward, forward
+from windtunnel.modules.trees import soft_kernel, soft_triton
+from windtunnel.modules.trees.soft_operands import LEARNED, Dropout, SoftOperands
 
 # Rows and the seed of dropout are looked at before it is known what to run; a CUDA graph would replay what was run for
 # others.
@@ -53,7 +53,7 @@ def _soft_trees(
     of = SoftOperands(z, weight, threshold, slope, path, path_bias, leaf_slope, leaf_value, x, feature, missing,
                       direction, category_node, category_table)  # fmt: skip
     dropout = _dropout(seed, rate, whole)
-    return soft_triton.forward(of) if soft_triton.takes(of, dropout) else forward(of, dropout)
+    return soft_triton.forward(of, dropout) if soft_triton.takes(of) else soft_kernel.forward(of, dropout)
 
 
 @torch.library.custom_op("windtunnel::soft_trees_backward", mutates_args=(), tags=_TAGS)
@@ -61,9 +61,8 @@ def _soft_trees_backward(
     grad: Tensor, operands: list[Tensor], seed: Tensor, rate: float, whole: bool, wanted: list[bool]
 ) -> list[Tensor]:
     of, dropout = SoftOperands(*operands), _dropout(seed, rate, whole)
-    if soft_triton.takes(of, dropout):
-        return soft_triton.backward(grad, of, wanted)
-    return backward(grad, of, dropout, wanted)
+    run = soft_triton.backward if soft_triton.takes(of) else soft_kernel.backward
+    return run(grad, of, dropout, wanted)
 
 
 def _dropout(seed: Tensor, rate: float, whole: bool) -> Dropout:

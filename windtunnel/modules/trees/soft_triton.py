@@ -16,10 +16,13 @@ import torch
 from torch import Tensor
 
 from windtunnel.errors import BadInput
-from windtunnel.modules.trees.soft_kernel import LEARNED, Dropout, SoftOperands
+from windtunnel.modules.trees.memory import ROWS_PER_MASK
+from windtunnel.modules.trees.settled import category_codes
+from windtunnel.modules.trees.soft_operands import LEARNED, Dropout, SoftOperands
+from windtunnel.modules.trees.soft_work import kept
 
 if TYPE_CHECKING:
-    from windtunnel.modules.trees.triton_kernels import Sizes, Trees
+    from windtunnel.modules.trees.triton_kernels import Form, Sizes, Trees
 
 log = logging.getLogger("windtunnel")
 
@@ -27,8 +30,11 @@ SWITCH = "WINDTUNNEL_TRITON"
 """The environment variable that asks for Triton."""
 PRODUCTS = ("float32", "bf16")
 """Its values: of which type the factors of matrix products are; sums are float32."""
-UNITS = 128
-"""Most nodes and most leaves of a tree that a block holds."""
+NODES = 256
+"""Most nodes of a tree; a block holds them all."""
+WEIGHTS = {"float32": 4096, "bf16": 16384}
+"""Most weights between nodes and leaves that a block holds, so that they find room beside the rows; the leaves of
+larger trees come one block after the other."""
 SCORES = 64
 """Most scores that a block holds."""
 ROWS = {"float32": 32, "bf16": 64}
@@ -43,7 +49,7 @@ PROGRAMS = 1024
 """Programs that keep a large GPU busy; fewer rows or trees are cut further until there are as many."""
 
 
-def takes(of: SoftOperands, dropout: Dropout) -> bool:
+def takes(of: SoftOperands) -> bool:
     """Whether Triton computes these trees; where it was asked for and does not, the log says why, once.
 
     Raises
@@ -54,7 +60,7 @@ def takes(of: SoftOperands, dropout: Dropout) -> bool:
     if not os.environ.get(SWITCH):
         return False
     _asked()
-    reason = _obstacle(of, dropout)
+    reason = _obstacle(of)
     if reason:
         _say(reason)
     return not reason
@@ -69,18 +75,16 @@ def _asked() -> str:
     return asked
 
 
-def _obstacle(of: SoftOperands, dropout: Dropout) -> str:
+def _obstacle(of: SoftOperands) -> str:
     """Why straight torch is taken; empty where nothing hinders."""
     from windtunnel.modules.trees.triton_kernels import INTERPRETED
 
     trees, nodes, leaves = of.path.shape
-    scores = of.leaf_value.shape[2] if of.leaf_value.dim() == 3 else 1
+    scores = _scores(of)
     reasons = {
         f"rows are on {of.z.device.type}": not (of.z.is_cuda or INTERPRETED),
         f"rows are {of.z.dtype}": of.z.dtype != torch.float32,
-        "nodes look up categories": of.category_node.numel() > 0,
-        "activations are dropped": dropout.rate > 0,
-        f"trees have {nodes} nodes and {leaves} leaves, more than {UNITS}": max(nodes, leaves) > UNITS,
+        f"trees have {nodes} nodes, more than {NODES}": nodes > NODES,
         f"there are {scores} scores, more than {SCORES}": scores > SCORES,
         "there is nothing to compute": min(trees, nodes, leaves, scores, *of.z.shape) == 0,
     }
@@ -92,13 +96,13 @@ def _say(reason: str) -> None:
     log.info("soft trees are computed in straight torch although %s is set: %s", SWITCH, reason)
 
 
-def forward(of: SoftOperands, products: str = "") -> Tensor:
+def forward(of: SoftOperands, dropout: Dropout, products: str = "") -> Tensor:
     """Scores ``[K, B]`` without a base, or the leaves ``[T * l, B]``; products of that type, or as asked for."""
     from windtunnel.modules.trees.triton_kernels import scores_kernel
 
-    trees, size, block = _prepared(of, products or _asked())
-    blocks = _cuts(size.batch, block["R"])
-    if block["SCORED"]:
+    trees, size, form = _prepared(of, dropout, products or _asked())
+    blocks = _cuts(size.batch, form.R)
+    if form.SCORED:
         per_group = _share(size.trees, blocks)
         groups = _cuts(size.trees, per_group)
         out = of.z.new_empty(groups, size.scores, size.batch)
@@ -106,82 +110,119 @@ def forward(of: SoftOperands, products: str = "") -> Tensor:
         per_group, groups = 1, size.trees
         out = of.z.new_empty(size.trees * size.leaves, size.batch)
     with _on(of.z):
-        scores_kernel[blocks, groups](trees, out, size, per_group, **block)
-    return out.sum(dim=0) if block["SCORED"] else out
+        scores_kernel[blocks, groups](trees, out, size, per_group, form, num_warps=WARPS)
+    return out.sum(dim=0) if form.SCORED else out
 
 
-def backward(grad: Tensor, of: SoftOperands, wanted: list[bool], products: str = "") -> list[Tensor]:
+def backward(grad: Tensor, of: SoftOperands, dropout: Dropout, wanted: list[bool], products: str = "") -> list[Tensor]:
     """Gradients in the order of ``LEARNED`` from that of the output; empty where none is wanted."""
     wants = {name for name, wish in zip(LEARNED, wanted, strict=True) if wish}
-    trees, size, block = _prepared(of, products or _asked())
+    trees, size, form = _prepared(of, dropout, products or _asked())
     grad = grad.contiguous()
-    answers = {"category_table": torch.zeros_like(of.category_table)}
+    answers: dict[str, Tensor] = {}
     with _on(of.z):
-        if wants - {"z", "category_table"}:
-            answers |= _of_weights(of, grad, wants, trees, size, block)
+        if wants - {"z"}:
+            answers |= _of_weights(of, grad, wants, trees, size, form)
         if "z" in wants:
-            answers["z"] = _of_input(of, grad, trees, size, block)
+            answers["z"] = _of_input(of, grad, trees, size, form)
     return [answers[name] if name in wants else of.z.new_empty(0) for name in LEARNED]
 
 
 def _of_weights(
-    of: SoftOperands, grad: Tensor, wants: set[str], trees: Trees, size: Sizes, block: dict[str, Any]
+    of: SoftOperands, grad: Tensor, wants: set[str], trees: Trees, size: Sizes, form: Form
 ) -> dict[str, Tensor]:
     from windtunnel.modules.trees.triton_kernels import Parts, weights_kernel
 
-    columns = _columns(size)
-    tiles = _cuts(size.width, columns) if "weight" in wants else 1
-    per_chunk = _share(_cuts(size.batch, block["R"]), size.trees * tiles)
-    chunks = _cuts(size.batch, block["R"] * per_chunk)
-    second = bool(wants & {"path", "path_bias"})
-    needs = wants | ({"path", "path_bias"} if second else set())
-    shapes = {name: getattr(of, name).shape for name in Parts._fields}
-    into = Parts(*(of.z.new_empty((chunks, *shape) if name in needs else 0) for name, shape in shapes.items()))
-    weights_kernel[size.trees, chunks, tiles](
-        trees, grad, into, size, per_chunk, **block, D=columns,
-        WEIGHT="weight" in wants, THRESHOLD="threshold" in wants, PATH=second, VALUE="leaf_value" in wants,
-    )  # fmt: skip
-    return {name: part.sum(dim=0) for name, part in into._asdict().items() if name in wants}
+    second, table = bool(wants & {"path", "path_bias"}), "category_table" in wants and form.CATEGORIES
+    form = form._replace(
+        WEIGHT="weight" in wants, THRESHOLD="threshold" in wants, PATH=second, VALUE="leaf_value" in wants, TABLE=table
+    )
+    tiles, blocks = (_cuts(size.width, form.D) if form.WEIGHT else 1), _cuts(size.leaves, form.L)
+    per_chunk = _share(_cuts(size.batch, form.R), size.trees * blocks * tiles)
+    chunks = _cuts(size.batch, form.R * per_chunk)
+
+    def room(there: bool, parts: int, *shape: int) -> Tensor:
+        return of.z.new_empty((parts, *shape) if there else 0)
+
+    into = Parts(
+        weight=room(form.WEIGHT, chunks * blocks, *of.weight.shape),
+        threshold=room(form.THRESHOLD, chunks * blocks, *of.threshold.shape),
+        path=room(second, chunks, *of.path.shape),
+        path_bias=room(second, chunks, *of.path_bias.shape),
+        leaf_value=room(form.VALUE, chunks, *of.leaf_value.shape),
+        looked_up=room(table, blocks, size.entries, size.batch),
+    )
+    weights_kernel[size.trees * blocks, chunks, tiles](trees, grad, into, size, per_chunk, form, num_warps=WARPS)
+    found = {name: part.sum(dim=0) for name, part in into._asdict().items()}
+    found["category_table"] = _of_table(of, found["looked_up"]) if table else torch.zeros_like(of.category_table)
+    return {name: found[name] for name in wants if name in found}
 
 
-def _of_input(of: SoftOperands, grad: Tensor, trees: Trees, size: Sizes, block: dict[str, Any]) -> Tensor:
+def _of_table(of: SoftOperands, looked_up: Tensor) -> Tensor:
+    """The gradient of the table of categories from that of what each row looked up, ``[c, B]``."""
+    known = of.category_table.shape[1] - 2
+    column = category_codes(of.x[:, of.feature.flatten()[of.category_node]].t(), known)
+    row = torch.arange(len(column), device=column.device).unsqueeze(1).expand_as(column)
+    # Unlike scatter_add and index_add, this adds up in one order on a GPU too.
+    return torch.zeros_like(of.category_table).index_put_((row, column), looked_up, accumulate=True)
+
+
+def _of_input(of: SoftOperands, grad: Tensor, trees: Trees, size: Sizes, form: Form) -> Tensor:
     from windtunnel.modules.trees.triton_kernels import input_kernel
 
-    columns = _columns(size)
-    blocks, tiles = _cuts(size.batch, block["R"]), _cuts(size.width, columns)
+    blocks, tiles = _cuts(size.batch, form.R), _cuts(size.width, form.D)
     per_group = _share(size.trees, blocks * tiles)
     groups = _cuts(size.trees, per_group)
     into = of.z.new_empty(groups, size.batch, size.width)
-    input_kernel[blocks, groups, tiles](trees, grad, into, size, per_group, **block, D=columns)
+    input_kernel[blocks, groups, tiles](trees, grad, into, size, per_group, form, num_warps=WARPS)
     return into.sum(dim=0)
 
 
-def _prepared(of: SoftOperands, products: str) -> tuple[Trees, Sizes, dict[str, Any]]:
-    """Operands and sizes for the kernels, and how their blocks are cut."""
-    from windtunnel.modules.trees.triton_kernels import INTERPRETED, Sizes, Trees
+def _prepared(of: SoftOperands, dropout: Dropout, products: str) -> tuple[Trees, Sizes, Form]:
+    """Operands and sizes for the kernels, and what these are compiled for."""
+    from windtunnel.modules.trees.triton_kernels import INTERPRETED, Form, Sizes, Trees
 
-    gather, scored, settled = not of.weight.numel(), of.leaf_value.dim() == 3, of.x.numel() > 0
-    own = of._replace(z=of.z.t() if gather else of.z, x=of.x.t() if settled else of.x)
-    trees = Trees(*(getattr(own, name).contiguous() for name in Trees._fields))
     (batch, width), (count, nodes, leaves) = of.z.shape, of.path.shape
-    scores = of.leaf_value.shape[2] if scored else 1
-    size = Sizes(batch, width, count, nodes, leaves, scores)
+    gather, settled, looks_up = not of.weight.numel(), of.x.numel() > 0, of.category_node.numel() > 0
+    given = of._replace(z=of.z.t() if gather else of.z, x=of.x.t() if settled else of.x)._asdict()
+    given |= {"entry": _entry(of) if looks_up else of.category_node, "kept": _kept(of, dropout)}
+    trees = Trees(*(given[name].contiguous() for name in Trees._fields))
+    size = Sizes(
+        batch, width, count, nodes, leaves, scores=_scores(of), entries=len(of.category_table),
+        columns=of.category_table.shape[-1], blocks=trees.kept.shape[-1], scale=1 / (1 - dropout.rate),
+    )  # fmt: skip
     bf16 = products == "bf16"
-    block = {
-        "R": ROWS[products], "N": _power(nodes), "L": _power(leaves), "K": _power(scores),
-        "W": min(_power(size.width), COLUMNS), "GATHER": gather, "SETTLED": settled, "SCORED": scored,
-        "BF16": bf16, "ROUND": bf16 and INTERPRETED, "num_warps": WARPS,
-    }  # fmt: skip
-    return trees, size, block
+    form = Form(
+        R=ROWS[products], N=_power(nodes), L=min(_power(leaves), max(16, WEIGHTS[products] // _power(nodes))),
+        K=_power(size.scores),
+        W=min(_power(width), COLUMNS), D=min(_power(width), SUMMED), M=ROWS_PER_MASK,
+        GATHER=gather, SETTLED=settled, CATEGORIES=looks_up, DROPPED=dropout.rate > 0, WHOLE=dropout.whole,
+        SCORED=of.leaf_value.dim() == 3, BF16=bf16, ROUND=bf16 and INTERPRETED,
+    )  # fmt: skip
+    return trees, size, form
+
+
+def _entry(of: SoftOperands) -> Tensor:
+    """int64 ``[T, n]``, the row of the table of categories that belongs to a node, or -1."""
+    entry = torch.full_like(of.feature, -1)
+    entry.view(-1)[of.category_node] = torch.arange(len(of.category_node), device=entry.device)
+    return entry
+
+
+def _kept(of: SoftOperands, dropout: Dropout) -> Tensor:
+    """int8 ``[T, n + 1 + l, blocks of rows]``: what dropout keeps, as in straight torch; empty without dropout."""
+    if not dropout.rate:
+        return of.z.new_zeros(0, dtype=torch.int8)
+    return torch.cat([kept(of, slice(tree, tree + 1), dropout) for tree in range(len(of.path))]).to(torch.int8)
+
+
+def _scores(of: SoftOperands) -> int:
+    return int(of.leaf_value.shape[2]) if of.leaf_value.dim() == 3 else 1
 
 
 def _on(z: Tensor) -> AbstractContextManager[Any]:
     """Kernels go to the current device, whatever their tensors are on."""
     return torch.cuda.device(z.device) if z.is_cuda else nullcontext()
-
-
-def _columns(size: Sizes) -> int:
-    return min(_power(size.width), SUMMED)
 
 
 def _power(count: int) -> int:

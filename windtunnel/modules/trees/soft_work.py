@@ -121,12 +121,18 @@ def _second(of: SoftOperands, part: slice, dropout: Dropout) -> TreeWeights:
 
 
 def _masks(of: SoftOperands, part: slice, dropout: Dropout) -> tuple[Tensor, Tensor]:
-    """0 or 1 / (1 - rate) per unit and block of rows, whatever the cut; the unit that is always 1 stays."""
-    units, blocks = of.path.shape[1] + 1, -(-of.z.shape[0] // ROWS_PER_MASK)
-    draws = torch.Generator(device=of.z.device)
-    masks = of.z.new_empty(part.stop - part.start, units + of.path.shape[2], blocks)
-    for tree, mask in zip(range(part.start, part.stop), masks, strict=True):
-        mask.uniform_(generator=draws.manual_seed(dropout.seed + tree))
-    masks = (masks >= dropout.rate).to(masks.dtype).div_(1 - dropout.rate)
+    """0 or 1 / (1 - rate) per unit and block of rows; the unit that is always 1 stays."""
+    units = of.path.shape[1] + 1
+    masks = kept(of, part, dropout).to(of.z.dtype).div_(1 - dropout.rate)
     masks[:, units - 1] = 1
     return masks[:, :units], masks[:, units:]
+
+
+def kept(of: SoftOperands, part: slice, dropout: Dropout) -> Tensor:
+    """Which units of trees ``part`` dropout keeps, bool ``[G, n + 1 + l, blocks of rows]``, whatever the cut."""
+    units, blocks = of.path.shape[1] + 1 + of.path.shape[2], -(-of.z.shape[0] // ROWS_PER_MASK)
+    draws = torch.Generator(device=of.z.device)
+    drawn = of.z.new_empty(part.stop - part.start, units, blocks)
+    for tree, one in zip(range(part.start, part.stop), drawn, strict=True):
+        one.uniform_(generator=draws.manual_seed(dropout.seed + tree))
+    return drawn >= dropout.rate
