@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,7 @@ import pytest
 from case import Case
 from sklearn.base import BaseEstimator
 
-FAMILIES = (
-    "scalers", "preprocessing", "imputers", "encoders", "category_encoders", "estimators", "linear", "lightgbm",
-    "compositions", "trees", "boosters", "constants", "discriminant", "naive_bayes", "neural", "selection",
-    "decomposition", "projection", "text", "svm", "cluster", "mixture", "gaussian_process", "neighbors", "stacking",
-    "multiclass", "multioutput", "calibration", "search", "labels", "leaves",
-)  # fmt: skip
+FAMILIES = sorted(one.stem for one in (Path(__file__).parent / "families").glob("[a-z]*.py"))
 
 
 def _collected() -> dict[str, Case]:

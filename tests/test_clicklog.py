@@ -71,9 +71,6 @@ def test_no_rows_is_an_error():
         click_log(0)
 
 
-# -- written to files --------------------------------------------------------------------------------------------------
-
-
 def test_a_written_log_is_of_the_same_world(log, tmp_path):
     files = write_click_log(tmp_path / "log", 25_000, at_once=10_000)
     assert [pq.read_metadata(file).num_rows for file in files] == [10_000, 10_000, 5_000]

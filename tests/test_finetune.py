@@ -238,9 +238,6 @@ def test_further_fitting_goes_on_from_there() -> None:
     assert second.start == first.best <= second.best
 
 
-# -- what goes wrong ---------------------------------------------------------------------------------------------------
-
-
 def _breaking(error: BaseException) -> Iterator[Any]:
     X, y = rows(128)
     yield X, y
@@ -392,9 +389,6 @@ def test_lightning_itself_takes_the_parts() -> None:
     assert {"train_loss", "val_loss", "val_auroc"} <= trainer.callback_metrics.keys()
 
 
-# -- recipes -----------------------------------------------------------------------------------------------------------
-
-
 def test_all_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(BadInput) as caught:
         Recipe(epochs=0, learning_rate=float("nan"), dropout=1.0, optimizer="adm", patience=0, ema=1, seed=True)
@@ -435,9 +429,6 @@ def test_a_recipe_is_json() -> None:
     assert json.loads(json.dumps(recipe.facts())) == {**asdict(recipe), "loss": "<lambda>"}
 
 
-# -- what is written ---------------------------------------------------------------------------------------------------
-
-
 def test_nothing_is_said_and_nothing_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -469,8 +460,6 @@ def test_logs(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="give one of Lightning's loggers, or log_dir="):
         finetune(SmallNet(TASKS["binary"]), rows(), logger=True, **QUICK)
 
-
-# -- killed and resumed ------------------------------------------------------------------------------------------------
 
 SCRIPT = """
 import os, signal, sys

@@ -539,7 +539,11 @@ def test_a_narrowed_module_gives_the_same_columns(name: str) -> None:
     assert tried
 
 
-@pytest.mark.parametrize("name", [name for name in NARROWED if name not in ("CategoryTable", "OneHot", "QuantileMap")])
+@pytest.mark.parametrize(
+    "name",
+    # Tables take codes, which no missing or infinite number is.
+    [one for one in NARROWED if any(NARROWED[one]().finite_where(WIDTH)) and one not in ("CategoryTable", "OneHot")],
+)
 def test_where_a_module_says_that_it_is_finite_it_is(name: str) -> None:
     module = NARROWED[name]()
     said = module.finite_where(WIDTH)

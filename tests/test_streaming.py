@@ -60,9 +60,6 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-# -- every row once ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("weight", [None, "weight"])
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_a_pass_has_every_row_once_as_the_loader_encodes_it(
@@ -122,9 +119,6 @@ def test_a_pipeline_fitted_on_arrays_reads_all_columns_in_their_order(tmp_path: 
     assert torch.equal(target, torch.arange(1.0, ROWS + 1))
 
 
-# -- in bounded memory -------------------------------------------------------------------------------------------------
-
-
 def test_no_more_is_read_than_a_window_ahead(net: Any, folder: Path, reads: list[int]) -> None:
     rows = iter(made(net, folder, batch_size=10, buffer=80, shuffle=False))
     next(rows)
@@ -150,9 +144,6 @@ def test_a_sample_comes_from_all_over(net: Any, folder: Path, reads: list[int]) 
     assert sorted(reads) == list(range(9))
     assert numbers_of([made(net, folder).sample(60)]) == sample
     assert sorted(numbers_of([made(net, folder).sample(10**6)])) == list(range(ROWS))
-
-
-# -- shared out --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -211,9 +202,6 @@ def test_a_pass_can_begin_anywhere(net: Any, folder: Path, skipped: int, reads: 
     assert len(reads) <= 9 - max(skipped // 3 * 96 // 40 - 1, 0)
     rows.set_epoch(3)
     assert rows.skipped == 0
-
-
-# -- what cannot be used -----------------------------------------------------------------------------------------------
 
 
 def test_what_is_wrong_is_said(net: Any, folder: Path, tmp_path: Path) -> None:
@@ -342,9 +330,6 @@ def test_categories_that_the_source_refuses(tmp_path: Path) -> None:
     assert net.predict(frame[[*TEXTS, *NUMBERS]]).shape == (ROWS,)
 
 
-# -- trained on --------------------------------------------------------------------------------------------------------
-
-
 def test_a_stream_trains_as_its_batches_do(folder: Path) -> None:
     def trained(batches: Any) -> Any:
         net = click_net()
@@ -368,9 +353,6 @@ def test_a_branch_grows_beside_streamed_rows(tmp_path: Path) -> None:
     assert [origin.name for origin in streamed.origins][-1] == "branch"
     gain, wanted = (net.history.best - net.history.start for net in (streamed, held))
     assert wanted > 0.01 and gain > wanted / 2
-
-
-# -- killed and resumed ------------------------------------------------------------------------------------------------
 
 
 class Told(pl.Callback):

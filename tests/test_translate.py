@@ -87,7 +87,7 @@ def unlike(case: Case) -> Any:
 def test_every_supported_class_has_a_case() -> None:
     covered = {type(estimator) for case in CASES.values() for estimator in estimators(case.fitted())}
     missing = sorted(entry.estimator.__name__ for entry in windtunnel.supported() if entry.estimator not in covered)
-    assert not missing, f"no case in tests/cases.py for {missing}"
+    assert not missing, f"no case in tests/families for {missing}"
 
 
 @parametrized()

@@ -42,7 +42,9 @@ class Head:
     task : str
         "binary", "multiclass", "regression" or "transform".
     link, loss : str
-        Names in ``LINKS`` and ``LOSSES``; their JSON options beside them.
+        Names in ``LINKS`` and ``LOSSES``.
+    link_options, loss_options : dict
+        Their JSON options.
     classes : ndarray, list of ndarray or None
         Original labels, in the order of the scores; a list where there are several targets, whose scores stand side
         by side.

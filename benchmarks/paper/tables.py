@@ -12,7 +12,6 @@ from benchmarks.paper.cells import Cell
 
 Fields = dict[str, Any]
 Numbers = tuple[tuple[float, ...], ...]
-SE = "AUC on the test rows, and its standard error over the seeds"
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from windtunnel.export.parts import (
     read_head,
 )
 from windtunnel.head import METHODS, Head
+from windtunnel.modules import branch as branch  # no reader imports it, and files may hold one
 from windtunnel.modules.base import MODULES, Module
 from windtunnel.modules.program import Program, ProgramStep, Take
 from windtunnel.translation import Translation

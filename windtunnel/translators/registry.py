@@ -372,9 +372,9 @@ def translates(
     """Register the decorated function as the reader of fitted instances of exactly these classes.
 
     The function takes one fitted estimator, leaves it untouched, and returns a ``Module`` (numbers to numbers), a
-    ``Predictor``, an ``Encoding``, a ``Recoding``, a ``Composite``, a ``Selection`` or ``Tokens``. Its tensors are
-    float64; the assembly casts them (``Module.cast``). It raises ``UnsupportedEstimator`` for a fitted state that it
-    cannot give exactly.
+    ``Transformer``, a ``Predictor``, an ``Encoding``, a ``Recoding``, a ``Composite``, a ``Selection`` or ``Tokens``.
+    Its tensors are float64; the assembly casts them (``Module.cast``). It raises ``UnsupportedEstimator`` for a fitted
+    state that it cannot give exactly.
 
     Parameters
     ----------

@@ -27,12 +27,16 @@ class Folded:
 
     Attributes
     ----------
+    soft : SoftTrees
+        What was folded.
     first : Tensor
         [T, n, width + 1], the last column the shifts.
     second : Tensor
         [T, l, n + 1], the last column the biases.
     value : Tensor
-        [T, l, K], each leaf's whole value; ``base`` [K].
+        [T, l, K], each leaf's whole value.
+    base : Tensor
+        [K], added to the sum of these.
     nodes, leaves : Tensor
         bool [T, n] and [T, l], which are there.
     dropped : float

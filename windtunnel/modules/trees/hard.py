@@ -2,7 +2,7 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -13,10 +13,11 @@ from torch import Tensor
 from windtunnel.errors import BadFile
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees.ensemble import TreeEnsemble
+from windtunnel.modules.trees.keeps import Keeps
 from windtunnel.modules.trees.positions import CODE, FLAG, HIGH, LOW, ZERO, positions
 
 
-class TreeWalk(Module):
+class TreeWalk(Keeps, Module):
     """The walk of every row down every tree, which ``HardTrees`` and the modules over leaf numbers share.
 
     Rows of either precision decide as the source does: float64 rows meet the thresholds themselves, float32 rows the
@@ -210,16 +211,6 @@ class TreeWalk(Module):
         if len(self.feature_range):
             tensors["feature_range"] = self.feature_range[list(needed)]
         return self.rebuild(tensors, self.facts() | {"width": len(needed)})
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move to a device; thresholds and sums keep their precision, as ``forward`` takes rows of either."""
-        held = dict(self.named_buffers(recurse=False))
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, buffer in held.items():
-            moved = getattr(self, name)
-            if moved.dtype != buffer.dtype:
-                setattr(self, name, buffer.to(moved.device))
-        return self
 
     def over_slices(self, x: Tensor) -> Tensor:
         """Raw scores of the rows, in slices that stay in the processor's cache."""

@@ -2,36 +2,20 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
+
+from windtunnel.modules.trees.keeps import Keeps
 
 CELLS = 4
 """Cells per threshold, so that few hold more than one."""
 MOST_CELLS = 4096
 MOST_STEPS = 5
 """Where a cell holds so many thresholds that more steps are needed, a search over all of them is as fast."""
-
-
-class Keeps(nn.Module):
-    """A module whose tensors keep their type whatever it is cast to."""
-
-    def hold(self, name: str, array: NDArray[np.generic], device: torch.device) -> None:
-        """Hold what follows from tensors that are saved, so that it is not saved itself."""
-        self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)).to(device), persistent=False)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        held = dict(self.named_buffers(recurse=False))
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, buffer in held.items():
-            moved = getattr(self, name)
-            if moved.dtype != buffer.dtype:
-                setattr(self, name, buffer.to(moved.device))
-        return self
 
 
 class Ranks(Keeps):

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from windtunnel.modules.trees.ranks import Keeps, Ranks
+from windtunnel.modules.trees.keeps import Keeps
+from windtunnel.modules.trees.ranks import Ranks
 
 
 class Nodes(NamedTuple):
