@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 import windtunnel
 from benchmarks.command import command
 from windtunnel.errors import BadInput
-from windtunnel.modules.trees.soft import LEVELS
+from windtunnel.modules.trees.soft.trees import LEVELS
 
 CALIBRATE = 4096
 app = command()

@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from benchmarks.command import command
 from windtunnel.errors import BadInput
-from windtunnel.modules.trees.memory import WORTH_THREADS, set_budget
-from windtunnel.modules.trees.soft import LEVELS, SoftTrees
+from windtunnel.modules.trees.soft.memory import WORTH_THREADS, set_budget
+from windtunnel.modules.trees.soft.trees import LEVELS, SoftTrees
 
 FORMS = ("ours", "direct")
 PRODUCT_UNITS = 256

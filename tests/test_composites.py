@@ -30,7 +30,7 @@ from sklearn.semi_supervised import LabelSpreading
 import windtunnel
 from windtunnel.errors import BadInput, UnsupportedEstimator
 from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.modules.trees.soft import SoftTrees
+from windtunnel.modules.trees.soft.trees import SoftTrees
 
 FRAME, MORE = table(), table(80, seed=1)
 X, ROWS = FRAME[list(NUMBERS)], MORE[list(NUMBERS)]
@@ -319,7 +319,7 @@ def test_what_a_composite_refuses_is_not_asked_of_texts(name: str, hashed: bool)
 
 
 def test_trees_too_large_to_soften_stay_hard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windtunnel._translate.LARGEST", 1000)
+    monkeypatch.setattr("windtunnel.softened.LARGEST", 1000)
     source = make_pipeline(StandardScaler(), RandomForestClassifier(3, max_leaf_nodes=40, random_state=0)).fit(
         X, TARGETS["label"]
     )

@@ -19,7 +19,7 @@ from xgboost import XGBRegressor
 import windtunnel
 from windtunnel.errors import BadInput
 from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.modules.trees.soft import SoftTrees
+from windtunnel.modules.trees.soft.trees import SoftTrees
 from windtunnel.trainers.branching import Plan
 
 

@@ -25,7 +25,7 @@ import windtunnel
 from windtunnel.errors import BadInput, UnsupportedEstimator
 from windtunnel.head import METHODS
 from windtunnel.modules.linear import Linear
-from windtunnel.modules.trees.soft import SoftTrees
+from windtunnel.modules.trees.soft.trees import SoftTrees
 from windtunnel.trainers.batches import Streamed
 
 CALLS: list[int] = []

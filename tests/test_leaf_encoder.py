@@ -25,7 +25,7 @@ import windtunnel
 from windtunnel import FactorizationMachineClassifier, LeafEncoder, TwoHotEncoder
 from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.modules.trees import SoftLeaves
-from windtunnel.modules.trees.soften import soften_leaves
+from windtunnel.modules.trees.soft.soften import soften_leaves
 from windtunnel.translators.lightgbm import tree_ensemble
 
 MIXED = [*NUMBERS, *TEXTS]

@@ -10,9 +10,9 @@ from torch import Tensor
 
 import windtunnel
 from tests.case import quick
-from windtunnel.modules.trees import like_shape
-from windtunnel.modules.trees.like_shape import MOST, WORTH, alike
-from windtunnel.modules.trees.soft import SoftTrees
+from windtunnel.modules.trees.soft import like_shape
+from windtunnel.modules.trees.soft.like_shape import MOST, WORTH, alike
+from windtunnel.modules.trees.soft.trees import SoftTrees
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12))
@@ -61,7 +61,7 @@ def test_what_is_worked_on_is_less(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[int] = []
     operation = like_shape.of_group
     monkeypatch.setattr(
-        "windtunnel.modules.trees.soft.of_group",
+        "windtunnel.modules.trees.soft.trees.of_group",
         lambda of, group: (cut := operation(of, group), given.append(cut.path[:, 0].numel()))[0],
     )
     trees(x)

@@ -15,8 +15,8 @@ from test_harden import HIST, LGBM, binary, frame, moved, rows, several, value
 
 import windtunnel
 from windtunnel.errors import BadInput, UnfaithfulOption
-from windtunnel.modules.trees.condense import dropped, fold, gather_bound, moments, packed, rounding_bound
-from windtunnel.modules.trees.condensed import CondensedTrees
+from windtunnel.modules.trees.soft.condense import dropped, fold, gather_bound, moments, packed, rounding_bound
+from windtunnel.modules.trees.soft.condensed import CondensedTrees
 
 
 @cache

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from benchmarks.train_step import Direct, Settings, random_trees
-from windtunnel.modules.trees import SoftLeaves, SoftTrees, memory, tree_weights
-from windtunnel.modules.trees.soft_op import soft_ensemble
-from windtunnel.modules.trees.subnormal import SMALLEST, without_subnormals
+from windtunnel.modules.trees import SoftLeaves, SoftTrees
+from windtunnel.modules.trees.soft import memory, tree_weights
+from windtunnel.modules.trees.soft.operation import soft_ensemble
+from windtunnel.modules.trees.soft.subnormal import SMALLEST, without_subnormals
 from windtunnel.modules.trees.threads import spread
 
 SMALL = Settings(trees=5, leaves=6, features=4, batch=70, level="L4", dropout=0.0, threads=1, device="cpu")

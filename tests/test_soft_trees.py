@@ -10,8 +10,8 @@ from torch.autograd import gradcheck
 
 from windtunnel.faithful import variance_kept
 from windtunnel.modules.trees import SoftTrees
-from windtunnel.modules.trees.recompute import soft_trees
-from windtunnel.modules.trees.soften import soften
+from windtunnel.modules.trees.soft.recompute import soft_trees
+from windtunnel.modules.trees.soft.soften import soften
 from windtunnel.translators.lightgbm import tree_ensemble
 
 TRAINABLE = {

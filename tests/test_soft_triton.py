@@ -18,15 +18,16 @@ from torch import Tensor
 
 from benchmarks.train_step import Settings, random_trees
 from windtunnel.errors import BadInput
-from windtunnel.modules.trees import SoftTrees, soft_triton, soft_work
-from windtunnel.modules.trees.soft_kernel import backward, forward
-from windtunnel.modules.trees.soft_operands import LEARNED, Dropout, SoftOperands
+from windtunnel.modules.trees import SoftTrees
+from windtunnel.modules.trees.soft import launch, work
+from windtunnel.modules.trees.soft.kernel import backward, forward
+from windtunnel.modules.trees.soft.operands import LEARNED, Dropout, SoftOperands
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 if DEVICE == "cpu" and find_spec("triton") is not None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_INTERPRET", "1")
-        import_module("windtunnel.modules.trees.triton_kernels")
+        import_module("windtunnel.modules.trees.soft.triton_kernels")
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in exp")  # the sigmoid of the interpreter, 0 there
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
@@ -41,12 +42,12 @@ LEVELS = ["L1", "L2", "L3", "L4"]
 @pytest.fixture(params=[1, 1024], ids=["few programs", "many programs"])
 def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that rows and columns overrun, with sums over them in one program or in many."""
-    monkeypatch.setitem(soft_triton.ROWS, "float32", 16)
-    monkeypatch.setitem(soft_triton.ROWS, "bf16", 16)
-    monkeypatch.setattr(soft_triton, "COLUMNS", 16)
-    monkeypatch.setattr(soft_triton, "SUMMED", 16)
-    monkeypatch.setattr(soft_triton, "WEIGHTS", dict.fromkeys(soft_triton.PRODUCTS, 0))
-    monkeypatch.setattr(soft_triton, "PROGRAMS", request.param)
+    monkeypatch.setitem(launch.ROWS, "float32", 16)
+    monkeypatch.setitem(launch.ROWS, "bf16", 16)
+    monkeypatch.setattr(launch, "COLUMNS", 16)
+    monkeypatch.setattr(launch, "SUMMED", 16)
+    monkeypatch.setattr(launch, "WEIGHTS", dict.fromkeys(launch.PRODUCTS, 0))
+    monkeypatch.setattr(launch, "PROGRAMS", request.param)
 
 
 def operands(of: Settings, *, scores: int = 1, settled: bool = False, categories: int = 0) -> SoftOperands:
@@ -86,8 +87,8 @@ def check(of: SoftOperands, wanted: list[bool], dropout: Dropout = WHOLE) -> Non
     expected = forward(exact(of), dropout)
     grad = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
     found = [
-        soft_triton.forward(of, dropout, "float32"),
-        *soft_triton.backward(grad.to(DEVICE), of, dropout, wanted, "float32"),
+        launch.forward(of, dropout, "float32"),
+        *launch.backward(grad.to(DEVICE), of, dropout, wanted, "float32"),
     ]
     for name, one, other in zip(
         ("scores", *LEARNED), found, (expected, *backward(grad.double(), exact(of), dropout, wanted)), strict=True
@@ -143,7 +144,7 @@ def test_dropout_takes_what_it_takes_in_straight_torch(
 ) -> None:
     # Straight torch in float64 would draw other numbers than float32.
     drawn = torch.rand(SMALL.trees, 2 * 20, 2, generator=torch.Generator().manual_seed(3)).to(DEVICE) >= 0.4
-    for module in (soft_work, soft_triton):
+    for module in (work, launch):
         monkeypatch.setattr(module, "kept", lambda of, part, dropout: drawn[part].to(of.z.device))
     of = operands(replace(SMALL, leaves=20, batch=41), scores=scores, settled=True)
     assert 0.1 < float((forward(of, Dropout(0.4, 1, whole)) - forward(of, WHOLE)).abs().max())
@@ -154,7 +155,7 @@ def test_dropout_takes_what_it_takes_in_straight_torch(
 def test_what_is_dropped_is_drawn_from_the_seed_as_in_straight_torch() -> None:
     of = operands(replace(SMALL, batch=70))
     one, other = (forward(of, Dropout(0.5, seed, False)) for seed in (7, 8))
-    found = soft_triton.forward(of, Dropout(0.5, 7, False), "float32")
+    found = launch.forward(of, Dropout(0.5, 7, False), "float32")
     torch.testing.assert_close(found, one, rtol=0, atol=ROUNDING * float(one.abs().max()))
     assert float((found - other).abs().max()) > 0.1
 
@@ -194,8 +195,8 @@ def test_bf16_rounds_the_factors_of_products_and_nothing_else(shape: Settings) -
     expected = product(reach, 2 * value).sum(dim=0).t()
     grad = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     gradients = torch.autograd.grad(expected, learned, grad)
-    found = [soft_triton.forward(of, WHOLE, "bf16"), *soft_triton.backward(grad, of, WHOLE, wishes(of), "bf16")[:-1]]
-    plain = soft_triton.forward(of, WHOLE, "float32")
+    found = [launch.forward(of, WHOLE, "bf16"), *launch.backward(grad, of, WHOLE, wishes(of), "bf16")[:-1]]
+    plain = launch.forward(of, WHOLE, "float32")
     for one, other in zip(found, (expected, *gradients), strict=True):
         # What the two round lies a float32 rounding apart, so that a few factors end on the other side.
         other = other.detach()
@@ -215,7 +216,7 @@ def test_a_gradient_alone_is_the_same_as_among_all(only: str) -> None:
 def test_the_same_rows_give_the_same_bits(products: str) -> None:
     of = operands(USUAL)
     grad = torch.randn(1, USUAL.batch).to(DEVICE)
-    one, other = (soft_triton.backward(grad, of, WHOLE, wishes(of), products) for _ in range(2))
+    one, other = (launch.backward(grad, of, WHOLE, wishes(of), products) for _ in range(2))
     assert all(torch.equal(*pair) for pair in zip(one, other, strict=True))
 
 
@@ -231,10 +232,10 @@ def test_asked_for_it_trains_modules(level: str, monkeypatch: pytest.MonkeyPatch
         return [scores, *torch.autograd.grad(scores.square().sum(), learned)]
 
     expected = step()
-    monkeypatch.setenv(soft_triton.SWITCH, "float32")
+    monkeypatch.setenv(launch.SWITCH, "float32")
     calls: list[str] = []
-    plain = soft_triton.forward
-    monkeypatch.setattr(soft_triton, "forward", lambda *given: (calls.append("triton"), plain(*given))[1])
+    plain = launch.forward
+    monkeypatch.setattr(launch, "forward", lambda *given: (calls.append("triton"), plain(*given))[1])
     for one, other in zip(step(), expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     assert calls == ["triton"]
@@ -244,37 +245,37 @@ def test_asked_for_it_trains_modules(level: str, monkeypatch: pytest.MonkeyPatch
 def test_what_does_not_fit_goes_to_straight_torch_and_the_log_says_why(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv(soft_triton.SWITCH, "bf16")
-    soft_triton._say.cache_clear()
+    monkeypatch.setenv(launch.SWITCH, "bf16")
+    launch._say.cache_clear()
     of = operands(SMALL)
-    assert soft_triton.takes(of)
+    assert launch.takes(of)
     with caplog.at_level(logging.INFO, "windtunnel"):
-        assert not soft_triton.takes(exact(of))
-        assert not soft_triton.takes(of._replace(z=of.z[:0]))
-        assert not soft_triton.takes(operands(replace(SMALL, trees=1, leaves=258)))
+        assert not launch.takes(exact(of))
+        assert not launch.takes(of._replace(z=of.z[:0]))
+        assert not launch.takes(operands(replace(SMALL, trees=1, leaves=258)))
     for reason in ("float64", "nothing to compute", "257 nodes, more than 256"):
         assert reason in caplog.text
 
 
 def test_unasked_it_is_not_there_and_what_is_asked_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     of = operands(SMALL)
-    monkeypatch.delenv(soft_triton.SWITCH, raising=False)
-    assert not soft_triton.takes(of)
-    monkeypatch.setenv(soft_triton.SWITCH, "tf32")
+    monkeypatch.delenv(launch.SWITCH, raising=False)
+    assert not launch.takes(of)
+    monkeypatch.setenv(launch.SWITCH, "tf32")
     with pytest.raises(BadInput, match="WINDTUNNEL_TRITON=tf32; set it to float32 or bf16"):
-        soft_triton.takes(of)
-    monkeypatch.setenv(soft_triton.SWITCH, "bf16")
-    monkeypatch.setattr(soft_triton, "find_spec", lambda name: None)
+        launch.takes(of)
+    monkeypatch.setenv(launch.SWITCH, "bf16")
+    monkeypatch.setattr(launch, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match="needs triton, which is not installed"):
-        soft_triton.takes(of)
+        launch.takes(of)
 
 
 COMPILES = """
 import torch, triton
 from triton.backends.compiler import GPUTarget
 from benchmarks.train_step import Settings, random_trees
-from windtunnel.modules.trees import soft_triton, triton_kernels as kernels
-from windtunnel.modules.trees.soft_operands import Dropout
+from windtunnel.modules.trees.soft import launch, triton_kernels as kernels
+from windtunnel.modules.trees.soft.operands import Dropout
 
 class Pretended:
     def get_current_device(self): return 0
@@ -288,13 +289,13 @@ for level, scored, dropout in (("L4", True, 0.5), ("L2", False, 0.0)):
     trees.any_missing = True
     of = trees.operands(torch.zeros(37, 20), torch.zeros(2, 6, 1) if scored else torch.zeros(0))
     of = of._replace(category_node=torch.tensor([1]), category_table=torch.zeros(1, 5))
-    given, size, form = soft_triton._prepared(of, Dropout(dropout, 0, False), "bf16")
+    given, size, form = launch._prepared(of, Dropout(dropout, 0, False), "bf16")
     own = form._replace(WEIGHT=level == "L4", THRESHOLD=True, PATH=level == "L4", VALUE=scored, TABLE=True)
     parts = kernels.Parts(out, out, out, out, out, out)
     for built in (
-        kernels.scores_kernel.warmup(given, out, size, 1, form, grid=(1,), num_warps=soft_triton.WARPS),
-        kernels.weights_kernel.warmup(given, out, parts, size, 1, own, grid=(1,), num_warps=soft_triton.WARPS),
-        kernels.input_kernel.warmup(given, out, out, size, 1, form, grid=(1,), num_warps=soft_triton.WARPS),
+        kernels.scores_kernel.warmup(given, out, size, 1, form, grid=(1,), num_warps=launch.WARPS),
+        kernels.weights_kernel.warmup(given, out, parts, size, 1, own, grid=(1,), num_warps=launch.WARPS),
+        kernels.input_kernel.warmup(given, out, out, size, 1, form, grid=(1,), num_warps=launch.WARPS),
     ):
         assert "mma" in built.asm["ptx"], built.asm["ptx"]
         print(built.metadata.name)

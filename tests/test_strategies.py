@@ -18,12 +18,12 @@ from windtunnel.compiler.strategies import FORMS, choose
 from windtunnel.compiler.tree_costs import coefficients
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.trees import GemmTrees, HardTrees, PerfectTrees
-from windtunnel.modules.trees.bitvectors import BitvectorTrees
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
-from windtunnel.modules.trees.oblivious import ObliviousTrees
-from windtunnel.modules.trees.ranked_walk import RankedWalkTrees
-from windtunnel.modules.trees.ranks import Ranks
-from windtunnel.modules.trees.words import LookedUp, RankedWords
+from windtunnel.modules.trees.forms.bitvectors import BitvectorTrees
+from windtunnel.modules.trees.forms.oblivious import ObliviousTrees
+from windtunnel.modules.trees.forms.ranked_walk import RankedWalkTrees
+from windtunnel.modules.trees.forms.ranks import Ranks
+from windtunnel.modules.trees.forms.words import LookedUp, RankedWords
 
 OTHERS = [GemmTrees, PerfectTrees, RankedWalkTrees, BitvectorTrees]
 

@@ -207,7 +207,7 @@ def test_rows_are_raw_pairs_and_translate_is_asked_at_once() -> None:
 
 
 def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windtunnel.trainers.sweep.find_spec", lambda name: None)
+    monkeypatch.setattr("windtunnel.sweeps.sweep.find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"pip install 'windtunnel\[tune\]'"):
         sweep(None)
 

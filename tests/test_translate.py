@@ -32,7 +32,7 @@ from windtunnel import RareCategories, TwoHotEncoder
 from windtunnel.errors import UnfaithfulOption, UnsupportedEstimator
 from windtunnel.head import METHODS
 from windtunnel.modules.base import Module
-from windtunnel.modules.trees.soft import SoftSplits, SoftTrees
+from windtunnel.modules.trees.soft.trees import SoftSplits, SoftTrees
 from windtunnel.testing import fingerprint
 
 TREES = [case for case in CASES.values() if "trees" in case.id or "booster" in case.id]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from windtunnel.export.artefact import load as load
     from windtunnel.sweeps.result import SweepResult as SweepResult
+    from windtunnel.sweeps.sweep import sweep as sweep
     from windtunnel.trainers.crossfit import crossfit as crossfit
     from windtunnel.trainers.data import loader as loader
     from windtunnel.trainers.estimator import (
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     )
     from windtunnel.trainers.recipe import Recipe as Recipe
     from windtunnel.trainers.streaming import stream as stream
-    from windtunnel.trainers.sweep import sweep as sweep
     from windtunnel.translation import Translation as Translation
     from windtunnel.translators import supported as supported, translates as translates
 
@@ -75,7 +75,7 @@ _PLACES = {
     "loader": "trainers.data",
     "stream": "trainers.streaming",
     "supported": "translators",
-    "sweep": "trainers.sweep",
+    "sweep": "sweeps.sweep",
     "translate": "_translate",
     "translates": "translators",
 }

@@ -15,8 +15,8 @@ from torch import Tensor
 from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.hardened import Judgement, judged, parts
 from windtunnel.modules.trees import SoftTrees
-from windtunnel.modules.trees.condense import Folded, dropped, fold, gather_bound, moments, packed, rounding_bound
-from windtunnel.modules.trees.condensed import CondensedTrees
+from windtunnel.modules.trees.soft.condense import Folded, dropped, fold, gather_bound, moments, packed, rounding_bound
+from windtunnel.modules.trees.soft.condensed import CondensedTrees
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation

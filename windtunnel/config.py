@@ -27,7 +27,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.pipeline import make_pipeline, make_union
 
 from windtunnel.errors import BadInput
-from windtunnel.modules.trees.soft import LEVELS
+from windtunnel.modules.trees.soft.trees import LEVELS
 from windtunnel.sweeps.config import SweepConfig
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.translators import supported

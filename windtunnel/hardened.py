@@ -16,7 +16,7 @@ from windtunnel.encode import Batch
 from windtunnel.errors import BadInput, UnfaithfulOption
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftSplits, SoftTrees
-from windtunnel.modules.trees.harden import harden as hard_ensemble, harden_splits
+from windtunnel.modules.trees.soft.harden import harden as hard_ensemble, harden_splits
 from windtunnel.trainers.losses import pick
 from windtunnel.trainers.metrics import Judge, own_methods
 

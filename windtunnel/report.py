@@ -19,7 +19,7 @@ from torch import Tensor
 from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.compiler.passes import Simplified
 from windtunnel.host import HostStep
-from windtunnel.modules.trees.soft import SoftSplits
+from windtunnel.modules.trees.soft.trees import SoftSplits
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation

@@ -11,6 +11,7 @@ from windtunnel.assemble.categories import Categories
 from windtunnel.assemble.composites import Composites
 from windtunnel.assemble.draft import Draft
 from windtunnel.assemble.ends import dtypes_of, head_of, methods_beside, methods_of
+from windtunnel.assemble.filled import rows_of
 from windtunnel.assemble.hosts import Hosts
 from windtunnel.assemble.methods import Methods
 from windtunnel.assemble.predictors import Predictors
@@ -18,7 +19,6 @@ from windtunnel.assemble.readings import Readings, predicts
 from windtunnel.assemble.wires import Wire
 from windtunnel.encode import RowEncoder, Rows
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.filled import rows_of
 from windtunnel.graph import (
     Answer,
     Columns,

@@ -14,11 +14,11 @@ from scipy import sparse
 from torch import Tensor
 
 from windtunnel.assemble.draft import Draft
+from windtunnel.assemble.filled import follow, rows_of
 from windtunnel.assemble.wires import Wire, itself, once
 from windtunnel.cityhash import hash_of, signed
 from windtunnel.encode import NONE, CategoryColumn, Rows, Vocabulary, text_of
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.filled import follow, rows_of
 from windtunnel.graph import Step
 from windtunnel.modules.one_hot import OneHot
 from windtunnel.modules.program import IDS

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from windtunnel.assemble.filled import Filled, follow
+from windtunnel.assemble.refusals import METHODS, refusals
 from windtunnel.assemble.wires import Place, Wire, check_numbers, once
 from windtunnel.encode import RowEncoder
-from windtunnel.filled import Filled, follow
 from windtunnel.graph import Step
 from windtunnel.modules.answers import AsColumns
 from windtunnel.modules.base import Module
 from windtunnel.modules.program import NUMBERS, ProgramStep, takes_of
 from windtunnel.modules.tables import Identity
-from windtunnel.refusals import METHODS, refusals
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from windtunnel.assemble.filled import settle
+from windtunnel.assemble.rounded import cleared
 from windtunnel.assemble.shared_loss import with_loss_of
+from windtunnel.assemble.sparsity import gives_sparse, holds_zeros
 from windtunnel.assemble.wires import Place, Wire
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.filled import settle
 from windtunnel.graph import Answer, Expression, Joined, Raw, Step
 from windtunnel.modules.absent import ZeroAsMissing
 from windtunnel.modules.base import Module
 from windtunnel.modules.tables import Identity
 from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.modules.unlinked import unlinked
-from windtunnel.rounded import cleared
-from windtunnel.sparsity import gives_sparse, holds_zeros
 from windtunnel.translators.registry import Composite, Predictor, Selection, Transformer
 
 if TYPE_CHECKING:

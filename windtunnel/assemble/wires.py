@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from windtunnel.assemble.filled import Filled
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.filled import Filled
 
 Place = tuple[int, int]
 """A slot of the program and a column of its answer."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windtunnel.modules.trees.bitvectors import BitvectorTrees
+from windtunnel.modules.trees.forms.bitvectors import BitvectorTrees
+from windtunnel.modules.trees.forms.oblivious import ObliviousTrees, oblivious
+from windtunnel.modules.trees.forms.perfect import PerfectTrees
+from windtunnel.modules.trees.forms.ranked import depths_of
 from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.modules.trees.oblivious import ObliviousTrees, oblivious
-from windtunnel.modules.trees.perfect import PerfectTrees
-from windtunnel.modules.trees.ranked import depths_of
 from windtunnel.slices import least_of, share
 
 MOST_PRODUCTS = 1 << 18

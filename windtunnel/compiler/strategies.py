@@ -15,12 +15,12 @@ from windtunnel.compiler.cost_model import Shape
 from windtunnel.compiler.tree_costs import coefficients
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.program import Program, ProgramStep
-from windtunnel.modules.trees.bitvectors import BitvectorTrees
-from windtunnel.modules.trees.gemm import GemmTrees
+from windtunnel.modules.trees.forms.bitvectors import BitvectorTrees
+from windtunnel.modules.trees.forms.gemm import GemmTrees
+from windtunnel.modules.trees.forms.oblivious import ObliviousTrees
+from windtunnel.modules.trees.forms.perfect import PerfectTrees
+from windtunnel.modules.trees.forms.ranked_walk import RankedWalkTrees
 from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.modules.trees.oblivious import ObliviousTrees
-from windtunnel.modules.trees.perfect import PerfectTrees
-from windtunnel.modules.trees.ranked_walk import RankedWalkTrees
 
 FORMS: dict[str, type[HardTrees]] = {
     "gemm": GemmTrees,

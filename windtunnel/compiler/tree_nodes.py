@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from windtunnel.compiler.strategies import FORMS
+from windtunnel.modules.trees.forms.laid_out import LaidOutTrees
 from windtunnel.modules.trees.hard import HardTrees, TreeWalk
-from windtunnel.modules.trees.laid_out import LaidOutTrees
 
 DOMAIN, OPERATOR = "windtunnel", "Trees"
 """What stands in an exported graph for an ensemble, until ``put_nodes`` writes its nodes in that place."""

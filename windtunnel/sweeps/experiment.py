@@ -11,8 +11,8 @@ from windtunnel.config import Config
 from windtunnel.errors import BadInput
 from windtunnel.experiment import build_pipeline, fit_source, load_parts, measure, write_json
 from windtunnel.sweeps.result import SweepResult
+from windtunnel.sweeps.sweep import sweep
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.sweep import sweep
 
 
 @dataclass(frozen=True)

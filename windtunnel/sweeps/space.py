@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from windtunnel._translate import _check, translate
+from windtunnel._translate import check_options, translate
 from windtunnel.errors import BadInput, WindTunnelError, nearest
 from windtunnel.modules.base import Module
 from windtunnel.trainers.recipe import Recipe
@@ -290,4 +290,4 @@ def _check_value(name: str, value: Any) -> None:
         return
     usual = {"level": "L4", "start": "warm", "temperature": "auto", "untranslated": "cache"}
     if name in usual:
-        _check(**{**usual, name: value})
+        check_options(**{**usual, name: value})

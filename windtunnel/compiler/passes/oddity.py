@@ -12,7 +12,7 @@ from windtunnel.modules.program import IDS, NUMBERS, Program
 
 NOT_FINITE = frozenset(("nan", "inf"))
 Guard = tuple[Place, frozenset[str]]
-"""A column, and the kinds of ``windtunnel.refusals.ODD`` that it must not hold."""
+"""A column, and the kinds of ``windtunnel.assemble.refusals.ODD`` that it must not hold."""
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,15 @@
 """Tree ensembles: one holder of facts, a hard module that runs it and a soft one that trains on it."""
 
-from windtunnel.modules.trees.condensed import CondensedTrees
 from windtunnel.modules.trees.ensemble import TreeEnsemble
-from windtunnel.modules.trees.gemm import GemmTrees
+from windtunnel.modules.trees.forms.gemm import GemmTrees
+from windtunnel.modules.trees.forms.perfect import PerfectTrees
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.isolation import IsolationScore
 from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
 from windtunnel.modules.trees.linear_leaves import LinearLeafTrees
-from windtunnel.modules.trees.perfect import PerfectTrees
-from windtunnel.modules.trees.soft import SoftSplits, SoftTrees
-from windtunnel.modules.trees.soft_leaves import SoftLeaves
+from windtunnel.modules.trees.soft.condensed import CondensedTrees
+from windtunnel.modules.trees.soft.leaves import SoftLeaves
+from windtunnel.modules.trees.soft.trees import SoftSplits, SoftTrees
 
 __all__ = [
     "CondensedTrees",

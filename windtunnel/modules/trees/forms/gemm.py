@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.modules.trees.laid_out import LaidOutTrees
+from windtunnel.modules.trees.forms.laid_out import LaidOutTrees
 
 
 class GemmTrees(LaidOutTrees):

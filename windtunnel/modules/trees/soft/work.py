@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from windtunnel.modules.trees.memory import ROWS_PER_MASK, plan, workers
-from windtunnel.modules.trees.settled import Settling, settling, what_is_gone
-from windtunnel.modules.trees.soft_operands import Dropout, SoftOperands
-from windtunnel.modules.trees.tree_weights import SparseWeights, TreeWeights, adds_up, one_column_each
+from windtunnel.modules.trees.soft.memory import ROWS_PER_MASK, plan, workers
+from windtunnel.modules.trees.soft.operands import Dropout, SoftOperands
+from windtunnel.modules.trees.soft.settled import Settling, settling, what_is_gone
+from windtunnel.modules.trees.soft.tree_weights import SparseWeights, TreeWeights, adds_up, one_column_each
 
 ALWAYS = 100.0
 """The sigmoid of this is 1."""

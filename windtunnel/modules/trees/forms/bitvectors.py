@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.modules.trees.laid_out import LaidOutTrees
-from windtunnel.modules.trees.words import Nodes, Words
+from windtunnel.modules.trees.forms.laid_out import LaidOutTrees
+from windtunnel.modules.trees.forms.words import Nodes, Words
 
 
 class BitvectorTrees(LaidOutTrees):

@@ -1,6 +1,6 @@
 """The arithmetic of soft trees in straight torch, group of trees by group: what is scripted and exported.
 
-Training goes through ``soft_op``.
+Training goes through ``operation``.
 """
 
 from __future__ import annotations

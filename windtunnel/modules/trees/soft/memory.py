@@ -81,7 +81,7 @@ def plan(
     if used > allowed:
         log.warning(
             "one tree and %d rows, the least that soft trees work on at once, take %.3g MiB with threads: %d; the "
-            "budget is %.3g MiB. Raise it (windtunnel.modules.trees.memory.set_budget), or take fewer threads.",
+            "budget is %.3g MiB. Raise it (windtunnel.modules.trees.soft.memory.set_budget), or take fewer threads.",
             rows, threads * used / 2**20, threads, threads * allowed / 2**20,
         )  # fmt: skip
     log.info(

@@ -16,14 +16,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from windtunnel.modules.trees.memory import ROWS_PER_MASK
-from windtunnel.modules.trees.settled import settle, take_categories
-from windtunnel.modules.trees.soft_operands import LEARNED, NODES, Dropout, SoftOperands
-from windtunnel.modules.trees.soft_sums import Sums
-from windtunnel.modules.trees.soft_work import Group, Rows, Work
-from windtunnel.modules.trees.subnormal import without_subnormals
+from windtunnel.modules.trees.soft.memory import ROWS_PER_MASK
+from windtunnel.modules.trees.soft.operands import LEARNED, NODES, Dropout, SoftOperands
+from windtunnel.modules.trees.soft.settled import settle, take_categories
+from windtunnel.modules.trees.soft.subnormal import without_subnormals
+from windtunnel.modules.trees.soft.sums import Sums
+from windtunnel.modules.trees.soft.tree_weights import SparseWeights
+from windtunnel.modules.trees.soft.work import Group, Rows, Work
 from windtunnel.modules.trees.threads import spread
-from windtunnel.modules.trees.tree_weights import SparseWeights
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from windtunnel.modules.trees.soft_operands import Dropout, SoftOperands
+from windtunnel.modules.trees.soft.operands import Dropout, SoftOperands
 
 
 @dataclass(frozen=True)

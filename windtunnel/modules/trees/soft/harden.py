@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
-from windtunnel.modules.trees.soft import SoftSplits, SoftTrees
-from windtunnel.modules.trees.soften import FAR
+from windtunnel.modules.trees.soft.soften import FAR
+from windtunnel.modules.trees.soft.trees import SoftSplits, SoftTrees
 
 INFINITY = 0x7F800000
 """The bits of the float32 infinity."""

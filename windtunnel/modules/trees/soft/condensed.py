@@ -9,7 +9,7 @@ from torch import Tensor
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_ZERO
-from windtunnel.modules.trees.settled import category_codes
+from windtunnel.modules.trees.soft.settled import category_codes
 
 
 class CondensedTrees(Module):

@@ -9,7 +9,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windtunnel._translate import _check
+from windtunnel._translate import check_options
 from windtunnel.errors import BadInput, nearest
 from windtunnel.sweeps.space import Space
 from windtunnel.trainers.recipe import Recipe, refuse
@@ -125,7 +125,7 @@ def sweep(
     refuse(unknown, "sweep", [name for name in signature(sweep).parameters if name != "unknown"])
     if find_spec("optuna") is None:
         raise BadInput("a sweep needs optuna, which is not installed; pip install 'windtunnel[tune]'")
-    _check(level, start, temperature, untranslated)
+    check_options(level, start, temperature, untranslated)
     _check_numbers(trials=trials, jobs=jobs, seed=seed)
     if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0):
         raise BadInput(f"timeout={timeout!r} must be a number of seconds above 0, or None")

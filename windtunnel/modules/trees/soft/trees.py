@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
-from windtunnel.modules.trees.like_shape import alike, of_group
-from windtunnel.modules.trees.recompute import soft_trees
-from windtunnel.modules.trees.settled import category_codes
-from windtunnel.modules.trees.soft_op import soft_ensemble
-from windtunnel.modules.trees.soft_operands import SoftOperands
+from windtunnel.modules.trees.soft.like_shape import alike, of_group
+from windtunnel.modules.trees.soft.operands import SoftOperands
+from windtunnel.modules.trees.soft.operation import soft_ensemble
+from windtunnel.modules.trees.soft.recompute import soft_trees
+from windtunnel.modules.trees.soft.settled import category_codes
 
 LEVELS = ("L0", "L1", "L2", "L3", "L4")
 

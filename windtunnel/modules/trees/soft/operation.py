@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
-from windtunnel.modules.trees import soft_kernel, soft_triton
-from windtunnel.modules.trees.soft_operands import LEARNED, Dropout, SoftOperands
+from windtunnel.modules.trees.soft import kernel, launch
+from windtunnel.modules.trees.soft.operands import LEARNED, Dropout, SoftOperands
 
 # Rows and the seed of dropout are looked at before it is known what to run; a CUDA graph would replay what was run for
 # others.
@@ -23,7 +23,7 @@ _TAGS = (torch.Tag.cudagraph_unsafe,)
 def soft_ensemble(of: SoftOperands, rate: float = 0.0, *, whole: bool = False) -> Tensor:
     """Scores ``[B, K]`` without a base, or the leaves ``[B, T * l]``; dropout draws from torch's generator.
 
-    See ``soft_kernel`` for the formulas, and ``Dropout`` for ``whole``.
+    See ``kernel`` for the formulas, and ``Dropout`` for ``whole``.
     """
     seed = torch.randint(2**62, (1,)) if rate else torch.zeros(0, dtype=torch.int64)
     result: Tensor = _soft_trees(*of, seed, rate, whole)
@@ -53,7 +53,7 @@ def _soft_trees(
     of = SoftOperands(z, weight, threshold, slope, path, path_bias, leaf_slope, leaf_value, x, feature, missing,
                       direction, category_node, category_table)  # fmt: skip
     dropout = _dropout(seed, rate, whole)
-    return soft_triton.forward(of, dropout) if soft_triton.takes(of) else soft_kernel.forward(of, dropout)
+    return launch.forward(of, dropout) if launch.takes(of) else kernel.forward(of, dropout)
 
 
 @torch.library.custom_op("windtunnel::soft_trees_backward", mutates_args=(), tags=_TAGS)
@@ -61,7 +61,7 @@ def _soft_trees_backward(
     grad: Tensor, operands: list[Tensor], seed: Tensor, rate: float, whole: bool, wanted: list[bool]
 ) -> list[Tensor]:
     of, dropout = SoftOperands(*operands), _dropout(seed, rate, whole)
-    run = soft_triton.backward if soft_triton.takes(of) else soft_kernel.backward
+    run = launch.backward if launch.takes(of) else kernel.backward
     return run(grad, of, dropout, wanted)
 
 

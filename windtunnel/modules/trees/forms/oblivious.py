@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.modules.trees.laid_out import LaidOutTrees
-from windtunnel.modules.trees.ranks import Ranks
+from windtunnel.modules.trees.forms.laid_out import LaidOutTrees
+from windtunnel.modules.trees.forms.ranks import Ranks
 
 
 class ObliviousTrees(LaidOutTrees):

@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.modules.trees.laid_out import LaidOutTrees
-from windtunnel.modules.trees.ranks import Ranks
+from windtunnel.modules.trees.forms.laid_out import LaidOutTrees
+from windtunnel.modules.trees.forms.ranks import Ranks
 
 
 class RankedTrees(LaidOutTrees):

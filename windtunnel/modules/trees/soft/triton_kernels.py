@@ -1,4 +1,4 @@
-"""Triton kernels of soft trees, forward and backward; launched by ``soft_triton``. Importing this needs triton.
+"""Triton kernels of soft trees, forward and backward; launched by ``launch``. Importing this needs triton.
 
 A program holds rows of one tree at a time; both layers, and in the backward pass their gradients, stay on the chip.
 Leaves that are more than a block holds come one block after the other. What pads a block is 0.

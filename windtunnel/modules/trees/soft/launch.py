@@ -1,4 +1,4 @@
-"""Soft trees on a GPU through Triton, where it is asked for: the same sums as ``soft_kernel``, fused.
+"""Soft trees on a GPU through Triton, where it is asked for: the same sums as ``kernel``, fused.
 
 ``WINDTUNNEL_TRITON=float32`` or ``bf16`` asks for it; without, or where a shape does not fit, straight torch is taken.
 """
@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from windtunnel.errors import BadInput
-from windtunnel.modules.trees.memory import ROWS_PER_MASK
-from windtunnel.modules.trees.settled import category_codes
-from windtunnel.modules.trees.soft_operands import LEARNED, Dropout, SoftOperands
-from windtunnel.modules.trees.soft_work import kept
+from windtunnel.modules.trees.soft.memory import ROWS_PER_MASK
+from windtunnel.modules.trees.soft.operands import LEARNED, Dropout, SoftOperands
+from windtunnel.modules.trees.soft.settled import category_codes
+from windtunnel.modules.trees.soft.work import kept
 
 if TYPE_CHECKING:
-    from windtunnel.modules.trees.triton_kernels import Form, Sizes, Trees
+    from windtunnel.modules.trees.soft.triton_kernels import Form, Sizes, Trees
 
 log = logging.getLogger("windtunnel")
 
@@ -77,7 +77,7 @@ def _asked() -> str:
 
 def _obstacle(of: SoftOperands) -> str:
     """Why straight torch is taken; empty where nothing hinders."""
-    from windtunnel.modules.trees.triton_kernels import INTERPRETED
+    from windtunnel.modules.trees.soft.triton_kernels import INTERPRETED
 
     trees, nodes, leaves = of.path.shape
     scores = _scores(of)
@@ -98,7 +98,7 @@ def _say(reason: str) -> None:
 
 def forward(of: SoftOperands, dropout: Dropout, products: str = "") -> Tensor:
     """Scores ``[K, B]`` without a base, or the leaves ``[T * l, B]``; products of that type, or as asked for."""
-    from windtunnel.modules.trees.triton_kernels import scores_kernel
+    from windtunnel.modules.trees.soft.triton_kernels import scores_kernel
 
     trees, size, form = _prepared(of, dropout, products or _asked())
     blocks = _cuts(size.batch, form.R)
@@ -131,7 +131,7 @@ def backward(grad: Tensor, of: SoftOperands, dropout: Dropout, wanted: list[bool
 def _of_weights(
     of: SoftOperands, grad: Tensor, wants: set[str], trees: Trees, size: Sizes, form: Form
 ) -> dict[str, Tensor]:
-    from windtunnel.modules.trees.triton_kernels import Parts, weights_kernel
+    from windtunnel.modules.trees.soft.triton_kernels import Parts, weights_kernel
 
     second, table = bool(wants & {"path", "path_bias"}), "category_table" in wants and form.CATEGORIES
     form = form._replace(
@@ -168,7 +168,7 @@ def _of_table(of: SoftOperands, looked_up: Tensor) -> Tensor:
 
 
 def _of_input(of: SoftOperands, grad: Tensor, trees: Trees, size: Sizes, form: Form) -> Tensor:
-    from windtunnel.modules.trees.triton_kernels import input_kernel
+    from windtunnel.modules.trees.soft.triton_kernels import input_kernel
 
     blocks, tiles = _cuts(size.batch, form.R), _cuts(size.width, form.D)
     per_group = _share(size.trees, blocks * tiles)
@@ -180,7 +180,7 @@ def _of_input(of: SoftOperands, grad: Tensor, trees: Trees, size: Sizes, form: F
 
 def _prepared(of: SoftOperands, dropout: Dropout, products: str) -> tuple[Trees, Sizes, Form]:
     """Operands and sizes for the kernels, and what these are compiled for."""
-    from windtunnel.modules.trees.triton_kernels import INTERPRETED, Form, Sizes, Trees
+    from windtunnel.modules.trees.soft.triton_kernels import INTERPRETED, Form, Sizes, Trees
 
     (batch, width), (count, nodes, leaves) = of.z.shape, of.path.shape
     gather, settled, looks_up = not of.weight.numel(), of.x.numel() > 0, of.category_node.numel() > 0

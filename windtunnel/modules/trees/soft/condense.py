@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from windtunnel.modules.trees.condensed import CondensedTrees
-from windtunnel.modules.trees.soft import SoftTrees
+from windtunnel.modules.trees.soft.condensed import CondensedTrees
+from windtunnel.modules.trees.soft.trees import SoftTrees
 
 UNITS = 256
 """Units worked on at once; more leave the cache, fewer make small matrix products (measured)."""

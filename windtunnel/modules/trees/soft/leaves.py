@@ -5,9 +5,9 @@
 import torch
 from torch import Tensor
 
-from windtunnel.modules.trees.recompute import soft_leaves
-from windtunnel.modules.trees.soft import SoftSplits
-from windtunnel.modules.trees.soft_op import soft_ensemble
+from windtunnel.modules.trees.soft.operation import soft_ensemble
+from windtunnel.modules.trees.soft.recompute import soft_leaves
+from windtunnel.modules.trees.soft.trees import SoftSplits
 
 
 class SoftLeaves(SoftSplits):

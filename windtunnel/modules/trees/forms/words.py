@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from windtunnel.modules.trees.forms.ranks import Ranks
 from windtunnel.modules.trees.keeps import Keeps
-from windtunnel.modules.trees.ranks import Ranks
 
 
 class Nodes(NamedTuple):

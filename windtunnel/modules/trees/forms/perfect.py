@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.modules.trees.ranked import RankedTrees, depths_of
+from windtunnel.modules.trees.forms.ranked import RankedTrees, depths_of
 
 
 class PerfectTrees(RankedTrees):

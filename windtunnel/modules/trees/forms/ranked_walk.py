@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from windtunnel.modules.trees.ranked import RankedTrees, depths_of
+from windtunnel.modules.trees.forms.ranked import RankedTrees, depths_of
 
 
 class RankedWalkTrees(RankedTrees):

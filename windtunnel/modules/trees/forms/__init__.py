@@ -1,0 +1,1 @@
+"""Forms in which hard trees are run: the strategies, and what they read."""
