@@ -15,6 +15,7 @@ from case import NUMBERS, columns, logistic, ordinal, quick, table, targets
 from cases import CASES
 from lightgbm import LGBMRegressor
 from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -529,6 +530,25 @@ def test_missing_numbers_in_training_rows(net: windtunnel.Translation, rows: pd.
         with pytest.raises(BadInput, match="finite"):
             net.fit(train, valid, **QUICK)
         assert torch.equal(net.scores(rows), before.scores(rows)) and net.history is None
+
+
+@pytest.mark.parametrize("options", [{}, {"branch": False}], ids=["branch", "joint"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("columns", [["age"], ["age", "income"]], ids=["trees", "scaler, trees"])
+def test_rows_that_predict_refuses_are_neither_trained_on_nor_judged_by(
+    columns: list[str], value: float, options: dict[str, Any], rows: pd.DataFrame
+) -> None:
+    # Soft trees give a finite score for any number.
+    good = rows[columns]
+    trees = GradientBoostingClassifier(n_estimators=3, random_state=0)
+    source = trees if len(columns) == 1 else make_pipeline(StandardScaler(), trees)
+    net = windtunnel.translate(source.fit(good, Y["label"]), calibrate=good)
+    bad = good.assign(age=[value, *good["age"][1:]])
+    with pytest.raises(BadInput, match="1 of 300 rows have no finite score: .* in 'age'"):
+        net.predict(bad)
+    for train, valid in ((bad, good), (good, bad)):
+        with pytest.raises(BadInput, match="1 of 300 rows have no finite score: .* in 'age'"):
+            net.fit((train, Y["label"]), (valid, Y["label"]), **QUICK | options)
 
 
 def test_a_loader_that_breaks(net: windtunnel.Translation, rows: pd.DataFrame) -> None:

@@ -132,7 +132,7 @@ class Translation(nn.Module):
         training : bool
             Lets categories through that the source refuses (``handle_unknown="error"``): they get the row of the
             unknown category, which training then moves, and from then on ``predict`` takes them as well. Rows that
-            give no finite score, from which nothing can be learned, are refused.
+            ``predict`` refuses for their numbers are refused here too, see ``check_rows``.
 
         Raises
         ------
@@ -140,8 +140,8 @@ class Translation(nn.Module):
             Columns missing, of the wrong number or kind, or categories that the source refuses.
         """
         (batch,) = self._encoded(rows, training=training)
-        if training and self.head.task != "transform" and not isinstance(rows, Batch):
-            self._check_odd_rows(batch)
+        if training and not isinstance(rows, Batch):
+            self.check_rows(batch)
         return batch
 
     def _encoded(
@@ -243,12 +243,22 @@ class Translation(nn.Module):
             cleared = known.shown_by_scores
         return bool(self.program.refused(method, numbers, ids, cleared).any())
 
-    def _check_odd_rows(self, batch: Batch) -> None:
-        """Refuse rows without a finite score; only rows with missing, infinite or unknown values can be such."""
+    def check_rows(self, batch: Batch) -> None:
+        """Whether rows can be trained on and judged by: what ``predict`` refuses says nothing of what it answers.
+
+        Only rows with missing, infinite or unknown values are looked at, and none where the answers are columns.
+
+        Raises
+        ------
+        BadInput
+            A step of the source refuses a row, or a row has no finite score.
+        """
         failed = ~torch.isfinite(batch.numbers).all(dim=1) | (batch.ids < FIRST_ID).any(dim=1)
-        if failed.any():
-            scores = self._run("scores", Batch(batch.numbers[failed], batch.ids[failed]))
-            failed[failed.clone()] = ~torch.isfinite(scores).all(dim=1)
+        if self.head.task == "transform" or not failed.any():
+            return
+        odd = Batch(batch.numbers[failed], batch.ids[failed])
+        finite = torch.isfinite(self._run("scores", odd)).all(dim=1)
+        failed[failed.clone()] = ~finite | self._refused("scores", odd)
         if failed.any():
             raise BadInput(self._why_not_finite(batch, failed))
 

@@ -41,6 +41,8 @@ def encode(
     """Rows, and targets and weights where there are any, as tensors."""
     encoded = isinstance(X, Batch)
     rows = X if isinstance(X, Batch) else net.encode(plain(X), training=training)
+    if y is not None and not encoded and not training:  # rows to judge by; others were checked as they were encoded
+        net.check_rows(rows)
     count = rows.numbers.shape[0]
     target = None
     if y is not None:

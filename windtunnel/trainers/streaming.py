@@ -136,12 +136,11 @@ class Stream(IterableDataset[Any]):
 
     def _item(self, blocks: list[Tensor]) -> Any:
         rows = Batch(*blocks[:2])
-        if self.training:
-            self._check(rows)
+        self._check(rows)
         return rows, *blocks[2:]
 
     def _check(self, rows: Batch) -> None:
-        """Refuse rows without a finite score, where none of the same missing, infinite and unknown values had one.
+        """Refuse rows as ``check_rows`` does, but those that miss the same values as some that were taken.
 
         Not in the thread that reads: it runs the program, which is being trained.
         """
@@ -151,7 +150,7 @@ class Stream(IterableDataset[Any]):
         kinds = [kind.tobytes() for kind in np.packbits(odd[index].numpy(), axis=1)]
         new = [place for place, kind in enumerate(kinds) if kind not in self._finite]
         if new:
-            self.net._check_odd_rows(Batch(numbers[index[new]], ids[index[new]]))
+            self.net.check_rows(Batch(numbers[index[new]], ids[index[new]]))
             self._finite.update(kinds)
 
     def _place(self) -> tuple[int, int]:
