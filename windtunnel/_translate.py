@@ -51,7 +51,7 @@ def translate(
         Copied from the fitted pipeline, or the same architecture with random trees and tables.
     temperature : "auto" or float
         "auto": thresholds move to the middle of their gap, every node gets a temperature of its own, and the softest
-        start is taken that keeps 99.98 % of the variance of the raw scores on the ``calibrate`` rows (without rows:
+        start is taken that keeps 99.995 % of the variance of the raw scores on the ``calibrate`` rows (without rows:
         from the values of tables, the ranges that the model stores and the distances between its thresholds). A
         number is one temperature for every node and leaf in the unit of the input, the paper's being 1.
     calibrate : rows, optional

@@ -25,7 +25,7 @@ from windtunnel.translation import Translation
 
 SPREADS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.0)
 """Candidates for how soft trees start, softest first: see ``soften``."""
-FAITHFUL = 0.9998
+FAITHFUL = 0.99995
 """The share of the variance of the raw scores that soft trees have to keep on the calibration rows."""
 LARGEST = 2**26
 """Numbers that the second layer of soft trees may have: trees times the nodes and the leaves of the largest one."""

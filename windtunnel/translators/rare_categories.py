@@ -1,0 +1,29 @@
+"""Rare categories as missing ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from windtunnel.estimators import RareCategories
+from windtunnel.translators.registry import Recoding, translates
+
+
+@translates(
+    RareCategories,
+    notes="rare and unseen categories become missing; other columns pass through",
+    differentiable=False,
+)
+def rare_categories(fitted: RareCategories) -> Recoding:
+    """Category -> itself where kept, else missing. Reads ``categories_``, ``rare_`` and ``missing_``."""
+    missing = fitted.missing_
+    kept = [None if categories is None else set(categories) for categories in fitted.categories_]
+
+    def recode(column: int, values: list[Any]) -> list[Any]:
+        keep = kept[column]
+        return values if keep is None else [value if value in keep else missing[column] for value in values]
+
+    known = [
+        None if categories is None or rare is None else categories + rare
+        for categories, rare in zip(fitted.categories_, fitted.rare_, strict=True)
+    ]
+    return Recoding(recode, known)
