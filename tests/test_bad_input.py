@@ -14,11 +14,13 @@ import torch
 from case import NUMBERS, columns, logistic, ordinal, quick, table, targets
 from cases import CASES
 from lightgbm import LGBMRegressor
+from sklearn.cluster import DBSCAN
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import GradientBoostingClassifier
-from sklearn.impute import SimpleImputer
+from sklearn.feature_selection import SelectPercentile, f_classif
+from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import windtunnel
@@ -78,6 +80,30 @@ NOT_TRANSLATED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         UnsupportedEstimator,
         "step 'Mine': no translation for ...Mine; its parent LogisticRegression has one, but a subclass may compute "
         "something else. Register a reader with @windtunnel.translates(Mine).",
+    ),
+    "a class that has no rows to answer": (
+        lambda: DBSCAN().fit(FRAME[["age"]]),
+        UnsupportedEstimator,
+        "step 'DBSCAN': no translation for ...DBSCAN, as its answer is about the rows that it was fitted on; it has no "
+        "predict or transform for others.",
+    ),
+    "selection of nothing": (
+        lambda: SelectPercentile(f_classif, percentile=0).fit(FRAME[["age"]], Y["label"]),
+        UnsupportedEstimator,
+        "step 'SelectPercentile' gives no columns: what it answers has the shape [rows, 0]. Fit it again so that it "
+        "keeps some, or leave it out.",
+    ),
+    "flags of nothing": (
+        lambda: make_union(MissingIndicator()).fit(FRAME[["age"]]),
+        UnsupportedEstimator,
+        "FeatureUnion gives no columns: what it answers has the shape [rows, 0]. Fit it again so that it keeps some, "
+        "or leave it out.",
+    ),
+    "a predictor of nothing": (
+        lambda: make_pipeline(MissingIndicator(), DummyClassifier()).fit(FRAME[["age"]], Y["label"]),
+        UnsupportedEstimator,
+        "step 'dummyclassifier' is given no columns, as the steps before it keep none of theirs; fit the pipeline "
+        "again so that they keep some, or leave them out.",
     ),
     "rows": (
         lambda: FRAME,

@@ -206,6 +206,14 @@ def test_version() -> None:
     assert run("--version").output.strip() == f"windtunnel {windtunnel.__version__}"
 
 
+def test_the_package_runs_as_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "windtunnel", "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Usage: windtunnel ")
+    assert [line.split()[0] for line in done.stdout.partition("Commands:")[2].split("\n") if line.strip()] == [
+        command.name or command.callback.__name__ for command in app.registered_commands
+    ]
+
+
 def test_the_waiting_policy_is_set_before_anything_heavy_is_imported() -> None:
     code = (
         "import os, sys; os.environ.pop('OMP_WAIT_POLICY', None); import windtunnel.cli;"

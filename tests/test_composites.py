@@ -12,7 +12,7 @@ import skops.io
 import torch
 from case import MIXED, NUMBERS, columns, logistic, one_hot, quick, table, targets
 from category_encoders import HashingEncoder
-from lightgbm import LGBMRegressor
+from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
@@ -22,10 +22,11 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
-from sklearn.multioutput import ClassifierChain
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.semi_supervised import LabelSpreading
+from sklearn.tree import DecisionTreeClassifier
 
 import windtunnel
 from windtunnel.errors import BadInput, UnsupportedEstimator
@@ -188,6 +189,19 @@ def test_a_chain_over_targets_of_three_classes_has_no_probabilities() -> None:
     with pytest.raises(ValueError, match="could not broadcast"):
         fitted.predict_proba(ROWS)
     assert not hasattr(net, "predict_proba") and not hasattr(net, "decision_function")
+
+
+@pytest.mark.parametrize("part", [LGBMClassifier(n_estimators=3, verbosity=-1), DecisionTreeClassifier(max_depth=2)])
+@pytest.mark.parametrize("constant", [[1], [0, 1]], ids=["one", "both"])
+def test_probabilities_of_targets_of_one_class(part: Any, constant: list[int]) -> None:
+    y = np.stack([TARGETS["label"] == "yes"] * 2, axis=1).astype(int)
+    y[:, constant] = 0
+    source = MultiOutputClassifier(part).fit(X, y)
+    wanted, got = source.predict_proba(X), windtunnel.compile(source).predict_proba(X)
+    assert isinstance(got, list)
+    assert [one.shape for one in got] == [one.shape for one in wanted]
+    for ours, theirs in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
 def test_a_search_over_labels_answers_as_what_it_found() -> None:

@@ -608,3 +608,20 @@ def test_names_of_files_and_formats(tmp_path: Path) -> None:
         net.export(tmp_path / "net.windtunnel", format="onnx")
     with pytest.raises(UnfaithfulOption, match="Did you mean 'exported'"):
         net.export(tmp_path / "net", format="export")
+
+
+@pytest.mark.parametrize("format", ["torchscript", "exported", "onnx"])
+def test_an_infinite_score_is_an_answer(format: str, tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    source = LogisticRegression().fit(rows, rows[:, 0] > 0)
+    far = np.sign(source.coef_) * np.array([[1e308], [-1e308]])
+    path = tmp_path / ("model" + {"torchscript": ".ts", "exported": ".pt2", "onnx": ".onnx"}[format])
+    windtunnel.compile(source).export(path, format=format)
+    model = serving.load(path, trusted=True)
+    given = {name: far[:, int(name)] for name in model.number_columns}
+    with np.errstate(over="ignore"):
+        assert np.isinf(source.decision_function(far)).all()
+        np.testing.assert_array_equal(np.asarray(model.predict_proba(given)), source.predict_proba(far))
+        assert [bool(at) for at in model.predict(given)] == source.predict(far).tolist()
+    with pytest.raises(serving.BadRows, match="no finite score"):
+        model.predict(given | {"1": np.array([np.nan, 0.0])})

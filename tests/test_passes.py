@@ -16,7 +16,8 @@ from lightgbm import LGBMClassifier
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfTransformer, TfidfVectorizer
 from sklearn.feature_selection import SelectFromModel, SelectKBest, VarianceThreshold
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -47,6 +48,7 @@ from windtunnel.modules.affine import Affine, ClippedAffine
 from windtunnel.modules.base import MODULES, Module
 from windtunnel.modules.bins import Bins
 from windtunnel.modules.elementwise import Elementwise
+from windtunnel.modules.finite import Finite
 from windtunnel.modules.imputer import Imputer
 from windtunnel.modules.linear import Linear
 from windtunnel.modules.one_hot import OneHot
@@ -55,7 +57,7 @@ from windtunnel.modules.power import Power
 from windtunnel.modules.projection import Projection
 from windtunnel.modules.quantile import QuantileMap
 from windtunnel.modules.tables import CategoryTable, Identity, SumGroups
-from windtunnel.modules.tfidf import Tfidf
+from windtunnel.modules.tfidf import TermSums, Tfidf
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaves import LeafOneHot
 
@@ -599,3 +601,80 @@ def test_missing_numbers_are_refused_where_the_source_refuses_them(
             net.predict(X)
     else:
         np.testing.assert_allclose(net.predict(X), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_what_an_answer_is_finite_with_is_told_by_identity() -> None:
+    class Column(int):
+        def __hash__(self) -> int:
+            raise AssertionError("hashed for each of the columns that it stands for")
+
+    one, other = Finite((Column(),)), Finite((Column(),))
+    assert {one, other, one} == {one, other} and one != other
+
+
+def test_an_array_of_which_trees_read_a_few_columns_is_read_where_it_is() -> None:
+    drawn = np.random.default_rng(0)
+    X = drawn.normal(size=(200, 40))
+    y = X[:, 30] + X[:, 7] > 0
+    source = make_pipeline(SelectKBest(k=3), few_trees()).fit(X, y)
+    net = windtunnel.compile(source, backend="torch")
+    batch = net.encoder.block(X, shared=True)
+    assert batch is not None and batch.numbers.data_ptr() == X.ctypes.data
+    guard, trees = net.program.steps
+    assert guard.refuses and [take.neighbours for take in guard.takes] == [True]
+    assert set(trees.takes[0].columns.tolist()) <= {*np.flatnonzero(source[0].get_support()).tolist()}
+    np.testing.assert_allclose(net.predict_proba(X), source.predict_proba(X), rtol=1e-9, atol=1e-9)
+    X[3, 11] = np.inf  # in a column that is not selected
+    with pytest.raises(ValueError, match="infinity"):
+        source.predict(X)
+    with pytest.raises(BadInput, match="1 of 200 rows"):
+        net.predict(X)
+
+
+REVIEWS = [" ".join(f"word{letter}" for letter in row) for row in FRAME[TEXTS].itertuples(index=False)]
+SUMMED: dict[str, Callable[[], Any]] = {
+    "idf": TfidfVectorizer,
+    "l1": lambda: TfidfVectorizer(norm="l1"),
+    "hashed": lambda: HashingVectorizer(n_features=32),
+    "counted, weighted": lambda: make_pipeline(CountVectorizer(), TfidfTransformer()),
+    "selected": lambda: make_pipeline(TfidfVectorizer(), SelectKBest(k=3)),
+    "twice": lambda: make_pipeline(TfidfVectorizer(), make_union(VarianceThreshold(), SelectKBest(k=3))),
+}
+
+
+@pytest.mark.parametrize("name", SUMMED)
+def test_terms_are_weighted_and_summed_in_one_pass(name: str) -> None:
+    source = make_pipeline(SUMMED[name](), LogisticRegression()).fit(REVIEWS, LABEL)
+    net = windtunnel.compile(source)
+    sums = modules(net)[-1]
+    assert isinstance(sums, TermSums) and not any(isinstance(module, Tfidf) for module in modules(net))
+    rows = [*REVIEWS, "", "unheard of", "worda " * 300]
+    np.testing.assert_allclose(net.predict_proba(rows), source.predict_proba(rows), rtol=1e-9, atol=1e-9)
+
+
+def test_terms_that_something_else_reads_keep_their_weights() -> None:
+    source = make_pipeline(TfidfVectorizer(), make_union(PCA(2), SelectKBest(k=3)), LogisticRegression())
+    # PCA takes its columns dense or not at all.
+    source[0].set_params(norm="l1")
+    net = windtunnel.compile(source.fit(REVIEWS, LABEL))
+    assert any(isinstance(module, Tfidf) for module in modules(net))
+    np.testing.assert_allclose(net.predict_proba(REVIEWS), source.predict_proba(REVIEWS), rtol=1e-9, atol=1e-9)
+
+
+def test_values_of_dicts_are_refused_where_their_weighting_refuses_them() -> None:
+    rows = [{"a": float(at % 7), "b": float(at % 3) + 1} for at in range(len(LABEL))]
+    source = make_pipeline(DictVectorizer(), TfidfTransformer(), LogisticRegression()).fit(rows, LABEL)
+    net = windtunnel.compile(source)
+    assert isinstance(modules(net)[-1], TermSums)
+    np.testing.assert_allclose(net.predict_proba(rows), source.predict_proba(rows), rtol=1e-9, atol=1e-9)
+    for odd in (np.nan, np.inf):
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
+            source.predict([{"a": odd, "b": 1.0}])
+        with pytest.raises(BadInput, match="no finite score"):
+            net.predict([{"a": odd, "b": 1.0}])
+
+
+@pytest.mark.parametrize("norm", ["", "max"])
+def test_sums_of_terms_want_a_norm(norm: str) -> None:
+    with pytest.raises(ValueError, match="without one, sums are a Linear"):
+        TermSums(torch.ones(2), torch.ones(1, 2), torch.zeros(1), norm)

@@ -247,12 +247,12 @@ def test_sparse_rows_that_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("function", [windtunnel.compile, windtunnel.translate])
-@pytest.mark.parametrize("step", [HashingVectorizer(), FeatureHasher(input_type="string")])
+@pytest.mark.parametrize("step", [HashingVectorizer(n_features=2**21), FeatureHasher(2**21, input_type="string")])
 def test_too_many_columns(step: Any, function: Any) -> None:
     source = make_pipeline(step, logistic()).fit(
         TEXTS if isinstance(step, HashingVectorizer) else [["a"]] * 200, LABELS
     )
-    with pytest.raises(UnsupportedEstimator, match=r"gives 1,048,576 columns; they become dense, .* \(n_features"):
+    with pytest.raises(UnsupportedEstimator, match=r"gives 2,097,152 columns; they become dense, .* \(n_features"):
         function(source)
 
 
@@ -351,3 +351,29 @@ def test_a_forged_vocabulary(tmp_path: Path) -> None:
 def test_a_copy_scores_the_same(again: Callable[[Any], Any]) -> None:
     net = windtunnel.compile(tfidf(tokenizer=letters, token_pattern=None))
     assert torch.equal(again(net).scores(NEW), net.scores(NEW))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (TfidfVectorizer(),),
+        (TfidfVectorizer(norm="l1"), SelectKBest(k=5)),
+        (HashingVectorizer(n_features=64),),
+        (CountVectorizer(), SelectKBest(k=5)),
+        (HashingVectorizer(n_features=64, norm=None),),
+    ],
+    ids=str,
+)
+def test_sums_of_counts_go_through_no_zeros(steps: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make_pipeline(*steps, logistic()).fit(TEXTS, targets(FRAME)["grade"])
+    net, rows = windtunnel.compile(source, dtype=dtype), [*NEW, "", "nothing of that"]
+    close = {"rtol": 1e-9, "atol": 1e-9} if dtype == "float64" else {"rtol": 1e-5, "atol": 1e-5}
+    dense = net.head.probabilities(net(*net.encode(rows)))
+    np.testing.assert_allclose(dense, source.predict_proba(rows), **close)
+    # Where nothing may become dense, nothing does.
+    monkeypatch.setattr(encode_rows, "DENSE_BYTES", 1)
+    net.batch_size = 20
+    np.testing.assert_allclose(net.predict_proba(rows), source.predict_proba(rows), **close)
+    with pytest.raises(BadInput, match="got 0 rows"):
+        net.predict([])

@@ -65,7 +65,7 @@ def answer(fitted, x):
             values,
             "custom objective",
         ),
-        (lambda: cb.CatBoost({"loss_function": "Logloss", **TINY}), lambda x: labels(x) % 2, "a CatBoostClassifier"),
+        (lambda: cb.CatBoost({"loss_function": "Logloss", **TINY}), lambda x: labels(x) % 2, r"Classifier\(\).load_"),
         (
             lambda: ensemble.GradientBoostingRegressor(init=linear_model.LinearRegression(), n_estimators=2),
             values,
@@ -149,6 +149,70 @@ def test_base_score_of_each_class():
     base = read(fitted).scores.base
     assert len(set(base.tolist())) == 3
     np.testing.assert_allclose(answer(fitted, x), fitted.predict_proba(x), 1e-6, 1e-6)
+
+
+@pytest.mark.parametrize("share", [None, 0.0, 1e-7, 0.3, 1 - 1e-7, 1.0], ids=str)
+@pytest.mark.parametrize(
+    "make",
+    [
+        xgb.XGBClassifier,
+        xgb.XGBRFClassifier,
+        lambda **options: xgb.XGBRegressor(objective="reg:logistic", **options),
+        lambda **options: xgb.XGBRegressor(objective="binary:logistic", **options),
+    ],
+    ids=["classifier", "forest", "shares", "probabilities"],
+)
+def test_xgboost_holds_the_share_that_it_starts_from(make, share):
+    x = rows()
+    # Leaves near 0, behind which the start shows to the last digit.
+    source = make(base_score=share, min_child_weight=0, reg_lambda=1e3, **SMALL)
+    source.fit(x, (values(x) > 0).astype(int) if share is not None else np.zeros(len(x)))
+    net = windtunnel.compile(source)
+    np.testing.assert_allclose(net.scores(x)[:, 0].numpy(), source.predict(x, output_margin=True), 1e-5)
+    np.testing.assert_allclose(net.predict(x), source.predict(x), 1e-5)
+    if hasattr(source, "predict_proba"):
+        # The source takes 1 - p in float32.
+        np.testing.assert_allclose(net.predict_proba(x), source.predict_proba(x), 1e-5, np.finfo(np.float32).eps)
+
+
+def test_counts_that_are_all_zero():
+    x = rows()
+    source = xgb.XGBRegressor(objective="count:poisson", **SMALL).fit(x, np.zeros(len(x)))
+    net = windtunnel.compile(source)
+    np.testing.assert_array_equal(net.scores(x)[:, 0].numpy(), source.predict(x, output_margin=True))
+    np.testing.assert_array_equal(net.predict(x), source.predict(x))
+
+
+LEAVES = {
+    "random forest": lambda: ensemble.RandomForestClassifier(3, random_state=0),
+    "extra trees": lambda: ensemble.ExtraTreesRegressor(3, random_state=0),
+    "embedding": lambda: ensemble.RandomTreesEmbedding(3, random_state=0),
+    "tree": lambda: tree.DecisionTreeClassifier(max_depth=3),
+    "gradient boosting": lambda: ensemble.GradientBoostingRegressor(n_estimators=3),
+    "xgboost": lambda: xgb.XGBClassifier(**SMALL),
+}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_leaves_have_the_type_that_the_source_gives_them(name):
+    x = rows()
+    source = LEAVES[name]().fit(x, labels(x))
+    wanted, got = source.apply(x), windtunnel.compile(source).apply(x)
+    assert got.dtype == wanted.dtype
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_booster_of_xgboost_is_told_how_to_be_loaded(tmp_path):
+    x = rows()
+    booster = xgb.train({"objective": "binary:logistic"}, xgb.DMatrix(x, values(x) > 0), 3)
+    with pytest.raises(UnsupportedEstimator, match="XGBClassifier.*load_model"):
+        windtunnel.compile(booster)
+    booster.save_model(tmp_path / "booster.json")
+    source = xgb.XGBClassifier()
+    source.load_model(tmp_path / "booster.json")
+    np.testing.assert_allclose(
+        windtunnel.compile(source).predict_proba(x)[:, 1], booster.predict(xgb.DMatrix(x)), rtol=1e-6
+    )
 
 
 def test_a_forest_of_isolation_keeps_the_training_rows_at_its_offset():

@@ -111,9 +111,13 @@ class Head:
         array = (values.numpy() if isinstance(values, Tensor) else np.asarray(values)).astype(dtype, copy=False)
         if method not in ("predict_proba", "predict_log_proba") or not isinstance(self.classes, list):
             return array
-        widths = [len(one) for one in self.classes]
-        # Chains and multi-label classifiers give one column per target instead, in one array.
-        return np.split(array, np.cumsum(widths)[:-1], axis=1) if array.shape[1] == sum(widths) else array
+        # Boosters give two columns for a target of one class too, all others a column per class; chains and
+        # multi-label classifiers give one column per target, in one array.
+        for least in (1, 2):
+            widths = [max(len(one), least) for one in self.classes]
+            if array.shape[1] == sum(widths):
+                return np.split(array, np.cumsum(widths)[:-1], axis=1)
+        return array
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """What ``predict_proba`` gives, in float64."""

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from windtunnel.modules.linear import Linear
+from windtunnel.modules.program import Program
+from windtunnel.modules.tfidf import TermSums
 from windtunnel.slices import CPU, least_share
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ class Known:
         The fewest rows of one thread.
     always_finite : list of int
         See ``Translation.always_finite``.
+    sums : Linear, TermSums or None
+        The one step, where scores are sums of the finite counts of one step on the host, and of nothing else.
     others : int64 Tensor or None
         The columns that are not; None where those are all.
     buffers : dict
@@ -42,6 +47,12 @@ class Known:
         self.least = least_share(program)
         buffers = [take._buffers for step in program.steps for take in step.takes]  # type: ignore[union-attr]
         self.buffers: dict[str, Tensor | None] = next(iter(buffers), {})
+        # Scores that are sums of finite counts, and of nothing else.
+        only_counts = self.others is not None and len(self.others) == 0 and not net.encoder.categories
+        only_sums = [type(step.module) for step in program.steps] in ([Linear], [TermSums])
+        self.sums: Linear | TermSums | None = None
+        if only_counts and only_sums and len(net.hosts) == 1 and _in_order(program, len(net.encoder.numbers)):
+            self.sums = program.steps[0].module  # type: ignore[assignment]
 
     @cached_property
     def takes_missing(self) -> bool:
@@ -60,3 +71,9 @@ class Known:
     def device(self) -> torch.device:
         """Where the tensors of the program are; what a step takes is one of them."""
         return CPU if (columns := self.buffers.get("columns")) is None else columns.device
+
+
+def _in_order(program: Program, width: int) -> bool:
+    """Whether the first step takes all of the numbers as they are."""
+    takes = list(program.steps[0].takes)  # type: ignore[arg-type]
+    return len(takes) == 1 and takes[0].neighbours and takes[0].count == width

@@ -23,8 +23,10 @@ from windtunnel.head import Head
 from windtunnel.host import HostStep
 from windtunnel.known import Known
 from windtunnel.modules.base import Module
+from windtunnel.modules.linear import Linear
 from windtunnel.modules.program import Program
-from windtunnel.slices import LARGE, in_slices, odd, rows_at_once, without_missing
+from windtunnel.modules.tfidf import TermSums
+from windtunnel.slices import CPU, LARGE, in_slices, odd, rows_at_once, without_missing
 from windtunnel.start import Start
 
 if TYPE_CHECKING:
@@ -195,10 +197,25 @@ class Translation(nn.Module):
             otherwise = None
         else:
             method = "scores"
+        if known.sums is not None and method == "scores" and self.engine is None and not isinstance(rows, Batch):
+            if known.device() == CPU:
+                return self._summed(known.sums, rows, otherwise)
         # Counts of tokens are dense here, and so wide that all rows at once might not fit in memory.
         counts = self.hosts and not known.whole and any(host.tokens is not None for host in self.hosts)
         batches = self._encoded(rows, at_once=self._at_once() if counts else None, shared=True)
         answers = [self._checked(known, method, batch, otherwise) for batch in batches]
+        return answers[0] if len(answers) == 1 else torch.cat(answers)
+
+    def _summed(self, sums: Linear | TermSums, rows: Rows, finish: Callable[[Tensor], Tensor] | None) -> Tensor:
+        """Sums of counts, which are finite whatever the texts are, without the zeros among them."""
+        source, (host,) = self.encoder.as_fitted(rows), self.hosts
+        if len(source) == 0:
+            raise BadInput(f"got 0 rows; step {host.name!r}, kept on the host, needs at least 1.")
+        answers = []
+        with torch.inference_mode():
+            for start in range(0, len(source), self.batch_size):
+                counts = self.encoder.sparse(host.columns[0], host.count(source[start : start + self.batch_size]))
+                answers.append(sums.of_sparse(counts) if finish is None else finish(sums.of_sparse(counts)))
         return answers[0] if len(answers) == 1 else torch.cat(answers)
 
     def _checked(self, known: Known, method: str, batch: Batch, finish: Callable[[Tensor], Tensor] | None) -> Tensor:

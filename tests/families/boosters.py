@@ -108,6 +108,8 @@ XGBOOST = [
          "value", **IN_FLOAT32),
     Case("xgboost with a base score", lambda: boosted(xgb.XGBClassifier, base_score=0.2), NUMBERS, missing=True,
          fit=on_codes, **IN_FLOAT32),
+    Case("xgboost from a share of 0", lambda: boosted(xgb.XGBClassifier, base_score=0.0, min_child_weight=0), NUMBERS,
+         missing=True, fit=on_codes, **IN_FLOAT32),
     Case("xgboost of three classes", lambda: boosted(xgb.XGBClassifier), NUMBERS, "grade", missing=True, fit=on_codes,
          **IN_FLOAT32),
     Case("xgboost labels of softmax", lambda: boosted(xgb.XGBClassifier, objective="multi:softmax"), NUMBERS, "grade",

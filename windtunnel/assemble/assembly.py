@@ -90,7 +90,13 @@ class Assembly:
             answers, scored = methods_of(self, scored)
             self.head = head_of(self, scored, answers)
             return answers
-        places = self.draft.places("the end of the pipeline", self.wires(graph))
+        wires = self.wires(graph)
+        if not wires:
+            raise UnsupportedEstimator(
+                f"{_named(graph, self.pipeline)} gives no columns: what it answers has the shape [rows, 0]. Fit it "
+                "again so that it keeps some, or leave it out."
+            )
+        places = self.draft.places("the end of the pipeline", wires)
         answers = methods_beside(self, graph)
         self.draft.look()
         self.draft.add("columns", "", OneColumn() if graph in self.categories.flat else Identity(), places)
@@ -168,3 +174,8 @@ class Assembly:
             raise UnsupportedEstimator(f"step {step.name!r}: its reader gave {type(reading).__name__}, no translation.")
         except UnsupportedEstimator as error:
             return self._kept.kept(step, error)
+
+
+def _named(graph: Expression, pipeline: Any) -> str:
+    """The step that a pipeline ends in, or its class where that is no single one."""
+    return f"step {graph.name!r}" if isinstance(graph, Step) else type(pipeline).__name__

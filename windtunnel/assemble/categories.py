@@ -84,6 +84,8 @@ class Categories:
 
     def encoded(self, step: Step, encoding: Encoding, wires: Sequence[Wire]) -> list[Wire]:
         """The columns of an encoder: a table over each column that has a vocabulary, the others as they are."""
+        listed = [known and _reaching(wire, known) for wire, known in zip(wires, encoding.categories, strict=True)]
+        encoding = replace(encoding, categories=listed)
         looked = [
             None if known is None else self._look_up(step, wire, known, encoding.buckets, encoding.tells_none)
             for wire, known in zip(wires, encoding.categories, strict=True)
@@ -251,6 +253,16 @@ def _through(chain: Sequence[Callable[[list[Any]], list[Any]]], values: list[Any
     for recode in chain:
         values = recode(values)
     return values
+
+
+def _reaching(wire: Wire, listed: Sequence[Any]) -> Sequence[Any]:
+    """The categories that an encoder lists, NaN in the place of None where the steps before give NaN for both."""
+    if wire.vocabulary is not None:
+        return listed
+    none, nan = _through(wire.chain, [None, math.nan])
+    if none is None or not (is_missing(none) and is_missing(nan)):
+        return listed
+    return [math.nan if value is None else value for value in listed]
 
 
 def _present(values: Iterable[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from windtunnel.assemble.filled import Filled, follow
 from windtunnel.assemble.refusals import METHODS, refusals
-from windtunnel.assemble.wires import Place, Wire, check_numbers, once
+from windtunnel.assemble.wires import Place, Wire, check_numbers, check_some, once
 from windtunnel.encode import RowEncoder
 from windtunnel.graph import Step
 from windtunnel.modules.answers import AsColumns
@@ -58,6 +58,7 @@ class Draft:
 
     def places(self, name: str, wires: Sequence[Wire]) -> list[Place]:
         """Where columns stand as numbers; the steps that compute them are added."""
+        check_some(name, wires)
         check_numbers(name, wires)
         return [wire.number() for wire in wires if wire.number is not None]
 

@@ -67,9 +67,13 @@ def methods_beside(assembly: Assembly, expression: Expression) -> dict[str, Prog
 
 
 def dtypes_of(assembly: Assembly, expression: Expression) -> dict[str, str]:
-    """The type of what the final transformer gives; where its tables may be trained, they are no whole numbers."""
+    """The types of what the final transformer gives; where its tables may be trained, they are no whole numbers."""
     reading = assembly.readings.get(expression)
-    if assembly.exact and isinstance(reading, Encoding | Tokens | Transformer) and reading.dtype != "float64":
+    if not assembly.exact:
+        return {}
+    if isinstance(reading, Transformer):
+        return dict(reading.dtypes)
+    if isinstance(reading, Encoding | Tokens) and reading.dtype != "float64":
         return {"transform": reading.dtype}
     return {}
 

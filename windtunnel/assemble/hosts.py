@@ -14,7 +14,7 @@ from windtunnel.graph import Step
 from windtunnel.host import HostStep, dense_frame, evaluate
 from windtunnel.translators.registry import Tokens
 
-WIDEST = 2**18
+WIDEST = 2**20
 """The most columns that a step on the host may give: every row of them is dense."""
 
 

@@ -61,3 +61,12 @@ def check_numbers(name: str, wires: Sequence[Wire]) -> None:
     """Refuse columns that are categories only."""
     if any(wire.number is None for wire in wires):
         raise UnsupportedEstimator(f"step {name!r} reads text where its translation reads numbers.")
+
+
+def check_some(name: str, wires: Sequence[Wire]) -> None:
+    """Refuse a step that is given no columns: there would be nothing that tells how many rows it answers."""
+    if not wires:
+        raise UnsupportedEstimator(
+            f"step {name!r} is given no columns, as the steps before it keep none of theirs; fit the pipeline again so "
+            "that they keep some, or leave them out."
+        )

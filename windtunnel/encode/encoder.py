@@ -30,6 +30,7 @@ from windtunnel.encode.columns import (
 )
 from windtunnel.encode.rows import Rows, as_column, as_frame, cells_of, check_dense, is_named, objects
 from windtunnel.errors import BadInput
+from windtunnel.modules.sparse_rows import SparseRows
 
 
 class Batch(NamedTuple):
@@ -78,6 +79,8 @@ class RowEncoder:
 
     def __post_init__(self) -> None:
         self._position = {column: position for position, column in enumerate(self.numbers)}
+        # Columns of counts -> how many numbers there were, and the positions: found out once, not for every few rows.
+        self._found: dict[tuple[int, int], tuple[int, NDArray[np.int64]]] = {}
 
     def number(self, column: int) -> int:
         """The position in ``Batch.numbers`` of a raw column, which is read as a number from now on."""
@@ -207,10 +210,10 @@ class RowEncoder:
         rows = len(frame) if rows is None else rows
         check_dense(rows, len(self.numbers), np.dtype(self.dtype).itemsize)
         numbers = np.zeros((rows, len(self.numbers)), dtype=self.dtype)
-        given = set(frame)  # to ask a table for each of a thousand columns of counts takes longer
-        for position, column in enumerate(self.numbers):
-            if not counts or column in given:
-                numbers[:, position] = self._as_number(frame[column], column)
+        # Of a table beside counts the few columns are gone through, and not the many terms.
+        read = [column for column in frame if column in self._position] if counts else self.numbers
+        for column in read:
+            numbers[:, self._position[column]] = self._as_number(frame[column], column)
         ids = np.empty((rows, len(self.categories)), dtype=np.int64)
         for position, category in enumerate(self.categories):
             values, name = frame[category.column], self.name(category.column)
@@ -221,15 +224,31 @@ class RowEncoder:
         """A batch with counts in their columns, which were 0; as sparse matrices under the first column of each."""
         numbers = batch.numbers.numpy()
         for first, matrix in counts.items():
-            columns = np.asarray(self.numbers, dtype=np.int64) - first
-            here = np.flatnonzero((columns >= 0) & (columns < matrix.shape[1]))
-            place = np.full(matrix.shape[1], -1)
-            place[columns[here]] = here
-            positions = place[matrix.col]
+            positions = self._places(first, matrix.shape[1])[matrix.col]
             read = positions >= 0
             with np.errstate(over="ignore"):
                 numbers[matrix.row[read], positions[read]] = matrix.data[read]
         return batch
+
+    def sparse(self, first: int, counts: sparse.coo_array) -> SparseRows:
+        """Counts from a column on, which come row by row, as the numbers of a batch without their zeros."""
+        positions = self._places(first, counts.shape[1])[counts.col]
+        read = positions >= 0
+        starts = np.append(0, np.bincount(counts.row[read], minlength=counts.shape[0]).cumsum())
+        with np.errstate(over="ignore"):
+            values = counts.data[read].astype(self.dtype)
+        return SparseRows(*map(torch.from_numpy, (values, positions[read], starts)))
+
+    def _places(self, first: int, count: int) -> NDArray[np.int64]:
+        """The positions in ``numbers`` of ``count`` columns from ``first`` on, -1 for those that are not read."""
+        known = self._found.get((first, count))
+        if known is None or known[0] != len(self.numbers):
+            columns = np.asarray(self.numbers, dtype=np.int64) - first
+            here = np.flatnonzero((columns >= 0) & (columns < count))
+            places = np.full(count, -1)
+            places[columns[here]] = here
+            known = self._found[first, count] = (len(self.numbers), places)
+        return known[1]
 
     def _as_number(self, given: pd.Series, column: int) -> NDArray[Any]:
         try:

@@ -16,7 +16,6 @@ from windtunnel.errors import BadInput
 from windtunnel.estimators.columns import (
     Column,
     categorical_columns,
-    column_at,
     counted,
     looked_up,
     read_table,
@@ -34,13 +33,17 @@ class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     categories are sorted by frequency. Categories of equal frequency share one fate. With both at 0, the default, only
     categories not seen in ``fit`` become missing.
 
-    A DataFrame gives a DataFrame with the same columns and index, an array gives an array. What becomes missing is:
+    A DataFrame gives a DataFrame with the same columns and index, an array gives an array. Every missing value of a
+    categorical column is NaN then, the dropped, the unseen and those that were missing before as None or NA, so that
+    encoders that tell None from NaN answer alike whatever type the column has:
 
-    - in object columns and arrays, and in string arrays (which become object): None, as is every missing value there;
-    - in string columns of a DataFrame, category columns, and columns of pandas' nullable types: their own missing value
-      (category columns lose the categories that are not kept);
-    - in floats: NaN;
-    - in integers and booleans, which cannot be missing: None, the column or array becomes object.
+    - object columns and arrays stay object, and string arrays become object;
+    - string columns of a DataFrame become or stay pandas' ``str``;
+    - category columns lose the categories that are not kept;
+    - integers and booleans, which cannot be missing, become object.
+
+    Numbers and booleans of pandas' nullable types alone keep their type, and with it NA, which scikit-learn reads as
+    NaN.
 
     Parameters
     ----------
@@ -58,8 +61,8 @@ class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Kept categories of each input column, sorted; None where the column passes through.
     rare_ : list of (list or None) [columns]
         Categories seen in ``fit`` and dropped, sorted; None where the column passes through.
-    missing_ : list of (None or NaN) [columns]
-        What a dropped category becomes in columns of the types seen in ``fit``; NaN stands for pandas' NA too.
+    missing_ : list of NaN [columns]
+        What a dropped category becomes.
     n_features_in_ : int
     feature_names_in_ : object array [columns]
         Only where ``fit`` got a table whose column names are all strings.
@@ -70,7 +73,7 @@ class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     >>> from windtunnel.estimators import RareCategories
     >>> cities = pd.DataFrame({"city": ["Rome", "Rome", "Oslo"], "age": [1.0, 2.0, 3.0]}, dtype=object)
     >>> RareCategories(min_count=2, columns=["city"]).fit_transform(cities)["city"].tolist()
-    ['Rome', 'Rome', None]
+    ['Rome', 'Rome', nan]
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         width = table.shape[1]
         self.categories_: list[list[Any] | None] = [None] * width
         self.rare_: list[list[Any] | None] = [None] * width
-        self.missing_ = [_missing(column_at(table, at)) for at in range(width)]
+        self.missing_ = [np.nan] * width
         for at in categorical_columns(table, self.columns):
             counts = counted(table, at)
             rare = self._rare(counts)
@@ -128,12 +131,6 @@ class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-def _missing(column: Column) -> float | None:
-    if isinstance(column, pd.Series) and not isinstance(column.dtype, np.dtype):
-        return np.nan
-    return np.nan if column.dtype.kind == "f" else None
-
-
 def _frame_without(frame: pd.DataFrame, chosen: dict[int, list[Any]]) -> pd.DataFrame:
     out = frame.copy(deep=False)
     for at, kept in chosen.items():
@@ -149,6 +146,8 @@ def _series_without(series: pd.Series, kept: list[Any]) -> pd.Series:
         values = _values_without(series.to_numpy(), kept)
         # With the dtype given, as pandas would take an object array of strings for its string dtype.
         return pd.Series(values, index=series.index, dtype=values.dtype)
+    if isinstance(series.dtype, pd.StringDtype | pd.ArrowDtype) and pd.api.types.is_string_dtype(series.dtype):
+        series = series.astype("str")  # of the string types the one whose missing value is NaN
     return series.where(_is_kept(series, kept))
 
 
@@ -165,7 +164,7 @@ def _values_without(values: NDArray[Any], kept: list[Any]) -> NDArray[Any]:
     if values.dtype.kind == "f":
         return np.where(_is_kept(values, kept), values, values.dtype.type(np.nan))
     out = values.astype(object)
-    out[~_is_kept(values, kept)] = None
+    out[~_is_kept(values, kept)] = np.nan
     return out
 
 

@@ -108,7 +108,7 @@ class Model:
             raise AttributeError(f"this model has no {method}; it has {', '.join(self.facts['outputs'])}")
         numbers, strings = self._columns(rows)
         scores, answer = self._run(method, numbers, strings)
-        if self.facts["task"] != "transform" and (failed := _not_finite(scores)):
+        if self.facts["task"] != "transform" and (failed := _no_numbers(scores)):
             raise BadRows(
                 f"{failed} of {len(scores)} rows have no finite score: a missing or infinite number reached a step "
                 f"that takes none, or an encoder refuses a category; read are {self.number_columns} and "
@@ -248,10 +248,10 @@ def _is_number(kind: type) -> bool:
     return _is_none(kind) or hasattr(kind, "__float__")
 
 
-def _not_finite(scores: Any) -> int:
-    """How many rows of an array or tensor hold something else than finite numbers."""
-    finite = abs(scores) < math.inf
-    return 0 if finite.all() else len(scores) - int(finite.all(1).sum())
+def _no_numbers(scores: Any) -> int:
+    """How many rows of an array or tensor hold NaN, which stands for what is refused; infinity is an answer."""
+    numbers = scores == scores
+    return 0 if numbers.all() else len(scores) - int(numbers.all(1).sum())
 
 
 def _slices(facts: Mapping[str, Any], rows: int) -> Iterator[slice]:

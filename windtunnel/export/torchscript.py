@@ -116,9 +116,9 @@ class Scorer(nn.Module):
         floats = self.read([numbers]).to(torch.float64 if self.in_float64 else torch.float32).contiguous()
         n = self.program.at_once
         scores = torch.cat([self.program(floats[i : i + n], ids[i : i + n]) for i in range(0, max(rows, 1), n)])
-        if self.finite and not bool(torch.isfinite(scores).all()):
+        if self.finite and bool(torch.isnan(scores).any()):
             raise ValueError(
-                f"{int((~torch.isfinite(scores)).any(dim=1).sum())} rows have no finite score: a missing or infinite "
+                f"{int(torch.isnan(scores).any(dim=1).sum())} rows have no finite score: a missing or infinite "
                 f"number reached a step that takes none; numbers are read from {self.number_names}"
             )
         return scores, floats, ids

@@ -102,7 +102,7 @@ class Traced(nn.Module):
 
     def _typed(self, method: str, answer: Tensor, scores: Tensor, refused: Tensor | None) -> Tensor:
         if method == "predict" and self.labelled:
-            failed = _either(refused, ~torch.isfinite(scores).all(dim=1))
+            failed = _either(refused, torch.isnan(scores).any(dim=1))
             return _where(failed, answer.to(torch.int64), REFUSED_POSITION)
         answer = answer.to(torch.float64)
         if method == "predict" and self.flat and answer.dim() == 2 and answer.shape[1] == 1:

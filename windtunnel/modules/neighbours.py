@@ -12,7 +12,13 @@ from torch import Tensor
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.distances import blocks, root
+from windtunnel.modules.pairwise import unit_rows
 from windtunnel.modules.repeated import repeated
+
+
+def cached(x: Tensor, points: int) -> list[Tensor]:
+    """``blocks`` of rows that fit into a cache with their distances to the points."""
+    return blocks(x, points, 262144)
 
 
 def reduced_distances(x: Tensor, points: Tensor, p: float) -> Tensor:
@@ -22,16 +28,27 @@ def reduced_distances(x: Tensor, points: Tensor, p: float) -> Tensor:
     """
     total = torch.zeros([x.shape[0], points.shape[0]], dtype=x.dtype, device=x.device)
     for column in range(points.shape[1]):
-        apart = x[:, column : column + 1] - points[:, column]
-        if p == 2.0:
-            total = total + apart * apart
-        elif p == 1.0:
-            total = total + apart.abs()
-        elif p == float("inf"):
-            total = torch.maximum(total, apart.abs())
-        else:
-            total = total + apart.abs() ** p
+        total = added(total, x[:, column : column + 1] - points[:, column], p)
     return total
+
+
+def added(total: Tensor, apart: Tensor, p: float) -> Tensor:
+    """The reduced distance with the difference of one more column."""
+    if p == 2.0:
+        return total + apart * apart
+    if p == 1.0:
+        return total + apart.abs()
+    if p == float("inf"):
+        return torch.maximum(total, apart.abs())
+    return total + apart.abs() ** p
+
+
+def squared_lengths(x: Tensor) -> Tensor:
+    """``[B]``, sum over the columns of x_j^2, by matrix products, which most often round as the source does."""
+    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+        if torch.compiler.is_exporting():
+            return x.square().sum(dim=1)
+    return torch.cat([(part @ part.T).diagonal() for part in torch.split(x, 64)])
 
 
 def distance_of(reduced: Tensor, p: float) -> Tensor:
@@ -99,6 +116,9 @@ class NearestRows(Module):
     leaf: Tensor
     low: Tensor
     high: Tensor
+    centre: Tensor
+    factors: Tensor
+    squares: Tensor
 
     def __init__(
         self, points: Tensor, inorder: Tensor, leaf: Tensor, low: Tensor, high: Tensor, k: int, p: float, search: str
@@ -112,52 +132,127 @@ class NearestRows(Module):
         self.k = int(k)
         self.p = float(p)
         self.search = search
+        # |x - y|^2 = |x|^2 - 2 x.y + |y|^2: the source's own comparison by brute force, of the rows as they are; for
+        # trees a quick one, of rows around their mean, as large numbers cancel.
+        centre = torch.zeros_like(self.points[0]) if self.expands() else self.points.mean(dim=0)
+        around = self.points - centre
+        self.register_buffer("centre", centre, persistent=False)
+        self.register_buffer("squares", squared_lengths(around), persistent=False)
+        self.register_buffer("factors", unit_rows(self.points) if search == "cosine" else -2 * around, persistent=False)
 
     def cast(self, dtype: torch.dtype) -> None:
         """Stay in float64."""
 
     def nearest(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """float64 [rows, width] -> distances [rows, k] in order, and int64 [rows, k]."""
-        compared = self.compared(x)
-        ranked = compared.detach()
-        if self.k >= self.points.shape[0]:
-            chosen = ranked.argsort(dim=1, stable=True)
-        else:
-            values, order = ranked.topk(self.k + 1, dim=1, largest=False)
-            chosen = order[:, : self.k]
-            tied = values[:, self.k - 1] == values[:, self.k]
-            if not torch.jit.is_scripting():  # type: ignore[attr-defined]
-                if torch.compiler.is_exporting():
-                    # A graph with a free number of rows cannot pick some of them.
-                    tied = tied.unsqueeze(1)
-                    chosen = torch.where(tied, self.walked(x.detach(), ranked, tied), chosen)
-                    return self.measured(x, compared, chosen), chosen
-            rows = tied.nonzero().squeeze(1)
-            if rows.shape[0] > 0:
-                every = torch.ones([rows.shape[0], 1], dtype=torch.bool, device=x.device)
-                chosen = chosen.index_copy(0, rows, self.walked(x[rows].detach(), ranked[rows], every))
-        return self.measured(x, compared, chosen), chosen
+        """float64 [rows, width] -> distances [rows, k], in order up to rounding, and int64 [rows, k]."""
+        given = x.detach()
+        if self.quick():
+            chosen = self.sought(given)
+            return self.measured(x, chosen), chosen
+        compared, chosen = self.settled(given)
+        return (compared if self.search == "cosine" else self.measured(x, chosen)), chosen
 
-    def measured(self, x: Tensor, compared: Tensor, chosen: Tensor) -> Tensor:
-        """The distances of the chosen training rows, [rows, k]."""
-        if self.search == "cosine":
-            return compared.gather(1, chosen)
-        if self.search == "brute" and self.p == 2.0:
-            # Found by the expansion of the square, measured by differences.
-            compared = reduced_distances(x, self.points, self.p)
-        return distance_of(compared.gather(1, chosen), self.p)
+    def quick(self) -> bool:
+        """Whether there is a quicker comparison than the source's own.
+
+        By brute force and the Euclidean norm the source's is the quick one. A graph with a free number of rows cannot
+        pick those that a quick one leaves in doubt.
+        """
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            if torch.compiler.is_exporting():
+                return False
+        return self.k < self.points.shape[0] and not self.expands() and self.search != "cosine"
+
+    def expands(self) -> bool:
+        """Whether the source compares by |x|^2 - 2 x.y + |y|^2."""
+        return self.search == "brute" and self.p == 2.0
+
+    def measured(self, x: Tensor, chosen: Tensor) -> Tensor:
+        """The distances of the chosen training rows, [rows, k], by differences."""
+        reduced = self.reduced_to(x, chosen)
+        if self.search == "brute":
+            # Its heap begins with the greatest number: what is farther never enters.
+            reduced = reduced.clamp(max=1.7976931348623157e308)
+        return distance_of(reduced, self.p)
+
+    def reduced_to(self, x: Tensor, chosen: Tensor) -> Tensor:
+        """``reduced_distances`` to the chosen training rows alone, [rows, k], equal in the last bit."""
+        total = torch.zeros([x.shape[0], chosen.shape[1]], dtype=x.dtype, device=x.device)
+        for column in range(self.points.shape[1]):
+            total = added(total, x[:, column : column + 1] - self.points[:, column][chosen], self.p)
+        return total
+
+    def sought(self, x: Tensor) -> Tensor:
+        """The neighbours by a quick comparison, int64 [rows, k]; rows that it leaves in doubt are ``settled``.
+
+        A training row beyond the first k is at least as far as the quick distance of the one after them, less what
+        rounding may add. Where the first k are nearer than that, they are the nearest, and no tie is cut.
+        """
+        found: list[Tensor] = []
+        least: list[Tensor] = []
+        for part in cached(x, self.points.shape[0]):
+            values, order = self.roughly(part).topk(self.k + 1, dim=1, largest=False)
+            found.append(order[:, : self.k])
+            least.append(self.at_least(part, values[:, self.k]))
+        chosen = torch.cat(found)
+        certain = self.reduced_to(x, chosen).amax(dim=1) < torch.cat(least)
+        doubtful = (~certain).nonzero().squeeze(1)
+        if doubtful.shape[0] > 0:
+            chosen = chosen.index_copy(0, doubtful, self.settled(x[doubtful])[1])
+        return chosen
+
+    def roughly(self, x: Tensor) -> Tensor:
+        """``reduced_distances`` but for rounding, and for a number for each row, [rows, width] -> [rows, P]."""
+        if self.p == 2.0:
+            return torch.addmm(self.squares, x - self.centre, self.factors.T)
+        distance = torch.cdist(x, self.points, self.p)
+        return distance if self.p == 1.0 or self.p == float("inf") else distance**self.p
+
+    def at_least(self, x: Tensor, value: Tensor) -> Tensor:
+        """What ``reduced_distances`` cannot be below where ``roughly`` gives a value, both [rows]."""
+        terms = self.points.shape[1] + 8.0 + (0.0 if self.p == float("inf") else self.p)
+        scale = value
+        if self.p == 2.0:
+            own = (x - self.centre).square().sum(dim=1)
+            value, scale = value + own, own + self.squares.max()
+        return value - 4 * terms * 2.0**-52 * scale - 2.0**-1000
+
+    def settled(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What the source compares, and its neighbours, both [rows, k], by its own comparison with all of them."""
+        values: list[Tensor] = []
+        found: list[Tensor] = []
+        for part in cached(x, self.points.shape[0]):
+            compared = self.compared(part)
+            chosen = self.least(part, compared)
+            values.append(compared.gather(1, chosen))
+            found.append(chosen)
+        return torch.cat(values), torch.cat(found)
+
+    def least(self, x: Tensor, compared: Tensor) -> Tensor:
+        """The k training rows with the least of what the source compares, int64 [rows, k]; ties as it settles them."""
+        if self.k >= self.points.shape[0]:
+            return compared.argsort(dim=1, stable=True)
+        values, order = compared.topk(self.k + 1, dim=1, largest=False)
+        chosen = order[:, : self.k]
+        tied = values[:, self.k - 1] == values[:, self.k]
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            if torch.compiler.is_exporting():
+                # A graph with a free number of rows cannot pick some of them.
+                tied = tied.unsqueeze(1)
+                return torch.where(tied, self.walked(x, compared, tied), chosen)
+        rows = tied.nonzero().squeeze(1)
+        if rows.shape[0] > 0:
+            every = torch.ones([rows.shape[0], 1], dtype=torch.bool, device=x.device)
+            chosen = chosen.index_copy(0, rows, self.walked(x[rows], compared[rows], every))
+        return chosen
 
     def compared(self, x: Tensor) -> Tensor:
         """What the source compares, [rows, width] -> [rows, P]."""
         if self.search == "cosine":
-            size = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-            unit = x / torch.where(size < 10 * 2.0**-52, torch.ones_like(size), size)
-            size = torch.linalg.vector_norm(self.points, dim=1, keepdim=True)
-            points = self.points / torch.where(size < 10 * 2.0**-52, torch.ones_like(size), size)
-            return (1 - unit @ points.T).clamp(0.0, 2.0)
-        if self.search == "brute" and self.p == 2.0:
-            own, theirs = x.square().sum(dim=1, keepdim=True), self.points.square().sum(dim=1)
-            return ((-2 * (x @ self.points.T) + own) + theirs).clamp(min=0.0)
+            return (1 - unit_rows(x) @ self.factors.T).clamp(0.0, 2.0)
+        if self.expands():
+            own = squared_lengths(x).unsqueeze(1)
+            return (x @ self.factors.T).add_(own).add_(self.squares).clamp_(min=0.0)
         return reduced_distances(x, self.points, self.p)
 
     def walked(self, x: Tensor, compared: Tensor, active: Tensor) -> Tensor:
@@ -279,7 +374,7 @@ class NeighbourVotes(NearestRows):
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, classes]."""
         rows = x.to(torch.float64)
-        return torch.cat([self.block(part) for part in blocks(rows, self.points.shape[0])]).to(x.dtype)
+        return torch.cat([self.block(part) for part in blocks(rows, self.k * self.targets.shape[1])]).to(x.dtype)
 
     def block(self, x: Tensor) -> Tensor:
         """[rows, width] -> [rows, classes]."""
@@ -289,6 +384,25 @@ class NeighbourVotes(NearestRows):
         for neighbour in range(self.k):
             total = total + weight[:, neighbour : neighbour + 1] * self.targets[chosen[:, neighbour]]
         return total
+
+
+class VotesByDistance(NeighbourVotes):
+    """``NeighbourVotes`` of a classifier that refuses rows so far from all that 1 / distance is 0.
+
+    Parameters as those of ``NeighbourVotes``.
+    """
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with missing or infinite values, or infinitely far from every training row in float64."""
+        rows = x.to(torch.float64)
+        # Few are infinitely far from the first one: the others are done with.
+        far = ~torch.isfinite(reduced_distances(rows, self.points[:1], self.p)).all(dim=1)
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            if torch.compiler.is_exporting():
+                return ~torch.isfinite(reduced_distances(rows, self.points, self.p)).any(dim=1)
+        which = far.nonzero().squeeze(1)
+        near = torch.isfinite(reduced_distances(rows[which], self.points, self.p)).any(dim=1)
+        return far.index_copy(0, which, ~near)
 
 
 class NeighbourMeans(NeighbourVotes):
@@ -356,7 +470,7 @@ class OutlierFactor(NearestRows):
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, 1]."""
         rows = x.to(torch.float64)
-        return torch.cat([self.block(part) for part in blocks(rows, self.points.shape[0])]).to(x.dtype)
+        return torch.cat([self.block(part) for part in blocks(rows, self.k)]).to(x.dtype)
 
     def block(self, x: Tensor) -> Tensor:
         """[rows, width] -> [rows, 1]."""
@@ -416,7 +530,7 @@ class RowsWithin(Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, targets]."""
         rows = x.to(torch.float64)
-        return torch.cat([self.block(part) for part in blocks(rows, self.points.shape[0])]).to(x.dtype)
+        return torch.cat([self.block(part) for part in cached(rows, self.points.shape[0])]).to(x.dtype)
 
     def block(self, x: Tensor) -> Tensor:
         """[rows, width] -> [rows, targets]."""
@@ -437,7 +551,7 @@ class RowsThatHaveSomeWithin(RowsWithin):
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with missing or infinite values, or with no training row within the radius."""
         return torch.cat(
-            [torch.isnan(self.block(part)[:, 0]) for part in blocks(x.to(torch.float64), len(self.points))]
+            [torch.isnan(self.block(part)[:, 0]) for part in cached(x.to(torch.float64), len(self.points))]
         )
 
 

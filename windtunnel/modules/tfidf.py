@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from windtunnel.modules.base import Module
 from windtunnel.modules.finite import Finite
 from windtunnel.modules.in_cache import in_cache
+from windtunnel.modules.sparse_rows import SparseRows
 
 NORMS = ("l1", "l2", "")
 
@@ -78,12 +79,12 @@ class Tfidf(Module):
 
     def needs(self, wanted: Sequence[int], width: int) -> Sequence[int]:
         """All terms, which the norm is made of; without one, the terms that are wanted."""
-        return range(width) if self.norm else self._terms(wanted)
+        return range(width) if self.norm else self.terms(wanted)
 
     def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
         """The wanted terms, by the norm of all."""
         if self.norm:
-            return Tfidf(self.idf, self.norm, torch.tensor(self._terms(wanted), device=self.idf.device))
+            return Tfidf(self.idf, self.norm, torch.tensor(self.terms(wanted), device=self.idf.device))
         return Tfidf(self.idf[list(needed)] if len(self.idf) else self.idf, "")
 
     def finite_where(self, width: int) -> list[Finite | None]:
@@ -91,10 +92,10 @@ class Tfidf(Module):
         columns = len(self.kept) or width
         if self.norm:
             return [Finite(tuple(range(width)), sure=False)] * columns
-        return [Finite((term,)) for term in self._terms(range(columns))]
+        return [Finite((term,)) for term in self.terms(range(columns))]
 
-    def _terms(self, columns: Sequence[int]) -> list[int]:
-        """Which terms stand in some of the columns that are given."""
+    def terms(self, columns: Sequence[int]) -> list[int]:
+        """Which terms some of the columns of the answer are."""
         return self.kept[list(columns)].tolist() if len(self.kept) else list(columns)
 
 
@@ -139,3 +140,62 @@ class SublinearTfidf(Module):
         z = torch.where(there, torch.log(torch.where(there, x, torch.ones_like(x))) + 1, x)
         z = weighted(z, self.idf)
         return torch.where(there, z if self.norm == "" else z / row_sizes(z, self.norm), x)
+
+
+class TermSums(Module):
+    """Weighted sums of what ``Tfidf`` makes of counts, in one pass over the counts.
+
+    y = x W^T / |z| + b with z = x idf, and y = x W^T + b where |z| = 0
+
+    Shape
+    -----
+    ``[B, terms]`` counts -> ``[B, K]``.
+
+    Parameters
+    ----------
+    idf, norm
+        See ``Tfidf``; the norm is "l1" or "l2".
+    weight : Tensor
+        ``[K, terms]``, the weight of each count: those of the terms times idf; learned.
+    bias : Tensor
+        ``[K]``; learned.
+
+    Examples
+    --------
+    >>> import torch
+    >>> sums = TermSums(torch.tensor([1.5, 4.0]), torch.tensor([[3.0, 4.0]]), torch.tensor([1.0]), "l1")
+    >>> sums(torch.tensor([[2.0, 1.25], [0.0, 0.0]])).tolist()
+    [[2.375], [1.0]]
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("norm",)
+    MIXES: ClassVar[bool] = True
+
+    def __init__(self, idf: Tensor, weight: Tensor, bias: Tensor, norm: str) -> None:
+        super().__init__()
+        if norm not in ("l1", "l2"):
+            raise ValueError(f"norm must be 'l1' or 'l2', however: norm={norm!r}; without one, sums are a Linear")
+        self.idf = nn.Parameter(idf.detach().clone())
+        self.weight = nn.Parameter(weight.detach().clone())
+        self.bias = nn.Parameter(bias.detach().clone())
+        self.norm = norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, terms] -> [B, K]."""
+        parts = in_cache(x, x.shape[1], fewest=1)
+        if len(parts) == 1:
+            return self.summed(x)
+        return torch.cat([self.summed(part) for part in parts])
+
+    def summed(self, x: Tensor) -> Tensor:
+        """The sums of a slice of the rows."""
+        # A few sums of many rows as a few long rows, as in ``Linear``.
+        return torch.mm(self.weight, x.t()).t() / row_sizes(weighted(x, self.idf), self.norm) + self.bias
+
+    @torch.jit.unused
+    def of_sparse(self, x: SparseRows) -> Tensor:
+        """``forward`` of rows whose zeros nobody goes through."""
+        z = x.values * self.idf[x.columns] if len(self.idf) else x.values
+        sizes = x.sums(z.abs() if self.norm == "l1" else z.square())
+        sizes = sizes if self.norm == "l1" else sizes.sqrt()
+        return x.times(self.weight) / torch.where(sizes == 0, 1.0, sizes).unsqueeze(1) + self.bias

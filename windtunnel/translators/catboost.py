@@ -108,8 +108,8 @@ def raw(fitted: CatBoost) -> Predictor:
     model = _model(fitted)
     if len(fitted.classes_):
         raise UnsupportedEstimator(
-            f"CatBoost with loss_function={model.loss!r} is a classifier whose predict gives raw scores; fit a "
-            "CatBoostClassifier with the same options"
+            f"CatBoost with loss_function={model.loss!r} is a classifier whose predict gives raw scores; give "
+            "catboost.to_classifier(model), or for a file CatBoostClassifier().load_model(path)"
         )
     return model.predictor("identity")
 

@@ -13,7 +13,7 @@ from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessR
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.gaussian_process import (
-    SHARES,
+    HALF,
     GaussianProcessClasses,
     GaussianProcessMean,
     SecondAbove,
@@ -71,11 +71,10 @@ def gaussian_process_classifier(fitted: GaussianProcessClassifier) -> Predictor:
             "which gives no probabilities; fit it with multi_class='one_vs_rest'."
         )
     members = [fitted.base_estimator_] if two else fitted.base_estimator_.estimators_
-    # The sign of the latent mean decides; where it is 0 the probability is half the sum of the shares.
-    half = 0.5 * torch.tensor(SHARES, dtype=torch.float64).sum()
     answers: dict[str, Module] = {"predict_proba": Shares()}
     if two:
-        answers["predict"] = SecondAbove(half)
+        # The sign of the latent mean decides.
+        answers["predict"] = SecondAbove(torch.tensor(HALF, dtype=torch.float64))
     return Predictor(_classes(members), link="probabilities", loss="probabilities", answers=answers)
 
 

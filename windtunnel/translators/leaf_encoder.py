@@ -34,10 +34,10 @@ def leaf_encoder(fitted: LeafEncoder) -> Transformer:
     module: LeafOneHot | TreeLeaves
     column = np.arange(counts.sum())
     if fitted.output == "one_hot":
-        module, dtype = LeafOneHot.numbered(ensemble, column), "float64"
+        module, dtypes = LeafOneHot.numbered(ensemble, column), {}
     else:
         leaf = column - np.repeat(ensemble.leaf_start[:-1], counts)
-        module, dtype = TreeLeaves.numbered(ensemble, leaf, [ensemble.trees]), "int64"
+        module, dtypes = TreeLeaves.numbered(ensemble, leaf, [ensemble.trees]), {"transform": "int64"}
     module.on_values, module.under_values = trees.scores.on_values, trees.scores.under_values
     smooth = fitted.output == "one_hot"
     return Transformer(
@@ -48,5 +48,5 @@ def leaf_encoder(fitted: LeafEncoder) -> Transformer:
         hashed=trees.hashed,
         sparse_zeros=trees.sparse_zeros,
         differentiable=smooth,
-        dtype=dtype,
+        dtypes=dtypes,
     )

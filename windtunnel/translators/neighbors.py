@@ -26,6 +26,7 @@ from windtunnel.modules.neighbours import (
     RowsThatHaveSomeWithin,
     RowsWithin,
     ShareOfVotes,
+    VotesByDistance,
 )
 from windtunnel.modules.support_vectors import ScoreFrom
 from windtunnel.translators.arrays import tensor
@@ -49,9 +50,10 @@ def k_neighbors_classifier(fitted: neighbors.KNeighborsClassifier) -> Predictor:
     targets = _one_hot(_targets(fitted), [len(one) for one in classes])
     _check_directions(fitted, targets)
     sizes = [len(one) for one in classes]
-    scores = NeighbourVotes(
-        **_search(fitted), targets=tensor(targets), k=fitted.n_neighbors, weighted=_weighted(fitted)
-    )
+    search, weighted = _search(fitted), _weighted(fitted)
+    # Brute force knows no infinite distance.
+    votes = VotesByDistance if weighted and fitted._tree is not None else NeighbourVotes
+    scores = votes(**search, targets=tensor(targets), k=fitted.n_neighbors, weighted=weighted)
     return Predictor(
         scores,
         link="probabilities",

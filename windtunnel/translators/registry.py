@@ -10,6 +10,7 @@ from typing import Any, Literal
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.tokens import TermCounter
+from windtunnel.translators.missing import REASONS, public_name
 
 
 @dataclass(frozen=True)
@@ -293,8 +294,8 @@ class Transformer:
         As those of ``Predictor``, where trees read the columns.
     differentiable : bool
         False where this fitted instance is a step function, which ``translate`` does not take.
-    dtype : str
-        The NumPy dtype of what the step gives.
+    dtypes : dict
+        As those of ``Predictor``.
     """
 
     module: Module
@@ -305,7 +306,7 @@ class Transformer:
     hashed: Hashed | None = None
     sparse_zeros: bool = True
     differentiable: bool = True
-    dtype: str = "float64"
+    dtypes: Mapping[str, str] = field(default_factory=dict)
 
 
 Reading = Module | Predictor | Encoding | Recoding | Composite | Selection | Tokens | Transformer
@@ -420,6 +421,8 @@ def supported() -> Supported:
 
 
 def _unsupported(cls: type) -> str:
+    if reason := REASONS.get(public_name(cls)):
+        return f"no translation for {cls.__module__}.{cls.__qualname__}, as {reason}."
     parents = [base for base in cls.__mro__[1:] if base in _TABLE]
     names = {entry.__name__: entry for entry in _TABLE}
     if parents:

@@ -148,7 +148,8 @@ def trees_embedding(fitted: ensemble.RandomTreesEmbedding) -> Transformer:
     zeros = [np.zeros(one.node_count) for one in trees]
     model = tree_ensemble(trees, zeros, width=int(fitted.n_features_in_), base=[0.0])
     leaves = TreeLeaves.numbered(model, numbers, [len(trees)])
-    return Transformer(LeafOneHot.numbered(model, np.arange(len(numbers))), {"apply": leaves})
+    one_hot = LeafOneHot.numbered(model, np.arange(len(numbers)))
+    return Transformer(one_hot, {"apply": leaves}, dtypes={"apply": "int64"})
 
 
 @translates(

@@ -44,6 +44,8 @@ OBJECTIVES = {
     "rank:ndcg": ("identity", "relevance", "identity"),
     "rank:map": ("identity", "relevance", "identity"),
 }
+LEAST_SHARE = np.float32(1e-6)
+"""XGBoost holds the share that a logistic score starts from between this and 1 less this."""
 FLOAT32 = dict.fromkeys(("predict", "predict_proba", "apply"), "float32")
 
 
@@ -122,14 +124,16 @@ class _Model:
     @property
     def base(self) -> NDArray[np.float64]:
         """base_score as raw scores: one number, or one for each; a version before 3 stores no list."""
-        stored = np.atleast_1d(json.loads(self.parameters["base_score"])).astype(np.float32).astype(np.float64)
+        stored = np.atleast_1d(json.loads(self.parameters["base_score"])).astype(np.float32)
         kind = OBJECTIVES[self.objective][2]
-        with np.errstate(divide="ignore"):  # of one class the base is infinite
-            if kind == "sigmoid":
-                stored = -np.log(1 / stored - 1)
-            elif kind == "exp":
+        # In float32, as the source: near 1 the last digit of a probability moves its log-odds by several percent.
+        if kind == "sigmoid":
+            held = np.clip(stored, LEAST_SHARE, 1 - LEAST_SHARE)
+            stored = -np.log(1 / held - 1)
+        elif kind == "exp":
+            with np.errstate(divide="ignore"):  # the mean of targets that are all 0
                 stored = np.log(stored)
-        return np.broadcast_to(stored, (self.outputs,)).copy()
+        return np.broadcast_to(stored.astype(np.float64), (self.outputs,)).copy()
 
     def loss_options(self) -> dict[str, float | list[float]]:
         objective = self.learner["objective"]

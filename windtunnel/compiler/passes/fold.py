@@ -1,9 +1,10 @@
 """Linear maps of linear maps as one: scalers and tables of categories are multiplied into the weights behind them.
 
 A scaler in front of weighted sums becomes their center and a factor of their weights, so that a chain of scalers and a
-linear model is one ``Projection``. A table in front of them is multiplied by its weights: a category that was one-hot
-is looked up as the K sums that it adds. Scalers in front of trees stay, as a value on a threshold has to be rounded as
-the source rounds it.
+linear model is one ``Projection``. Weights and norm of counts of terms go with the sums behind them into one pass over
+the counts. A table in front of weighted sums is multiplied by their weights: a category that was one-hot is looked up
+as the K sums that it adds. Scalers in front of trees stay, as a value on a threshold has to be rounded as the source
+rounds it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.assemble import Origin
+from windtunnel.compiler.passes.oddity import NOT_FINITE
 from windtunnel.compiler.passes.wiring import Node, Wiring
 from windtunnel.modules.affine import Affine
 from windtunnel.modules.base import Module
@@ -22,6 +24,7 @@ from windtunnel.modules.linear import Linear
 from windtunnel.modules.one_hot import OneHot
 from windtunnel.modules.projection import Projection
 from windtunnel.modules.tables import CategoryTable, SumGroups
+from windtunnel.modules.tfidf import TermSums, Tfidf, weighted
 
 if TYPE_CHECKING:
     from windtunnel.translation import Translation
@@ -39,6 +42,9 @@ def fold(wiring: Wiring) -> None:
                 _fold_scaler(node, scaler)
                 wiring.nodes.remove(scaler)
             _fold_tables(wiring, node)
+        if type(node.module) is Linear and (terms := _terms_before(wiring, node)):
+            _fold_terms(node, terms)
+            wiring.nodes.remove(terms)
     _drop_unread(wiring)
 
 
@@ -84,9 +90,7 @@ def _fold_scaler(node: Node, scaler: Node) -> None:
     dtype = _map(node).weight.dtype
     node.module = Projection(weight.to(dtype), bias.to(dtype), center.to(dtype))
     node.given = [scaler.given[column] if source is scaler else (source, column) for source, column in node.given]
-    origins = (scaler.origin, node.origin)
-    estimators = [origin.estimator for origin in origins if origin.estimator]
-    node.origin = Origin(" + ".join(origin.name for origin in origins), " + ".join(estimators))
+    node.origin = _together(scaler, node)
 
 
 def _folded(node: Node, scaler: Node) -> tuple[Tensor, Tensor, Tensor]:
@@ -102,6 +106,35 @@ def _folded(node: Node, scaler: Node) -> tuple[Tensor, Tensor, Tensor]:
     weight[:, here] *= scale / unit
     center[here] = new
     return weight, bias, center
+
+
+def _terms_before(wiring: Wiring, node: Node) -> Node | None:
+    """Weighted counts that are all that a linear map is given, and that nothing else is given."""
+    sources = {source for source, _ in node.given}
+    source = next(iter(sources), None)
+    if len(sources) != 1 or not isinstance(source, Node) or type(source.module) is not Tfidf:
+        return None
+    # What is refused from now on is told by the counts.
+    alike = set(source.refuses) <= set(node.refuses) <= NOT_FINITE
+    return source if source.module.norm and alike and wiring.users()[source] == {node} else None
+
+
+def _fold_terms(node: Node, terms: Node) -> None:
+    tfidf: Tfidf = terms.module  # type: ignore[assignment]
+    linear, idf = _map(node), tfidf.idf.detach()
+    columns = tfidf.terms([column for _, column in node.given])
+    weight = linear.weight.new_zeros(len(linear.bias), len(terms.given))
+    # A term may be given twice.
+    weight.index_add_(1, torch.tensor(columns, device=weight.device), linear.weight.detach())
+    node.module = TermSums(idf, weighted(weight, idf), linear.bias, tfidf.norm)
+    node.given, node.origin = terms.given, _together(terms, node)
+
+
+def _together(first: Node, second: Node) -> Origin:
+    """Where two steps that have become one come from."""
+    origins = (first.origin, second.origin)
+    estimators = [origin.estimator for origin in origins if origin.estimator]
+    return Origin(" + ".join(origin.name for origin in origins), " + ".join(estimators))
 
 
 def _fold_tables(

@@ -107,8 +107,9 @@ class _Narrowing:
         if not node.module.MIXES:
             return needed
         kinds = NOT_FINITE.union(node.refuses)
-        own = {column: self.odd.guards(place, kinds) for column, place in enumerate(node.given)}
-        shown = set[Guard]().union(*(own[column] for column in needed))
+        guards = ((column, self.odd.guards(place, kinds)) for column, place in enumerate(node.given))
+        own = {column: some for column, some in guards if some}
+        shown = set[Guard]().union(*(some for column, some in own.items() if column in needed))
         for column in sorted(own.keys() - needed, key=lambda column: (len(own[column]), column)):
             if not own[column] <= shown:
                 needed.add(column)

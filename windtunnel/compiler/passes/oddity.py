@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from windtunnel.assemble import Origin
-from windtunnel.compiler.passes.wiring import Node, Place, Wiring
+from windtunnel.compiler.passes.wiring import Node, Place, Source, Wiring
 from windtunnel.modules.finite import Finite
 from windtunnel.modules.program import IDS, NUMBERS, Program
 
@@ -29,6 +29,9 @@ class Odd:
 
     roots: frozenset[Guard]
     alike: bool = True
+
+
+NEVER = Odd(frozenset())
 
 
 def takes_missing(program: Program, always_finite: Iterable[int] = ()) -> bool:
@@ -68,17 +71,17 @@ class Oddities:
     """
 
     def __init__(self, wiring: Wiring, always_finite: Iterable[int] = ()) -> None:
-        self._known: dict[Place, Odd] = {(NUMBERS, column): Odd(frozenset()) for column in always_finite}
+        self._finite = frozenset(always_finite)
+        self._known: dict[Source, list[Odd | None]] = {}
         for node in wiring.nodes:
             finite = node.module.finite_where(len(node.given))
             followed = {one: self._followed(one, node.given) for one in set(finite) if one is not None}
-            known = {(node, column): followed.get(one) for column, one in enumerate(finite) if one is not None}
-            self._known |= {place: odd for place, odd in known.items() if odd is not None}
+            self._known[node] = [None if one is None else followed[one] for one in finite]
 
     def guards(self, place: Place, kinds: Iterable[str]) -> frozenset[Guard]:
         """What has to be refused in place of these kinds in this column."""
-        kinds, odd = frozenset(kinds), self.of(place)
-        if not kinds or not odd.roots:
+        odd = self.of(place)
+        if not odd.roots or not (kinds := frozenset(kinds)):
             return frozenset()
         if "huge" in kinds or (kinds != NOT_FINITE and not odd.alike):
             return frozenset([(place, kinds)])
@@ -86,14 +89,19 @@ class Oddities:
 
     def of(self, place: Place) -> Odd:
         """A column by itself where nothing is known of it; ids are always whole numbers."""
-        if place[0] == IDS:
-            return Odd(frozenset())
-        return self._known.get(place, Odd(frozenset([(place, NOT_FINITE)])))
+        source, column = place
+        if source == IDS or (source == NUMBERS and column in self._finite):
+            return NEVER
+        known = self._known.get(source, ())
+        odd = known[column] if column < len(known) else None
+        return Odd(frozenset([(place, NOT_FINITE)])) if odd is None else odd
 
     def refused(self, node: Node, columns: Iterable[int] | None = None) -> frozenset[Guard]:
         """What a node refuses in its columns, or in some of them."""
+        if not node.refuses:
+            return frozenset()
         given = node.given if columns is None else [node.given[column] for column in columns]
-        return frozenset[Guard]().union(*(self.guards(place, node.refuses) for place in given))
+        return frozenset(guard for place in given for guard in self.guards(place, node.refuses))
 
     def refuses_missing(self, node: Node) -> bool:
         """Whether a node may refuse a row for a missing number in it, or for a category that is not known."""
@@ -110,7 +118,7 @@ class Oddities:
     def _followed(self, finite: Finite, given: Sequence[Place]) -> Odd | None:
         odds = [self.of(given[column]) for column in finite.columns]
         if not finite.sure:
-            return None if any(odd.roots for odd in odds) else Odd(frozenset())
+            return None if any(odd.roots for odd in odds) else NEVER
         alike = len(odds) <= 1 and all(odd.alike for odd in odds)
         if not NOT_FINITE <= set(finite.kinds) and not alike:
             return None  # 0 times infinity is NaN, so that nobody knows what comes through

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -91,9 +92,7 @@ def _reading(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:
     read = dict.fromkeys(place for node in wiring.everything() for place in node.given if isinstance(place[0], int))
     guarded = [node for node in wiring.nodes[:-1] if isinstance(node.module, Identity)]
     computed = {place for node in wiring.everything() if node not in guarded for place in node.given}
-    # What is only guarded comes last, so that neither is picked out of the middle of the other.
-    numbers = [at for source, at in read if source == NUMBERS]
-    numbers.sort(key=lambda at: ((NUMBERS, at) not in computed, at))
+    numbers = _in_order([at for source, at in read if source == NUMBERS], computed, encoder)
     ids = [at for at, one in enumerate(encoder.categories) if (IDS, at) in read or one.refuses]
     if not numbers and not ids:
         # A row has to come from somewhere.
@@ -102,8 +101,23 @@ def _reading(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:
     places |= {(IDS, old): (IDS, new) for new, old in enumerate(ids)}
     for node in wiring.everything():
         node.given = [places.get(place, place) for place in node.given]
+    users = wiring.users()
+    for node in guarded:
+        if node not in users:
+            # Neighbours are looked at where they stand.
+            node.given.sort(key=lambda place: place[1] if isinstance(place[0], int) else math.inf)
     return replace(
         encoder,
         numbers=[encoder.numbers[at] for at in numbers],
         categories=[encoder.categories[at] for at in ids],
     )
+
+
+def _in_order(numbers: list[int], computed: set[Place], encoder: RowEncoder) -> list[int]:
+    """The numbers that are read, so that the fewest are picked out of the middle of others."""
+    numbers = sorted(numbers, key=lambda at: encoder.numbers[at])
+    used = [at for at in numbers if (NUMBERS, at) in computed]
+    # All columns as they were fitted are an array as it is given.
+    if 2 * len(used) <= len(numbers) and [encoder.numbers[at] for at in numbers] == list(range(encoder.width)):
+        return numbers
+    return sorted(numbers, key=lambda at: ((NUMBERS, at) not in computed, at))

@@ -1,0 +1,38 @@
+"""Rows most of whose numbers are 0."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+class SparseRows(NamedTuple):
+    """The numbers of rows that are there, row by row.
+
+    Attributes
+    ----------
+    values : Tensor
+        ``[n]``, floats.
+    columns : Tensor
+        int64 ``[n]``, where each stands in its row.
+    starts : Tensor
+        int64 ``[B + 1]``: row b has the numbers from ``starts[b]`` up to ``starts[b + 1]``.
+    """
+
+    values: Tensor
+    columns: Tensor
+    starts: Tensor
+
+    def times(self, weight: Tensor) -> Tensor:
+        """X W^T of weights ``[K, width]``: ``[B, K]``."""
+        return functional.embedding_bag(
+            self.columns, weight.t(), self.starts, mode="sum", per_sample_weights=self.values, include_last_offset=True
+        )
+
+    def sums(self, values: Tensor) -> Tensor:
+        """The sum, for each row, of other values in the places of its numbers: ``[B]``."""
+        rows = torch.repeat_interleave(self.starts.diff())
+        return values.new_zeros(len(self.starts) - 1).index_add(0, rows, values)
