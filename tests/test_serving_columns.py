@@ -284,7 +284,7 @@ def test_names_that_are_the_same_text(column: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [np.array, torch.tensor])
-def test_rows_without_a_finite_score_are_counted(make: Any) -> None:
+def test_rows_that_are_refused_are_counted_and_infinite_scores_are_not(make: Any) -> None:
     scores = make([[1.0, NAN], [-np.inf, 1.0], [1.0, -1e30], [NAN, NAN]])
-    assert serving._not_finite(scores) == 3
-    assert serving._not_finite(scores[2:3]) == serving._not_finite(scores[:0]) == 0
+    assert serving._no_numbers(scores) == 2
+    assert serving._no_numbers(scores[1:3]) == serving._no_numbers(scores[:0]) == 0
