@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -47,12 +47,8 @@ class Known:
         self.least = least_share(program)
         buffers = [take._buffers for step in program.steps for take in step.takes]  # type: ignore[union-attr]
         self.buffers: dict[str, Tensor | None] = next(iter(buffers), {})
-        # Scores that are sums of finite counts, and of nothing else.
         only_counts = self.others is not None and len(self.others) == 0 and not net.encoder.categories
-        only_sums = [type(step.module) for step in program.steps] in ([Linear], [TermSums])
-        self.sums: Linear | TermSums | None = None
-        if only_counts and only_sums and len(net.hosts) == 1 and _in_order(program, len(net.encoder.numbers)):
-            self.sums = program.steps[0].module  # type: ignore[assignment]
+        self.sums = _sums(program, len(net.encoder.numbers)) if only_counts and len(net.hosts) == 1 else None
 
     @cached_property
     def takes_missing(self) -> bool:
@@ -73,7 +69,10 @@ class Known:
         return CPU if (columns := self.buffers.get("columns")) is None else columns.device
 
 
-def _in_order(program: Program, width: int) -> bool:
-    """Whether the first step takes all of the numbers as they are."""
-    takes = list(program.steps[0].takes)  # type: ignore[arg-type]
-    return len(takes) == 1 and takes[0].neighbours and takes[0].count == width
+def _sums(program: Program, width: int) -> Linear | TermSums | None:
+    """The only step of a program, where it gives sums of all of the numbers as they are."""
+    if len(program.steps) != 1:
+        return None
+    step: Any = program.steps[0]
+    in_order = len(step.takes) == 1 and step.takes[0].neighbours and step.takes[0].count == width
+    return step.module if in_order and type(step.module) in (Linear, TermSums) else None
