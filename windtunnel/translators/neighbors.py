@@ -19,15 +19,9 @@ from windtunnel.modules.discriminants import CentroidAnswer, CentroidDiscriminan
 from windtunnel.modules.distances import NearestPoint
 from windtunnel.modules.linear import Linear
 from windtunnel.modules.mixture import KernelSum
-from windtunnel.modules.neighbours import (
-    NeighbourMeans,
-    NeighbourVotes,
-    OutlierFactor,
-    RowsThatHaveSomeWithin,
-    RowsWithin,
-    ShareOfVotes,
-    VotesByDistance,
-)
+from windtunnel.modules.neighbour_votes import NeighbourMeans, NeighbourVotes, ShareOfVotes, VotesByDistance
+from windtunnel.modules.outlier_factor import OutlierFactor
+from windtunnel.modules.radius import RowsThatHaveSomeWithin, RowsWithin
 from windtunnel.modules.support_vectors import ScoreFrom
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
