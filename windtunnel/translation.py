@@ -197,9 +197,9 @@ class Translation(nn.Module):
             otherwise = None
         else:
             method = "scores"
-        eager = self.engine is None and known.device() == CPU
-        if known.sums is not None and method == "scores" and eager and not isinstance(rows, Batch):
-            return self._summed(known.sums, rows, otherwise)
+        sums = known.sums if method == "scores" and self.engine is None else None
+        if sums is not None and known.device() == CPU and not isinstance(rows, Batch):
+            return self._summed(sums, rows, otherwise)
         # Counts of tokens are dense here, and so wide that all rows at once might not fit in memory.
         counts = self.hosts and not known.whole and any(host.tokens is not None for host in self.hosts)
         batches = self._encoded(rows, at_once=self._at_once() if counts else None, shared=True)

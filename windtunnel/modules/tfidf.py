@@ -18,7 +18,11 @@ NORMS = ("l1", "l2", "")
 
 def row_sizes(z: Tensor, norm: str) -> Tensor:
     """The norm of each row, ``[B, 1]``, and 1 where it is 0."""
-    size = torch.linalg.vector_norm(z, 1.0 if norm == "l1" else 2.0, dim=1, keepdim=True)
+    return or_one(torch.linalg.vector_norm(z, 1.0 if norm == "l1" else 2.0, dim=1, keepdim=True))
+
+
+def or_one(size: Tensor) -> Tensor:
+    """The sizes, and 1 where one is 0."""
     return torch.where(size == 0, 1.0, size)
 
 
@@ -195,7 +199,6 @@ class TermSums(Module):
     @torch.jit.unused
     def of_sparse(self, x: SparseRows) -> Tensor:
         """``forward`` of rows whose zeros nobody goes through."""
-        z = x.values * self.idf[x.columns] if len(self.idf) else x.values
-        sizes = x.sums(z.abs() if self.norm == "l1" else z.square())
-        sizes = sizes if self.norm == "l1" else sizes.sqrt()
-        return x.times(self.weight) / torch.where(sizes == 0, 1.0, sizes).unsqueeze(1) + self.bias
+        z = weighted(x.values, self.idf[x.columns] if len(self.idf) else self.idf)
+        sizes = x.sums(z.abs()) if self.norm == "l1" else x.sums(z.square()).sqrt()
+        return x.times(self.weight) / or_one(sizes).unsqueeze(1) + self.bias

@@ -213,6 +213,7 @@ def _kept(of: SoftOperands, dropout: Dropout) -> Tensor:
     """int8 ``[T, n + 1 + l, blocks of rows]``: what dropout keeps, as in straight torch; empty without dropout."""
     if not dropout.rate:
         return of.z.new_zeros(0, dtype=torch.int8)
+    # A tree at a time, as what is drawn are floats.
     return torch.cat([kept(of, slice(tree, tree + 1), dropout) for tree in range(len(of.path))]).to(torch.int8)
 
 

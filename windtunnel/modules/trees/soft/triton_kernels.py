@@ -85,9 +85,9 @@ class Form(NamedTuple):
     GATHER: bool
     """Each node reads one column."""
     SETTLED: bool
-    """Nodes may miss a value."""
+    """Nodes may miss a value or look up a category, so that x is there."""
     CATEGORIES: bool
-    """Nodes look up categories."""
+    """Some of them look up categories."""
     DROPPED: bool
     WHOLE: bool
     """Of a leaf all of ``(1 + h) / 2`` is dropped, or only ``h``."""
@@ -155,6 +155,13 @@ def _input(of, size, rows, column, form: tl.constexpr):
 
 
 @triton.jit
+def _entries(of, size, tree, form: tl.constexpr):
+    """Which row of the table a node looks up, ``[N]``; -1 where it compares."""
+    node = tl.arange(0, form.N)
+    return tl.load(of.entry + tree * size.nodes + node, mask=node < size.nodes, other=-1)
+
+
+@triton.jit
 def _nodes(of, size, tree, rows, form: tl.constexpr):
     """``tanh(slope (z . w - threshold))``, ``[R, N]``, and what settled nodes are instead."""
     node = tl.arange(0, form.N)
@@ -171,18 +178,18 @@ def _nodes(of, size, tree, rows, form: tl.constexpr):
     slope = tl.load(of.slope + at, mask=real, other=0.0)
     threshold = tl.load(of.threshold + at, mask=real, other=0.0)
     active = 2 * _sigmoid(2 * slope[None, :] * (total - threshold[None, :])) - 1
-    if form.SETTLED or form.CATEGORIES:
+    if form.SETTLED:
         there = (rows < size.batch)[:, None] & real[None, :]
         x = tl.load(of.x + feature[None, :] * size.batch + rows[:, None], mask=there, other=0.0)
-        if form.SETTLED:  # a missing value goes the default way; flags as in TreeEnsemble.missing
-            flag = tl.load(of.missing + at, mask=real, other=0)[None, :]
-            unknown = x != x
-            gone = (unknown & ((flag & 2) != 0)) | ((unknown | (tl.abs(x) <= 1e-35)) & ((flag & 1) != 0))
-            active = tl.where(gone, tl.load(of.direction + at, mask=real, other=0.0)[None, :], active)
+        unknown = x != x
+        # A missing value goes the default way; flags as in TreeEnsemble.missing.
+        flag = tl.load(of.missing + at, mask=real, other=0)[None, :]
+        gone = (unknown & ((flag & 2) != 0)) | ((unknown | (tl.abs(x) <= 1e-35)) & ((flag & 1) != 0))
+        active = tl.where(gone, tl.load(of.direction + at, mask=real, other=0.0)[None, :], active)
         if form.CATEGORIES:  # the last two columns are for what is none of the known ones, and for missing values
-            entry = tl.load(of.entry + at, mask=real, other=-1)[None, :]
+            entry = _entries(of, size, tree, form)[None, :]
             known = size.columns - 2
-            code = tl.where(x != x, known + 1, tl.where((x < 0) | (x >= known), known, x)).to(tl.int32)
+            code = tl.where(unknown, known + 1, tl.where((x < 0) | (x >= known), known, x)).to(tl.int32)
             value = tl.load(of.category_table + entry * size.columns + code, mask=there & (entry >= 0), other=0.0)
             active = tl.where(entry >= 0, 2 * _sigmoid(2 * slope[None, :] * value) - 1, active)
     return active
@@ -282,12 +289,6 @@ def _lower(of, size, tree, rows, active, above, form: tl.constexpr):
     real = node < size.nodes
     slope = tl.load(of.slope + tree * size.nodes + node, mask=real, other=0.0)
     return _units(of, size, tree, rows, above, form) * (1 - active * active) * slope[None, :]
-
-
-@triton.jit
-def _entries(of, size, tree, form: tl.constexpr):
-    node = tl.arange(0, form.N)
-    return tl.load(of.entry + tree * size.nodes + node, mask=node < size.nodes, other=-1)
 
 
 @triton.jit
