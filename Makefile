@@ -26,7 +26,7 @@ test: setup
 # As many random pipelines as EXAMPLES says, new ones each time; the tests run 300, always the same.
 EXAMPLES ?= 5000
 fuzz: setup
-	WINDTUNNEL_FUZZ=$(EXAMPLES) $(BIN)/python -m pytest tests/test_fuzz.py
+	WINDTUNNEL_FUZZ=$(EXAMPLES) $(BIN)/python -m pytest tests/api/test_fuzz.py
 
 lint: setup
 	$(BIN)/ruff check

@@ -26,9 +26,9 @@ from benchmarks.command import command
 from benchmarks.feeding import ByHand, Clock, rows, some, translation
 from benchmarks.train_step import Settings
 from windtunnel.errors import BadInput
-from windtunnel.trainers.compiled import MODES
+from windtunnel.trainers.loop.compiled import MODES
 
-CASES = {"branch": 10, "pipeline": 16, "logistic": 112, "L4": 112}
+CASES = {"residual": 10, "pipeline": 16, "logistic": 112, "L4": 112}
 """Columns of each case."""
 app = command()
 
@@ -63,7 +63,7 @@ def measure(case: str, mode: str, of: Settings, steps: int) -> dict[str, float]:
 def fitted(case: str, compile: str | None, of: Settings) -> Clock:
     """Watch a fit of one epoch."""
     net, train, valid = pipeline(of) if case == "pipeline" else given(case, of)
-    watch, recipe = Clock(time.thread_time), "default" if case == "branch" else "joint"
+    watch, recipe = Clock(time.thread_time), "default" if case == "residual" else "joint"
     own = {"callbacks": [watch], "progress": False, "accelerator": "cpu", "compile": compile}
     net.fit(train, valid, recipe=recipe, epochs=1, batch_size=of.batch, **own)
     return watch

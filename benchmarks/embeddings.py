@@ -21,15 +21,15 @@ import typer
 
 from benchmarks.command import command
 from benchmarks.train_step import resident
+from windtunnel.api.translation import Translation
 from windtunnel.assemble import Origin
 from windtunnel.encode import Batch, CategoryColumn, RowEncoder, Vocabulary
-from windtunnel.head import Head
-from windtunnel.modules.linear import Linear
-from windtunnel.modules.program import IDS, Program, ProgramStep, Take
-from windtunnel.modules.tables import CategoryTable
-from windtunnel.trainers import met_rows
-from windtunnel.trainers.batches import Batches
-from windtunnel.translation import Translation
+from windtunnel.modules.linear.linear import Linear
+from windtunnel.modules.tables.category_table import CategoryTable
+from windtunnel.program.head import Head
+from windtunnel.program.program import IDS, Program, ProgramStep, Take
+from windtunnel.trainers.data.batches import Batches
+from windtunnel.trainers.optimizers import large_tables as met_rows
 
 MIB = 2**20
 app = command()

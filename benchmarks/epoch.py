@@ -78,7 +78,7 @@ def measure(of: Settings) -> dict[str, float]:
         (X, y),
         drawn(of.rows // 100, of.features, seed=1),
         recipe="joint",
-        branch=False,
+        residual=False,
         epochs=1,
         batch_size=of.batch,
         accelerator="cpu" if of.device == "cpu" else "gpu",

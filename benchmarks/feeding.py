@@ -25,17 +25,17 @@ from sklearn.linear_model import LogisticRegression
 import windtunnel
 from benchmarks.command import command
 from benchmarks.train_step import Settings, random_trees
+from windtunnel.api.translation import Translation
 from windtunnel.assemble import Origin
 from windtunnel.encode import Batch, RowEncoder
 from windtunnel.errors import BadInput
-from windtunnel.head import Head
-from windtunnel.modules.program import NUMBERS, Program, ProgramStep, Take
-from windtunnel.trainers.batches import Batches
-from windtunnel.translation import Translation
+from windtunnel.program.head import Head
+from windtunnel.program.program import NUMBERS, Program, ProgramStep, Take
+from windtunnel.trainers.data.batches import Batches
 
-CASES = ("L4", "L1", "logistic", "branch")
+CASES = ("L4", "L1", "logistic", "residual")
 MOST_BRANCHED = 10
-"""Columns beside which a branch is grown; finding its pairs among many takes longer than what is measured."""
+"""Columns beside which a residual model is grown; finding its pairs among many takes longer than what is measured."""
 Seconds = Callable[[], float]
 app = command()
 
@@ -60,7 +60,7 @@ def main(
         raise BadInput(f"--cpu counts one thread, and --threads is {threads}; leave one of them out")
     torch.set_num_threads(threads)
     for name in case or CASES:
-        width = min(features, MOST_BRANCHED) if name == "branch" else features
+        width = min(features, MOST_BRANCHED) if name == "residual" else features
         of = Settings(trees, leaves, width, batch, name, 0.0, threads, "cpu")
         result = {
             "case": name,
@@ -87,7 +87,7 @@ class Clock(pl.Callback):
         self.learned = [one for one in module.parameters() if one.requires_grad]
 
     def again(self) -> Any:
-        """The module as it was trained; once a branch is part of the net, tables that stood still may learn too."""
+        """The module as it was trained; once a residual model is part of the net, tables that stood still may learn too."""
         self.module.train().requires_grad_(False)
         for one in self.learned:
             one.requires_grad_()
@@ -103,7 +103,7 @@ def measure(case: str, of: Settings, steps: int, turns: int, clock: Seconds) -> 
     lightning, loop, wait = [], [], []
     for _ in range(turns):
         net, train, watch = translation(case, of), rows(of, steps), Clock(clock)
-        recipe = "default" if case == "branch" else "joint"
+        recipe = "default" if case == "residual" else "joint"
         net.fit(train, some(train), recipe=recipe, epochs=1, callbacks=[watch], progress=False, accelerator="cpu")
         lightning += np.diff(watch.began).tolist()
         began, waited = by_hand(watch, clock)
@@ -157,8 +157,8 @@ def some(train: Batches) -> Batches:
 
 
 def translation(case: str, of: Settings) -> Translation:
-    """Random trees, or a logistic regression, which a branch may stand beside."""
-    if case in ("logistic", "branch"):
+    """Random trees, or a logistic regression, which a residual model may stand beside."""
+    if case in ("logistic", "residual"):
         X = rows(of, 1).rows.numbers.numpy()
         return windtunnel.translate(LogisticRegression().fit(X, X[:, 0] + X[:, 1] > 0))
     step = ProgramStep(random_trees(of), [Take(NUMBERS, list(range(of.features)))], "trees")

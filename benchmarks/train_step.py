@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from benchmarks.command import command
 from windtunnel.errors import BadInput
-from windtunnel.modules.trees.soft.memory import WORTH_THREADS, set_budget
+from windtunnel.modules.trees.soft.kernel.memory import WORTH_THREADS, set_budget
 from windtunnel.modules.trees.soft.trees import LEVELS, SoftTrees
 
 FORMS = ("ours", "direct")

@@ -21,13 +21,13 @@ from sklearn.utils.discovery import all_estimators
 
 import windtunnel.estimators
 from docs.peers import PEERS
-from windtunnel.translators.missing import REASONS, public_name
+from windtunnel.translators.untranslated import REASONS, public_name
 from windtunnel.translators.registry import Entry, supported
 
 PAGE = Path(__file__).resolve().parent / "coverage.md"
 BOOSTERS = (lightgbm, xgboost, catboost)
 WALKED = frozenset(map(public_name, (Pipeline, ColumnTransformer, FeatureUnion)))
-"""Compositions that ``windtunnel/graph.py`` takes apart; they have no reader."""
+"""Compositions that ``windtunnel/pipeline/graph.py`` takes apart; they have no reader."""
 LIBRARIES = ("sklearn", "lightgbm", "xgboost", "catboost", "category_encoders", "windtunnel")
 INTRODUCTION = """# Coverage
 

@@ -23,7 +23,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from windtunnel import RareCategories, TwoHotEncoder
-from windtunnel.experiment import compare
+from windtunnel.experiment.run import compare
 
 MODELS = ("lightgbm", "logistic")
 

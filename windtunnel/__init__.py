@@ -12,11 +12,18 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from windtunnel._translate import compile as compile, translate as translate
+    from windtunnel.api.crossfit import crossfit as crossfit
+    from windtunnel.api.translate import compile as compile, translate as translate
+    from windtunnel.api.translation import Translation as Translation
+    from windtunnel.api.wrappers import (
+        WindTunnelClassifier as WindTunnelClassifier,
+        WindTunnelRegressor as WindTunnelRegressor,
+    )
     from windtunnel.encode import Batch as Batch
     from windtunnel.errors import (
         BadFile as BadFile,
         BadInput as BadInput,
+        InvalidOption as InvalidOption,
         NotFitted as NotFitted,
         UnfaithfulOption as UnfaithfulOption,
         UnsupportedEstimator as UnsupportedEstimator,
@@ -33,18 +40,12 @@ if TYPE_CHECKING:
         RareCategories as RareCategories,
         TwoHotEncoder as TwoHotEncoder,
     )
-    from windtunnel.export.artefact import load as load
+    from windtunnel.export.artefact.artefact import load as load
     from windtunnel.sweeps.result import SweepResult as SweepResult
     from windtunnel.sweeps.sweep import sweep as sweep
-    from windtunnel.trainers.crossfit import crossfit as crossfit
-    from windtunnel.trainers.data import loader as loader
-    from windtunnel.trainers.estimator import (
-        WindTunnelClassifier as WindTunnelClassifier,
-        WindTunnelRegressor as WindTunnelRegressor,
-    )
+    from windtunnel.trainers.data.loader import loader as loader
+    from windtunnel.trainers.data.streaming import stream as stream
     from windtunnel.trainers.recipe import Recipe as Recipe
-    from windtunnel.trainers.streaming import stream as stream
-    from windtunnel.translation import Translation as Translation
     from windtunnel.translators import supported as supported, translates as translates
 
 _PLACES = {
@@ -56,27 +57,28 @@ _PLACES = {
     "CrossFittedRegressor": "estimators",
     "FactorizationMachineClassifier": "estimators",
     "FactorizationMachineRegressor": "estimators",
+    "InvalidOption": "errors",
     "LeafEncoder": "estimators",
     "MatrixFactorization": "estimators",
     "NotFitted": "errors",
     "RareCategories": "estimators",
     "Recipe": "trainers.recipe",
     "SweepResult": "sweeps.result",
-    "Translation": "translation",
+    "Translation": "api.translation",
     "TwoHotEncoder": "estimators",
     "UnfaithfulOption": "errors",
     "UnsupportedEstimator": "errors",
-    "WindTunnelClassifier": "trainers.estimator",
+    "WindTunnelClassifier": "api.wrappers",
     "WindTunnelError": "errors",
-    "WindTunnelRegressor": "trainers.estimator",
-    "compile": "_translate",
-    "crossfit": "trainers.crossfit",
-    "load": "export.artefact",
-    "loader": "trainers.data",
-    "stream": "trainers.streaming",
+    "WindTunnelRegressor": "api.wrappers",
+    "compile": "api.translate",
+    "crossfit": "api.crossfit",
+    "load": "export.artefact.artefact",
+    "loader": "trainers.data.loader",
+    "stream": "trainers.data.streaming",
     "supported": "translators",
     "sweep": "sweeps.sweep",
-    "translate": "_translate",
+    "translate": "api.translate",
     "translates": "translators",
 }
 __version__ = version("windtunnel")

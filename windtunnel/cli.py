@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 if TYPE_CHECKING:
     import pandas as pd
 
-    from windtunnel.translation import Translation
+    from windtunnel.api.translation import Translation
 
 
 class Commands(TyperGroup):
@@ -98,8 +98,8 @@ def fit(
     """Fit a pipeline, translate and fine-tune it; write the model, a report and a summary."""
     from rich.console import Console
 
-    from windtunnel.config import Config
-    from windtunnel.experiment import run
+    from windtunnel.experiment.config import Config
+    from windtunnel.experiment.run import run
 
     changes = _changes(change or [])
     changes |= {key: str(path) for key, path in {"data.folder": data, "output": output}.items() if path is not None}
@@ -125,8 +125,8 @@ def sweep(
     """Search the options of translation and fine-tuning; write the best model, the trials and plots."""
     from rich.console import Console
 
-    from windtunnel.config import Config
-    from windtunnel.sweeps.experiment import run
+    from windtunnel.experiment.config import Config
+    from windtunnel.experiment.sweep_run import run
 
     given = {"data.folder": data, "output": output, "sweep.storage": storage}
     numbers = {"sweep.trials": trials, "sweep.timeout": timeout, "sweep.jobs": jobs}
@@ -141,8 +141,8 @@ def sweep(
 
 
 def _changes(pairs: list[str]) -> dict[str, Any]:
-    from windtunnel.config import parse_yaml
     from windtunnel.errors import BadInput
+    from windtunnel.experiment.config import parse_yaml
 
     if wrong := [pair for pair in pairs if "=" not in pair]:
         raise BadInput(f"--set {wrong[0]!r}: write KEY=VALUE, such as recipe.epochs=3")
@@ -157,7 +157,7 @@ def predict(
     output: Annotated[Path | None, typer.Option(help="A CSV or Parquet file; without it, CSV on stdout.")] = None,
 ) -> None:
     """Predict rows: a column ``prediction``, and for classifiers ``probability_<class>`` for each class."""
-    from windtunnel.files import read_table_file, write_table_file
+    from windtunnel.experiment.files import read_table_file, write_table_file
 
     net = _load(model)
     answers = _answers(net, read_table_file(rows, text=_text_columns(net)))

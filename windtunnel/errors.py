@@ -15,7 +15,11 @@ class UnsupportedEstimator(WindTunnelError, TypeError):
 
 
 class UnfaithfulOption(WindTunnelError, ValueError):
-    """A setting that cannot be translated, saved or exported without changing what the pipeline computes."""
+    """An option of the source pipeline that cannot be reproduced, saved or exported without changing its predictions."""
+
+
+class InvalidOption(WindTunnelError, ValueError):
+    """An argument whose value is not accepted, or not for this pipeline."""
 
 
 class NotFitted(WindTunnelError, NotFittedError):

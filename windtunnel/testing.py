@@ -16,14 +16,14 @@ from joblib.hashing import NumpyHasher  # type: ignore[import-untyped]
 from sklearn.neighbors import BallTree, KDTree
 from torch import Tensor, nn
 
-from windtunnel._translate import compile, translate
+from windtunnel.api.translate import compile, translate
+from windtunnel.api.translation import Translation
 from windtunnel.errors import BadInput, UnsupportedEstimator
-from windtunnel.export.artefact import load
+from windtunnel.export.artefact.artefact import load
 from windtunnel.export.torchscript import script
-from windtunnel.graph import Columns, Expression, Joined, Raw, Step, Weighted, walk
-from windtunnel.head import METHODS
-from windtunnel.trainers.losses import pick
-from windtunnel.translation import Translation
+from windtunnel.objectives.losses import pick
+from windtunnel.pipeline.graph import Columns, Expression, Joined, Raw, Step, Weighted, walk
+from windtunnel.program.head import METHODS
 from windtunnel.translators.registry import supported
 
 FAITHFUL = 0.999
@@ -42,10 +42,10 @@ def check_translator(fitted: Any, X: Any, *, tolerance: float = 1e-9, coarse: fl
     - each method that the source has gives its own answers: the same shapes, labels equal and of the same dtype,
       numbers within ``tolerance``, for all rows, for one row, and within ``coarse`` in float32; no method is missing;
     - with NaN or an infinity in a column of floats the translation answers as the source does, or raises ``BadInput``
-      where the source refuses it;
+      where the source rejects it;
     - a saved and loaded translation gives the same bits, and TorchScript what eager torch gives;
     - ``translate`` keeps R squared 0.999 of the answers before training, and the gradient is finite and reaches every
-      parameter; a reader registered with ``differentiable=False`` may refuse ``translate`` instead;
+      parameter; a reader registered with ``differentiable=False`` may reject ``translate`` instead;
     - the fitted estimator and the rows are what they were.
 
     Parameters
@@ -156,7 +156,7 @@ def _check_same(ours: list[np.ndarray], theirs: list[np.ndarray], method: str, t
             np.testing.assert_allclose(got, want.astype(np.float64), tolerance, tolerance, err_msg=where)
 
 
-# Rows that are refused
+# Rows that are rejected
 
 
 def _check_odd_numbers(net: Translation, fitted: Any, X: Any, tolerance: float) -> None:
@@ -170,11 +170,11 @@ def _check_odd_numbers(net: Translation, fitted: Any, X: Any, tolerance: float) 
         try:
             got = _ask(net, rows, (method,))[method]
         except BadInput:
-            # A prediction that is no number is refused, whatever the source makes of it.
+            # A prediction that is no number is rejected, whatever the source makes of it.
             nothing = wanted is None or any(one.dtype.kind == "f" and np.isnan(one).any() for one in wanted)
             assert nothing, f"{method}, {where}: the translation raises BadInput, and the source answers."
             continue
-        assert wanted is not None, f"{method}, {where}: the source refuses it, and the translation answers."
+        assert wanted is not None, f"{method}, {where}: the source rejects it, and the translation answers."
         _check_same(got, wanted, method, tolerance, where)
 
 
@@ -247,7 +247,7 @@ def _translated(fitted: Any, X: Any, untranslated: str) -> Translation | None:
         try:
             return translate(fitted, calibrate=X, untranslated=untranslated)
         except UnsupportedEstimator as error:
-            assert exact_only, f"every reader is registered as differentiable, and translate refuses: {error}"
+            assert exact_only, f"every reader is registered as differentiable, and translate rejects: {error}"
             return None
 
 

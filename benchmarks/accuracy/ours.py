@@ -12,7 +12,7 @@ from typing import Any
 import windtunnel
 from benchmarks.accuracy.alternatives import fewer_bins
 from benchmarks.accuracy.task import Task
-from windtunnel.translation import Translation
+from windtunnel.api.translation import Translation
 
 CALIBRATION = 5000
 """Training rows by which soft trees start."""

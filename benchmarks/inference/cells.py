@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 import windtunnel
 from benchmarks.inference.models import MODELS
 from benchmarks.inference.peers import PEERS, Peer
-from windtunnel.errors import UnfaithfulOption
+from windtunnel.errors import InvalidOption
 
 OURS = "windtunnel "
 SECONDS = 3.0
@@ -96,7 +96,7 @@ def measure(
         for engine in engines:
             try:
                 ours = getattr(_compiled(source, engine, device), method)
-            except UnfaithfulOption as error:
+            except InvalidOption as error:
                 notes[OURS + engine] = str(error)
                 continue
             np.testing.assert_allclose(ours(X[:100]), answer(X[:100]), 1e-5, 1e-5)

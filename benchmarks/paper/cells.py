@@ -23,12 +23,12 @@ from sklearn.preprocessing import TargetEncoder
 
 import windtunnel
 from benchmarks.sets import DataSet, load
-from windtunnel.config import Config
+from windtunnel.api.translation import Translation
 from windtunnel.errors import BadInput
-from windtunnel.experiment import build_pipeline
+from windtunnel.experiment.config import Config
+from windtunnel.experiment.run import build_pipeline
 from windtunnel.modules.trees import SoftTrees
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.translation import Translation
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "paper"
 VARIANTS: dict[str, dict[str, Any]] = {

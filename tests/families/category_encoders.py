@@ -76,12 +76,12 @@ CASES = [
         **AWKWARD,
     ),
     Case(
-        "ce contrasts that refuse, without what does not vary",
+        "ce contrasts that reject, without what does not vary",
         lambda: ce.HelmertEncoder(handle_unknown="error", handle_missing="error", drop_invariant=True),
         CATEGORIES,
     ),
     Case(
-        "ce counts that refuse in one column",
+        "ce counts that reject in one column",
         lambda: ce.CountEncoder(handle_unknown={"city": "error"}, cols=["city", "device"]),
         ("city", "device"),
     ),

@@ -37,10 +37,10 @@ CASES = [
         missing=True,
         unseen=True,
     ),
-    Case("one-hot that refuses", lambda: make_pipeline(OneHotEncoder(), logistic()), CATEGORIES),
+    Case("one-hot that rejects", lambda: make_pipeline(OneHotEncoder(), logistic()), CATEGORIES),
     Case("ordinal alone", ordinal, CATEGORIES, **AWKWARD),
     Case("ordinal, one-hot", lambda: make_pipeline(ordinal(), one_hot(), logistic()), CATEGORIES, **AWKWARD),
-    Case("ordinal that refuses, one-hot", lambda: make_pipeline(OrdinalEncoder(), one_hot(), logistic()), CATEGORIES),
+    Case("ordinal that rejects, one-hot", lambda: make_pipeline(OrdinalEncoder(), one_hot(), logistic()), CATEGORIES),
     Case(
         "ordinal, trees with categories",
         lambda: make_pipeline(ordinal(), quick()),

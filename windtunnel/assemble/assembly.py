@@ -9,17 +9,20 @@ import torch
 
 from windtunnel.assemble.categories import Categories
 from windtunnel.assemble.composites import Composites
+from windtunnel.assemble.conversions import Readings, predicts
 from windtunnel.assemble.draft import Draft
-from windtunnel.assemble.ends import dtypes_of, head_of, methods_beside, methods_of
-from windtunnel.assemble.filled import rows_of
-from windtunnel.assemble.hosts import Hosts
+from windtunnel.assemble.host_steps import Hosts
+from windtunnel.assemble.imputed_thresholds import rows_of
 from windtunnel.assemble.methods import Methods
+from windtunnel.assemble.output_head import dtypes_of, head_of, methods_beside, methods_of
 from windtunnel.assemble.predictors import Predictors
-from windtunnel.assemble.readings import Readings, predicts
 from windtunnel.assemble.wires import Wire
 from windtunnel.encode import RowEncoder, Rows
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.graph import (
+from windtunnel.modules.base import Module
+from windtunnel.modules.columns.affine import Affine
+from windtunnel.modules.tables.category_table import Identity, OneColumn
+from windtunnel.pipeline.graph import (
     Answer,
     Columns,
     Expression,
@@ -31,11 +34,8 @@ from windtunnel.graph import (
     raw_columns,
     walk,
 )
-from windtunnel.head import Head
-from windtunnel.modules.affine import Affine
-from windtunnel.modules.base import Module
-from windtunnel.modules.program import Program, ProgramStep
-from windtunnel.modules.tables import Identity, OneColumn
+from windtunnel.program.head import Head
+from windtunnel.program.program import Program, ProgramStep
 from windtunnel.translators.registry import Composite, Encoding, Predictor, Recoding, Selection, Tokens, Transformer
 
 

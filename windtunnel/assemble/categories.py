@@ -14,19 +14,19 @@ from scipy import sparse
 from torch import Tensor
 
 from windtunnel.assemble.draft import Draft
-from windtunnel.assemble.filled import follow, rows_of
+from windtunnel.assemble.imputed_thresholds import follow, rows_of
 from windtunnel.assemble.wires import Wire, itself, once
-from windtunnel.cityhash import hash_of, signed
 from windtunnel.encode import NONE, CategoryColumn, Rows, Vocabulary, text_of
+from windtunnel.encode.cityhash import hash_of, signed
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.graph import Step
-from windtunnel.modules.one_hot import OneHot
-from windtunnel.modules.program import IDS
-from windtunnel.modules.tables import CategoryTable, SumGroups
-from windtunnel.modules.target_statistics import CategoryHashes
-from windtunnel.translators.probe import UNKNOWN, probe
+from windtunnel.modules.tables.category_table import CategoryTable, SumGroups
+from windtunnel.modules.tables.one_hot import OneHot
+from windtunnel.modules.tables.target_statistics import CategoryHashes
+from windtunnel.pipeline.graph import Step
+from windtunnel.program.program import IDS
+from windtunnel.translators.categories.probe import UNKNOWN, probe
+from windtunnel.translators.categories.probe_inputs import is_missing
 from windtunnel.translators.registry import Encoding, Hashed, Recoding
-from windtunnel.translators.shown import is_missing
 
 NO_HASH = 2**40
 """Stands for the hash of a text where there is none; hashes have 32 bits."""
@@ -62,8 +62,8 @@ class Categories:
                 return self.draft.module(name, estimator, number, wires, rows_of(step.estimator), step.estimator)
         elif any(wire.raw is None for wire, known in zip(wires, recoding.categories, strict=True) if known is not None):
             raise UnsupportedEstimator(f"step {name!r} groups categories that earlier steps computed as numbers.")
-        refuses = self.draft.refusals(step.estimator, len(wires)) if number is not None else ()
-        place = once(lambda: self.draft.add(name, estimator, number, self.draft.places(name, wires), refuses))  # type: ignore[arg-type]
+        rejects = self.draft.rejections(step.estimator, len(wires)) if number is not None else ()
+        place = once(lambda: self.draft.add(name, estimator, number, self.draft.places(name, wires), rejects))  # type: ignore[arg-type]
         filled = [wire.filled for wire in wires]
         if number is not None:
             filled = follow(rows_of(step.estimator), number, filled)
@@ -77,7 +77,7 @@ class Categories:
                     known=(*wire.known, *_present(known or ())),
                     chain=(*wire.chain, partial(recoding.recode, column)),
                     filled=filled[column],
-                    refuses=wire.refuses.union(_finite(step)),
+                    rejects=wire.rejects.union(_finite(step)),
                 )
             )
         return answer
@@ -101,13 +101,13 @@ class Categories:
                 for position in positions:
                     answer[position] = wire
                 continue
-            vocabulary, refused = one[0], probed.refused[column]
-            if len(vocabulary) - 1 in refused and vocabulary.values[-1] == NONE:
+            vocabulary, rejected = one[0], probed.rejected[column]
+            if len(vocabulary) - 1 in rejected and vocabulary.values[-1] == NONE:
                 vocabulary = replace(vocabulary, values=vocabulary.values[:-1])
             # Where unknown categories are recoded, the rows of the buckets are out of reach.
             module = self._tabled(probed.tables[column][: len(vocabulary)], encoding.trainable)  # type: ignore[index]
-            refuses = wire.refuses.union(refused, _finite(step), {3} if encoding.refuses_fractions else ())
-            encoded = self._table(step, module, wire, vocabulary, refuses)
+            rejects = wire.rejects.union(rejected, _finite(step), {3} if encoding.rejects_fractions else ())
+            encoded = self._table(step, module, wire, vocabulary, rejects)
             if probed.additive:
                 summed += encoded
                 continue
@@ -120,12 +120,12 @@ class Categories:
         return [wire for wire in answer if wire is not None]
 
     def codes(self, step: Step, wire: Wire, categories: Sequence[Any], *, closed: bool) -> Wire:
-        """Categories as the codes that a tree compares; unknown, if they are not refused, and missing ones are NaN."""
+        """Categories as the codes that a tree compares; unknown, if they are not rejected, and missing ones are NaN."""
         vocabulary, shown = self._look_up(step, wire, categories, 0)
         code = {category: index for index, category in enumerate(categories)}
         rows = torch.tensor([code.get(value, math.nan) for value in shown], dtype=self.draft.dtype).unsqueeze(1)
-        refuses = wire.refuses | _finite(step) | ({0} if closed else set())
-        return self._table(step, CategoryTable(rows, False), wire, vocabulary, refuses)[0]
+        rejects = wire.rejects | _finite(step) | ({0} if closed else set())
+        return self._table(step, CategoryTable(rows, False), wire, vocabulary, rejects)[0]
 
     def statistics(self, step: Step, hashed: Hashed, wires: Sequence[Wire]) -> list[Wire]:
         """Columns that are no categories, then the numbers that are read in the place of those that are."""
@@ -164,16 +164,16 @@ class Categories:
         return OneHot(torch.from_numpy(column), torch.arange(table.shape[1]), unit)
 
     def _table(
-        self, step: Step, table: CategoryTable | OneHot, wire: Wire, vocabulary: Vocabulary, refuses: frozenset[int]
+        self, step: Step, table: CategoryTable | OneHot, wire: Wire, vocabulary: Vocabulary, rejects: frozenset[int]
     ) -> list[Wire]:
         """The columns of a table over a raw column; a single one can be encoded again.
 
-        What the source refuses in the column is refused whether or not anything reads the table, as the source looks
+        What the source rejects in the column is rejected whether or not anything reads the table, as the source looks
         at all that it is given.
         """
         assert wire.raw is not None
-        column = CategoryColumn(wire.raw, vocabulary, *(kind in refuses for kind in (0, 1, 2, 3)))
-        if column.refuses:
+        column = CategoryColumn(wire.raw, vocabulary, *(kind in rejects for kind in (0, 1, 2, 3)))
+        if column.rejects:
             self.draft.encoder.category(column)
         place = once(
             lambda: self.draft.add(
@@ -184,9 +184,9 @@ class Categories:
         if width != 1 or vocabulary.buckets or isinstance(table, OneHot):
             return [Wire(number=partial(place, index)) for index in range(width)]
         codes = table.rows[:, 0].tolist()
-        # What is refused has no code: it stays what it is.
-        values = [UNKNOWN if 0 in refuses else codes[0], None if 1 in refuses else codes[1], *codes[2:]]
-        return [Wire(partial(place, 0), wire.raw, (), vocabulary.values, (lambda _: list(values),), refuses)]
+        # What is rejected has no code: it stays what it is.
+        values = [UNKNOWN if 0 in rejects else codes[0], None if 1 in rejects else codes[1], *codes[2:]]
+        return [Wire(partial(place, 0), wire.raw, (), vocabulary.values, (lambda _: list(values),), rejects)]
 
     def _look_up(
         self, step: Step, wire: Wire, known: Sequence[Any], buckets: int, tells_none: bool = False
@@ -232,14 +232,14 @@ class Categories:
                 f"{self.draft.encoder.name(wire.raw)} as a category, and there {error}; "
                 "convert the column to text before fitting."
             ) from error
-        refuses, further = wire.refuses | ({1} if missing is None else set()), None
+        rejects, further = wire.rejects | ({1} if missing is None else set()), None
         if shown[0] is UNKNOWN:
             further = tuple(sorted({*told} - {one % 2**32 for one in known if one is not None}))
             # Formats that cannot hash a text have an id for what is unknown, which may be no category of the source.
-            refuses |= {0} if further or not all_told else set()
+            rejects |= {0} if further or not all_told else set()
         hashes = [unknown, missing, *known, *map(signed, further or ())]
         vocabulary = Vocabulary(values, hashes=further)
-        column = CategoryColumn(wire.raw, vocabulary, 0 in refuses, 1 in refuses, refuses_fractions=True)
+        column = CategoryColumn(wire.raw, vocabulary, 0 in rejects, 1 in rejects, rejects_fractions=True)
         return column, torch.tensor([NO_HASH if one is None else one for one in hashes])
 
 

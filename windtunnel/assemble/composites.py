@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from windtunnel.assemble.readings import Readings
+from windtunnel.assemble.conversions import Readings
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.graph import Answer, Columns, Expression, Joined, Step, walk
 from windtunnel.modules.base import Module
+from windtunnel.pipeline.graph import Answer, Columns, Expression, Joined, Step, walk
 from windtunnel.translators.registry import Composite, Part, Predictor
 
 

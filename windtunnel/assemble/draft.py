@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from windtunnel.assemble.filled import Filled, follow
-from windtunnel.assemble.refusals import METHODS, refusals
+from windtunnel.assemble.imputed_thresholds import Filled, follow
+from windtunnel.assemble.rejected_inputs import METHODS, rejections
 from windtunnel.assemble.wires import Place, Wire, check_numbers, check_some, once
 from windtunnel.encode import RowEncoder
-from windtunnel.graph import Step
-from windtunnel.modules.answers import AsColumns
 from windtunnel.modules.base import Module
-from windtunnel.modules.program import NUMBERS, ProgramStep, takes_of
-from windtunnel.modules.tables import Identity
+from windtunnel.modules.outputs.method_outputs import AsColumns
+from windtunnel.modules.tables.category_table import Identity
+from windtunnel.pipeline.graph import Step
+from windtunnel.program.program import NUMBERS, ProgramStep, takes_of
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Draft:
         self.steps: list[ProgramStep] = []
         self.origins: list[Origin] = []
         self._refusing: list[Callable[[int], Place]] = []
-        self._refused: dict[tuple[int, int, tuple[str, ...]], tuple[str, ...]] = {}
+        self._rejected: dict[tuple[int, int, tuple[str, ...]], tuple[str, ...]] = {}
 
     def raw(self, column: int) -> Wire:
         """A raw column, still as a number or a category."""
@@ -71,29 +71,29 @@ class Draft:
         transform: Callable[[NDArray[np.float64]], Any] | None = None,
         asked: Any = None,
     ) -> list[Wire]:
-        """The columns of a module over numbers; ``asked`` is the estimator that tells which numbers it refuses."""
+        """The columns of a module over numbers; ``asked`` is the estimator that tells which numbers it rejects."""
         check_numbers(name, wires)
         with torch.no_grad():
             width = module(torch.zeros(2, len(wires), dtype=self.dtype)).shape[1]
-        # A module that knows what its source refuses is not second-guessed.
+        # A module that knows what its source rejects is not second-guessed.
         asks = asked is not None and type(module).outside is Module.outside
-        refuses = self.refusals(asked, len(wires)) if asks else ()
-        place = once(lambda: self.add(name, estimator, module, self.places(name, wires), refuses))
-        if refuses or (asked is not None and not asks):
+        rejects = self.rejections(asked, len(wires)) if asks else ()
+        place = once(lambda: self.add(name, estimator, module, self.places(name, wires), rejects))
+        if rejects or (asked is not None and not asks):
             self._refusing.append(place)
         filled = follow(transform, module, [wire.filled for wire in wires]) if transform else [Filled()] * width
         return [Wire(number=partial(place, column), filled=one) for column, one in enumerate(filled)]
 
     def add(
-        self, name: str, estimator: str, module: Module, places: Sequence[Place], refuses: Sequence[str] = ()
+        self, name: str, estimator: str, module: Module, places: Sequence[Place], rejects: Sequence[str] = ()
     ) -> int:
         """Add a program step; of those whose answer nothing asks for only what ``look`` adds."""
-        self.steps.append(ProgramStep(module, takes_of(places), name, refuses))
+        self.steps.append(ProgramStep(module, takes_of(places), name, rejects))
         self.origins.append(Origin(name, estimator))
         return len(self.steps) + 1
 
     def look(self) -> None:
-        """Add the steps that refuse numbers and that nothing asks for: the source looks at all that it is given."""
+        """Add the steps that reject numbers and that nothing asks for: the source looks at all that it is given."""
         first = len(self.steps)
         for place in self._refusing:
             place(0)
@@ -109,27 +109,27 @@ class Draft:
         return places
 
     def selection(self, step: Step, columns: Sequence[int], wires: list[Wire]) -> list[Wire]:
-        """The kept columns; what the source refuses is refused in the others as well."""
-        refuses = self.refusals(step.estimator, len(wires))
-        if refuses and all(wire.number is not None for wire in wires):
+        """The kept columns; what the source rejects is rejected in the others as well."""
+        rejects = self.rejections(step.estimator, len(wires))
+        if rejects and all(wire.number is not None for wire in wires):
             name, estimator = step.name, type(step.estimator).__name__
             given = wires
-            place = once(lambda: self.add(name, estimator, Identity(), self.places(name, given), refuses))
+            place = once(lambda: self.add(name, estimator, Identity(), self.places(name, given), rejects))
             self._refusing.append(place)
-            missing = {code for kind, code in (("nan", 1), ("inf", 2)) if kind in refuses}
+            missing = {code for kind, code in (("nan", 1), ("inf", 2)) if kind in rejects}
             wires = [
-                replace(wire, number=partial(place, column), refuses=wire.refuses.union(missing))
+                replace(wire, number=partial(place, column), rejects=wire.rejects.union(missing))
                 for column, wire in enumerate(wires)
             ]
         return [wires[column] for column in columns]
 
-    def refusals(self, estimator: Any, width: int, method: str = "") -> tuple[str, ...]:
-        """What a fitted step refuses, or one of its methods; it is asked once, as its answers may take long."""
+    def rejections(self, estimator: Any, width: int, method: str = "") -> tuple[str, ...]:
+        """What a fitted step rejects, or one of its methods; it is asked once, as its answers may take long."""
         asked = (method,) if hasattr(estimator, method) else METHODS
         key = (id(estimator), width, asked)
-        if key not in self._refused:
-            self._refused[key] = refusals(estimator, width, asked)
-        return self._refused[key]
+        if key not in self._rejected:
+            self._rejected[key] = rejections(estimator, width, asked)
+        return self._rejected[key]
 
     def width(self, module: Module, columns: int) -> int:
         """How many columns a module gives for so many."""

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from windtunnel.assemble.conversions import predicts
 from windtunnel.assemble.predictors import Scored
-from windtunnel.assemble.readings import predicts
 from windtunnel.assemble.wires import Place, Wire, itself
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.graph import Expression, Step
-from windtunnel.modules.answers import Linked, Positions
-from windtunnel.modules.at_least import AtLeast
 from windtunnel.modules.base import Module
-from windtunnel.modules.votes import Chosen, LabelValues, Logarithm
+from windtunnel.modules.ensembles.votes import Chosen, LabelValues, Logarithm
+from windtunnel.modules.outputs.label_rules import AtLeast
+from windtunnel.modules.outputs.method_outputs import Linked, Positions
+from windtunnel.pipeline.graph import Expression, Step
 from windtunnel.translators.registry import Composite, Predictor
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class Methods:
     def _other(self, step: Step, module: Module) -> list[Place]:
         """What a method gives that reads the rows and no scores: these are left out of the program."""
         wires = self._of.wires(step.given)
-        places, refuses = self._of.draft.places(step.name, wires), self._of.draft.refusals(step.estimator, len(wires))
-        slot = self._of.draft.add(step.name, type(step.estimator).__name__, module, places, refuses)
+        places, rejects = self._of.draft.places(step.name, wires), self._of.draft.rejections(step.estimator, len(wires))
+        slot = self._of.draft.add(step.name, type(step.estimator).__name__, module, places, rejects)
         places = [(slot, column) for column in range(self._of.draft.width(module, len(wires)))]
         return self._of.draft.run(step, [self._of.draft.as_columns()], places)
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windtunnel.assemble.filled import settle
-from windtunnel.assemble.rounded import cleared
+from windtunnel.assemble.imputed_thresholds import settle
+from windtunnel.assemble.rounded_thresholds import cleared
 from windtunnel.assemble.shared_loss import with_loss_of
 from windtunnel.assemble.sparsity import gives_sparse, holds_zeros
 from windtunnel.assemble.wires import Place, Wire
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.graph import Answer, Expression, Joined, Raw, Step
-from windtunnel.modules.absent import ZeroAsMissing
 from windtunnel.modules.base import Module
-from windtunnel.modules.tables import Identity
+from windtunnel.modules.columns.zero_as_missing import ZeroAsMissing
+from windtunnel.modules.outputs.inverse_links import unlinked
+from windtunnel.modules.tables.category_table import Identity
 from windtunnel.modules.trees.hard import TreeWalk
-from windtunnel.modules.unlinked import unlinked
+from windtunnel.pipeline.graph import Answer, Expression, Joined, Raw, Step
 from windtunnel.translators.registry import Composite, Predictor, Selection, Transformer
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Predictors:
         if not isinstance(expression, Step):
             return None
         if not hasattr(expression.estimator, "predict"):
-            # A step without methods of its own is refused here, not kept on the host.
+            # A step without methods of its own is rejected here, not kept on the host.
             reading = self._of.readings.of(expression) if not hasattr(expression.estimator, "transform") else None
             return self.scored(expression) if isinstance(reading, Predictor | Composite) else None
         reading = self._of.readings.of(expression)
@@ -153,8 +153,8 @@ class Predictors:
         scores, wires = self.as_read(step, reading, reading.scores, given)
         places = self._of.draft.places(step.name, wires)
         asks = given is step.given and not (reading.codes or reading.hashed)
-        refuses = self._of.draft.refusals(step.estimator, len(wires)) if asks else ()
-        slot = self._of.draft.add(step.name, type(step.estimator).__name__, scores, places, refuses)
+        rejects = self._of.draft.rejections(step.estimator, len(wires)) if asks else ()
+        slot = self._of.draft.add(step.name, type(step.estimator).__name__, scores, places, rejects)
         columns = self._of.draft.width(scores, len(wires))
         return Scored(slot, columns, places, reading, classes_of(step.estimator, reading.classes, None), step, own)
 
@@ -168,19 +168,19 @@ class Predictors:
         return replace(scored, classes=classes, step=step, own={**scored.own, **own})
 
     def _guard(self, step: Step, composite: Composite) -> None:
-        """Refuse numbers that the composite refuses, whatever its parts take, in what they read as numbers."""
+        """Reject numbers that the composite rejects, whatever its parts take, in what they read as numbers."""
         wires = self._of.wires(step.given)
         if any(wire.number is None for wire in wires):
             return
-        if refuses := composite.refuses or self._of.draft.refusals(step.estimator, len(wires)):
-            # By now the parts have told which raw columns they read, and how; the host's own code refuses by itself.
+        if rejects := composite.rejects or self._of.draft.rejections(step.estimator, len(wires)):
+            # By now the parts have told which raw columns they read, and how; the host's own code rejects by itself.
             numbers, texts = self._of.draft.encoder.read_as()
             if read := [one for one in wires if one.raw is None or one.raw in numbers - texts]:
                 places = self._of.draft.places(step.name, read)
-                self._of.draft.add(step.name, type(step.estimator).__name__, Identity(), places, refuses)
+                self._of.draft.add(step.name, type(step.estimator).__name__, Identity(), places, rejects)
 
     def _zeros_missing(self, step: Step, given: Expression, wires: list[Wire]) -> list[Wire]:
-        """Make zeros missing where the source's own rows are sparse; refuse sparse rows where that depends on them."""
+        """Make zeros missing where the source's own rows are sparse; reject sparse rows where that depends on them."""
         if splines := holds_zeros(given):
             raise UnsupportedEstimator(
                 f"step {step.name!r} ({type(step.estimator).__name__}) reads the sparse matrix of step {splines!r}, "
@@ -190,10 +190,10 @@ class Predictors:
         if gives_sparse(given):
             return self._of.draft.module(step.name, "", ZeroAsMissing(), wires)
         if gives_sparse(given, raw=True):
-            self._of.draft.encoder.refuses_sparse = True
+            self._of.draft.encoder.rejects_sparse = True
             # XGBoost alone makes a table of sparse columns dense; what stands before or around it, a sparse matrix.
             alone = step is self._of.graph and isinstance(given, Raw)
-            self._of.draft.encoder.refuses_sparse_columns |= not alone
+            self._of.draft.encoder.rejects_sparse_columns |= not alone
         return wires
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from windtunnel.modules.unlinked import UNLINKED
-from windtunnel.trainers.losses import OF_RAW_SCORES
+from windtunnel.modules.outputs.inverse_links import UNLINKED
+from windtunnel.objectives.losses import OF_RAW_SCORES
 from windtunnel.translators.registry import Composite, Predictor
 
 OF_QUANTILES = ("absolute", "quantile")
@@ -19,7 +19,7 @@ def with_loss_of(parts: Sequence[Predictor], composite: Composite) -> Predictor:
     """``composite.then`` with the loss that all parts share, where it answers what that loss is of.
 
     A loss of answers is passed on as it is. One of raw scores is passed on with the link of the parts, to be put behind
-    scores that this link was taken off (``windtunnel.modules.unlinked``), so that the mean of positive answers stays
+    scores that this link was taken off (``windtunnel.modules.outputs.inverse_links``), so that the mean of positive answers stays
     positive; without a link it is passed on as it is. Everything else leaves ``then`` with its own loss.
     """
     then: Predictor = composite.then

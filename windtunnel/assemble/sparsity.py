@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import SplineTransformer
 
-from windtunnel.graph import Answer, Columns, Expression, Joined, Raw, Step, Weighted
+from windtunnel.pipeline.graph import Answer, Columns, Expression, Joined, Raw, Step, Weighted
 
 
 def gives_sparse(expression: Expression, *, raw: bool = False) -> bool:

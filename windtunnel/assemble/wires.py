@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from windtunnel.assemble.filled import Filled
+from windtunnel.assemble.imputed_thresholds import Filled
 from windtunnel.errors import UnsupportedEstimator
 
 Place = tuple[int, int]
@@ -30,8 +30,8 @@ class Wire:
         All categories of the raw column, once an encoder on the way has given each its code.
     chain : tuple of callables
         What earlier steps make of a list of values, in order: unknown, missing, and the vocabulary.
-    refuses : frozenset of int
-        0 where an encoder on the way refuses unknown categories, 1 where missing ones, 2 where infinite numbers, 3
+    rejects : frozenset of int
+        0 where an encoder on the way rejects unknown categories, 1 where missing ones, 2 where infinite numbers, 3
         where those that are not whole.
     filled : Filled
         What a missing number has become.
@@ -42,7 +42,7 @@ class Wire:
     known: tuple[Any, ...] = ()
     vocabulary: tuple[Any, ...] | None = None
     chain: tuple[Callable[[list[Any]], list[Any]], ...] = ()
-    refuses: frozenset[int] = frozenset()
+    rejects: frozenset[int] = frozenset()
     filled: Filled = Filled()
 
 
@@ -58,13 +58,13 @@ def once(add: Callable[[], int]) -> Callable[[int], Place]:
 
 
 def check_numbers(name: str, wires: Sequence[Wire]) -> None:
-    """Refuse columns that are categories only."""
+    """Reject columns that are categories only."""
     if any(wire.number is None for wire in wires):
         raise UnsupportedEstimator(f"step {name!r} reads text where its translation reads numbers.")
 
 
 def check_some(name: str, wires: Sequence[Wire]) -> None:
-    """Refuse a step that is given no columns: there would be nothing that tells how many rows it answers."""
+    """Reject a step that is given no columns: there would be nothing that tells how many rows it answers."""
     if not wires:
         raise UnsupportedEstimator(
             f"step {name!r} is given no columns, as the steps before it keep none of theirs; fit the pipeline again so "

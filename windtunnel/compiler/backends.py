@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 from windtunnel.compiler.cuda_graphs import CudaGraphEngine
+from windtunnel.compiler.engine import Held
 from windtunnel.compiler.exported import ExportedEngine, NativeEngine
-from windtunnel.compiler.held import Held
 from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.compiler.scripted import TorchScriptEngine
 from windtunnel.encode import RowEncoder
-from windtunnel.errors import UnfaithfulOption
-from windtunnel.modules.program import Program, ProgramStep, Take
+from windtunnel.errors import InvalidOption
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.program.program import Program, ProgramStep, Take
 
 if TYPE_CHECKING:
-    from windtunnel.translation import Engine, Translation
+    from windtunnel.api.translation import Engine, Translation
 
 ENGINES: dict[str, type[Held]] = {
     "torchscript": TorchScriptEngine,
@@ -36,7 +36,7 @@ def engine(net: Translation, backend: str) -> Engine | None:
 
     Raises
     ------
-    UnfaithfulOption
+    InvalidOption
         The backend cannot run a step, or is not installed.
     """
     if backend == "torch":
@@ -60,15 +60,15 @@ def alone(trees: HardTrees, backend: str) -> Callable[[Tensor], Tensor]:
 
 
 def place(device: str | torch.device) -> torch.device:
-    """The device of a name; ``UnfaithfulOption`` where it is not there, or cannot hold float64."""
+    """The device of a name; ``InvalidOption`` where it is not there, or cannot hold float64."""
     try:
         found = torch.device(device)
         torch.zeros(1, dtype=torch.float64, device=found)
     except Exception as error:  # each backend of torch has errors of its own
         said = " ".join(str(error).split())[:200]
-        raise UnfaithfulOption(
+        raise InvalidOption(
             f"device={str(device)!r} cannot be used ({said}); accepted are 'cpu' and 'cuda'."
         ) from error
     if found.type == "meta":
-        raise UnfaithfulOption("device='meta' holds no numbers; accepted are 'cpu' and 'cuda'.")
+        raise InvalidOption("device='meta' holds no numbers; accepted are 'cpu' and 'cuda'.")
     return found

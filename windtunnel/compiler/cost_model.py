@@ -13,7 +13,7 @@ from windtunnel.modules.trees.forms.oblivious import ObliviousTrees, oblivious
 from windtunnel.modules.trees.forms.perfect import PerfectTrees
 from windtunnel.modules.trees.forms.ranked import depths_of
 from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.slices import least_of, share
+from windtunnel.program.row_slices import least_of, share
 
 MOST_PRODUCTS = 1 << 18
 """Leaves squared, added up; beyond, matrix products are nowhere near the others."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from windtunnel.compiler.exported import ExportedEngine, Run
-from windtunnel.errors import UnfaithfulOption
+from windtunnel.errors import InvalidOption
 
 MOST = 1024
 """Rows up to which graphs are recorded; of more, each operator takes longer than its launch."""
@@ -33,17 +33,17 @@ class CudaGraphEngine(ExportedEngine):
 
         Raises
         ------
-        UnfaithfulOption
+        InvalidOption
             The program is on no GPU, takes all rows together, or cannot be exported.
         """
         device = self._example()[0].device
         if device.type != DEVICE:
-            raise UnfaithfulOption(
+            raise InvalidOption(
                 f"backend='cudagraphs' got a program on {str(device)!r}; accepted is a GPU. Give device='cuda', or "
                 "choose backend='torchscript'."
             )
         if self.program.whole():
-            raise UnfaithfulOption(
+            raise InvalidOption(
                 "backend='cudagraphs' cannot run a program in which rows depend on one another, as records hold more "
                 "rows than are asked for. Choose backend='torchscript'."
             )

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from windtunnel.compiler.held import Held
+from windtunnel.compiler.engine import Held
 from windtunnel.compiler.onnx_runtime import EXAMPLE_ROWS, check_same, quiet
 from windtunnel.compiler.scripted import Answering
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.modules.program import Program, ProgramStep
 from windtunnel.modules.trees.hard import TreeWalk
+from windtunnel.program.program import Program, ProgramStep
 
 Run = Callable[[Tensor, Tensor], Tensor]
 AT_ONCE = 1 << 16

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from windtunnel.compiler.decompositions import DECOMPOSITIONS
-from windtunnel.compiler.held import Held
+from windtunnel.compiler.engine import Held
 from windtunnel.compiler.literals import keep_literals
-from windtunnel.compiler.tree_nodes import put_nodes, with_nodes
-from windtunnel.errors import UnfaithfulOption
-from windtunnel.modules.program import Program, ProgramStep
+from windtunnel.compiler.onnx_trees import put_nodes, with_nodes
+from windtunnel.errors import InvalidOption, UnfaithfulOption
 from windtunnel.modules.trees.hard import TreeWalk
+from windtunnel.program.program import Program, ProgramStep
 
 NEEDED = ("onnx", "onnxruntime", "onnxscript")
 INPUTS = ("numbers", "ids")
@@ -127,9 +127,9 @@ class Methods(nn.Module):
 
 
 def check_installed(asked: str) -> None:
-    """Refuse what is asked for where its packages are missing."""
+    """Reject what is asked for where its packages are missing."""
     if missing := [name for name in NEEDED if find_spec(name) is None]:
-        raise UnfaithfulOption(f"{asked} needs {', '.join(missing)}, not installed; pip install 'windtunnel[onnx]'")
+        raise InvalidOption(f"{asked} needs {', '.join(missing)}, not installed; pip install 'windtunnel[onnx]'")
 
 
 def exported(module: nn.Module, example: tuple[Tensor, ...], inputs: Sequence[str], outputs: Sequence[str]) -> Any:
@@ -219,7 +219,7 @@ def fed(names: Iterable[str], blocks: Mapping[str, Tensor]) -> dict[str, NDArray
 def _check_device(program: Program) -> None:
     for tensor in (*program.parameters(), *program.buffers()):
         if tensor.device.type != "cpu":
-            raise UnfaithfulOption(
+            raise InvalidOption(
                 f"backend='onnx' runs on the CPU, the program is on {tensor.device}; choose device='cpu', or "
                 "backend='torchscript' or 'torch'."
             )

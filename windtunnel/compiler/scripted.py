@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from windtunnel.compiler.held import Held
+from windtunnel.compiler.engine import Held
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.torchscript import script
-from windtunnel.modules.program import Program, ProgramStep
+from windtunnel.program.program import Program, ProgramStep
 
 
 class Answering(nn.Module):

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from windtunnel.compiler.cost_model import Shape
 from windtunnel.compiler.tree_costs import coefficients
-from windtunnel.errors import UnfaithfulOption
-from windtunnel.modules.program import Program, ProgramStep
+from windtunnel.errors import InvalidOption
 from windtunnel.modules.trees.forms.bitvectors import BitvectorTrees
 from windtunnel.modules.trees.forms.gemm import GemmTrees
 from windtunnel.modules.trees.forms.oblivious import ObliviousTrees
 from windtunnel.modules.trees.forms.perfect import PerfectTrees
 from windtunnel.modules.trees.forms.ranked_walk import RankedWalkTrees
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.program.program import Program, ProgramStep
 
 FORMS: dict[str, type[HardTrees]] = {
     "gemm": GemmTrees,
@@ -87,7 +87,7 @@ def choose(program: Program, strategy: str, *, rows: int | None = None, tune: st
 
     Raises
     ------
-    UnfaithfulOption
+    InvalidOption
         Trees are too deep, or have too many leaves, for the strategy.
     """
     forms: dict[HardTrees, HardTrees] = {}
@@ -123,8 +123,8 @@ def _formed(trees: HardTrees, strategy: str, step: str) -> HardTrees:
         return trees
     try:
         return form.rebuild(trees.state_dict(), trees.facts())
-    except UnfaithfulOption as error:
-        raise UnfaithfulOption(f"step {step!r}: {error}") from error
+    except InvalidOption as error:
+        raise InvalidOption(f"step {step!r}: {error}") from error
 
 
 def _automatic(trees: HardTrees, step: str, rows: int | None, tune: str | None) -> Choice:

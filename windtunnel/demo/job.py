@@ -21,8 +21,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from windtunnel.clicklog import click_log
 from windtunnel.errors import BadInput
 from windtunnel.estimators import RareCategories, TwoHotEncoder
-from windtunnel.experiment import PARTS, Comparison, Part, compare, write_json
-from windtunnel.files import write_table_file
+from windtunnel.experiment.files import write_table_file
+from windtunnel.experiment.run import PARTS, Comparison, Part, compare, write_json
 
 ROWS = 50_000
 SCORER = Path(__file__).with_name("score_elsewhere.py")

@@ -1,4 +1,4 @@
-"""One column of ids: the vocabulary that a raw column is read by, and which of its values the source refuses."""
+"""One column of ids: the vocabulary that a raw column is read by, and which of its values the source rejects."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from windtunnel.errors import BadInput
 
 @dataclass
 class CategoryColumn:
-    """One column of ``ids``: where it is read from, its vocabulary, and which values the source refuses."""
+    """One column of ``ids``: where it is read from, its vocabulary, and which values the source rejects."""
 
     column: int
     vocabulary: Vocabulary
-    refuses_unknown: bool = False
-    refuses_missing: bool = False
-    refuses_infinite: bool = False
-    refuses_fractions: bool = False
+    rejects_unknown: bool = False
+    rejects_missing: bool = False
+    rejects_infinite: bool = False
+    rejects_fractions: bool = False
 
     @property
-    def refuses(self) -> bool:
-        """Whether the source refuses some values of the vocabulary's kind; no number is among texts."""
-        numbers = self.vocabulary.kind != "text" and (self.refuses_infinite or self.refuses_fractions)
-        return self.refuses_unknown or self.refuses_missing or numbers
+    def rejects(self) -> bool:
+        """Whether the source rejects some values of the vocabulary's kind; no number is among texts."""
+        numbers = self.vocabulary.kind != "text" and (self.rejects_infinite or self.rejects_fractions)
+        return self.rejects_unknown or self.rejects_missing or numbers
 
     def ids_of_values(self, values: list[Any]) -> list[int] | None:
-        """The id of each Python value; None where the vocabulary gives none, or some may be refused."""
+        """The id of each Python value; None where the vocabulary gives none, or some may be rejected."""
         if (ids := self.vocabulary.ids_of_values(values)) is None:
             return None
-        odd = self.vocabulary.kind == "number" and (self.refuses_infinite or self.refuses_fractions)
-        refused = (self.refuses_unknown and UNKNOWN_ID in ids) or (self.refuses_missing and MISSING_ID in ids)
-        return None if refused or (odd and not all(map(is_whole, values))) else ids
+        odd = self.vocabulary.kind == "number" and (self.rejects_infinite or self.rejects_fractions)
+        rejected = (self.rejects_unknown and UNKNOWN_ID in ids) or (self.rejects_missing and MISSING_ID in ids)
+        return None if rejected or (odd and not all(map(is_whole, values))) else ids
 
     def ids(self, values: pd.Series, name: str, *, flat: bool, training: bool) -> NDArray[np.int64]:
         """The id of each value of a column.
@@ -50,21 +50,21 @@ class CategoryColumn:
         flat : bool
             Whether the rows are a sequence of labels, and no table.
         training : bool
-            Whether what the source refuses is let through, and no longer refused from now on.
+            Whether what the source rejects is let through, and no longer rejected from now on.
 
         Raises
         ------
         BadInput
-            Values of another kind than the vocabulary, or that the source refuses.
+            Values of another kind than the vocabulary, or that the source rejects.
         """
         if self.vocabulary.hashes is not None:
             return self._hashed(values, name, training)
         ids = self._told_apart(values, name, flat)
-        unknown = (ids == UNKNOWN_ID) & self.refuses_unknown
-        missing = (ids == MISSING_ID) & self.refuses_missing
+        unknown = (ids == UNKNOWN_ID) & self.rejects_unknown
+        missing = (ids == MISSING_ID) & self.rejects_missing
         if training:
-            self.refuses_unknown &= not unknown.any()
-            self.refuses_missing &= not missing.any()
+            self.rejects_unknown &= not unknown.any()
+            self.rejects_missing &= not missing.any()
         elif (unknown | missing).any():
             unseen = sorted({shown(value) for value in values[unknown]}) + ["missing values"] * bool(missing.any())
             if flat:
@@ -73,7 +73,7 @@ class CategoryColumn:
                     "or drop these rows."
                 )
             raise BadInput(
-                f"column {name} holds categories that were not there in fitting and are refused: "
+                f"column {name} holds categories that were not there in fitting and are rejected: "
                 f"{listed(unseen)}. Fit the encoder with handle_unknown='ignore' or a value for unknown ones; for a "
                 "model that reads categories without an encoder, such as XGBoost, make them missing; or fine-tune on "
                 "rows with them first."
@@ -89,12 +89,12 @@ class CategoryColumn:
                 f"column {name} holds {sample_of(values)} of dtype {values.dtype}, which is {kind_of(values)}; "
                 f"its categories are {vocabulary.kind}{known}. Convert the column to what the pipeline saw."
             )
-        if self.refuses_infinite and values.dtype.kind == "f" and np.isinf(values.to_numpy()).any():
+        if self.rejects_infinite and values.dtype.kind == "f" and np.isinf(values.to_numpy()).any():
             raise BadInput(
-                f"column {name} holds infinite values, which its encoder refuses; drop these rows, or replace the "
+                f"column {name} holds infinite values, which its encoder rejects; drop these rows, or replace the "
                 "values."
             )
-        if self.refuses_fractions and (fractions := fractions_among(values)):
+        if self.rejects_fractions and (fractions := fractions_among(values)):
             raise BadInput(
                 f"column {name} holds numbers that are not whole, which its encoder does not take for labels: "
                 f"{listed([*map(shown, fractions)])}. Drop these rows, or round the numbers."
@@ -110,12 +110,12 @@ class CategoryColumn:
                 f"column {name} of dtype {values.dtype} holds categories that are told by their text, and {error}, as "
                 "CatBoost has it; convert the column to text or whole numbers."
             ) from error
-        missing = (ids == MISSING_ID) & self.refuses_missing
+        missing = (ids == MISSING_ID) & self.rejects_missing
         if training:
-            self.refuses_missing &= not missing.any()
+            self.rejects_missing &= not missing.any()
         elif missing.any():
             raise BadInput(
-                f"column {name} holds missing values, which CatBoost refuses among categories; give them a text of "
+                f"column {name} holds missing values, which CatBoost rejects among categories; give them a text of "
                 "their own, as in fitting."
             )
         return ids

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from windtunnel.encode.blur import Blur
 from windtunnel.encode.category import CategoryColumn
 from windtunnel.encode.columns import (
     NUMBERS,
@@ -28,9 +27,10 @@ from windtunnel.encode.columns import (
     quoted,
     sample_of,
 )
+from windtunnel.encode.precision_loss import Blur
 from windtunnel.encode.rows import Rows, as_column, as_frame, cells_of, check_dense, is_named, objects
+from windtunnel.encode.sparse_rows import SparseRows
 from windtunnel.errors import BadInput
-from windtunnel.modules.sparse_rows import SparseRows
 
 
 class Batch(NamedTuple):
@@ -58,12 +58,12 @@ class RowEncoder:
         "float32" or "float64": the type of ``Batch.numbers``.
     flat : bool
         Whether rows are a sequence with one text, label, dict or list of tokens each, and no table.
-    refuses_sparse : bool
-        Whether a sparse matrix is refused, whose zeros the source takes for missing values.
+    rejects_sparse : bool
+        Whether a sparse matrix is rejected, whose zeros the source takes for missing values.
     of_frames : bool
-        Whether rows without names are refused, in which the source takes numbers for codes of categories.
-    refuses_sparse_columns : bool
-        Whether a table of nothing but sparse columns is refused, as a sparse matrix is.
+        Whether rows without names are rejected, in which the source takes numbers for codes of categories.
+    rejects_sparse_columns : bool
+        Whether a table of nothing but sparse columns is rejected, as a sparse matrix is.
     """
 
     names: list[str] | None
@@ -72,9 +72,9 @@ class RowEncoder:
     categories: list[CategoryColumn] = field(default_factory=list)
     dtype: str = "float32"
     flat: bool = False
-    refuses_sparse: bool = False
+    rejects_sparse: bool = False
     of_frames: bool = False
-    refuses_sparse_columns: bool = False
+    rejects_sparse_columns: bool = False
     _blur: Blur = field(default_factory=Blur, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -152,7 +152,7 @@ class RowEncoder:
     def few(self, rows: Rows) -> Batch | None:
         """Few rows as a batch, by the Python values in them; None where these do not tell all that ``encode`` tells.
 
-        What is refused, and what might be read otherwise because of its dtype, is left to ``encode``. The columns of
+        What is rejected, and what might be read otherwise because of its dtype, is left to ``encode``. The columns of
         answers of steps kept on the host are 0.
         """
         told = all(category.vocabulary.told_by_values for category in self.categories)
@@ -202,8 +202,8 @@ class RowEncoder:
         rows : int
             How many rows there are in a dict.
         training : bool
-            Whether categories that the source refuses get the row of the unknown (or missing) one, which is then no
-            longer refused, as training moves it; or raise ``BadInput``.
+            Whether categories that the source rejects get the row of the unknown (or missing) one, which is then no
+            longer rejected, as training moves it; or raise ``BadInput``.
         counts : dict
             The columns that are not in the frame, as sparse matrices under the first column of each.
         """
@@ -307,10 +307,10 @@ class RowEncoder:
         return columns
 
     def _check_dense(self, rows: Rows) -> None:
-        """Refuse a sparse matrix, and a table that becomes one, where the zeros of it would be missing values."""
-        columns = self.refuses_sparse_columns and isinstance(rows, pd.DataFrame) and rows.shape[1] > 0
+        """Reject a sparse matrix, and a table that becomes one, where the zeros of it would be missing values."""
+        columns = self.rejects_sparse_columns and isinstance(rows, pd.DataFrame) and rows.shape[1] > 0
         table = columns and all(isinstance(dtype, pd.SparseDtype) for dtype in rows.dtypes)
-        if table or (self.refuses_sparse and hasattr(rows, "toarray")):
+        if table or (self.rejects_sparse and hasattr(rows, "toarray")):
             what = "table of sparse columns" if table else "sparse matrix"
             raise BadInput(
                 f"got a {what}, whose zeros XGBoost takes for missing values; give a dense "

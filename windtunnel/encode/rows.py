@@ -115,7 +115,7 @@ def count_rows(rows: Rows) -> int:
 
 
 def check_dense(rows: int, columns: int, itemsize: int) -> None:
-    """Refuse to make more dense numbers than ``DENSE_BYTES`` hold."""
+    """Reject to make more dense numbers than ``DENSE_BYTES`` hold."""
     if (wanted := rows * columns * itemsize) > DENSE_BYTES:
         raise BadInput(
             f"{rows:,} rows of {columns:,} columns take {wanted / 2**30:,.1f} GiB as dense numbers; "

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from windtunnel.cityhash import hash_of
+from windtunnel.encode.cityhash import hash_of
 from windtunnel.encode.columns import as_float64, floats_of, is_plain, kind_of, numbers_among, shown
 
 UNKNOWN_ID, MISSING_ID, FIRST_ID = 0, 1, 2
@@ -94,7 +94,7 @@ class Vocabulary:
         return self._ids_of_objects(column)
 
     def ids_of_values(self, values: list[Any]) -> list[int] | None:
-        """The id of each Python value; None where a column of them, by its dtype, might have others or be refused."""
+        """The id of each Python value; None where a column of them, by its dtype, might have others or be rejected."""
         if not self.told_by_values:
             return None
         if self.kind == "text":

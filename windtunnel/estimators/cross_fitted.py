@@ -66,7 +66,7 @@ class _CrossFitted(BaseEstimator):
         return self
 
     def __sklearn_tags__(self) -> Any:
-        from windtunnel.graph import one_dimensional  # which knows the translators, and these us
+        from windtunnel.pipeline.graph import one_dimensional  # which knows the translators, and these us
 
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = not one_dimensional(self.estimator)  # texts, where it begins with a vectorizer

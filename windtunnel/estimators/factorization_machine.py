@@ -39,9 +39,9 @@ class _FactorizationMachine(BaseEstimator):
         """Fit ``intercept_`` [K], ``coef_`` [K, width] and ``factors_`` [K, width, n_factors] by Adam."""
         import torch  # here, so that the other estimators load without it
 
-        from windtunnel.modules.factorization_machine import FactorizationMachine
-        from windtunnel.trainers.factorization import fit_machine
-        from windtunnel.trainers.losses import LOSSES
+        from windtunnel.estimators.factorization_training import fit_machine
+        from windtunnel.modules.linear.factorization_machine import FactorizationMachine
+        from windtunnel.objectives.losses import LOSSES
         from windtunnel.trainers.recipe import Recipe
 
         seed = int(check_random_state(self.random_state).randint(2**31))
@@ -53,7 +53,7 @@ class _FactorizationMachine(BaseEstimator):
             factors=draws * 0.01,
         )
         recipe = Recipe(
-            branch=False,
+            residual=False,
             epochs=int(self.epochs),
             learning_rate=float(self.learning_rate),
             weight_decay=float(self.regularization),

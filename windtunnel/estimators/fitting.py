@@ -77,7 +77,7 @@ def _to_stop_by(booster: Any, X: Any, y: NDArray[Any], weight: NDArray[Any] | No
 
 
 def check_fits(estimator: Any) -> None:
-    """Refuse what more is needed to fit than rows, targets and weights."""
+    """Reject what more is needed to fit than rows, targets and weights."""
     last = last_step(estimator)
     if RANKERS & {one.__name__ for one in type(last).__mro__}:
         raise BadInput(

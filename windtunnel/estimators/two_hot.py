@@ -86,7 +86,7 @@ class TwoHotEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         table = read_table(self, X, fitting=False)
         if self.handle_unknown == "error":
-            self._refuse_unknown(table)
+            self._reject_unknown(table)
         starts = np.cumsum([0, *(_width(categories) for categories in self.categories_)])
         out = np.zeros((table.shape[0], starts[-1]))
         for at, categories in enumerate(self.categories_):
@@ -108,7 +108,7 @@ class TwoHotEncoder(TransformerMixin, BaseEstimator):
                 out += [f"{name}_a{at}" for at in range(high)] + [f"{name}_b{at}" for at in range(low)]
         return np.array(out, dtype=object)
 
-    def _refuse_unknown(self, table: Table) -> None:
+    def _reject_unknown(self, table: Table) -> None:
         wrong = list[str]()
         for at, categories in enumerate(self.categories_):
             unknown = [] if categories is None else looked_up(column_at(table, at), categories)[1]

@@ -7,10 +7,10 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windtunnel.errors import UnfaithfulOption
+from windtunnel.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from windtunnel.translation import Translation
+    from windtunnel.api.translation import Translation
 
 SUFFIXES = {
     "torchscript": (".ts", ".pt"),
@@ -42,19 +42,19 @@ def export(net: Translation, path: str | PathLike[str], format: str = "torchscri
 
     Raises
     ------
-    UnfaithfulOption
+    InvalidOption
         Another format, or a translation that the format cannot hold.
     """
     if format not in FORMATS:
         close = get_close_matches(str(format).lower(), FORMATS, n=1, cutoff=0.5)
-        raise UnfaithfulOption(
+        raise InvalidOption(
             f"format={format!r}; available: {', '.join(map(repr, FORMATS))}."
             + (f" Did you mean {close[0]!r}?" if close else "")
         )
     suffix = Path(path).suffix.lower()
     others = [other for other in (*FORMATS, "save") if suffix in (*SUFFIXES.get(other, (".windtunnel",)),)]
     if others and format not in others:
-        raise UnfaithfulOption(
+        raise InvalidOption(
             f"{fspath(path)!r} with format={format!r}: {suffix} is what files of {others[0]!r} are called; "
             f"name the file {' or '.join(SUFFIXES[format])}."
         )

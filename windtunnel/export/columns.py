@@ -8,7 +8,7 @@ from windtunnel.encode import NONE, CategoryColumn, RowEncoder
 
 
 def raw_columns(encoder: RowEncoder) -> tuple[list[int], list[int]]:
-    """Tell the raw columns given as numbers from those given as texts; ``limits`` refuses those that are both."""
+    """Tell the raw columns given as numbers from those given as texts; ``limits`` rejects those that are both."""
     numbers, texts = encoder.read_as()
     return sorted(numbers), sorted(texts - numbers)
 

@@ -1,4 +1,4 @@
-"""A program that raises on rows that the source refuses, in TorchScript."""
+"""A program that raises on rows that the source rejects, in TorchScript."""
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
@@ -7,10 +7,10 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from windtunnel.compiler.passes.oddity import takes_missing
 from windtunnel.encode import FIRST_ID
-from windtunnel.modules.program import FLOAT32_MAX, Program, ProgramStep
-from windtunnel.slices import LARGE
+from windtunnel.program.non_finite import takes_missing
+from windtunnel.program.program import FLOAT32_MAX, Program, ProgramStep
+from windtunnel.program.row_slices import LARGE
 
 CHUNK = 8192
 """Rows scored at once."""
@@ -32,24 +32,24 @@ class Guarded(nn.Module):
         super().__init__()
         self.step, self.name, self.asked = step, step.name, step.asked()
         kinds = {"nan": "missing numbers", "inf": "infinite numbers", "huge": "numbers beyond float32"}
-        none_of = [text for kind, text in kinds.items() if kind in step.refuses]
+        none_of = [text for kind, text in kinds.items() if kind in step.rejects]
         self.none_of = " or ".join(none_of + ["numbers outside of its range"] * step.bounded())
 
     def forward(self, values: list[Tensor], look: bool) -> Tensor:
         """The answer of the step."""
-        if self.asked:  # known to the compiler, which leaves the rest out where nothing is refused
+        if self.asked:  # known to the compiler, which leaves the rest out where nothing is rejected
             if look:
-                refused = self.step.refused(values)
-                if bool(refused.any()):
+                rejected = self.step.rejected(values)
+                if bool(rejected.any()):
                     raise ValueError(
-                        f"{int(refused.sum())} of {refused.shape[0]} rows scored at once have no finite score: step "
+                        f"{int(rejected.sum())} of {rejected.shape[0]} rows scored at once have no finite score: step "
                         f"{self.name} takes no {self.none_of}"
                     )
         return self.step(values)  # type: ignore[no-any-return]
 
 
 class GuardedProgram(nn.Module):
-    """A program that raises on rows that the source refuses.
+    """A program that raises on rows that the source rejects.
 
     They are told by what each step is given, on the way to its answer, and only where something odd is in the rows or
     a step may make it of what is not.
@@ -74,7 +74,7 @@ class GuardedProgram(nn.Module):
         return values[-1]
 
     def look(self, numbers: Tensor, ids: Tensor) -> bool:
-        """Whether the source may refuse one of the rows: what ``windtunnel.slices.odd`` tells, in TorchScript."""
+        """Whether the source may reject one of the rows: what ``windtunnel.program.row_slices.odd`` tells, in TorchScript."""
         if self.partial or (not self.takes_missing and ids.numel() > 0 and bool(ids.min() < self.first_id)):
             return True
         plain = self.plain(numbers)

@@ -1,4 +1,4 @@
-"""What the formats of files cannot hold: one table that refuses, that tests run over, and that docs/export.md shows."""
+"""What the formats of files cannot hold: one table that rejects, that tests run over, and that docs/export.md shows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names, raw_columns
 
 if TYPE_CHECKING:
+    from windtunnel.api.translation import Translation
     from windtunnel.encode import CategoryColumn
-    from windtunnel.translation import Translation
 
 GRAPHS = ("onnx", "exported", "aoti")
 """Formats of graphs, which hold tensor operators and nothing else."""
@@ -28,7 +28,7 @@ class Limit:
     Attributes
     ----------
     what : str
-        What is refused, as the documentation names it.
+        What is rejected, as the documentation names it.
     formats : tuple of str
     said : str
         What is said of the ``found``, which stand in the place of ``{}``.
@@ -52,7 +52,7 @@ def met(net: Translation, format: str) -> Limit | None:
 
 
 def check(net: Translation, format: str) -> None:
-    """Refuse a translation that a format cannot hold: ``UnfaithfulOption`` with the first limit that it meets."""
+    """Reject a translation that a format cannot hold: ``UnfaithfulOption`` with the first limit that it meets."""
     if limit := met(net, format):
         found = ", ".join(limit.found(net))
         raise UnfaithfulOption(f"{limit.said.format(found)}: {limit.because}. {limit.instead}")
@@ -83,7 +83,7 @@ def _hashed(net: Translation) -> list[str]:
 
 def _told_by_hash(net: Translation) -> list[str]:
     return _columns(
-        net, lambda one: one.vocabulary.hashes is not None and one.refuses_unknown and not one.vocabulary.values
+        net, lambda one: one.vocabulary.hashes is not None and one.rejects_unknown and not one.vocabulary.values
     )
 
 

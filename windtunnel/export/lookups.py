@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from windtunnel.cityhash import hash_of_bytes
 from windtunnel.encode import CategoryColumn, text_of
+from windtunnel.encode.cityhash import hash_of_bytes
 from windtunnel.export.md5 import bucket_of_bytes
 
 
@@ -34,8 +34,8 @@ class TextLookup(nn.Module):
         self.index = {written(value): 2 + position for position, value in enumerate(vocabulary.values)}
         self.first_bucket = 2 + len(vocabulary.values)
         self.buckets = vocabulary.buckets
-        self.refuses_unknown = bool(category.refuses_unknown)
-        self.refuses_missing = bool(category.refuses_missing)
+        self.rejects_unknown = bool(category.rejects_unknown)
+        self.rejects_missing = bool(category.rejects_missing)
 
     def forward(self, texts: list[str | None]) -> Tensor:
         """B texts -> int64 ``[B]``."""
@@ -53,10 +53,10 @@ class TextLookup(nn.Module):
                 if text is not None and found[row] == 0:
                     hashed = hash_of_bytes([ord(byte) for byte in text])
                     found[row] = self.further.get(hashed, self.first_beyond + hashed)
-        if self.refuses_unknown and 0 in found:
-            raise ValueError(f"column {self.name}: its encoder refuses the category {texts[found.index(0)]}")
-        if self.refuses_missing and 1 in found:
-            raise ValueError(f"column {self.name}: its encoder refuses missing values")
+        if self.rejects_unknown and 0 in found:
+            raise ValueError(f"column {self.name}: its encoder rejects the category {texts[found.index(0)]}")
+        if self.rejects_missing and 1 in found:
+            raise ValueError(f"column {self.name}: its encoder rejects missing values")
         return torch.tensor(found, dtype=torch.int64)
 
 
@@ -77,10 +77,10 @@ class NumberLookup(nn.Module):
         self.register_buffer("values", torch.from_numpy(known[order] if len(known) else np.zeros(1)))
         self.register_buffer("ids", torch.from_numpy(order + 2 if len(known) else np.zeros(1, np.int64)))
         self.hashes = category.vocabulary.buckets > 0
-        self.refuses_unknown = bool(category.refuses_unknown)
-        self.refuses_missing = bool(category.refuses_missing)
-        self.refuses_infinite = bool(category.refuses_infinite)
-        self.refuses_fractions = bool(category.refuses_fractions)
+        self.rejects_unknown = bool(category.rejects_unknown)
+        self.rejects_missing = bool(category.rejects_missing)
+        self.rejects_infinite = bool(category.rejects_infinite)
+        self.rejects_fractions = bool(category.rejects_fractions)
 
     def forward(self, numbers: Tensor) -> Tensor:
         """float64 ``[B]`` -> int64 ``[B]``."""
@@ -92,23 +92,23 @@ class NumberLookup(nn.Module):
                 hashed = hash_of_bytes([ord(digit) for digit in str(int(whole[row]))])
                 found[row] = self.further.get(hashed, self.first_beyond + hashed)
         unknown = found == 0
-        if self.refuses_infinite and bool(torch.isinf(numbers).any()):
-            raise ValueError(f"column {self.name}: its encoder refuses infinite values")
-        if self.refuses_fractions and bool((~missing & (numbers.to(torch.int64).to(torch.float64) != numbers)).any()):
+        if self.rejects_infinite and bool(torch.isinf(numbers).any()):
+            raise ValueError(f"column {self.name}: its encoder rejects infinite values")
+        if self.rejects_fractions and bool((~missing & (numbers.to(torch.int64).to(torch.float64) != numbers)).any()):
             raise ValueError(f"column {self.name}: its encoder takes no numbers that are not whole for labels")
-        if self.refuses_unknown and bool(unknown.any()):
-            raise ValueError(f"column {self.name}: its encoder refuses the category {numbers[unknown][0].item()}")
+        if self.rejects_unknown and bool(unknown.any()):
+            raise ValueError(f"column {self.name}: its encoder rejects the category {numbers[unknown][0].item()}")
         if self.hashes and bool(unknown.any()):
             raise ValueError(
                 f"column {self.name}: {numbers[unknown][0].item()} is a new category, which its encoder hashes by the "
                 "text that Python writes for it; TorchScript cannot"
             )
-        if self.refuses_missing and bool(missing.any()):
-            raise ValueError(f"column {self.name}: its encoder refuses missing values")
+        if self.rejects_missing and bool(missing.any()):
+            raise ValueError(f"column {self.name}: its encoder rejects missing values")
         return found
 
     def found(self, numbers: Tensor) -> Tensor:
-        """Ids of float64 ``[B]`` without a check of what the source refuses."""
+        """Ids of float64 ``[B]`` without a check of what the source rejects."""
         at = torch.searchsorted(self.values, numbers.contiguous()).clamp_max(self.values.shape[0] - 1)
         known = self.values[at] == numbers
         return torch.where(known, self.ids[at], torch.isnan(numbers).to(torch.int64))

@@ -10,16 +10,16 @@ from typing import IO, TYPE_CHECKING, Any
 from torch import Tensor
 
 from windtunnel.compiler import onnx_runtime
-from windtunnel.compiler.tree_nodes import ML, ML_VERSION, put_nodes, with_nodes
+from windtunnel.compiler.onnx_trees import ML, ML_VERSION, put_nodes, with_nodes
 from windtunnel.encode import FIRST_ID, MISSING_ID, UNKNOWN_ID, CategoryColumn
 from windtunnel.errors import UnfaithfulOption
+from windtunnel.export.artefact.container import write_whole
 from windtunnel.export.columns import names, raw_columns, text_slots
-from windtunnel.export.container import write_whole
 from windtunnel.export.limits import MISSING, check
 from windtunnel.export.traced import REFUSED_ID, Traced, example, facts
 
 if TYPE_CHECKING:
-    from windtunnel.translation import Translation
+    from windtunnel.api.translation import Translation
 
 WRITTEN_FOR_MISSING = ("None", "nan", "<NA>")
 """What the runtime makes, without a word, of the values that stand for missing texts elsewhere."""
@@ -156,14 +156,14 @@ def _prefix(graph: Any) -> None:
 
 
 def _lookup(name: str, ids: str, category: CategoryColumn) -> Any:
-    """Texts to ids; ``REFUSED_ID`` for what the source refuses and for what may be a missing text in disguise."""
+    """Texts to ids; ``REFUSED_ID`` for what the source rejects and for what may be a missing text in disguise."""
     from onnx import helper
 
     vocabulary = category.vocabulary
-    unknown = REFUSED_ID if category.refuses_unknown or vocabulary.buckets else UNKNOWN_ID
+    unknown = REFUSED_ID if category.rejects_unknown or vocabulary.buckets else UNKNOWN_ID
     table = dict.fromkeys(WRITTEN_FOR_MISSING, REFUSED_ID)
     table |= {str(value): FIRST_ID + place for place, value in enumerate(vocabulary.values)}
-    table[MISSING] = REFUSED_ID if category.refuses_missing else MISSING_ID
+    table[MISSING] = REFUSED_ID if category.rejects_missing else MISSING_ID
     return helper.make_node(
         "LabelEncoder",
         [name],

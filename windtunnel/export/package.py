@@ -15,14 +15,14 @@ import torch
 from windtunnel.compiler.exported import rows_at_once
 from windtunnel.compiler.onnx_runtime import quiet
 from windtunnel.errors import UnfaithfulOption
+from windtunnel.export.artefact.container import write_whole
 from windtunnel.export.columns import names, text_slots
-from windtunnel.export.container import write_whole
 from windtunnel.export.limits import check
 from windtunnel.export.traced import Traced, example, facts
-from windtunnel.modules.program import ProgramStep
+from windtunnel.program.program import ProgramStep
 
 if TYPE_CHECKING:
-    from windtunnel.translation import Translation
+    from windtunnel.api.translation import Translation
 
 MEMBER = "windtunnel.json"
 
@@ -131,8 +131,8 @@ def _categories(net: Translation) -> list[dict[str, Any]]:
             "column": names(net.encoder, [one.column])[0],
             "values": [str(value) for value in one.vocabulary.values],
             "buckets": one.vocabulary.buckets,
-            "refuses_unknown": bool(one.refuses_unknown),
-            "refuses_missing": bool(one.refuses_missing),
+            "rejects_unknown": bool(one.rejects_unknown),
+            "rejects_missing": bool(one.rejects_missing),
         }
         for _, one in text_slots(net.encoder)
     ]

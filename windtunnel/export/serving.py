@@ -111,7 +111,7 @@ class Model:
         if self.facts["task"] != "transform" and (failed := _no_numbers(scores)):
             raise BadRows(
                 f"{failed} of {len(scores)} rows have no finite score: a missing or infinite number reached a step "
-                f"that takes none, or an encoder refuses a category; read are {self.number_columns} and "
+                f"that takes none, or an encoder rejects a category; read are {self.number_columns} and "
                 f"{self.string_columns}"
             )
         return answer
@@ -249,7 +249,7 @@ def _is_number(kind: type) -> bool:
 
 
 def _no_numbers(scores: Any) -> int:
-    """How many rows of an array or tensor hold NaN, which stands for what is refused; infinity is an answer."""
+    """How many rows of an array or tensor hold NaN, which stands for what is rejected; infinity is an answer."""
     numbers = scores == scores
     return 0 if numbers.all() else len(scores) - int(numbers.all(1).sum())
 
@@ -286,7 +286,7 @@ def _onnx(path: Path) -> Model:
     options = onnxruntime.SessionOptions()
     # Other optimizations keep float64 factors as float32.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    # Tensors in other files, which are looked for in a folder of this name, are refused: it is that of a file.
+    # Tensors in other files, which are looked for in a folder of this name, are rejected: it is that of a file.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.resolve()))
     session = onnxruntime.InferenceSession(
         path.read_bytes(),
@@ -410,9 +410,9 @@ def _ids(texts: Texts, category: Mapping[str, Any], index: Mapping[str, int]) ->
             if found[at] == 0 and text is not None:
                 digest = hashlib.md5(text.encode("utf-8"), usedforsecurity=False).hexdigest()
                 found[at] = first + int(digest, 16) % buckets
-    if category["refuses_unknown"] and 0 in found:
+    if category["rejects_unknown"] and 0 in found:
         text = texts.distinct[found.index(0)]
-        raise BadRows(f"column {category['column']!r}: its encoder refuses the category {text}")
-    if category["refuses_missing"] and 1 in found:
-        raise BadRows(f"column {category['column']!r}: its encoder refuses missing values")
+        raise BadRows(f"column {category['column']!r}: its encoder rejects the category {text}")
+    if category["rejects_missing"] and 1 in found:
+        raise BadRows(f"column {category['column']!r}: its encoder rejects missing values")
     return found

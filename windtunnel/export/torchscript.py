@@ -13,16 +13,16 @@ from torch import Tensor, nn
 
 from windtunnel.encode import RowEncoder
 from windtunnel.errors import UnfaithfulOption
+from windtunnel.export.artefact.container import write_whole
 from windtunnel.export.columns import names, none_columns, raw_columns
-from windtunnel.export.container import write_whole
 from windtunnel.export.guarded import Guarded, GuardedProgram
 from windtunnel.export.limits import check
 from windtunnel.export.lookups import NumberLookup, TextLookup
-from windtunnel.modules.answers import Linked, Positions
-from windtunnel.modules.program import Answers, ProgramStep, Take
+from windtunnel.modules.outputs.method_outputs import Linked, Positions
+from windtunnel.program.program import Answers, ProgramStep, Take
 
 if TYPE_CHECKING:
-    from windtunnel.translation import Translation
+    from windtunnel.api.translation import Translation
 
 
 def export(net: "Translation", path: str | PathLike[str]) -> None:
@@ -37,7 +37,7 @@ def export(net: "Translation", path: str | PathLike[str]) -> None:
 
     ``forward(numbers, strings)`` gives raw scores float32 ``[B, K]``, ``predict_proba`` probabilities float64
     ``[B, classes]`` and ``predict`` the position of a label in ``classes()``, int64 ``[B]``, or for regressors values
-    float64 ``[B]`` or ``[B, K]``. B may be 0. What ``Translation`` refuses, the program refuses too:
+    float64 ``[B]`` or ``[B, K]``. B may be 0. What ``Translation`` rejects, the program rejects too:
     it raises, with the name of the step or the column.
 
     Raises

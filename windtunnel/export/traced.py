@@ -12,23 +12,23 @@ from torch import Tensor, nn
 from windtunnel.export.columns import names, none_columns, raw_columns, text_slots, told_by_text
 from windtunnel.export.lookups import NumberLookup
 from windtunnel.export.torchscript import InDouble
-from windtunnel.head import Head
-from windtunnel.modules.answers import Linked, Positions
-from windtunnel.modules.program import Answers, Program, ProgramStep
+from windtunnel.modules.outputs.method_outputs import Linked, Positions
+from windtunnel.program.head import Head
+from windtunnel.program.program import Answers, Program, ProgramStep
 
 if TYPE_CHECKING:
-    from windtunnel.translation import Translation
+    from windtunnel.api.translation import Translation
 
 REFUSED_ID = -1
-"""The id of a text that an encoder of the source refuses."""
+"""The id of a text that an encoder of the source rejects."""
 REFUSED_POSITION = -1
-"""The position of the label of a row that the source refuses; its numbers are NaN."""
+"""The position of the label of a row that the source rejects; its numbers are NaN."""
 
 
 class Traced(nn.Module):
     """Raw numbers and ids of raw texts to everything that a file answers.
 
-    A graph cannot raise. So a row that the source refuses (a category that its encoder refuses, a missing or infinite
+    A graph cannot raise. So a row that the source rejects (a category that its encoder rejects, a missing or infinite
     number in a step that takes none) is answered by NaN in scores, probabilities and values, and by the label position
     -1.
 
@@ -70,24 +70,24 @@ class Traced(nn.Module):
 
     def forward(self, numbers: Tensor, ids: Tensor) -> tuple[Tensor, ...]:
         """All answers, the scores first."""
-        values, refused = self.encoded(numbers, ids)
+        values, rejected = self.encoded(numbers, ids)
         for step in self.program.steps:
-            refused = _also(refused, step, values)
+            rejected = _also(rejected, step, values)
             values.append(step(values))
         scores = values[-1]
-        answers = [_where(refused, scores, math.nan)]
+        answers = [_where(rejected, scores, math.nan)]
         for method, end in self.ends.items():
             if isinstance(end, ProgramStep):
-                refused = _also(refused, end, values)
+                rejected = _also(rejected, end, values)
                 answer = end(values)
             else:
                 answer = end(scores)
-            answers.append(self._typed(method, answer, scores, refused))
+            answers.append(self._typed(method, answer, scores, rejected))
         return tuple(answers)
 
     def encoded(self, numbers: Tensor, ids: Tensor) -> tuple[list[Tensor], Tensor | None]:
-        """The two blocks that the program takes, and whether an encoder refuses a row, bool ``[B]``."""
-        refused = (ids < 0).any(dim=1) if self.texts else None
+        """The two blocks that the program takes, and whether an encoder rejects a row, bool ``[B]``."""
+        rejected = (ids < 0).any(dim=1) if self.texts else None
         columns = []
         for slot in range(self.width):
             if slot in self.texts:
@@ -96,18 +96,18 @@ class Traced(nn.Module):
             lookup: Any = self.lookups[str(slot)]
             given = numbers[:, lookup.place]
             columns.append(lookup.found(given))
-            refused = _either(refused, _refused(lookup, given, columns[-1]))
+            rejected = _either(rejected, _rejected(lookup, given, columns[-1]))
         all_ids = torch.stack(columns, dim=1) if columns else ids[:, :0]
-        return [numbers.index_select(1, self.read).to(self.dtype), all_ids], refused
+        return [numbers.index_select(1, self.read).to(self.dtype), all_ids], rejected
 
-    def _typed(self, method: str, answer: Tensor, scores: Tensor, refused: Tensor | None) -> Tensor:
+    def _typed(self, method: str, answer: Tensor, scores: Tensor, rejected: Tensor | None) -> Tensor:
         if method == "predict" and self.labelled:
-            failed = _either(refused, torch.isnan(scores).any(dim=1))
+            failed = _either(rejected, torch.isnan(scores).any(dim=1))
             return _where(failed, answer.to(torch.int64), REFUSED_POSITION)
         answer = answer.to(torch.float64)
         if method == "predict" and self.flat and answer.dim() == 2 and answer.shape[1] == 1:
             answer = answer[:, 0]
-        return _where(refused, answer, math.nan)
+        return _where(rejected, answer, math.nan)
 
 
 class EachPosition(nn.Module):
@@ -178,31 +178,31 @@ def _ends(program: Program, head: Head) -> dict[str, nn.Module]:
     return ends
 
 
-def _refused(lookup: Any, numbers: Tensor, ids: Tensor) -> Tensor | None:
-    """Whether an encoder refuses a number, bool ``[B]``; None where it refuses none."""
-    refused = None
-    if lookup.refuses_unknown or lookup.hashes:  # hashed is the text that Python writes for a number
-        refused = ids == 0
-    if lookup.refuses_missing:
-        refused = _either(refused, ids == 1)
-    if lookup.refuses_infinite:
-        refused = _either(refused, torch.isinf(numbers))
-    if lookup.refuses_fractions:
+def _rejected(lookup: Any, numbers: Tensor, ids: Tensor) -> Tensor | None:
+    """Whether an encoder rejects a number, bool ``[B]``; None where it rejects none."""
+    rejected = None
+    if lookup.rejects_unknown or lookup.hashes:  # hashed is the text that Python writes for a number
+        rejected = ids == 0
+    if lookup.rejects_missing:
+        rejected = _either(rejected, ids == 1)
+    if lookup.rejects_infinite:
+        rejected = _either(rejected, torch.isinf(numbers))
+    if lookup.rejects_fractions:
         fraction = (torch.trunc(numbers) != numbers) | (numbers.abs() >= 2.0**63)
-        refused = _either(refused, fraction & ~torch.isnan(numbers))
-    return refused
+        rejected = _either(rejected, fraction & ~torch.isnan(numbers))
+    return rejected
 
 
-def _also(refused: Tensor | None, step: Any, values: list[Tensor]) -> Tensor | None:
-    return _either(refused, step.refused(values)) if step.refuses or step.bounded() else refused
+def _also(rejected: Tensor | None, step: Any, values: list[Tensor]) -> Tensor | None:
+    return _either(rejected, step.rejected(values)) if step.rejects or step.bounded() else rejected
 
 
 def _either(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     return other if one is None else one if other is None else one | other
 
 
-def _where(refused: Tensor | None, answer: Tensor, sentinel: float) -> Tensor:
-    if refused is None:
+def _where(rejected: Tensor | None, answer: Tensor, sentinel: float) -> Tensor:
+    if rejected is None:
         return answer
-    one = refused.view([-1] + [1] * (answer.dim() - 1))
+    one = rejected.view([-1] + [1] * (answer.dim() - 1))
     return torch.where(one, torch.full_like(answer, sentinel), answer)

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.modules.program import NUMBERS
 from windtunnel.modules.trees import HardTrees, SoftTrees, TreeEnsemble
 from windtunnel.modules.trees.ensemble import MISSING_NONE
+from windtunnel.program.program import NUMBERS
 
 if TYPE_CHECKING:
-    from windtunnel.translation import Translation
+    from windtunnel.api.translation import Translation
 
 FORBIDDEN = set(' "\\,:[]{}<>=\t\r\n')
 """What a name must not hold in the text of LightGBM and in XGBoost."""
@@ -134,9 +134,9 @@ def _why_not(net: Translation, format: str) -> str:
             f"{name}, and step {step.name!r} has soft ones at {step.module.level}. Take net.harden(valid), which makes "
             "trees of what was trained at L1 or L2, and export what it gives."
         )
-    if any(type(one.module).__name__ == "Branch" for one in net.program.steps):
+    if any(type(one.module).__name__ == "ResidualModel" for one in net.program.steps):
         return (
-            f"{name}, and fine-tuning has put a branch beside them: tables of values and of combinations, which "
+            f"{name}, and fine-tuning has put a residual model beside them: tables of values and of combinations, which "
             f"are no trees. {others} To have trees only, translate with level='L1' or 'L2' and fit with a recipe that "
             "trains the trees."
         )

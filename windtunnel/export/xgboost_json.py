@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.export.container import write_whole
+from windtunnel.export.artefact.container import write_whole
 from windtunnel.export.tree_file import FinalTrees, Tree, missing_left
 from windtunnel.modules.trees.ensemble import MISSING_ZERO
 
 if TYPE_CHECKING:
-    from windtunnel.translation import Translation
+    from windtunnel.api.translation import Translation
 
 FORMAT = "xgboost"
 # Link: the objective whose predict applies it, and what base_score is where the raw score starts from 0.

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from windtunnel.modules.finite import Finite
+from windtunnel.modules.outputs.finite import Finite
 
 MODULES: dict[str, type[Module]] = {}
 
@@ -64,10 +64,10 @@ class Module(nn.Module):
             tensor.data = tensor.data.contiguous()
 
     def outside(self, x: Tensor) -> Tensor | None:
-        """Rows, bool ``[B]``, that the source's step refuses for its own reasons; None where there are none.
+        """Rows, bool ``[B]``, that the source's step rejects for its own reasons; None where there are none.
 
-        Box-Cox refuses what is not positive, splines what lies beyond their knots. A module with this method says all
-        that its source refuses, missing and infinite numbers included.
+        Box-Cox rejects what is not positive, splines what lies beyond their knots. A module with this method says all
+        that its source rejects, missing and infinite numbers included.
         """
         return None
 

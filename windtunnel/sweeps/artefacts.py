@@ -12,7 +12,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 if TYPE_CHECKING:
-    from windtunnel.translation import Translation
+    from windtunnel.api.translation import Translation
 
 BEST = "best.windtunnel"
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from windtunnel.api.translation import Translation
 from windtunnel.encode import Batch
-from windtunnel.translation import Translation
 
 
 class _Written(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves the mode untyped

@@ -11,7 +11,7 @@ import pandas as pd
 if TYPE_CHECKING:
     import optuna
 
-    from windtunnel.translation import Translation
+    from windtunnel.api.translation import Translation
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from typing import Any
 
 from sklearn.utils import resample
 
+from windtunnel.api.translation import Translation
 from windtunnel.encode import Batch, as_frame, count_rows
 from windtunnel.errors import BadInput
-from windtunnel.trainers.batches import Batches
-from windtunnel.trainers.data import loader
-from windtunnel.trainers.items import check_classes
+from windtunnel.trainers.data.batches import Batches
+from windtunnel.trainers.data.items import check_classes
+from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.translation import Translation
 
 CALIBRATE_ROWS = 5000
 
@@ -45,7 +45,7 @@ class SharedRows:
         """Give the rows to a trial: in its order, in batches of its size."""
         if _layout(net) != self._before:
             raise BadInput("the options of this trial change how rows are encoded; give them as fixed values")
-        # Categories that the source refuses and that were let through to be trained on are no longer refused.
+        # Categories that the source rejects and that were let through to be trained on are no longer rejected.
         net.encoder.categories = [replace(one) for one in self._categories]
         train = copy.copy(self.train)
         train.batch_size, train.seed = recipe.rows_per_step(train.size), recipe.seed

@@ -21,9 +21,10 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from sklearn.utils.parallel import Parallel, delayed
 
-from windtunnel._translate import translate
+from windtunnel.api.translate import translate
+from windtunnel.api.translation import Translation
 from windtunnel.errors import BadInput
-from windtunnel.export.artefact import load
+from windtunnel.export.artefact.artefact import load
 from windtunnel.sweeps.artefacts import Artefacts, winners
 from windtunnel.sweeps.budget import COUNTED, Budget, Surplus
 from windtunnel.sweeps.quiet import quiet
@@ -32,9 +33,8 @@ from windtunnel.sweeps.rows import SharedRows
 from windtunnel.sweeps.space import RISKY, TRANSLATE, Space, default_space
 from windtunnel.sweeps.storage import open_storage, try_again
 from windtunnel.sweeps.trial import Objective
-from windtunnel.trainers.module import FineTuning
+from windtunnel.trainers.loop.module import FineTuning
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.translation import Translation
 
 PAUSE = 0.5
 """Seconds between looks at the trials of other processes."""
@@ -107,7 +107,9 @@ class Process:
         self.metric, self.greater_is_better = judge.name, judge.greater_is_better
         self.rows = SharedRows(net, settings.train, settings.valid)
         self.space = settings.space or default_space(net, self.recipe, self.rows.train.size)
-        self.space.check_effect(bool(self.space.fixed.get("branch", self.recipe.branch)) and net.may_branch())
+        self.space.check_effect(
+            bool(self.space.fixed.get("residual", self.recipe.residual)) and net.takes_residual_model()
+        )
         self.steps = [[step.name, type(step.module).__name__, _size(step)] for step in net.program.steps]
         storage = open_storage(settings.storage)
         self.study = self._study(storage)
@@ -128,7 +130,7 @@ class Process:
             sampler=settings.sampler,
             several=len(settings.objectives) > 1,
             accelerator=settings.accelerator,
-            may_branch=net.may_branch(),
+            takes_residual_model=net.takes_residual_model(),
         )
         default = self.objective.default()
         risky = [name for name in RISKY if self.space.careful and name in self.space.swept]
@@ -139,7 +141,7 @@ class Process:
     def _recipe(self, net: Translation) -> Recipe:
         """The recipe that ``fit`` takes for this pipeline."""
         given = self.settings.recipe
-        if given in (None, "default") and not net.may_branch():
+        if given in (None, "default") and not net.takes_residual_model():
             given = "joint"
         return Recipe.resolve(given, self.settings.metric)
 
@@ -166,7 +168,7 @@ class Process:
         return [self.metric, *self.settings.objectives[1:]]
 
     def _check_same(self, study: optuna.Study) -> None:
-        """Refuse to add to a study whose values mean something else, or whose options cannot be compared."""
+        """Reject to add to a study whose values mean something else, or whose options cannot be compared."""
         ours = json.loads(json.dumps(self._facts()))
         theirs = study.user_attrs.get("windtunnel")
         trials = study.get_trials(deepcopy=False)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from windtunnel._translate import check_options, translate
+from windtunnel.api.translate import check_options, translate
 from windtunnel.errors import BadInput, WindTunnelError, nearest
 from windtunnel.modules.base import Module
 from windtunnel.trainers.recipe import Recipe
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import Trial
 
-    from windtunnel.translation import Translation
+    from windtunnel.api.translation import Translation
 
 TRANSLATE = tuple(
     name for name in inspect.signature(translate).parameters if name not in ("pipeline", "calibrate", "untranslated")
@@ -32,8 +32,8 @@ _WHOLE = frozenset(name for name, hint in get_type_hints(Recipe).items() if int 
 _RANGE = ("low", "high", "log", "step")
 
 DEFAULT: dict[str, Any] = {
-    "branch": [True, False],
-    "branch_rank": [0, 4, 8, 16],
+    "residual": [True, False],
+    "residual_rank": [0, 4, 8, 16],
     "level": ["L1", "L2", "L3", "L4"],
     "temperature": ["auto", 0.1, 1.0],
     "start": ["warm", "cold"],
@@ -47,9 +47,9 @@ DEFAULT: dict[str, Any] = {
 }
 """What is swept where no space is given; the batch size joins, from a quarter of the recipe's to four times it."""
 WITHOUT_BRANCH = (*TRANSLATE, "table_rate", "tree_rate", "leaf_rate", "dropout")
-"""Options of what a branch leaves as it is; suggested where there is none."""
-OF_BRANCH = ("branch_rank",)
-"""Options of a branch; suggested where there is one."""
+"""Options of what a residual model leaves as it is; suggested where there is none."""
+OF_BRANCH = ("residual_rank",)
+"""Options of a residual model; suggested where there is one."""
 RISKY = ("temperature", "start")
 """Most values of these lose what the source knows, so the first trials of the default space keep the default's."""
 
@@ -180,22 +180,22 @@ class Space:
             raise BadInput("space: " + "; ".join(wrong))
         return cls(swept, fixed, careful)
 
-    def active(self, branch: bool) -> list[str]:
-        """Names of the swept options that have an effect with a branch, or without one."""
-        idle = WITHOUT_BRANCH if branch else OF_BRANCH
-        return [name for name in self.swept if name != "branch" and name not in idle]
+    def active(self, residual: bool) -> list[str]:
+        """Names of the swept options that have an effect with a residual model, or without one."""
+        idle = WITHOUT_BRANCH if residual else OF_BRANCH
+        return [name for name in self.swept if name != "residual" and name not in idle]
 
-    def check_effect(self, branch: bool) -> None:
-        """Refuse to sweep what has no effect where ``branch`` says whether all trials have one.
+    def check_effect(self, residual: bool) -> None:
+        """Reject to sweep what has no effect where ``residual`` says whether all trials have one.
 
         Raises
         ------
         BadInput
         """
-        idle = [name for name in self.swept if name not in self.active(branch)]
-        if idle and "branch" not in self.swept:
-            where = "beside a branch, which the recipe trains" if branch else "without a branch"
-            told = "branch: false, or [true, false]" if branch else "branch: true, or [true, false]"
+        idle = [name for name in self.swept if name not in self.active(residual)]
+        if idle and "residual" not in self.swept:
+            where = "beside a residual model, which the recipe trains" if residual else "without a residual model"
+            told = "residual: false, or [true, false]" if residual else "residual: true, or [true, false]"
             raise BadInput(f"space: {', '.join(idle)} without effect {where}; add {told}")
 
     def distributions(self) -> dict[str, BaseDistribution]:
@@ -207,9 +207,9 @@ def default_space(net: Translation, recipe: Recipe, rows: int) -> Space:
     """Sweep what has an effect on this translation, trained on so many rows.
 
     Without trees there is no level, no temperature and no rate for them, without category tables no rate for those;
-    whether to train a branch is swept where the recipe trains one.
+    whether to train a residual model is swept where the recipe trains one.
     """
-    branched = recipe.branch and net.may_branch()
+    branched = recipe.residual and net.takes_residual_model()
     modules = [module for module in net.modules() if isinstance(module, Module)]
     kinds = {
         module.KINDS.get(name, "")
@@ -218,8 +218,8 @@ def default_space(net: Translation, recipe: Recipe, rows: int) -> Space:
         if parameter.requires_grad
     }
     without = {
-        "branch": not branched,
-        "branch_rank": not branched,
+        "residual": not branched,
+        "residual_rank": not branched,
         "level": "leaf" not in kinds,
         "temperature": "leaf" not in kinds,
         "tree_rate": "tree" not in kinds,

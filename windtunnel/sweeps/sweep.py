@@ -9,10 +9,10 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windtunnel._translate import check_options
+from windtunnel.api.translate import check_options
 from windtunnel.errors import BadInput, nearest
 from windtunnel.sweeps.space import Space
-from windtunnel.trainers.recipe import Recipe, refuse
+from windtunnel.trainers.recipe import Recipe, reject
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
@@ -68,7 +68,7 @@ def sweep(
         Name to what is tried: a list (one of its values), ``{"low": ..., "high": ..., "log": ..., "step": ...}`` or a
         distribution of Optuna's (a range), anything else (the same in every trial). Names are ``level``, ``start`` and
         ``temperature`` of ``translate``, and the fields of ``windtunnel.Recipe``. Options of the translation itself
-        are suggested where a trial trains no branch, and have no effect otherwise: sweep ``branch``, or fix it to
+        are suggested where a trial trains no residual model, and have no effect otherwise: sweep ``residual``, or fix it to
         False. None takes ``windtunnel.sweeps.space.DEFAULT`` as far as it has an effect on this pipeline; the epochs
         are the recipe's.
     trials : int
@@ -122,7 +122,7 @@ def sweep(
         For names and values that are not accepted, rows that cannot be used, a storage that cannot be opened or a study
         that was made for something else; and where Optuna is not installed.
     """
-    refuse(unknown, "sweep", [name for name in signature(sweep).parameters if name != "unknown"])
+    reject(unknown, "sweep", [name for name in signature(sweep).parameters if name != "unknown"])
     if find_spec("optuna") is None:
         raise BadInput("a sweep needs optuna, which is not installed; pip install 'windtunnel[tune]'")
     check_options(level, start, temperature, untranslated)

@@ -14,14 +14,14 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import Trial
 
-from windtunnel._translate import translate
+from windtunnel.api.translate import translate
+from windtunnel.api.translation import Translation
 from windtunnel.sweeps.artefacts import Artefacts
 from windtunnel.sweeps.cost import inference_cost
 from windtunnel.sweeps.rows import SharedRows
 from windtunnel.sweeps.space import TRANSLATE, Space
-from windtunnel.trainers.module import FineTuning
+from windtunnel.trainers.loop.module import FineTuning
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.translation import Translation
 
 
 class Pruning(pl.Callback):
@@ -42,7 +42,7 @@ class Pruning(pl.Callback):
     pruned : bool
         Whether training was ended.
     recipe : Recipe or None
-        What was trained with: ``fit`` takes another one where there can be no branch.
+        What was trained with: ``fit`` takes another one where there can be no residual model.
     """
 
     sees_start = True
@@ -97,8 +97,8 @@ class Objective:
     several : bool
         Whether the cost of a prediction is an objective too.
     accelerator : str
-    may_branch : bool
-        Whether the pipeline takes a branch at all.
+    takes_residual_model : bool
+        Whether the pipeline takes a residual model at all.
     number : int or None
         Of the trial that was begun last.
     ended : bool
@@ -120,7 +120,7 @@ class Objective:
     sampler: BaseSampler | None = None
     several: bool = False
     accelerator: str = "auto"
-    may_branch: bool = True
+    takes_residual_model: bool = True
 
     def __post_init__(self) -> None:
         self.number: int | None = None
@@ -169,8 +169,8 @@ class Objective:
         trained : Recipe, optional
             What it was trained with, where that was not for the space to say.
         """
-        branch = self._branched(suggested.get("branch"))
-        names = [name for name in self.space.swept if name == "branch" or name in self.space.active(branch)]
+        residual = self._branched(suggested.get("residual"))
+        names = [name for name in self.space.swept if name == "residual" or name in self.space.active(residual)]
         options = {**{name: self.usual(name) for name in names}, **self.space.fixed, **suggested}
         recipe = trained or Recipe.resolve(self.recipe, {n: one for n, one in options.items() if n not in TRANSLATE})
         facts = recipe.facts()
@@ -184,7 +184,7 @@ class Objective:
 
     def default(self) -> dict[str, Any]:
         """The default's values of what is swept and has an effect on it, as far as the space holds them."""
-        names = [*self.space.active(self._branched(None)), *(["branch"] if "branch" in self.space.swept else [])]
+        names = [*self.space.active(self._branched(None)), *(["residual"] if "residual" in self.space.swept else [])]
         usual = {name: self.usual(name) for name in names}
         return {name: value for name, value in usual.items() if self.space.swept[name].holds(value)}
 
@@ -213,9 +213,9 @@ class Objective:
         return {name: value for name, value in options.items() if name not in TRANSLATE}
 
     def _branched(self, suggested: Any) -> bool:
-        """Whether there is a branch, in a trial that suggests one or not, or says nothing of it."""
-        usual = bool(self.space.fixed.get("branch", self.recipe.branch))
-        return self.may_branch and (usual if suggested is None else bool(suggested))
+        """Whether there is a residual model, in a trial that suggests one or not, or says nothing of it."""
+        usual = bool(self.space.fixed.get("residual", self.recipe.residual))
+        return self.takes_residual_model and (usual if suggested is None else bool(suggested))
 
     def _suggest(self, trial: Trial, default: bool) -> dict[str, Any]:
         if self.sampler is None:
@@ -225,6 +225,6 @@ class Objective:
         if default:
             # What the space does not hold, the default has all the same.
             return {name: swept[name].suggest(trial, name) for name in self.default()}
-        first = {"branch": swept["branch"].suggest(trial, "branch")} if "branch" in swept else {}
-        names = self.space.active(self._branched(first.get("branch")))
+        first = {"residual": swept["residual"].suggest(trial, "residual")} if "residual" in swept else {}
+        names = self.space.active(self._branched(first.get("residual")))
         return first | {name: swept[name].suggest(trial, name) for name in names}

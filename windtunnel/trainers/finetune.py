@@ -1,4 +1,4 @@
-"""Fine-tuning from end to end: judge, train a branch or the translation itself, keep the best, hand back."""
+"""Fine-tuning from end to end: judge, train a residual model or the translation itself, keep the best, hand back."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch import nn
 
 from windtunnel.errors import BadInput
-from windtunnel.trainers.branching import Stage, grow, or_source
-from windtunnel.trainers.callbacks import Average, Keeper, ToFile
-from windtunnel.trainers.evidence import metric
-from windtunnel.trainers.history import Epoch, History
-from windtunnel.trainers.losses import pick
-from windtunnel.trainers.met_rows import ADAM, MetRows, gradients_of_rows, large_tables
-from windtunnel.trainers.metrics import Judge
-from windtunnel.trainers.module import DataModule, FineTuning, Loaders
-from windtunnel.trainers.order import order_of, resumable
-from windtunnel.trainers.processes import launched, quieten
-from windtunnel.trainers.quiet import quiet
+from windtunnel.objectives.losses import pick
+from windtunnel.objectives.metrics import Metric
+from windtunnel.program.history import Epoch, History
+from windtunnel.trainers.data.order import order_of, resumable
+from windtunnel.trainers.loop.callbacks import Average, BestCheckpoint, LocalCheckpointIO
+from windtunnel.trainers.loop.module import DataModule, FineTuning, Loaders
+from windtunnel.trainers.loop.processes import launched, quieten
+from windtunnel.trainers.loop.quiet import quiet
+from windtunnel.trainers.loop.resuming import check_order, check_rows, found
+from windtunnel.trainers.loop.termination import Termination
+from windtunnel.trainers.optimizers.large_tables import ADAM, VisitedRows, gradients_of_rows, large_tables
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.resuming import check_order, check_rows, found
-from windtunnel.trainers.termination import Termination
+from windtunnel.trainers.residual.residual import Stage, grow, or_source
+from windtunnel.trainers.residual.significance import metric
 
 if TYPE_CHECKING:
-    from windtunnel.translation import Translation
+    from windtunnel.api.translation import Translation
 
 
 RANKS = (
     "the source ranks rows within their groups (queries), of which fit is not told: it fits the relevance of each row "
     "by the squared error, after which ranks may be worse, whatever net.history says. To tune ranks give loss= a "
-    "function of your own, branch=False, and loaders for training and validation whose batches are whole groups. "
+    "function of your own, residual=False, and loaders for training and validation whose batches are whole groups. "
     "Compare NDCG before and after; loss='squared' is this fit without the warning."
 )
 
@@ -68,13 +68,13 @@ def finetune(
 ) -> History:
     """Fine-tune a translation, and leave it with the weights of the best epoch, in eval mode.
 
-    By default a branch is trained beside the pipeline, whose own steps stay as the source has them; with
-    ``branch=False``, as in the recipes "joint" and "paper", everything that is trainable in the translation is.
+    By default a residual model is trained beside the pipeline, whose own steps stay as the source has them; with
+    ``residual=False``, as in the recipes "joint" and "paper", everything that is trainable in the translation is.
 
-    Epoch 0 is what there is before the first step: the translation as it came or, with a branch, the source's exact
+    Epoch 0 is what there is before the first step: the translation as it came or, with a residual model, the source's exact
     trees, with gates and combinations of columns where these have shown on the validation rows to help. What is handed
     back is the best on the rows judged by: the translation as it came, unchanged, the source's exact trees, these with
-    gates, or with the branch of the best epoch.
+    gates, or with the residual model of the best epoch.
     An error or an interrupt while training leaves the best weights so far and is raised again.
 
     Parameters
@@ -133,7 +133,7 @@ def finetune(
     folder = None if checkpoint_dir is None else Path(checkpoint_dir)
     _check_every(checkpoint_every, folder, trainer)
 
-    def stage(net: Any, data: Loaders, recipe: Recipe, finish: Callable[[Keeper], None]) -> Keeper:
+    def stage(net: Any, data: Loaders, recipe: Recipe, finish: Callable[[BestCheckpoint], None]) -> BestCheckpoint:
         with quiet():
             own = trainer or _trainer(recipe, hardware | launched(net, devices), callbacks, log_dir, logger, progress)
         checkpoint = None if resume_from is None else Path(resume_from)
@@ -146,13 +146,13 @@ def finetune(
             f"checkpoint_every={checkpoint_every} needs rows that can be read on from the middle of an epoch: give "
             "(X, y), windtunnel.loader(net, X, y) or windtunnel.stream(net, paths, target=...)"
         )
-    keeper = grow(net, data, options, stage) if options.branch else None
+    keeper = grow(net, data, options, stage) if options.residual else None
     if keeper is None:
-        if options.branch and net.may_branch() and not _learns(net):
+        if options.residual and net.takes_residual_model() and not _learns(net):
             return _as_it_came(net, data, options, started)
         default = recipe in (None, "default")
-        joint = Recipe.resolve("joint" if default else options, {**(overrides if default else {}), "branch": False})
-        finish = or_source(net, data, joint) if default and options.branch else lambda keeper: None
+        joint = Recipe.resolve("joint" if default else options, {**(overrides if default else {}), "residual": False})
+        finish = or_source(net, data, joint) if default and options.residual else lambda keeper: None
         keeper = _joint(net, data, joint, stage, finish)
     return History(
         epochs=keeper.epochs,
@@ -161,13 +161,13 @@ def finetune(
         start=keeper.start,
         best=keeper.best_metric,
         best_epoch=keeper.best_epoch,
-        judged_on=data.judged_on,
+        validated_on=data.validated_on,
         seconds=time.perf_counter() - started,
     )
 
 
 def _check_task(net: Translation, options: Recipe) -> None:
-    """Refuse what answers with the probabilities of classes, and does not tell which targets these are."""
+    """Reject what answers with the probabilities of classes, and does not tell which targets these are."""
     if options.loss is None and net.head.task == "regression" and net.head.loss == "softmax":
         source = next(origin.estimator for origin in reversed(net.origins) if origin.estimator)
         raise BadInput(
@@ -183,9 +183,9 @@ def _learns(net: Translation) -> bool:
 
 def _as_it_came(net: Translation, data: DataModule, options: Recipe, started: float) -> History:
     """The history of an exact translation beside which no column has anything to say."""
-    loss, judge = pick(options.loss, net.head), Judge.of(options, net)
+    loss, judge = pick(options.loss, net.head), Metric.of(options, net)
     scored = [((net._in_slices(net.program, rows),), *rest) for rows, *rest in data.valid]
-    value, found = (metric(one, loss, lambda scores: scores, scored) for one in (Judge("loss", net.head), judge))
+    value, found = (metric(one, loss, lambda scores: scores, scored) for one in (Metric("loss", net.head), judge))
     seconds = time.perf_counter() - started
     return History(
         epochs=[Epoch(0, None, value, found, 0.0, seconds)],
@@ -194,14 +194,14 @@ def _as_it_came(net: Translation, data: DataModule, options: Recipe, started: fl
         start=found,
         best=found,
         best_epoch=0,
-        judged_on=data.judged_on,
+        validated_on=data.validated_on,
         seconds=seconds,
     )
 
 
 def _joint(
-    net: Translation, data: DataModule, options: Recipe, stage: Stage, finish: Callable[[Keeper], None]
-) -> Keeper:
+    net: Translation, data: DataModule, options: Recipe, stage: Stage, finish: Callable[[BestCheckpoint], None]
+) -> BestCheckpoint:
     """Train the translation itself."""
     if not _learns(net) and getattr(net, "history", None) is not None:
         raise BadInput(
@@ -227,15 +227,15 @@ def _stage(
     checkpoint_dir: Path | None,
     checkpoint_every: int | None,
     resume_from: Path | None,
-    finish: Callable[[Keeper], None],
-) -> Keeper:
+    finish: Callable[[BestCheckpoint], None],
+) -> BestCheckpoint:
     """Train a net on ready batches, and leave it with its best weights."""
     for parameter in net.parameters():
         # Of what is empty there is no gradient, which other processes would wait for.
         parameter.requires_grad_(parameter.requires_grad and parameter.numel() > 0)
     tables = _tables(net, options, trainer)
     if tables:
-        trainer.strategy.checkpoint_io = ToFile()
+        trainer.strategy.checkpoint_io = LocalCheckpointIO()
     module = FineTuning(net, options, tables)
     checkpoint = None
     if resume_from is not None:
@@ -244,12 +244,12 @@ def _stage(
         check_order(checkpoint, kept, order_of(data.train, trainer.world_size))
     with quiet():
         _settle(data, trainer.strategy.root_device)
-        keeper = Keeper(
+        keeper = BestCheckpoint(
             net,
             module.judge,
             options.patience,
             checkpoint_dir,
-            by_loss=options.branch,
+            by_loss=options.residual,
             every=checkpoint_every,
             tables=tables,
         )
@@ -264,7 +264,7 @@ def _stage(
     return keeper
 
 
-def _tables(net: Any, options: Recipe, trainer: pl.Trainer) -> dict[str, MetRows]:
+def _tables(net: Any, options: Recipe, trainer: pl.Trainer) -> dict[str, VisitedRows]:
     """The large tables, where they can be trained by rows.
 
     Momentum and clipping need the whole gradient, and processes exchange no sparse ones.
@@ -272,13 +272,15 @@ def _tables(net: Any, options: Recipe, trainer: pl.Trainer) -> dict[str, MetRows
     large = large_tables(net)
     clipped = options.clip is not None or trainer.gradient_clip_val is not None
     if options.optimizer in ADAM and not clipped and trainer.world_size == 1:
-        return {name: MetRows(module.rows, options.ema) for name, module in large.items()}
+        return {name: VisitedRows(module.rows, options.ema) for name, module in large.items()}
     for name in large:
         net.start.copy(name.removeprefix("program."))
     return {}
 
 
-def _fit(trainer: pl.Trainer, module: FineTuning, data: Loaders, keeper: Keeper, checkpoint: Path | None) -> None:
+def _fit(
+    trainer: pl.Trainer, module: FineTuning, data: Loaders, keeper: BestCheckpoint, checkpoint: Path | None
+) -> None:
     on_interrupt = signal.getsignal(signal.SIGINT)
     with isolate_rng(), warnings.catch_warnings():
         # It cannot know that the keeper takes the rows to their place.
@@ -301,7 +303,7 @@ def _fit(trainer: pl.Trainer, module: FineTuning, data: Loaders, keeper: Keeper,
             raise
 
 
-def _noted(error: BaseException, keeper: Keeper) -> BaseException:
+def _noted(error: BaseException, keeper: BestCheckpoint) -> BaseException:
     if keeper.epochs:
         where = "" if keeper.directory is None else f"; resume_from={str(keeper.directory)!r} goes on from there"
         error.add_note(
@@ -312,7 +314,7 @@ def _noted(error: BaseException, keeper: Keeper) -> BaseException:
 
 
 @contextlib.contextmanager
-def _training(net: nn.Module, dropout: float, keeper: Keeper) -> Iterator[None]:
+def _training(net: nn.Module, dropout: float, keeper: BestCheckpoint) -> Iterator[None]:
     """Training mode with dropout; whatever happens, back to the device it came from, the best weights and eval mode."""
     device = next(net.parameters()).device
     layers = [module for module in net.modules() if isinstance(getattr(module, "dropout", None), float)]
@@ -342,7 +344,7 @@ def _attached(trainer: Any, own: Sequence[pl.Callback]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _alone(trainer: Any, keeper: Keeper) -> Iterator[None]:
+def _alone(trainer: Any, keeper: BestCheckpoint) -> Iterator[None]:
     """Judging epoch 0 is no epoch of training: callbacks that count those would have two by the number 0."""
 
     def sees(one: pl.Callback) -> bool:

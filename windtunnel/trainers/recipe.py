@@ -10,20 +10,20 @@ import numpy as np
 from torch import Tensor
 
 from windtunnel.errors import BadInput, nearest
-from windtunnel.trainers.compiled import MODES
+from windtunnel.trainers.loop.compiled import MODES
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine")
 LARGEST_BATCH = 4096
 """The paper's batch size, which small data cuts."""
 BRANCH_BATCH = 1024
-"""The same for a branch, whose steps are small."""
+"""The same for a residual model, whose steps are small."""
 
 _NAMED: dict[str, dict[str, Any]] = {
     "default": {},
     # All that is trainable in the translation itself, trees as soft as they come, from small rates on their leaves.
     "joint": {
-        "branch": False,
+        "residual": False,
         "epochs": 10,
         "learning_rate": 1e-3,
         "table_rate": 5.0,
@@ -34,7 +34,7 @@ _NAMED: dict[str, dict[str, Any]] = {
     },
     # Section 5.4 of the paper; 1e-5 was its rate on Criteo, and "until convergence" its number of epochs.
     "paper": {
-        "branch": False,
+        "residual": False,
         "epochs": 100,
         "learning_rate": 1e-4,
         "patience": 10,
@@ -56,12 +56,12 @@ class Recipe:
 
     Parameters
     ----------
-    branch : bool
-        Whether a branch is trained beside the pipeline, which stays as the source has it, its trees at most scaled
+    residual model : bool
+        Whether a residual model is trained beside the pipeline, which stays as the source has it, its trees at most scaled
         down where they went on for too long: a scalar per value of a column and per pair of values, and a
         factorization machine, over the columns and pairs that show on half of the validation rows too. It starts at
         zero, and is kept where it makes the metric better on all validation rows, and on their other half the metric
-        no worse and the loss clearly lower. Where no branch can be had (fewer than two validation rows, counts of
+        no worse and the loss clearly lower. Where no residual model can be had (fewer than two validation rows, counts of
         words, nothing that shows), and with False, the translation itself is trained, its trees as soft networks.
     epochs : int
         Passes over the training rows, at most.
@@ -71,13 +71,13 @@ class Recipe:
         What the learning rate is multiplied by for the rows of category tables, for thresholds and weights of soft
         trees, and for their leaf values; 0 leaves them as they are. Leaf values are small numbers that memorise rows
         when they move as fast as everything else; a row of a table meets few rows of data and may move faster.
-    branch_rank : int
-        Width of the factors of the branch; 0 for none.
+    residual_rank : int
+        Width of the factors of the residual model; 0 for none.
     batch_size : int or None
-        Rows per step, where rows and not ready batches are given; None is 1024 beside a branch and else 4096, the
+        Rows per step, where rows and not ready batches are given; None is 1024 beside a residual model and else 4096, the
         paper's, or so few that an epoch has 20 steps.
     weight_decay : float
-        Factor of the squared weights in the objective (decoupled with "adamw"); in a branch, relative to the size of
+        Factor of the squared weights in the objective (decoupled with "adamw"); in a residual model, relative to the size of
         the loss's slopes at the start (0.4 being that of two classes).
     dropout : float
         Probability of zeroing, for the layers that have a ``dropout``; in [0, 1). The paper's is 0.1, for
@@ -117,13 +117,13 @@ class Recipe:
         Naming every option that is wrong.
     """
 
-    branch: bool = True
+    residual: bool = True
     epochs: int = 20
     learning_rate: float = 2e-3
     table_rate: float = 2.5
     tree_rate: float = 0.5
     leaf_rate: float = 0.05
-    branch_rank: int = 8
+    residual_rank: int = 8
     batch_size: int | None = None
     weight_decay: float = 3e-4
     dropout: float = 0.0
@@ -152,7 +152,7 @@ class Recipe:
 
     @classmethod
     def named(cls, name: str) -> Recipe:
-        """Give the recipe of that name: "default", "joint" without a branch, or "paper" for the paper's numbers."""
+        """Give the recipe of that name: "default", "joint" without a residual model, or "paper" for the paper's numbers."""
         if name not in _NAMED:
             raise BadInput(f"recipe={name!r} is not known; {nearest(name, list(_NAMED))}")
         return cls(**_NAMED[name])
@@ -182,7 +182,7 @@ class Recipe:
 
     def rows_per_step(self, rows: int) -> int:
         """The batch size over so many training rows."""
-        return self.batch_size or min(BRANCH_BATCH if self.branch else LARGEST_BATCH, max(1, rows // 20))
+        return self.batch_size or min(BRANCH_BATCH if self.residual else LARGEST_BATCH, max(1, rows // 20))
 
     def facts(self) -> dict[str, Any]:
         """Give the options as JSON values; a loss that is a function goes by its name."""
@@ -192,8 +192,8 @@ class Recipe:
         return facts
 
 
-def refuse(unknown: Mapping[str, Any], of: str, known: Iterable[str]) -> None:
-    """Refuse arguments that there are none of; options of fine-tuning come as a recipe.
+def reject(unknown: Mapping[str, Any], of: str, known: Iterable[str]) -> None:
+    """Reject arguments that there are none of; options of fine-tuning come as a recipe.
 
     Raises
     ------
@@ -227,13 +227,13 @@ def _number(value: Any, low: float, high: float, *, low_too: bool = False) -> bo
 
 _INF = float("inf")
 _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "branch": ("True or False", lambda v: isinstance(v, bool)),
+    "residual": ("True or False", lambda v: isinstance(v, bool)),
     "epochs": ("a whole number from 1", lambda v: _whole(v, 1)),
     "learning_rate": ("a finite number above 0", lambda v: _number(v, 0, _INF)),
     "table_rate": ("a finite number from 0", lambda v: _number(v, 0, _INF, low_too=True)),
     "tree_rate": ("a finite number from 0", lambda v: _number(v, 0, _INF, low_too=True)),
     "leaf_rate": ("a finite number from 0", lambda v: _number(v, 0, _INF, low_too=True)),
-    "branch_rank": ("a whole number from 0", lambda v: _whole(v, 0)),
+    "residual_rank": ("a whole number from 0", lambda v: _whole(v, 0)),
     "batch_size": ("a whole number from 1, or None", lambda v: v is None or _whole(v, 1)),
     "weight_decay": ("a finite number from 0", lambda v: _number(v, 0, _INF, low_too=True)),
     "dropout": ("in [0, 1)", lambda v: _number(v, 0, 1, low_too=True)),

@@ -9,21 +9,21 @@ from typing import Any, Literal
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.tokens import TermCounter
-from windtunnel.translators.missing import REASONS, public_name
+from windtunnel.translators.terms import TermCounter
+from windtunnel.translators.untranslated import REASONS, public_name
 
 
 @dataclass(frozen=True)
 class Hashed:
     """Columns that a source tells apart by the hash of their text, and the numbers that it reads in their place.
 
-    These columns are texts and whole numbers; the source refuses all others, and missing values. What reads the others
+    These columns are texts and whole numbers; the source rejects all others, and missing values. What reads the others
     gets, after them, the columns of ``statistics``.
 
     Parameters
     ----------
     categories : dict
-        Column -> the hashes that the fitted source tells, from 0 to 2^32 - 1 (``windtunnel.cityhash.hash_of``).
+        Column -> the hashes that the fitted source tells, from 0 to 2^32 - 1 (``windtunnel.encode.cityhash.hash_of``).
     told : set of int
         The columns of which these are all hashes that it knows.
     numbers : sequence of int
@@ -52,9 +52,9 @@ class Predictor:
         ``[B, width] -> [B, K]`` raw scores, which fine-tuning works on: log-odds for probability models, margins for
         SVMs, log-densities for mixtures, values otherwise.
     link : str
-        From raw scores to what ``predict_proba`` or ``predict`` gives; a name in ``windtunnel.modules.links.LINKS``.
+        From raw scores to what ``predict_proba`` or ``predict`` gives; a name in ``windtunnel.modules.outputs.links.LINKS``.
     loss : str
-        What fine-tuning minimises unless told otherwise; a name in ``windtunnel.trainers.losses.LOSSES``. "unknown"
+        What fine-tuning minimises unless told otherwise; a name in ``windtunnel.objectives.losses.LOSSES``. "unknown"
         where the target alone does not tell how wrong an answer is, so that ``fit`` asks for a loss of one's own.
     loss_options, link_options : dict
         JSON arguments of the two, such as ``{"alpha": 0.9}`` for the quantile loss; a list is one for each score.
@@ -66,7 +66,7 @@ class Predictor:
         Input columns that are read as categories, not numbers, with the categories in the order of their codes
         (LightGBM over pandas' category dtype); unknown and missing ones become NaN.
     closed : collection of int
-        Those of these columns in which an unknown category is refused (XGBoost, of texts).
+        Those of these columns in which an unknown category is rejected (XGBoost, of texts).
     of_frames : bool
         Whether the source takes numbers in an array for codes, and not for categories (LightGBM, XGBoost), so that
         rows have to be tables where categories are numbers.
@@ -157,7 +157,7 @@ class Composite:
     answers : dict
         Methods that ``then`` does not give as the composite does: name -> a Composite whose ``then`` is a Module that
         returns what the method returns, as those of ``Predictor.answers`` do.
-    refuses : sequence of str
+    rejects : sequence of str
         What the composite raises on in any of its columns, whatever its parts take: "nan", "inf".
     keeps : str
         What fine-tuning keeps of the loss that all parts share, in the place of that of a ``then`` that is a Predictor:
@@ -171,7 +171,7 @@ class Composite:
     passthrough: bool = False
     name: str = ""
     answers: Mapping[str, Composite] = field(default_factory=dict)
-    refuses: Sequence[str] = ()
+    rejects: Sequence[str] = ()
     keeps: Literal["", "loss", "quantiles"] = ""
 
 
@@ -203,10 +203,10 @@ class Encoding:
     categories : sequence of (list or None)
         One entry per input column: the categories that the encoder knows (str, int, float, bool; missing values may be
         listed as None or NaN), or None for a column that the encoder passes through as a number.
-    refuses_unknown, refuses_missing : bool
+    rejects_unknown, rejects_missing : bool
         True where the source raises on a category that it has not seen, on a missing value that is not listed. Where
         they are False the encoder is asked.
-    refuses_fractions : bool
+    rejects_fractions : bool
         True where the source raises on numbers that are not whole.
     buckets : int
         Above 0: unknown categories go to one of so many rows by the md5 of their text, as a hashing encoder does.
@@ -221,9 +221,9 @@ class Encoding:
     """
 
     categories: Sequence[Sequence[Any] | None]
-    refuses_unknown: bool = False
-    refuses_missing: bool = False
-    refuses_fractions: bool = False
+    rejects_unknown: bool = False
+    rejects_missing: bool = False
+    rejects_fractions: bool = False
     buckets: int = 0
     trainable: bool = True
     tells_none: bool = False
@@ -410,7 +410,7 @@ def entry(fitted: Any) -> Entry:
     return _TABLE[type(fitted)]
 
 
-def has_reader(cls: type) -> bool:
+def has_converter(cls: type) -> bool:
     """Whether a class has a translation."""
     return cls in _TABLE
 

@@ -16,18 +16,18 @@ import torch
 from torch import Tensor
 
 from windtunnel.assemble import Origin
-from windtunnel.compiler.passes.oddity import NOT_FINITE
-from windtunnel.compiler.passes.wiring import Node, Wiring
-from windtunnel.modules.affine import Affine
 from windtunnel.modules.base import Module
-from windtunnel.modules.linear import Linear
-from windtunnel.modules.one_hot import OneHot
-from windtunnel.modules.projection import Projection
-from windtunnel.modules.tables import CategoryTable, SumGroups
-from windtunnel.modules.tfidf import TermSums, Tfidf, weighted
+from windtunnel.modules.columns.affine import Affine
+from windtunnel.modules.linear.linear import Linear
+from windtunnel.modules.linear.projection import Projection
+from windtunnel.modules.tables.category_table import CategoryTable, SumGroups
+from windtunnel.modules.tables.one_hot import OneHot
+from windtunnel.modules.tables.tfidf import TermSums, Tfidf, weighted
+from windtunnel.program.non_finite import NOT_FINITE
+from windtunnel.program.wiring import Node, Wiring
 
 if TYPE_CHECKING:
-    from windtunnel.translation import Translation
+    from windtunnel.api.translation import Translation
 
 FAR = 1000.0
 """Columns that a scaler shifts by more than this, in the unit of its answers, are left to it: the source rounds there,
@@ -74,8 +74,8 @@ def _scaler_before(wiring: Wiring, node: Node) -> Node | None:
 
 
 def _may_fold(node: Node, scaler: Node) -> bool:
-    """Whether the map refuses what the scaler refuses, and nothing is rounded far from where the source rounds it."""
-    if not set(scaler.refuses) <= set(node.refuses) or "huge" in node.refuses:
+    """Whether the map rejects what the scaler rejects, and nothing is rounded far from where the source rounds it."""
+    if not set(scaler.rejects) <= set(node.rejects) or "huge" in node.rejects:
         return False
     columns = [column for source, column in node.given if source is scaler]
     weight, _, _ = _folded(node, scaler)
@@ -114,8 +114,8 @@ def _terms_before(wiring: Wiring, node: Node) -> Node | None:
     source = next(iter(sources), None)
     if len(sources) != 1 or not isinstance(source, Node) or type(source.module) is not Tfidf:
         return None
-    # What is refused from now on is told by the counts.
-    alike = set(source.refuses) <= set(node.refuses) <= NOT_FINITE
+    # What is rejected from now on is told by the counts.
+    alike = set(source.rejects) <= set(node.rejects) <= NOT_FINITE
     return source if source.module.norm and alike and wiring.users()[source] == {node} else None
 
 
@@ -156,13 +156,13 @@ def _fold_tables(
     if rest:
         every = range(sums)
         module = node.module.narrowed(every, rest, len(node.given))
-        looked_up.append(Node(module, [node.given[at] for at in rest], node.name, node.refuses, node.origin))
+        looked_up.append(Node(module, [node.given[at] for at in rest], node.name, node.rejects, node.origin))
     else:
         first: CategoryTable = looked_up[0].module  # type: ignore[assignment]
         looked_up[0].module = CategoryTable(first.rows + _map(node).bias.detach(), trainable)
     at = wiring.nodes.index(node)
     wiring.nodes[at:at] = looked_up
-    node.module, node.refuses = SumGroups(len(looked_up)), ()
+    node.module, node.rejects = SumGroups(len(looked_up)), ()
     node.given = [(one, column) for one in looked_up for column in range(sums)]
 
 
@@ -193,5 +193,5 @@ def _drop_unread(wiring: Wiring) -> None:
     """Take out tables that nothing reads any more."""
     users = wiring.users()
     wiring.nodes = [
-        node for node in wiring.nodes if node in users or node.refuses or node.bounded() or node is wiring.nodes[-1]
+        node for node in wiring.nodes if node in users or node.rejects or node.bounded() or node is wiring.nodes[-1]
     ]

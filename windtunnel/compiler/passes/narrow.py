@@ -1,10 +1,10 @@
-"""Feature selection, injected and pushed down: nothing is computed that no answer and no refusal is made of.
+"""Feature selection, injected and pushed down: nothing is computed that no answer and no rejection is made of.
 
 Backwards from the scores and the methods, each step is narrowed to the columns that are wanted of it, and says which
 columns it needs for them. Weights of zero and features that no tree reads start what selections do in the source
 (Hummingbird, section 5.2).
 
-What the source refuses in a column that goes unread is refused further up, where it comes from: NaN in a product is
+What the source rejects in a column that goes unread is rejected further up, where it comes from: NaN in a product is
 NaN in one of its factors, and what is infinite behind an imputer and a scaler was infinite in the rows. What cannot be
 told further up, such as a number beyond float32 behind a scaler, is computed as before.
 """
@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from windtunnel.assemble import Origin
-from windtunnel.compiler.passes.oddity import NOT_FINITE, Guard, Oddities
-from windtunnel.compiler.passes.wiring import Node, Place, Source, Wiring
-from windtunnel.modules.tables import Identity
+from windtunnel.modules.tables.category_table import Identity
+from windtunnel.program.non_finite import NOT_FINITE, Guard, Oddities
+from windtunnel.program.wiring import Node, Place, Source, Wiring
 
 
 def narrow(wiring: Wiring, widths: Mapping[Source, int], always_finite: Iterable[int] = ()) -> None:
@@ -41,7 +41,7 @@ class _Narrowing:
 
     def __init__(self, wiring: Wiring, widths: Mapping[Source, int], odd: Oddities) -> None:
         self.wiring, self.widths, self.odd = wiring, widths, odd
-        self.refused_anyway = _refused_anyway(wiring, odd)
+        self.rejected_anyway = _rejected_anyway(wiring, odd)
         self.ends = {wiring.nodes[-1], *wiring.answers.values()}
         self.wanted: dict[Source, set[int]] = defaultdict(set)
         self.passed: dict[Place, Place] = {}
@@ -49,7 +49,7 @@ class _Narrowing:
         self.renumbered: dict[Place, Place] = {}
         self.guards: dict[Guard, Node] = {}
         self.held: set[Guard] = set()
-        """What nodes that are kept refuse by themselves."""
+        """What nodes that are kept reject by themselves."""
 
     def run(self) -> None:
         for end in self.ends:
@@ -65,29 +65,29 @@ class _Narrowing:
         self.wiring.nodes[-1:-1] = self._guarding()
 
     def _dissolve(self, node: Node) -> bool:
-        """Do without a node that nobody reads or that passes columns on, if what it refuses is refused elsewhere."""
+        """Do without a node that nobody reads or that passes columns on, if what it rejects is rejected elsewhere."""
         wanted = self.wanted[node]
         if node in self.ends or node.bounded() or (wanted and not isinstance(node.module, Identity)):
             return False
-        if not self._guarded(node, self.odd.refused(node)):
+        if not self._guarded(node, self.odd.rejected(node)):
             return False
         self.passed |= {(node, column): node.given[column] for column in wanted}
         self._want(node.given[column] for column in wanted)
         return True
 
     def _cut(self, node: Node) -> None:
-        """Narrow a node to what is wanted of it, if what it refuses in the other columns is refused elsewhere."""
+        """Narrow a node to what is wanted of it, if what it rejects in the other columns is rejected elsewhere."""
         wanted, needed = self._columns(node)
         width = len(node.given)
         unread = set(range(width)) - set(needed)
         less = bool(unread) or len(wanted) < self.widths[node]
-        # What it still reads it still refuses.
-        guards = self.odd.refused(node, unread) - self.odd.refused(node, needed)
+        # What it still reads it still rejects.
+        guards = self.odd.rejected(node, unread) - self.odd.rejected(node, needed)
         if less and self._guarded(node, guards):
             node.module = node.module.narrowed(wanted, needed, width)
             node.given = [node.given[column] for column in needed]
             self.renumbered |= {(node, old): (node, new) for new, old in enumerate(wanted)}
-        self.held |= self.odd.refused(node)
+        self.held |= self.odd.rejected(node)
         self._want(node.given)
 
     def _columns(self, node: Node) -> tuple[Sequence[int], Sequence[int]]:
@@ -106,7 +106,7 @@ class _Narrowing:
         """Columns without weight too, where what is missing or infinite in them shows in no other: 0 NaN is NaN."""
         if not node.module.MIXES:
             return needed
-        kinds = NOT_FINITE.union(node.refuses)
+        kinds = NOT_FINITE.union(node.rejects)
         guards = ((column, self.odd.guards(place, kinds)) for column, place in enumerate(node.given))
         own = {column: some for column, some in guards if some}
         shown = set[Guard]().union(*(some for column, some in own.items() if column in needed))
@@ -117,10 +117,12 @@ class _Narrowing:
         return needed
 
     def _guarded(self, node: Node, guards: Iterable[Guard]) -> bool:
-        """Have guards stand for what a node refuses; False where they would refuse more than the source does."""
+        """Have guards stand for what a node rejects; False where they would reject more than the source does."""
         guards = {stronger for guard in guards for stronger in self._further_up(guard)}
         # Guards stand before the last node, so that they cannot read it.
-        if any(place[0] is self.wiring.nodes[-1] or not self.refused_anyway((place, kinds)) for place, kinds in guards):
+        if any(
+            place[0] is self.wiring.nodes[-1] or not self.rejected_anyway((place, kinds)) for place, kinds in guards
+        ):
             return False
         for guard in guards:
             self.guards.setdefault(guard, node)
@@ -128,10 +130,10 @@ class _Narrowing:
         return True
 
     def _further_up(self, guard: Guard) -> Iterable[Guard]:
-        """A product is infinite only where one of its factors is NaN or infinite, which others may refuse anyway."""
+        """A product is infinite only where one of its factors is NaN or infinite, which others may reject anyway."""
         place, kinds = guard
         roots = self.odd.of(place).roots
-        told = kinds <= NOT_FINITE and all(map(self.refused_anyway, roots))
+        told = kinds <= NOT_FINITE and all(map(self.rejected_anyway, roots))
         return roots if told else [guard]
 
     def _guarding(self) -> list[Node]:
@@ -163,17 +165,17 @@ class _Narrowing:
         return self.renumbered.get(place, place)
 
 
-def _refused_anyway(wiring: Wiring, odd: Oddities) -> Callable[[Guard], bool]:
-    """Whether all that can be asked, the scores and each method, refuse what a guard would refuse."""
+def _rejected_anyway(wiring: Wiring, odd: Oddities) -> Callable[[Guard], bool]:
+    """Whether all that can be asked, the scores and each method, reject what a guard would reject."""
     leading = {source for node in wiring.nodes for source, _ in node.given}
     standing = {node for node in wiring.nodes[:-1] if node not in leading}
     asked: list[Iterable[Node]] = [wiring.nodes]
     asked += [{node, *wiring.before(node), *standing} for node in wiring.answers.values()]
-    refused = [_by_place(odd.refused(node) for node in nodes) for nodes in asked]
+    rejected = [_by_place(odd.rejected(node) for node in nodes) for nodes in asked]
 
     def everywhere(guard: Guard) -> bool:
         place, kinds = guard
-        return all(any(kinds <= one for one in held[place]) for held in refused)
+        return all(any(kinds <= one for one in held[place]) for held in rejected)
 
     return everywhere
 

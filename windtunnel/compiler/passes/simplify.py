@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from windtunnel.compiler.passes.fold import fold
 from windtunnel.compiler.passes.narrow import narrow
-from windtunnel.compiler.passes.wiring import Place, Wiring
 from windtunnel.encode import RowEncoder
-from windtunnel.modules.program import IDS, NUMBERS
-from windtunnel.modules.tables import Identity
+from windtunnel.modules.tables.category_table import Identity
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.program.program import IDS, NUMBERS
+from windtunnel.program.wiring import Place, Wiring
 
 if TYPE_CHECKING:
-    from windtunnel.translation import Translation
+    from windtunnel.api.translation import Translation
 
 PREFIX = "simplified_"
 """Under which ``Translation.faithful`` keeps the numbers, so that they are saved with the rest."""
@@ -64,8 +64,8 @@ class Simplified:
 def simplify(net: Translation) -> None:
     """Narrow and fold the program of a net in place, and have its encoder read no more than that takes.
 
-    Answers stay what they were to the last few digits (decisions of trees to the last one), and what was refused is
-    refused, but for what nobody looks at any more: rows may come without a raw column that nothing reads, or with
+    Answers stay what they were to the last few digits (decisions of trees to the last one), and what was rejected is
+    rejected, but for what nobody looks at any more: rows may come without a raw column that nothing reads, or with
     anything in it; and a product beyond the largest number counts as infinite only where it is computed. Trees
     without steps before them are left as they are.
     """
@@ -88,12 +88,12 @@ def simplify(net: Translation) -> None:
 
 
 def _reading(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:
-    """Read what nodes are given, and categories that the source refuses; number the places anew."""
+    """Read what nodes are given, and categories that the source rejects; number the places anew."""
     read = dict.fromkeys(place for node in wiring.everything() for place in node.given if isinstance(place[0], int))
     guarded = [node for node in wiring.nodes[:-1] if isinstance(node.module, Identity)]
     computed = {place for node in wiring.everything() if node not in guarded for place in node.given}
     numbers = _in_order([at for source, at in read if source == NUMBERS], computed, encoder)
-    ids = [at for at, one in enumerate(encoder.categories) if (IDS, at) in read or one.refuses]
+    ids = [at for at, one in enumerate(encoder.categories) if (IDS, at) in read or one.rejects]
     if not numbers and not ids:
         # A row has to come from somewhere.
         numbers, ids = ([0], []) if encoder.numbers else ([], [0])

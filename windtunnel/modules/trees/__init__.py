@@ -7,12 +7,10 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.isolation import IsolationScore
 from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
 from windtunnel.modules.trees.linear_leaves import LinearLeafTrees
-from windtunnel.modules.trees.soft.condensed import CondensedTrees
 from windtunnel.modules.trees.soft.leaves import SoftLeaves
 from windtunnel.modules.trees.soft.trees import SoftSplits, SoftTrees
 
 __all__ = [
-    "CondensedTrees",
     "GemmTrees",
     "HardTrees",
     "IsolationScore",

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.modules.finite import Finite
+from windtunnel.modules.outputs.finite import Finite
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import TreeWalk
 

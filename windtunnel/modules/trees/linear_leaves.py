@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from windtunnel.modules.in_cache import in_cache
+from windtunnel.modules.cache_slices import in_cache
 from windtunnel.modules.trees.hard import TreeWalk
 
 

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from windtunnel.errors import UnfaithfulOption
+from windtunnel.errors import InvalidOption
 from windtunnel.modules.trees.forms.laid_out import LaidOutTrees
 from windtunnel.modules.trees.forms.words import Nodes, Words
 
@@ -31,7 +31,7 @@ class BitvectorTrees(LaidOutTrees):
 
     Raises
     ------
-    UnfaithfulOption
+    InvalidOption
         A tree has more than 64 leaves.
     """
 
@@ -52,7 +52,7 @@ class BitvectorTrees(LaidOutTrees):
         trees = [_in_order(at, follow, is_node, (column, split, missing_right, start, last)) for at in root]
         most = max((len(tree.leaf) for tree in trees), default=1)
         if most > self.MOST_LEAVES:
-            raise UnfaithfulOption(
+            raise InvalidOption(
                 f"bitvectors take trees of {self.MOST_LEAVES} leaves at most; the largest tree has {most:,}. "
                 "Choose strategy='tree_traversal' or 'auto'."
             )

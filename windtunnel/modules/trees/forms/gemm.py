@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.errors import UnfaithfulOption
+from windtunnel.errors import InvalidOption
 from windtunnel.modules.trees.forms.laid_out import LaidOutTrees
 
 
@@ -34,7 +34,7 @@ class GemmTrees(LaidOutTrees):
 
     Raises
     ------
-    UnfaithfulOption
+    InvalidOption
         The matrices would hold more than ``MOST`` numbers; they grow with the square of the leaves.
     """
 
@@ -83,7 +83,7 @@ class GemmTrees(LaidOutTrees):
         size = sum(trees * leaves**2 for trees, leaves in zip(self.trees, self.leaves, strict=True))
         most = max(self.leaves, default=1)
         if size > self.MOST or 2 * self.depth * _scale(most) >= 1 << 24:
-            raise UnfaithfulOption(
+            raise InvalidOption(
                 f"as matrix products these trees (depth {self.depth}, {most:,} leaves in the largest) would take "
                 f"{size:,} numbers; {self.MOST:,} are accepted, and they grow with the square of the leaves. "
                 "Choose strategy='tree_traversal' or 'auto'."

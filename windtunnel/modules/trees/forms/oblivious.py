@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.errors import UnfaithfulOption
+from windtunnel.errors import InvalidOption
 from windtunnel.modules.trees.forms.laid_out import LaidOutTrees
 from windtunnel.modules.trees.forms.ranks import Ranks
 
@@ -30,7 +30,7 @@ class ObliviousTrees(LaidOutTrees):
 
     Raises
     ------
-    UnfaithfulOption
+    InvalidOption
         Two nodes of a level ask for different things, or the tables of leaves would be larger than ``MOST``.
     """
 
@@ -54,13 +54,13 @@ class ObliviousTrees(LaidOutTrees):
         column, split, _ = self._nodes()
         trees = oblivious(self._positions(), column, split)
         if trees is None:
-            raise UnfaithfulOption(
+            raise InvalidOption(
                 "oblivious trees ask the same at all nodes of a level, as CatBoost's do under its default grow_policy; "
                 "these do not. Choose strategy='auto'."
             )
         self.levels = max((len(tree.column) for tree in trees), default=0)
         if len(trees) << self.levels > self.MOST:
-            raise UnfaithfulOption(
+            raise InvalidOption(
                 f"as oblivious trees these {len(trees):,} trees of {self.levels} levels would take tables of "
                 f"{len(trees) << self.levels:,} leaves; {self.MOST:,} are accepted. Choose strategy='auto'."
             )

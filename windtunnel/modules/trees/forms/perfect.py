@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from windtunnel.errors import UnfaithfulOption
+from windtunnel.errors import InvalidOption
 from windtunnel.modules.trees.forms.ranked import RankedTrees, depths_of
 
 
@@ -26,7 +26,7 @@ class PerfectTrees(RankedTrees):
 
     Raises
     ------
-    UnfaithfulOption
+    InvalidOption
         A tree is deeper than ``DEEPEST``; the tables double with each level.
     """
 
@@ -48,7 +48,7 @@ class PerfectTrees(RankedTrees):
         depths = depths_of(root, follow, is_node)
         deepest = int(depths.max(initial=0))
         if deepest > self.DEEPEST:
-            raise UnfaithfulOption(
+            raise InvalidOption(
                 f"perfect trees take a depth of {self.DEEPEST} at most, as each level doubles them; the deepest tree "
                 f"has a depth of {deepest}. Choose strategy='tree_traversal' or 'auto'."
             )

@@ -17,8 +17,8 @@ from windtunnel.modules.trees.soft.trees import SoftSplits, SoftTrees
 INFINITY = 0x7F800000
 """The bits of the float32 infinity."""
 INSTEAD = (
-    "Translate with level='L1' or 'L2' to harden what was trained, or keep the soft trees: condense makes them faster, "
-    "and torchscript, exported and onnx files hold them."
+    "Translate with level='L1' or 'L2' to harden what was trained, or keep the soft trees: torchscript, "
+    "exported and onnx files hold them."
 )
 LARGEST = float(np.finfo(np.float64).max)
 

@@ -5,8 +5,8 @@
 import torch
 from torch import Tensor
 
-from windtunnel.modules.trees.soft.operation import soft_ensemble
-from windtunnel.modules.trees.soft.recompute import soft_leaves
+from windtunnel.modules.trees.soft.kernel.operation import soft_ensemble
+from windtunnel.modules.trees.soft.kernel.recompute import soft_leaves
 from windtunnel.modules.trees.soft.trees import SoftSplits
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from windtunnel.modules.trees.soft.operands import SoftOperands
+from windtunnel.modules.trees.soft.kernel.operands import SoftOperands
 
 MOST = 4
 """Groups at most; each prepares the rows anew."""

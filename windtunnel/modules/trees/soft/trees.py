@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
+from windtunnel.modules.trees.soft.kernel.operands import SoftOperands
+from windtunnel.modules.trees.soft.kernel.operation import soft_ensemble
+from windtunnel.modules.trees.soft.kernel.recompute import soft_trees
+from windtunnel.modules.trees.soft.kernel.settled import category_codes
 from windtunnel.modules.trees.soft.like_shape import alike, of_group
-from windtunnel.modules.trees.soft.operands import SoftOperands
-from windtunnel.modules.trees.soft.operation import soft_ensemble
-from windtunnel.modules.trees.soft.recompute import soft_trees
-from windtunnel.modules.trees.soft.settled import category_codes
 
 LEVELS = ("L0", "L1", "L2", "L3", "L4")
 

@@ -1,0 +1,254 @@
+"""What goes wrong elsewhere without a word: odd categories, odd forms of rows, odd shapes of models."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import category_encoders as ce
+import numpy as np
+import pandas as pd
+import pytest
+from lightgbm import LGBMClassifier, LGBMRegressor
+from scipy import sparse
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+import windtunnel
+from windtunnel import RareCategories, TwoHotEncoder
+from windtunnel.errors import BadInput, UnsupportedEstimator
+
+ENCODERS: dict[str, Callable[[], Any]] = {
+    "one-hot": lambda: OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+    "ordinal": lambda: OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-2),
+    "target": lambda: TargetEncoder(cv=2, random_state=0),
+    "two-hot": TwoHotEncoder,
+    "rare, one-hot": lambda: make_pipeline(RareCategories(min_count=3), OneHotEncoder(handle_unknown="ignore")),
+    "ce one-hot": ce.OneHotEncoder,
+    "ce ordinal": ce.OrdinalEncoder,
+    "ce binary": ce.BinaryEncoder,
+    "ce target": ce.TargetEncoder,
+    "ce count": ce.CountEncoder,
+    "ce james-stein": ce.JamesSteinEncoder,
+    "ce hashing": lambda: ce.HashingEncoder(n_components=4, max_process=1),
+}
+MANY = 12
+CATEGORIES: dict[str, list[Any]] = {
+    "empty strings and blanks": ["", " ", "a", "a "],
+    "Unicode": ["Ünï", "☃", "e\u0301", "\u00e9", "日本"],
+    "texts that look like others": ["1", "1.0", "True", "nan", "None"],
+    "negative zero": [0.0, -0.0, 1.5, -1.5],
+    "large integers": [2**53, 2**53 + 2, -(2**40), 0],
+    "booleans": [True, False],
+    "NaN": ["a", "b", np.nan],
+    "None": ["a", "b", None],
+    "numbers with NaN": [1.0, 2.0, np.nan],
+    "nothing but one value": ["only"],
+}
+
+
+def asked(source: Any, method: str, rows: Any) -> np.ndarray:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        answer = getattr(source, method)(rows)
+    return np.asarray(answer.toarray() if sparse.issparse(answer) else answer).astype(float)
+
+
+def column(values: list[Any], more: Any = None) -> pd.DataFrame:
+    data = values * MANY if more is None else [*values, more]
+    dtype = object if any(isinstance(value, str) or value is None for value in data) else None
+    return pd.DataFrame({"c": pd.Series(data, dtype=dtype), "n": np.arange(len(data)) % 5})
+
+
+@pytest.mark.parametrize("kind", CATEGORIES)
+@pytest.mark.parametrize("name", ENCODERS)
+def test_categories(name: str, kind: str) -> None:
+    if (name, kind) == ("ce hashing", "NaN"):
+        pytest.skip("in an object column a missing value is taken as None: see the notes of HashingEncoder")
+    values = CATEGORIES[kind]
+    rows = column(values)
+    y = np.arange(len(rows)) % 3 % 2
+    encoder = ENCODERS[name]()
+    given = rows[["c"]]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            source = encoder.fit(given, y)
+    except (TypeError, ValueError):
+        pytest.skip("the source does not take these categories")
+    net = windtunnel.compile(source)
+    # Unknown ones are of the same kind as the known ones.
+    strange = "never seen" if any(isinstance(value, str) for value in values) else 77
+    for other in (given, given[:1], given[::-1], column(values, strange)[["c"]]):
+        try:
+            want = asked(source, "transform", other)
+        except (TypeError, ValueError):
+            with pytest.raises(BadInput):
+                net.transform(other)
+            continue
+        np.testing.assert_allclose(asked(net, "transform", other), want, 1e-9, 1e-9)
+
+
+@pytest.mark.parametrize("name", ["one-hot", "ordinal", "two-hot", "ce ordinal", "ce target"])
+def test_integers_and_texts_in_one_column_are_given_right_or_rejected(name: str) -> None:
+    rows = pd.DataFrame({"c": pd.Series([1, "1", 2, "b"] * MANY, dtype=object)})
+    y = np.arange(len(rows)) % 3 % 2
+    try:
+        source = ENCODERS[name]().fit(rows, y)
+    except TypeError:
+        pytest.skip("the source does not take these categories")
+    net = windtunnel.compile(source)
+    np.testing.assert_allclose(asked(net, "transform", rows), asked(source, "transform", rows), 1e-9)
+
+
+@pytest.mark.parametrize("name", ["one-hot", "ordinal", "two-hot", "ce ordinal"])
+def test_dates_are_rejected_by_name(name: str) -> None:
+    source = ENCODERS[name]().fit(pd.DataFrame({"when": ["a", "b"] * MANY}))
+    with pytest.raises(BadInput, match="'when' holds .*datetime"):
+        windtunnel.compile(source).transform(pd.DataFrame({"when": pd.to_datetime(["2026-11-21"])}))
+
+
+FORMS: dict[str, Callable[[np.ndarray], Any]] = {
+    "Fortran order": np.asfortranarray,
+    "float32": lambda X: X.astype(np.float32),
+    "every other row": lambda X: np.repeat(X, 2, axis=0)[::2],
+    "CSR": sparse.csr_matrix,
+    "CSC array": sparse.csc_array,
+    "lists": np.ndarray.tolist,
+}
+
+
+def read_only(X: np.ndarray) -> np.ndarray:
+    X = X.copy()
+    X.setflags(write=False)
+    return X
+
+
+@pytest.mark.parametrize("form", [*FORMS.values(), read_only], ids=[*FORMS, "read-only"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: LogisticRegression(),
+        lambda: RandomForestClassifier(5, random_state=0),
+        lambda: LGBMClassifier(n_estimators=5, min_child_samples=3, verbosity=-1),
+    ],
+    ids=["logistic", "forest", "lightgbm"],
+)
+def test_forms_of_rows(make: Callable[[], Any], form: Callable[[np.ndarray], Any]) -> None:
+    X = np.random.default_rng(0).normal(size=(80, 4)).astype(np.float32).astype(np.float64).round(2)
+    source = make().fit(X, X[:, 0] > 0)
+    given = form(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        got = windtunnel.compile(source).predict_proba(given)
+    np.testing.assert_allclose(
+        got, source.predict_proba(np.asarray(form(X).todense() if sparse.issparse(given) else given)), 1e-6
+    )
+
+
+LABELS: dict[str, list[Any]] = {
+    "texts": ["no", "yes"],
+    "negative": [-1, 1],
+    "far apart": [-100, 7, 3000],
+    "booleans": [False, True],
+    "floats": [0.5, 1.5],
+    "objects": ["a", "b", "c"],
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize(
+    "make",
+    [LogisticRegression, GaussianNB, lambda: DecisionTreeClassifier(max_depth=3),
+     lambda: GradientBoostingClassifier(n_estimators=3), lambda: HistGradientBoostingClassifier(max_iter=3),
+     lambda: LGBMClassifier(n_estimators=3, min_child_samples=3, verbosity=-1)],
+    ids=["logistic", "naive bayes", "tree", "boosting", "histogram boosting", "lightgbm"],
+)  # fmt: skip
+def test_labels(make: Callable[[], Any], kind: str) -> None:
+    X = np.random.default_rng(0).normal(size=(90, 3))
+    labels = np.array(LABELS[kind], dtype=object if kind == "objects" else None)
+    y = labels[np.digitize(X[:, 0], [0.0] if len(labels) == 2 else [-0.4, 0.4])]
+    if kind == "floats":
+        with pytest.raises(ValueError, match="continuous"):
+            LogisticRegression().fit(X, y)
+        return
+    source = make().fit(X, y)
+    net = windtunnel.compile(source)
+    got, want = net.predict(X), source.predict(X)
+    assert got.dtype == want.dtype
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_allclose(net.predict_proba(X), source.predict_proba(X), 1e-9, 1e-12)
+
+
+SHAPES: dict[str, tuple[Callable[[], Any], int]] = {
+    "a stump without a split": (lambda: DecisionTreeRegressor(min_samples_leaf=60), 3),
+    "one tree": (lambda: LGBMRegressor(n_estimators=1, verbosity=-1), 3),
+    "one feature": (lambda: ExtraTreesRegressor(3, random_state=0), 1),
+    "depth 30": (lambda: DecisionTreeRegressor(max_depth=30, random_state=0), 2),
+    "two thousand trees": (
+        lambda: LGBMRegressor(n_estimators=2000, num_leaves=4, min_child_samples=5, verbosity=-1),
+        3,
+    ),
+    "constant columns": (lambda: make_pipeline(StandardScaler(), ExtraTreesRegressor(3, random_state=0)), 0),
+}
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_shapes_of_models(kind: str) -> None:
+    make, width = SHAPES[kind]
+    random = np.random.default_rng(0)
+    rows = 40 if kind == "depth 30" else 100
+    X = random.normal(size=(rows, width)) if width else np.full((rows, 2), 3.0)
+    # Where each value outweighs all the smaller ones, the best split peels off one row at a time.
+    y = 1e15 * 3.0 ** -np.argsort(np.argsort(X[:, 0])) if kind == "depth 30" else random.normal(size=rows)
+    source = make().fit(X, y)
+    if kind == "depth 30":
+        assert source.get_depth() == 30
+    net = windtunnel.compile(source)
+    for given in (X, X[:1]):
+        np.testing.assert_allclose(net.predict(given), source.predict(given), 1e-9, 1e-12)
+    with pytest.raises(BadInput, match="0 rows"):
+        net.predict(X[:0])
+
+
+def test_values_on_a_threshold_and_beside_it() -> None:
+    X = np.random.default_rng(0).normal(size=(200, 1))
+    for source in (
+        DecisionTreeRegressor(max_depth=6),
+        LGBMRegressor(n_estimators=5, min_child_samples=2, verbosity=-1),
+    ):
+        source.fit(X, np.sin(5 * X[:, 0]))
+        thresholds = (
+            source.tree_.threshold[source.tree_.feature >= 0]
+            if hasattr(source, "tree_")
+            else np.array([float(t) for tree in source.booster_.model_to_string().split("threshold=")[1:]
+                           for t in tree.splitlines()[0].split()])
+        )  # fmt: skip
+        beside = [np.nextafter(thresholds, way) for way in (-np.inf, np.inf)]
+        rows = np.concatenate([thresholds, *beside, thresholds.astype(np.float32)])[:, None]
+        np.testing.assert_array_equal(windtunnel.compile(source).predict(rows), source.predict(rows))
+        single = rows.astype(np.float32)
+        got = windtunnel.compile(source, dtype="float32").predict(single)
+        np.testing.assert_allclose(got, source.predict(single), 1e-6)
+
+
+def test_categories_beyond_ascii_in_xgboost() -> None:
+    """XGBoost cuts them short in what it keeps, where nobody can tell what they were."""
+    xgboost = pytest.importorskip("xgboost")
+    X = pd.DataFrame({"city": pd.Categorical(["Koeln", "Łódź"] * 50), "n": np.arange(100.0)})
+    source = xgboost.XGBClassifier(n_estimators=3, max_depth=2, enable_categorical=True)
+    with pytest.raises(UnsupportedEstimator, match="beyond ASCII"):
+        windtunnel.compile(source.fit(X, np.arange(100) % 2))
+    plain = X.assign(city=X["city"].cat.rename_categories({"Łódź": "Lodz"}))
+    net = windtunnel.compile(source.fit(plain, np.arange(100) % 2))
+    np.testing.assert_allclose(net.predict_proba(plain), source.predict_proba(plain), 1e-6)

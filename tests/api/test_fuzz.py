@@ -1,0 +1,165 @@
+"""Random pipelines on random awkward rows: the source's answers, its rejections, or a rejection by name."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from random_pipelines import ROWS, Drawn, pipelines
+
+import windtunnel
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.program.head import METHODS
+
+EXAMPLES = int(os.environ.get("WINDTUNNEL_FUZZ", "300"))
+TOLERANCE = 1e-9
+
+
+def quietly(call: Any, *given: Any) -> Any:
+    """Call with the sources' warnings about awkward rows left out."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return call(*given)
+
+
+def spoiled(frame: pd.DataFrame, seed: int, strict: bool) -> dict[str, pd.DataFrame]:
+    """The rows as they are, and with one kind of trouble in each copy."""
+    # Squares of 1e300 overflow in the source too, and distances to a point of 1e30 are all the same.
+    huge = 1e300 if strict else 1e6
+    random = np.random.default_rng(seed)
+    kinds = {"plain": frame}
+    numbers = [name for name in frame if name.startswith("n") and frame[name].dtype.kind == "f"]
+    texts = [name for name in frame if name.startswith("t") and frame[name].dtype == object]
+    for kind, value in (("missing", np.nan), ("infinite", np.inf), ("huge", huge), ("denormal", 5e-324)):
+        if numbers:
+            kinds[kind] = frame.copy()
+            kinds[kind].loc[random.integers(len(frame)), random.choice(numbers)] = value
+    if texts:
+        kinds["unseen"] = frame.copy()
+        kinds["unseen"].loc[random.integers(len(frame)), random.choice(texts)] = "never seen"
+    return kinds
+
+
+def answer(source: Any, method: str, rows: Any) -> Any:
+    given = quietly(getattr(source, method), rows)
+    return np.asarray(given.toarray() if hasattr(given, "toarray") else given)
+
+
+def varied(source: Any, rows: Any) -> bool:
+    """Whether every column that reaches the last step is constant or varies by more than rounding.
+
+    An estimator that divides by the spread of a column of rounding errors answers at random.
+    """
+    reached = answer(source[:-1], "transform", rows).astype(float)
+    spread, size = np.ptp(reached, axis=0), np.abs(reached).max(axis=0)
+    # Nearest centroids divide by the deviation from a mean, which of a constant column is rounding too.
+    constant = (spread == 0) & (type(source[-1]).__name__ != "NearestCentroid")
+    return bool((constant | (spread > 1e-9 * size)).all() and (spread > 0).any())
+
+
+def shaken(rows: pd.DataFrame, times: int = 40) -> list[pd.DataFrame]:
+    """Rows whose numbers differ from the given ones by a few of the last bits of their column."""
+    random = np.random.default_rng(0)
+    size = {name: np.nanmax(np.abs(rows[name][np.isfinite(rows[name])]), initial=0.0) for name in _floats(rows)}
+    size = {name: 2.0**-52 * (greatest if greatest < 1e100 else 1.0) for name, greatest in size.items()}
+    return [
+        rows.assign(**{n: rows[n] + random.integers(-8, 9, len(rows)) * unit for n, unit in size.items()})
+        for _ in range(times)
+    ]
+
+
+def _floats(rows: pd.DataFrame) -> list[str]:
+    return [name for name in rows if rows[name].dtype.kind == "f"]
+
+
+def shaken_answers(source: Any, method: str, rows: Any) -> list[Any]:
+    """What the source answers when the last bits of the rows, or of what reaches its last step, are others."""
+    answers = [answer(source, method, other) for other in shaken(rows)]
+    if source[-1] == "passthrough":
+        return answers
+    reached = pd.DataFrame(answer(source[:-1], "transform", rows)).astype(float).rename(columns=str)
+    return answers + [answer(source[-1], method, other.to_numpy()) for other in shaken(reached)]
+
+
+def slack(source: Any, method: str, rows: Any, want: Any) -> Any:
+    """How far the source's own answer moves when last bits do, as no translation can be nearer."""
+    moved = [np.abs(one.astype(float) - want) for one in shaken_answers(source, method, rows)]
+    bound = 10 * np.nan_to_num(np.max(moved, axis=0), nan=np.inf)
+    if hasattr(source[-1], "predict_joint_log_proba"):
+        # Probabilities are made of differences of these, which a nearly constant column makes as large as 1e10.
+        reached = answer(source[:-1], "transform", rows)
+        bound = bound + 2.0**-50 * np.abs(answer(source[-1], "predict_joint_log_proba", reached)).max()
+    return bound
+
+
+def sure(source: Any, rows: Any, strict: bool) -> Any:
+    """The rows whose label hangs on the last bit neither of two equal scores nor, unless ``strict``, of a number."""
+    certain = np.full(len(rows), True)
+    for method in ("decision_function", "predict_proba"):
+        if hasattr(source, method):
+            scores = answer(source, method, rows)
+            ordered = np.sort(np.stack([scores, -scores], axis=1) if scores.ndim == 1 else scores, axis=1)
+            certain &= ordered[:, -1] - ordered[:, -2] > TOLERANCE if ordered.shape[1] > 1 else True
+    if not strict:
+        label = answer(source, "predict", rows)
+        for other in shaken_answers(source, "predict", rows):
+            certain &= other == label
+    return certain
+
+
+def compare(source: Any, net: Any, rows: Any, strict: bool) -> None:
+    for method in METHODS:
+        if method == "apply" or not hasattr(source, method):
+            continue
+        assert hasattr(net, method), method
+        try:
+            want = answer(source, method, rows)
+        except ValueError:
+            with pytest.raises(ValueError):  # ours, or that of a step on the host
+                quietly(getattr(net, method), rows)
+            continue
+        got = answer(net, method, rows)
+        assert got.shape == want.shape, method
+        if method == "predict" and want.dtype.kind not in "f":
+            differ = got != want
+            assert not (differ.any() and (differ & sure(source, rows, strict)).any()), (got[differ], want[differ])
+        elif method != "predict_log_proba":  # the logarithm of what is compared already
+            want = want.astype(float)
+            near = np.isclose(got, want, TOLERANCE, TOLERANCE, equal_nan=True)
+            if not strict and not near.all():
+                near |= np.abs(got - want) <= slack(source, method, rows, want)
+            assert near.all(), (method, got[~near], want[~near])
+
+
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=EXAMPLES == 300,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+    print_blob=True,
+)
+@given(pipelines())
+def test_random_pipelines(drawn: Drawn) -> None:
+    try:
+        source = quietly(drawn.pipeline().fit, drawn.frame(ROWS), drawn.target())
+    except (ValueError, TypeError, np.linalg.LinAlgError):
+        assume(False)
+    assume(drawn.strict or varied(source, drawn.frame(ROWS)))
+    try:
+        net = quietly(windtunnel.compile, source)
+    except UnsupportedEstimator as error:
+        assert any(
+            word in str(error) for word in ("set ", "fit", "leave", "use ", "give ", "take ", "drop ", "Register")
+        ), error
+        return
+    for kind, rows in spoiled(drawn.frame(40, offset=1), drawn.seed, drawn.strict).items():
+        try:
+            compare(source, net, rows, drawn.strict)
+        except BaseException as error:
+            error.add_note(f"rows: {kind}")
+            raise

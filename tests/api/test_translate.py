@@ -1,0 +1,361 @@
+"""Every pipeline of the table, translated: the source is the oracle of scores, labels and methods."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import category_encoders as ce
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+from case import NUMBERS, Case, quick, table, targets
+from cases import CASES, estimators, parametrized
+from lightgbm import Booster, LGBMClassifier, LGBMRegressor
+from scipy import sparse
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import r2_score, roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import windtunnel
+from windtunnel import RareCategories, TwoHotEncoder
+from windtunnel.errors import InvalidOption, UnsupportedEstimator
+from windtunnel.modules.base import Module
+from windtunnel.modules.trees.soft.trees import SoftSplits, SoftTrees
+from windtunnel.program.head import METHODS
+from windtunnel.testing import fingerprint
+
+TREES = [case for case in CASES.values() if "trees" in case.id or "booster" in case.id]
+
+
+@cache
+def compiled(name: str) -> windtunnel.Translation:
+    return windtunnel.compile(CASES[name].fitted())
+
+
+@cache
+def translated(name: str) -> windtunnel.Translation:
+    case = CASES[name]
+    return windtunnel.translate(case.fitted(), calibrate=case.train()[0])
+
+
+def ask(source: Any, method: str, rows: Any) -> Any:
+    """What the source answers, dense; with what it warns of awkward rows left out."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
+        warnings.filterwarnings("ignore", "divide by zero encountered in log", RuntimeWarning)
+        answer = getattr(source, method)(rows)
+    if isinstance(answer, list):
+        return [np.asarray(one) for one in answer]
+    return np.asarray(answer.toarray() if sparse.issparse(answer) else answer)
+
+
+def assert_same(case: Case, net: windtunnel.Translation, source: Any, given: Any, rows: Any = None) -> None:
+    """All methods give for ``given`` what the source gives for ``rows``."""
+    tolerance = case.tolerance if net.encoder.dtype == "float64" else case.coarse
+    for method in METHODS:
+        assert method == "apply" or hasattr(net, method) == hasattr(source, method), method
+        if not hasattr(source, method):
+            continue
+        wanted, given_back = ask(source, method, given if rows is None else rows), getattr(net, method)(given)
+        assert isinstance(given_back, list) == isinstance(wanted, list), method
+        for want, got in zip(wanted, given_back, strict=True) if isinstance(wanted, list) else [(wanted, given_back)]:
+            assert got.shape == want.shape, method
+            if method == "predict" and want.dtype.kind not in "f":
+                assert got.dtype == want.dtype
+                np.testing.assert_array_equal(got, want)
+            else:
+                np.testing.assert_allclose(got, want.astype(float), tolerance, tolerance, err_msg=method)
+
+
+def unlike(case: Case) -> Any:
+    """Rows that no DataFrame method was called on before: the same values on a shuffled index."""
+    rows = case.rows()
+    return rows if case.array else rows.set_axis(np.arange(len(rows))[::-1] * 7)
+
+
+def test_every_supported_class_has_a_case() -> None:
+    covered = {type(estimator) for case in CASES.values() for estimator in estimators(case.fitted())}
+    missing = sorted(entry.estimator.__name__ for entry in windtunnel.supported() if entry.estimator not in covered)
+    assert not missing, f"no case in tests/families for {missing}"
+
+
+@parametrized()
+def test_parity(case: Case) -> None:
+    source, rows = case.fitted(), unlike(case)
+    state, given = fingerprint(source), copy.deepcopy(rows)
+    net = compiled(case.id)
+    assert [host.name for host in net.hosts] == [*case.hosts]
+    assert_same(case, net, source, rows)
+    assert fingerprint(source) == state
+    assert rows.equals(given) if isinstance(rows, pd.DataFrame) else (pd.DataFrame(rows).equals(pd.DataFrame(given)))
+
+
+@parametrized()
+def test_a_saved_one_gives_the_same_bits(case: Case, tmp_path: Path) -> None:
+    assert_saved(compiled(case.id), case, tmp_path / "net")
+
+
+def assert_saved(net: windtunnel.Translation, case: Case, path: Path) -> None:
+    """What is loaded again answers with the same bits."""
+    rows = case.rows()
+    net.save(path)
+    again = windtunnel.load(path, host=case.fitted() if net.hosts else None)
+    assert again.head.methods == net.head.methods
+    torch.testing.assert_close(again.scores(rows), net.scores(rows), rtol=0, atol=0, equal_nan=True)
+    for method in net.program.answers:
+        ours, theirs = (getattr(one, method)(rows) for one in (net, again))
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@parametrized()
+def test_parity_in_float32(case: Case, tmp_path: Path) -> None:
+    net = windtunnel.compile(case.fitted(), dtype=torch.float32)
+    assert_same(case, net, case.fitted(), unlike(case))
+    assert_saved(net, case, tmp_path / "net")
+
+
+@parametrized(*[case for case in CASES.values() if case.one_row])
+def test_one_row(case: Case) -> None:
+    assert_same(case, compiled(case.id), case.fitted(), case.rows()[:1])
+
+
+def rejects_translate(case: Case) -> bool:
+    """Whether something that predicts has no differentiable form, which ``translate`` says."""
+    inside = {type(one) for one in estimators(case.fitted()) if hasattr(one, "predict")}
+    if not any(entry.estimator in inside and not entry.differentiable for entry in windtunnel.supported()):
+        return False
+    with pytest.raises(UnsupportedEstimator, match="has no differentiable form"):
+        translated(case.id)
+    return True
+
+
+@parametrized()
+def test_the_warm_start_is_faithful(case: Case) -> None:
+    if rejects_translate(case):
+        return
+    net, (X, _) = translated(case.id), case.train()
+    assert net.faithful["rows"] == len(X)
+    assert net.faithful["r2"] >= case.softens
+    softened = any(type(step.module).soft is not Module.soft for step in compiled(case.id).program.steps)
+    soft_trees = any(isinstance(step.module, SoftSplits) for step in net.program.steps)
+    if not (softened or soft_trees or net.hosts):
+        assert_same(case, net, case.fitted(), X)
+
+
+REAL = {"n_estimators": 50, "num_leaves": 31}
+"""Small models have so many ties that any softness, which breaks them, moves the AUC."""
+SOFT: dict[str, Case] = {
+    case.id: case
+    for case in (
+        Case("labels", lambda: make_pipeline(RareCategories(), TwoHotEncoder(), quick(**REAL)), missing=True),
+        Case("imputed", lambda: make_pipeline(SimpleImputer(), StandardScaler(), quick(**REAL)), NUMBERS, missing=True),
+        Case("classes", lambda: make_pipeline(ce.OrdinalEncoder(), quick(**REAL)), target="grade", missing=True),
+        Case("values", lambda: make_pipeline(ce.TargetEncoder(), quick(LGBMRegressor, **REAL)), target="value"),
+        Case("counts", lambda: make_pipeline(TwoHotEncoder(), quick(LGBMRegressor, objective="poisson", **REAL)),
+             target="count", missing=True),
+        Case("categories", lambda: quick(LGBMRegressor, **REAL), (*NUMBERS, "plan"), "value", missing=True),
+        Case("dart", lambda: quick(boosting_type="dart", random_state=0, **REAL), NUMBERS, missing=True),
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SOFT)
+def test_soft_trees_score_the_metric_of_the_source(name: str) -> None:
+    case, frame = SOFT[name], table(2000, missing=SOFT[name].missing)
+    X, y = frame[list(case.columns)], targets(frame)[case.target]
+    source = case.make().fit(X, y)
+    net = windtunnel.translate(source, calibrate=X)
+    if hasattr(source, "predict_proba"):
+        want, got = (one.predict_proba(X) for one in (source, net))
+        scores = [roc_auc_score(y == label, one[:, at]) for one in (want, got) for at, label in enumerate(net.classes_)]
+        want, got = scores[: len(scores) // 2], scores[len(scores) // 2 :]
+    else:
+        want, got = (r2_score(y, one.predict(X)) for one in (source, net))
+    assert got == pytest.approx(want, abs=1e-3)
+
+
+@parametrized()
+def test_gradients_reach_every_trainable_parameter(case: Case) -> None:
+    if rejects_translate(case):
+        return
+    net = copy.deepcopy(translated(case.id))
+    trainable = {
+        name: parameter for name, parameter in net.named_parameters() if parameter.requires_grad and parameter.numel()
+    }
+    if not trainable:
+        assert not any(parameter.numel() for parameter in net.parameters())
+        return
+    net.train()
+    scores = net(*net.encode(case.rows()))
+    scores[scores.isfinite()].sum().backward()
+    lost = [name for name, one in trainable.items() if one.grad is None or not one.grad.isfinite().all()]
+    assert not lost
+
+
+def moved(before: np.ndarray, after: np.ndarray) -> list[int]:
+    return np.flatnonzero(~((before == after) | (np.isnan(before) & np.isnan(after))).all(axis=0)).tolist()
+
+
+FRAMES = [case for case in CASES.values() if not (case.array or isinstance(case.columns, str))]
+TRANSFORMERS = [case for case in FRAMES if hasattr(case.fitted(), "transform")]
+
+
+@parametrized(*TRANSFORMERS)
+def test_a_column_moves_what_it_is_wired_to(case: Case) -> None:
+    source, net, rows = case.fitted(), compiled(case.id), case.rows(50)
+    exact, ours = ask(source, "transform", rows), net.transform(rows)
+    for column in range(rows.shape[1]):
+        shifted = rows.copy()
+        values = shifted.iloc[:, column]
+        shifted.isetitem(column, pd.Series(np.roll(values, 1), index=values.index).astype(values.dtype))
+        assert moved(ours, net.transform(shifted)) == moved(exact, ask(source, "transform", shifted)), column
+
+
+FORMS: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "reordered": lambda frame: frame[frame.columns[::-1]],
+    "with more columns": lambda frame: frame.assign(more="x")[["more", *frame.columns]],
+    "texts as objects": lambda frame: frame.astype(object),
+    "categories": lambda frame: frame.astype({name: "category" for name in frame if name not in NUMBERS}),
+    "Arrow table": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+    "Arrow record batch": lambda frame: pa.RecordBatch.from_pandas(frame, preserve_index=False),
+    "Arrow types": lambda frame: pa.Table.from_pandas(frame, preserve_index=False).to_pandas(
+        types_mapper=pd.ArrowDtype
+    ),
+    "nullable types": lambda frame: frame.convert_dtypes(),
+    "dict of series": lambda frame: dict(frame.items()),
+    "dict of lists": lambda frame: {name: column.tolist() for name, column in frame.items()},
+    "array": lambda frame: frame.to_numpy(),
+    "lists": lambda frame: frame.to_numpy().tolist(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "name", ["rare, two-hot in columns", "trees over pandas categories", "ordinal alone", "ce hashing", "trees alone"]
+)
+def test_rows_of_any_form(name: str, form: str) -> None:
+    case = CASES[name]
+    rows = case.rows(60)
+    assert_same(case, compiled(name), case.fitted(), FORMS[form](rows), rows)
+
+
+@pytest.mark.parametrize("kind", ["String", "Categorical"])
+@pytest.mark.parametrize("missing", [None, np.nan, "kept"])
+def test_missing_texts_of_polars_are_none_as_the_source_takes_them(missing: Any, kind: str) -> None:
+    polars = pytest.importorskip("polars")
+    random = np.random.default_rng(0)
+    city, age = random.choice(["a", "b", "c", None], 200), random.normal(size=200)
+    rows = polars.DataFrame({"city": city.tolist(), "age": [None if one < -1 else one for one in age]})
+    rows = rows.with_columns(polars.col("city").cast(getattr(polars, kind)))
+    fill = SimpleImputer(missing_values=missing, strategy="constant", fill_value="a") if missing != "kept" else None
+    encoded = make_pipeline(fill, OneHotEncoder(handle_unknown="ignore"))
+    columns = make_column_transformer((encoded, ["city"]), (SimpleImputer(), ["age"]))
+    source = make_pipeline(columns, LogisticRegression()).fit(rows, (city == "b") | (age > 1) | pd.isna(city))
+    net = windtunnel.translate(source, calibrate=rows)  # a warning would be an error
+    assert net.faithful["r2"] > 0.999999
+    for one in (net, windtunnel.compile(source)):
+        np.testing.assert_allclose(one.predict_proba(rows), source.predict_proba(rows), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [pd.DataFrame, np.ndarray.tolist, torch.from_numpy, sparse.csr_array, np.asfortranarray],
+    ids=["frame", "lists", "tensor", "sparse", "Fortran"],
+)
+def test_rows_of_any_form_for_a_pipeline_fitted_on_an_array(form: Callable[[np.ndarray], Any]) -> None:
+    case = CASES["scaler fitted on an array"]
+    rows = case.rows()
+    assert_same(case, compiled(case.id), case.fitted(), form(rows), rows)
+
+
+def test_names_with_blanks_as_lightgbm_writes_them() -> None:
+    frame = table()[list(NUMBERS)].rename(columns={"age": "age in years"})
+    fitted = LGBMClassifier(n_estimators=3, verbosity=-1).fit(frame, targets(table())["label"])
+    net = windtunnel.compile(fitted)
+    np.testing.assert_allclose(net.predict_proba(frame[frame.columns[::-1]]), fitted.predict_proba(frame), rtol=1e-5)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))], ids=["copy", "pickle"])
+@pytest.mark.parametrize("name", ["selections of every kind", "rare, hashing", "booster", "ordinal, one-hot"])
+def test_a_copy_scores_the_same(name: str, again: Callable[[Any], Any]) -> None:
+    net, rows = translated(name), CASES[name].rows()
+    other = again(net)
+    assert torch.equal(other.scores(rows), net.scores(rows))
+    for parameter in other.parameters():
+        parameter.data.zero_()
+    assert any(parameter.any() for parameter in net.parameters())
+
+
+def soft(net: windtunnel.Translation) -> list[SoftTrees]:
+    return [step.module for step in net.program.steps if isinstance(step.module, SoftTrees)]
+
+
+def test_levels() -> None:
+    case = CASES["rare, two-hot, trees"]
+    trained = {}
+    for level in ("L0", "L1", "L2", "L3", "L4"):
+        net = windtunnel.translate(case.fitted(), level=level)
+        trained[level] = {name for name, one in soft(net)[0].named_parameters() if one.requires_grad and one.numel()}
+    assert trained["L0"] == set() and "leaf_value" in trained["L1"] and "threshold" in trained["L2"] - trained["L1"]
+    assert all(trained[f"L{depth}"] < trained[f"L{depth + 1}"] for depth in range(4))
+
+
+def test_levels_by_step() -> None:
+    fitted = CASES["nested pipelines and steps that pass"].fitted()
+    net = windtunnel.translate(fitted, level={"model.last": "L2"})
+    assert soft(net)[0].level == "L2"
+    with pytest.raises(InvalidOption, match=r"steps without trees: 'model.lost'; .* 'model.last'. Did you mean 'mod"):
+        windtunnel.translate(fitted, level={"model.lost": "L2"})
+
+
+def test_a_bare_estimator_is_a_step_by_its_class() -> None:
+    net = windtunnel.translate(CASES["trees alone"].fitted(), level={"LGBMClassifier": "L1"})
+    assert soft(net)[0].level == "L1" and [origin.name for origin in net.origins] == ["LGBMClassifier"]
+
+
+def test_cold_start_keeps_the_architecture() -> None:
+    case = CASES["rare, two-hot, trees"]
+    warm, cold = (windtunnel.translate(case.fitted(), start=start) for start in ("warm", "cold"))
+    facts = {name: value for name, value in warm.named_buffers()}
+    assert all(torch.equal(value, facts[name]) for name, value in cold.named_buffers())
+    assert [one.shape for one in cold.parameters()] == [one.shape for one in warm.parameters()]
+    rows = case.rows()
+    assert np.isfinite(cold.predict_proba(rows)).all()
+    assert not np.allclose(cold.predict_proba(rows), warm.predict_proba(rows), atol=1e-2)
+    assert torch.equal(cold.scores(rows), windtunnel.translate(case.fitted(), start="cold").scores(rows))
+
+
+def test_one_temperature_for_all() -> None:
+    fitted = CASES["trees alone"].fitted()
+    for temperature in (1, 0.25):
+        (trees,) = soft(windtunnel.translate(fitted, temperature=temperature))
+        assert (trees.slope[trees.node_mask > 0] == 1 / temperature).all()
+        assert (trees.leaf_slope[trees.leaf_mask > 0] == 1 / temperature).all()
+
+
+def test_compiled_has_nothing_to_train() -> None:
+    assert all(not any(one.requires_grad for one in compiled(name).parameters()) for name in CASES)
+
+
+def test_it_stays_in_the_mode_it_was_in() -> None:
+    net, rows = copy.deepcopy(translated("trees alone")), CASES["trees alone"].rows()
+    assert not net.training
+    net.train().predict(rows)
+    assert net.training
+
+
+def test_the_sources_of_trees_are_all_there() -> None:
+    kinds = {type(estimator) for case in TREES for estimator in estimators(case.fitted())}
+    assert {Booster, LGBMClassifier, LGBMRegressor} <= kinds

@@ -1,0 +1,231 @@
+"""WindTunnelClassifier and WindTunnelRegressor live where scikit-learn's estimators live."""
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+from catboost import CatBoostClassifier, Pool
+from scipy.sparse import issparse
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from xgboost import XGBClassifier
+
+import windtunnel
+from windtunnel import (
+    BadInput,
+    InvalidOption,
+    Recipe,
+    UnsupportedEstimator,
+    WindTunnelClassifier,
+    WindTunnelRegressor,
+)
+
+WEIGHTS = "rows are held out and batched: a weight of 2 is not the same draw as the row twice"
+SUBSET = "computed in float32, whose products of one row and of many differ in the last bit on some processors"
+
+
+@parametrize_with_checks(
+    [WindTunnelClassifier(recipe=Recipe(epochs=1)), WindTunnelRegressor(recipe=Recipe(epochs=1))],
+    expected_failed_checks=lambda _: {
+        "check_sample_weight_equivalence_on_dense_data": WEIGHTS,
+        "check_methods_subset_invariance": SUBSET,
+    },
+)
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:Skipping check check_array_api_input")
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+def test_cross_validation_and_grid_search():
+    X, y = load_breast_cancer(return_X_y=True)
+    estimator = WindTunnelClassifier(recipe=Recipe(epochs=1))
+    source = cross_val_score(estimator._default(), X, y, cv=3)
+    assert cross_val_score(estimator, X, y, cv=3).mean() > source.mean() - 0.02
+    search = GridSearchCV(estimator, {"level": ["L1", "L4"]}, cv=2).fit(X[:200], y[:200])
+    assert search.best_params_["level"] in ("L1", "L4")
+
+
+def test_recipes_are_searched_as_wholes():
+    X, y = load_breast_cancer(return_X_y=True)
+    recipes = [Recipe(residual=False, epochs=1), Recipe(residual=False, epochs=2)]
+    search = GridSearchCV(WindTunnelClassifier(), {"recipe": recipes}, cv=2).fit(X[:200], y[:200])
+    assert search.cv_results_["param_recipe"].tolist() == recipes
+    found = search.best_estimator_
+    assert found.recipe in recipes and len(found.history_.epochs) == found.recipe.epochs + 1
+
+
+def test_a_pipeline_with_text_columns_in_a_frame():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"city": rng.choice(["a", "b", "c"], 300), "age": rng.normal(size=300)})
+    y = np.where((X.city == "b") & (X.age > 0), "yes", "no")
+    columns = make_column_transformer((OneHotEncoder(), ["city"]), (StandardScaler(), ["age"]))
+    estimator = WindTunnelClassifier(make_pipeline(columns, LogisticRegression()), recipe=Recipe(epochs=2))
+    estimator.fit(X, y, sample_weight=np.ones(len(y)))
+    assert set(estimator.predict(X)) == {"yes", "no"}
+    assert estimator.score(X, y) >= 0.85
+    assert list(estimator.feature_names_in_) == ["city", "age"]
+
+
+@pytest.mark.parametrize("folds", [None, 2])
+def test_behind_an_encoder_that_gives_sparse_rows(folds):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"city": rng.choice([f"city {one}" for one in range(30)], 400), "age": rng.normal(size=400)})
+    y = (X.city.str[5:].astype(int) + 5 * X.age > 15).to_numpy()
+    columns = make_column_transformer((OneHotEncoder(), ["city"]), (StandardScaler(), ["age"]))
+    assert issparse(columns.fit_transform(X))
+    estimator = WindTunnelClassifier(LogisticRegression(), recipe=Recipe(epochs=1), folds=folds)
+    pipeline = make_pipeline(columns, estimator).fit(X, y)
+    assert pipeline.score(X, y) >= 0.85
+    dense = estimator.translation_.predict_proba(columns.transform(X).toarray())
+    np.testing.assert_array_equal(pipeline.predict_proba(X), dense)
+
+
+def test_fine_tuning_never_ends_below_the_source_on_the_held_out_rows():
+    X, y = load_diabetes(return_X_y=True)
+    estimator = WindTunnelRegressor(
+        lgb.LGBMRegressor(n_estimators=10, num_leaves=7, verbosity=-1), recipe=Recipe(epochs=2, learning_rate=10.0)
+    )
+    history = estimator.fit(X, y).history_
+    assert history.best <= history.start
+
+
+def test_estimators_ask_for_what_their_pipeline_has():
+    assert not hasattr(WindTunnelRegressor(), "predict_proba")
+    from sklearn.svm import LinearSVC
+
+    assert not hasattr(WindTunnelClassifier(LinearSVC()), "predict_proba")
+    assert hasattr(WindTunnelClassifier(LinearSVC()), "decision_function")
+
+
+@pytest.mark.parametrize("folds", [1, 2.5, "many"])
+def test_folds_that_cannot_be(folds):
+    with pytest.raises(BadInput, match=f"folds={folds!r}"):
+        clone(WindTunnelClassifier(folds=folds)).fit(np.eye(40)[:, :4], [0, 1] * 20)
+
+
+def test_folds_make_members():
+    X, y = load_breast_cancer(return_X_y=True)
+    model = clone(WindTunnelClassifier(make_pipeline(StandardScaler(), LogisticRegression()), folds=3)).fit(X, y)
+    assert sum("estimators_.2" in origin.name for origin in model.translation_.origins) > 0
+    assert model.score(X, y) > 0.95 and model.classes_.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (WindTunnelRegressor(LogisticRegression()), "ends in a regressor, which LogisticRegression does not; use "),
+        (WindTunnelClassifier(lgb.LGBMRegressor()), "which LGBMRegressor does not; use WindTunnelRegressor"),
+    ],
+    ids=["classifier", "regressor"],
+)
+def test_a_pipeline_of_the_other_kind(estimator, message):
+    with pytest.raises(InvalidOption, match=message):
+        estimator.fit(np.eye(4), [0, 1, 0, 1])
+
+
+def test_compiling_a_tuned_estimator_points_to_its_translation():
+    X, y = load_breast_cancer(return_X_y=True)
+    fitted = WindTunnelClassifier(LogisticRegression(max_iter=5000), recipe=Recipe(epochs=1)).fit(X[:, :3], y)
+    with pytest.raises(UnsupportedEstimator, match="take its translation_"):
+        windtunnel.compile(fitted)
+
+
+STOPPING = {
+    "lightgbm": (
+        lgb.LGBMClassifier(n_estimators=200, early_stopping_round=3, verbosity=-1),
+        lambda X, y, weight: {"eval_X": X, "eval_y": y, "eval_sample_weight": [weight]},
+    ),
+    "xgboost": (
+        XGBClassifier(n_estimators=200, early_stopping_rounds=3, n_jobs=1),
+        lambda X, y, weight: {"eval_set": [(X, y)], "sample_weight_eval_set": [weight], "verbose": False},
+    ),
+    "catboost": (
+        CatBoostClassifier(iterations=200, early_stopping_rounds=3, verbose=False, allow_writing_files=False),
+        lambda X, y, weight: {"eval_set": Pool(X, y, weight=weight)},
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:the translation keeps R2")  # of trees softened by few rows
+@pytest.mark.parametrize("library", STOPPING)
+def test_a_booster_stops_early_by_the_rows_that_are_held_out(library):
+    booster, rows_to_stop_by = STOPPING[library]
+    X, y = load_breast_cancer(return_X_y=True)
+    weight = np.random.default_rng(0).uniform(0.1, 2, len(y))
+    pipeline = make_pipeline(StandardScaler(), make_pipeline("passthrough", booster))
+    estimator = WindTunnelClassifier(pipeline, recipe=Recipe(epochs=1)).fit(X, y, weight)
+    held, used = estimator._split(y, 0)
+    scaler = StandardScaler().fit(X[used])
+    rows = rows_to_stop_by(scaler.transform(X[held]), y[held], weight[held])
+    source = clone(booster).fit(scaler.transform(X[used]), y[used], sample_weight=weight[used], **rows)
+    np.testing.assert_array_equal(
+        estimator.pipeline_.predict_proba(X), source.predict_proba(scaler.transform(X)), strict=True
+    )
+
+
+@pytest.mark.parametrize("labels", [[1, 2], ["no", "yes"]])
+@pytest.mark.parametrize("library", ["lightgbm", "catboost"])  # XGBoost takes no others than 0, 1, ...
+def test_a_booster_stops_by_labels_of_any_kind(library, labels):
+    booster, _ = STOPPING[library]
+    X, y = load_breast_cancer(return_X_y=True)
+    first, second = (
+        WindTunnelClassifier(booster, recipe=Recipe(epochs=1)).fit(X, np.array(names)[y]).pipeline_
+        for names in ([0, 1], labels)
+    )
+    np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X), strict=True)
+
+
+def test_members_have_as_many_trees_as_stopping_early_leaves():
+    booster, _ = STOPPING["lightgbm"]
+    X, y = load_breast_cancer(return_X_y=True)
+    one, several = (
+        WindTunnelClassifier(booster, folds=folds, recipe=Recipe(epochs=1)).fit(X, y) for folds in (None, 2)
+    )
+    trees = [len(step.module.ensemble().output) for step in several.translation_.program.steps if "Trees" in str(step)]
+    assert trees == [one.pipeline_.best_iteration_] * 2 != [200] * 2
+
+
+@pytest.mark.parametrize("library", STOPPING)
+def test_members_have_no_rows_to_stop_by(library):
+    booster, _ = STOPPING[library]
+    with pytest.raises(BadInput, match=r"asks for rows to stop by \(early_stopping_rounds?=3\), .* give it fitted"):
+        windtunnel.crossfit(make_pipeline(StandardScaler(), booster), *load_breast_cancer(return_X_y=True))
+
+
+TEXTS = ["good film", "bad film", "good plot", "bad plot"] * 30
+
+
+@pytest.mark.parametrize("folds", [None, 2])
+@pytest.mark.parametrize("form", [list, np.array, pd.Series])
+def test_texts_are_rows_of_one_column(form, folds):
+    pipeline = make_pipeline(TfidfVectorizer(), LogisticRegression())
+    y = [1, 0, 1, 0] * 30
+    tuned = WindTunnelClassifier(pipeline, folds=folds, recipe=Recipe(epochs=1)).fit(form(TEXTS), y)
+    assert tuned.predict(form(TEXTS[:4])).tolist() == y[:4]
+    assert windtunnel.crossfit(pipeline, form(TEXTS), y, folds=2, progress=False).predict(TEXTS[:2]).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("state", [np.int64(3), np.random.RandomState(3)])
+def test_random_states_of_numpy(state):
+    X, y = load_breast_cancer(return_X_y=True)
+    tuned = WindTunnelClassifier(recipe=Recipe(epochs=1), random_state=state).fit(X[:200], y[:200])
+    assert tuned.score(X[200:], y[200:]) > 0.8
+
+
+def test_arguments_that_there_are_none_of():
+    with pytest.raises(BadInput, match=r"levl= is no argument of WindTunnelClassifier: did you mean level\?"):
+        WindTunnelClassifier(levl="L1")
+    with pytest.raises(
+        BadInput, match=r"come to WindTunnelRegressor as a recipe: recipe=windtunnel.Recipe\(epochs=2\)"
+    ):
+        WindTunnelRegressor(epochs=2)
+    with pytest.raises(BadInput, match=r"n_trials= is no argument of sweep: did you mean trials\?"):
+        windtunnel.sweep(None, None, None, n_trials=3)

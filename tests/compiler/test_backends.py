@@ -1,0 +1,603 @@
+"""What runs a program: every backend gives what eager PyTorch gives."""
+
+import copy
+import importlib.util
+import os
+import pickle
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from case import Case, table
+from cases import CASES, parametrized
+from sklearn.decomposition import NMF
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+from test_translate import assert_same, compiled, unlike
+from torch import Tensor
+from torch.export import ExportedProgram
+
+import windtunnel
+from windtunnel.compiler import exported
+from windtunnel.compiler.backends import engine
+from windtunnel.compiler.decompositions import bucketize, cdist, searchsorted
+from windtunnel.encode import Batch
+from windtunnel.encode.vocabulary import FEW
+from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption
+from windtunnel.modules.base import Module
+from windtunnel.modules.trees.hard import TreeWalk
+from windtunnel.program import row_slices as slices
+
+SPREAD = [
+    "robust scaler",
+    "normalizer",
+    "mean imputer with indicator",
+    "imputer of texts, one-hot",
+    "constant imputer, ordinal, trees",
+    "ordinal, trees with categories",
+    "ce hashing of one column, numbers beside",
+    "ce target",
+    "rare, two-hot, trees",
+    "linear regression, two targets",
+    "sgd modified huber",
+    "linear svc",
+    "trees over pandas categories",
+    "trees of three classes",
+    "trees, zero as missing",
+    "trees, random forest of classes",
+    "booster over pandas categories",
+    "a column as number and as category",
+    "weights",
+    "columns of columns, named by pandas",
+    "nothing but passing",
+]
+ONNX = CASES.values() if "WINDTUNNEL_FUZZ" in os.environ else [CASES[name] for name in SPREAD]
+"""Exporting takes a second or two, so that the whole table is for long runs."""
+PIPELINE = "rare, two-hot, trees"
+BACKENDS = ("torchscript", "onnx")
+GRAPHS = ["trees alone", "trees of three classes", "rare, two-hot, trees", "linear regression, two targets"]
+"""Graphs of ``torch.export``, whose parity on the whole table is that of the files."""
+
+
+def assert_as_eager(case: Case, backend: str) -> None:
+    net = compiled(case.id)
+    run, batch = engine(net, backend), net.encode(case.rows())
+    with torch.inference_mode():
+        for method in ("scores", *net.program.answers):
+            for rows in (len(batch.ids), 1, 2):
+                given = batch.numbers[:rows], batch.ids[:rows]
+                found, wanted = run.answer(method, *given), net.program.answer(method, *given)
+                assert found.shape == wanted.shape and found.dtype == wanted.dtype, method
+                torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9, equal_nan=True, msg=method)
+
+
+@parametrized()
+def test_torchscript(case: Case) -> None:
+    assert_as_eager(case, "torchscript")
+
+
+@parametrized(*ONNX)
+def test_onnx(case: Case) -> None:
+    try:
+        assert_as_eager(case, "onnx")
+    except UnfaithfulOption as rejected:
+        if case.id in SPREAD:
+            raise
+        pytest.skip(str(rejected))
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_exported(name: str) -> None:
+    assert_as_eager(CASES[name], "exported")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GRAPHS)
+def test_native(name: str) -> None:
+    assert_as_eager(CASES[name], "aoti")
+
+
+@pytest.mark.slow
+def test_native_compiled_anew_once_written_to() -> None:
+    case = CASES["linear regression, two targets"]
+    net = windtunnel.compile(case.fitted(), backend="aoti")
+    assert_same(case, net, case.fitted(), case.rows())
+    with torch.no_grad():
+        next(net.program.parameters()).mul_(2.0)
+    batch = net.encode(case.rows())
+    torch.testing.assert_close(net.scores(case.rows()), net.program(*batch), rtol=1e-12, atol=1e-12)
+
+
+def test_native_code_is_given_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, graphs = [], []
+
+    def boxed_run(blocks: list[Tensor]) -> list[Tensor]:
+        sizes.append(len(blocks[0]))
+        return [graphs[0].module()(*blocks)]
+
+    run = SimpleNamespace(loader=SimpleNamespace(boxed_run=boxed_run))
+    monkeypatch.setattr(torch._inductor, "aoti_compile_and_package", lambda graph, **options: graphs.append(graph))
+    monkeypatch.setattr(torch._inductor, "aoti_load_package", lambda path: run)
+    monkeypatch.setattr(exported, "AT_ONCE", 7 * len(compiled("trees alone").program.steps[-1].module.root))
+    case = CASES["trees alone"]
+    net = windtunnel.compile(case.fitted(), backend="aoti")
+    sizes.clear()
+    assert torch.equal(net.scores(case.rows(20)), compiled(case.id).scores(case.rows(20)))
+    assert sizes == [7, 7, 6]
+
+
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each graph is given that torch steps through, call by call."""
+    given, ready = [], exported.ExportedEngine.ready
+
+    def spied(self: exported.ExportedEngine, graph: ExportedProgram) -> exported.Run:
+        run = ready(self, graph)
+        return lambda numbers, ids: given.append(len(ids)) or run(numbers, ids)
+
+    monkeypatch.setattr(exported.ExportedEngine, "ready", spied)
+    return given
+
+
+@pytest.mark.parametrize(
+    "name", ["trees alone", "trees of three classes", "rare, two-hot, trees", "booster over pandas categories"]
+)
+def test_slices_of_graphs_do_not_show(name: str, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES[name]
+    program = compiled(name).program
+    (trees,) = (len(one.root) for one in program.modules() if isinstance(one, TreeWalk))
+    whole = windtunnel.compile(case.fitted(), backend="exported")
+    monkeypatch.setattr(exported, "AT_ONCE", 7 * trees)
+    cut, batch = windtunnel.compile(case.fitted(), backend="exported"), compiled(name).encode(case.rows(20))
+    for method in ("scores", *program.answers):
+        for rows, parts in ((20, [7, 7, 6]), (14, [7, 7]), (7, [7]), (1, [1]), (0, [0])):
+            given = [block[:rows] for block in batch]
+            wanted = whole.engine.answer(method, *given)
+            sizes.clear()
+            found = cut.engine.answer(method, *given)
+            assert sizes == parts and torch.equal(found, wanted) and found.dtype == wanted.dtype
+            torch.testing.assert_close(found, program.answer(method, *given), rtol=1e-12, atol=1e-12)
+
+
+def test_the_widest_tensor_of_a_graph_cuts_its_rows(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    given = np.random.default_rng(0).normal(size=(20, 3))
+    source = PolynomialFeatures().fit(given)  # to ten columns
+    monkeypatch.setattr(exported, "WIDEST", 79)
+    net = windtunnel.compile(source, backend="exported")
+    sizes.clear()
+    np.testing.assert_allclose(net.transform(given), source.transform(given), 1e-12)
+    assert sizes == [7, 7, 6]
+    monkeypatch.setattr(exported, "WIDEST", 1)
+    net = windtunnel.compile(source, backend="exported")
+    sizes.clear()
+    net.transform(given)
+    assert sizes == [1] * 20
+
+
+def test_graphs_whose_rows_stop_together_are_given_all(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    given = np.random.default_rng(0).random((20, 3))
+    monkeypatch.setattr(exported, "WIDEST", 1)
+    net = windtunnel.compile(NMF(2, max_iter=500).fit(given), backend="exported")
+    assert net.program.whole()
+    sizes.clear()
+    net.transform(given)
+    assert sizes == [20]
+
+
+@pytest.mark.parametrize("backend", ("torch", *BACKENDS))
+def test_threads_change_nothing(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES["trees of three classes"]
+    net, rows = windtunnel.compile(case.fitted(), backend=backend, batch_size=64), case.rows()
+    monkeypatch.setattr("windtunnel.program.row_slices.SHARE", 16)
+    spread, shares = slices.spread, []
+
+    def spy(work: object, slices: list[slice], *, apart: bool) -> list[Tensor]:
+        shares.append([part.stop - part.start for part in slices])
+        return spread(work, slices, apart=apart)
+
+    monkeypatch.setattr(slices, "spread", spy)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = net.scores(rows)
+        assert not shares
+        torch.set_num_threads(3)
+        assert torch.equal(net.scores(rows), alone) and torch.equal(net.scores(rows[:1]), alone[:1])
+        assert shares and all(len(one) >= 3 and max(one) <= 64 for one in shares)
+        shares.clear()
+        assert torch.equal(net.scores(rows[:20]), alone[:20])
+        assert shares == [[20]]  # too few to share, by one thread alone
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_slice_that_is_not_shared_is_run_by_a_thread_that_shares_nothing() -> None:
+    before, batch = torch.get_num_threads(), Batch(torch.zeros(20, 1), torch.zeros(20, 0, dtype=torch.int64))
+    found: list[int] = []
+
+    def run(numbers: Tensor, ids: Tensor) -> Tensor:
+        found.append(torch.get_num_threads())
+        return numbers
+
+    try:
+        torch.set_num_threads(3)
+        for rows in (1, 20):
+            few = Batch(*(block[:rows] for block in batch))
+            slices.in_slices(run, few, 64, slices.CPU, whole=False)
+        assert found == [3, 1] and torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_large_trees_are_shared_among_threads_sooner() -> None:
+    case = CASES["trees of three classes"]
+    program = windtunnel.compile(case.fitted()).program
+    assert slices.least_share(program) == slices.SHARE
+    assert slices.least_of(slices.MANY_LEAVES) == slices.SHARE_OF_TREES
+    assert (
+        slices.least_share(windtunnel.translate(case.fitted(), calibrate=case.rows()).program) == slices.SHARE_OF_TREES
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_step_that_is_replaced_is_run(backend: str) -> None:
+    frame = table()[["income", "visits"]]
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(frame, frame["visits"] > 0)
+    net = windtunnel.compile(model, backend=backend)
+    before, step = net.scores(frame), net.program.steps[-1]
+    step.module = copy.deepcopy(step.module)
+    with torch.no_grad():
+        next(step.module.parameters()).mul_(2.0)
+    torch.testing.assert_close(net.scores(frame), net.program(*net.encode(frame)), rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(net.scores(frame), before)
+
+
+ALONE = ["rare, two-hot, trees", "trees of three classes", "booster over pandas categories", "weights"]
+
+
+@pytest.mark.parametrize("backend", ["torch", "torchscript", "exported", "onnx"])
+@pytest.mark.parametrize("name", ALONE)
+def test_a_row_alone_is_answered_as_among_others(backend: str, name: str) -> None:
+    case = CASES[name]
+    net, rows = windtunnel.compile(case.fitted(), backend=backend), case.rows()
+    assert len(rows) > FEW
+    for method in {"predict", "predict_proba", "decision_function"} & {*net.head.methods}:
+        together = getattr(net, method)(rows)
+        for at in (0, 7, len(rows) - 1):
+            alone = getattr(net, method)(rows[at : at + 1])
+            assert alone.dtype == together.dtype
+            np.testing.assert_array_equal(alone, together[at : at + 1])
+
+
+@pytest.mark.parametrize("backend", ["torch", "onnx"])
+def test_what_is_known_of_a_program_is_asked_anew_of_other_modules(backend: str) -> None:
+    frame = table()[["age", "income"]]
+    net = windtunnel.compile(StandardScaler().fit(frame), backend=backend)
+    net.transform(frame[:1] * 0 + 101.0)
+    net.program.steps[0].module = Rejecting()
+    with pytest.raises(BadInput, match="1 of 1 rows have no finite score"):
+        net.transform(frame[:1] * 0 + 101.0)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e39, -1e39])
+@pytest.mark.parametrize("count", [1, 3000])
+def test_odd_numbers_are_seen_in_few_rows_and_in_many(value: float, count: int) -> None:
+    given = np.random.default_rng(0).normal(size=(3000, 2))
+    # Trees of scikit-learn read float32, and take missing values where some were fitted on.
+    model = LogisticRegression() if np.isnan(value) else DecisionTreeClassifier(max_depth=2)
+    net = windtunnel.compile(model.fit(given, given[:, 0] > 0))
+    net.predict(given[:count] * 1e30)
+    given[count - 1, 1] = value
+    with pytest.raises(BadInput, match=f"1 of {count} rows"):
+        net.predict(given[:count])
+
+
+def test_what_is_encoded_is_a_copy() -> None:
+    given = np.random.default_rng(0).normal(size=(3, 2))
+    net = windtunnel.compile(StandardScaler().fit(given))
+    numbers = net.encode(given).numbers
+    assert not np.shares_memory(numbers.numpy(), given) and np.array_equal(numbers.numpy(), given)
+
+
+@pytest.mark.parametrize("count", [3, 20_000])
+@pytest.mark.parametrize("model", [FunctionTransformer(), StandardScaler()], ids=["nothing", "scaler"])
+def test_answers_leave_the_given_array_alone(model: Any, count: int) -> None:
+    given = np.random.default_rng(0).normal(size=(count, 2))
+    copy = given.copy()
+    answer = windtunnel.compile(model.fit(given)).transform(given)
+    assert not np.shares_memory(answer, given)
+    answer += 1
+    np.testing.assert_array_equal(given, copy)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_arrays_in_any_layout(dtype: str) -> None:
+    given = np.random.default_rng(0).normal(size=(100, 6))
+    given[3, 1] = np.nan
+    net = windtunnel.compile(StandardScaler().fit(given[:, ::2]), dtype=dtype)
+    wanted = net.transform(given[:, ::2].copy())
+    fixed = given[:, ::2].copy()
+    fixed.flags.writeable = False
+    for one in (given[:, ::2], np.asfortranarray(given[:, ::2]), fixed, given[::-1, ::2][::-1]):
+        np.testing.assert_array_equal(net.transform(one), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_compile_gives_the_answers_of_the_source(backend: str, dtype: str) -> None:
+    for name in (PIPELINE, "trees of three classes"):
+        case = CASES[name]
+        net = windtunnel.compile(case.fitted(), backend=backend, dtype=dtype, batch_size=64)
+        assert_same(case, net, case.fitted(), unlike(case))
+        assert_same(case, net, case.fitted(), case.rows()[:1])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("strategy", ["gemm", "tree_traversal", "perfect_tree_traversal"])
+def test_strategies_run_in_every_backend(backend: str, strategy: str) -> None:
+    for name in ("ordinal, trees with categories", "trees, zero as missing"):
+        case = CASES[name]
+        net = windtunnel.compile(case.fitted(), backend=backend, strategy=strategy)
+        check_same(net.scores(case.rows()), compiled(name).scores(case.rows()), backend)
+
+
+def check_same(scores: Tensor, wanted: Tensor, backend: str) -> None:
+    """Equal bits, but for ONNX Runtime, which adds up trees in an order that depends on its threads."""
+    tolerance = 1e-12 if backend == "onnx" else 0.0
+    torch.testing.assert_close(scores, wanted, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_batches_are_cut(backend: str) -> None:
+    case = CASES["trees alone"]
+    net = windtunnel.compile(case.fitted(), backend=backend, batch_size=7)
+    sizes, answer = [], net.engine.answer
+
+    def spy(method: str, numbers: Tensor, ids: Tensor) -> Tensor:
+        sizes.append(len(ids))
+        return answer(method, numbers, ids)
+
+    net.engine.answer = spy
+    check_same(net.scores(case.rows(20)), compiled(case.id).scores(case.rows(20)), backend)
+    assert sizes == [7, 7, 6]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))], ids=["copy", "pickle"])
+def test_copies_run_their_own_program(backend: str, copied: object) -> None:
+    case = CASES[PIPELINE]
+    net = windtunnel.compile(case.fitted(), backend=backend)
+    wanted, other = net.scores(case.rows()), copied(net)
+    assert other.engine.program is other.program is not net.program
+    assert torch.equal(other.scores(case.rows()), wanted)
+    with torch.no_grad():
+        next(other.program.parameters()).add_(1.0)
+    assert not torch.equal(other.scores(case.rows()), wanted)
+    assert torch.equal(net.scores(case.rows()), wanted)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_written_moved_or_loaded_is_run(backend: str) -> None:
+    frame = table()[["income", "visits"]]
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(frame, frame["visits"] > 0)
+    net, eager = (windtunnel.compile(model, backend=one) for one in (backend, "torch"))
+    torch.testing.assert_close(net.scores(frame), eager.scores(frame), rtol=1e-12, atol=1e-12)
+    changed = {name: value * 2 for name, value in net.state_dict().items()}
+    for one in (net, eager):
+        one.load_state_dict(changed)
+    torch.testing.assert_close(net.scores(frame), eager.scores(frame), rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(net.scores(frame), windtunnel.compile(model).scores(frame))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_there_is_nothing_to_fit(backend: str) -> None:
+    case = CASES[PIPELINE]
+    net = windtunnel.compile(case.fitted(), backend=backend)
+    why = "nothing in this translation is trainable" if backend == "torch" else "runs on a backend that is fixed"
+    with pytest.raises(BadInput, match=why):
+        net.fit(case.train(), residual=False)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_saved_without_the_backend(backend: str, tmp_path) -> None:
+    case = CASES[PIPELINE]
+    net = windtunnel.compile(case.fitted(), backend=backend)
+    net.save(tmp_path / "net")
+    loaded = windtunnel.load(tmp_path / "net")
+    assert loaded.engine is None
+    check_same(loaded.scores(case.rows()), net.scores(case.rows()), backend)
+    loaded.engine = engine(loaded, backend)
+    assert type(loaded.engine) is type(net.engine)
+    check_same(loaded.scores(case.rows()), net.scores(case.rows()), backend)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "narrower"), [("float64", torch.float32), ("float64", torch.float16), ("float32", torch.bfloat16)]
+)
+def test_narrower_numbers_are_rejected_before_anything_is_rounded(dtype: str, narrower: torch.dtype) -> None:
+    case = CASES["standard scaler, logistic"]
+    net = windtunnel.compile(case.fitted(), dtype=dtype)
+    before = net.scores(case.rows())
+    with pytest.raises(BadInput, match=rf"computes in torch\.{dtype}; .* to {narrower}, .*compile.*dtype=\"float32\""):
+        net.to(narrower)
+    assert torch.equal(net.to("cpu").scores(case.rows()), before)
+    assert len(net.double().predict(case.rows())) == len(before)
+
+
+class Rejecting(Module):
+    """Rejects great numbers."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+    def outside(self, x: Tensor) -> Tensor:
+        return x[:, 0] > 100
+
+
+class Looping(Module):
+    """Loops over rows, of which a graph cannot tell how many there are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows: list[Tensor] = []
+        for row in range(x.shape[0]):
+            rows.append(x[row] * 2)
+        return torch.stack(rows)
+
+
+class ArcSinh(Module):
+    """An operator that the runtime lacks in float64."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.asinh(x)
+
+
+class Unscripted(Module):
+    """Python that TorchScript does not take."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * len({str(one) for one in x.shape})
+
+
+class Literals(Module):
+    """Numbers in code that float32 does not hold, where decisions hang on them too."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        small = torch.where(x > 0.3, x * 0.1 + 0.7, 0.3 - x / 0.9)
+        far = torch.log(torch.sigmoid(-60 * x.abs()))
+        product = (x @ torch.ones(2, 2, dtype=x.dtype)) * 0.1
+        return torch.cat(
+            [small, x.clamp(0.3, 0.7), torch.full_like(x, 1e-300), torch.log2(x.abs() + 1e-45), far, product], 1
+        )
+
+
+class Sorted(Module):
+    """Values in order and where they were, equal ones as they stand."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        values, order = torch.sort(x.round(), dim=1, stable=True)
+        return torch.cat([values, order, x.round().argsort(dim=1, descending=True, stable=True)], dim=1)
+
+
+def scaled(module: Module) -> windtunnel.Translation:
+    net = windtunnel.compile(StandardScaler().fit(table()[["age", "income"]]))
+    net.program.steps[0].module = module
+    return net
+
+
+@pytest.mark.parametrize("backend", ["exported", "aoti"])
+def test_the_step_of_which_there_is_no_graph_is_named(backend: str) -> None:
+    said = (
+        rf"backend='{backend}' cannot run step 'StandardScaler' \(Looping\): .* Choose backend='torchscript' or 'torch'"
+    )
+    with pytest.raises(UnfaithfulOption, match=said):
+        engine(scaled(Looping()), backend)
+
+
+@pytest.mark.parametrize(("module", "operator"), [(Looping(), ""), (ArcSinh(), "Asinh")], ids=["looping", "asinh"])
+def test_the_step_that_onnx_cannot_run_is_named(module: Module, operator: str) -> None:
+    with pytest.raises(UnfaithfulOption) as raised:
+        engine(scaled(module), "onnx")
+    said = str(raised.value)
+    assert f"cannot run step 'StandardScaler' ({type(module).__name__}): {operator}" in said
+    assert "Choose backend='torchscript' or 'torch'" in said
+
+
+def test_numbers_in_code_stay_float64() -> None:
+    net = scaled(Literals())
+    x = torch.tensor([0.3, float(np.float32(0.3)), 0.7, 1e-45, 0.0]).double()
+    x = torch.cat([x, x.new_tensor([0.3, np.nextafter(0.3, 1)])]).repeat(2, 1).t().contiguous()
+    ids = torch.zeros(len(x), 0, dtype=torch.int64)
+    found = engine(net, "onnx").answer("scores", x, ids)
+    torch.testing.assert_close(found, net.program(x, ids), rtol=1e-15, atol=0)
+
+
+def test_equal_numbers_stay_in_order() -> None:
+    net = scaled(Sorted())
+    x = torch.tensor([[2.0, 2.0], [1.0, 2.0], [2.0, 1.0], [-0.0, 0.0]], dtype=torch.float64)
+    ids = torch.zeros(len(x), 0, dtype=torch.int64)
+    assert torch.equal(engine(net, "onnx").answer("scores", x, ids), net.program(x, ids))
+
+
+def test_what_torchscript_cannot_take_is_rejected() -> None:
+    with pytest.raises(UnfaithfulOption, match=r"cannot run step 'StandardScaler' \(Unscripted\): .* TorchScript"):
+        engine(scaled(Unscripted()), "torchscript")
+
+
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        "windtunnel.compiler.onnx_runtime.find_spec", lambda name: None if name.startswith("onnx") else found(name)
+    )
+    with pytest.raises(
+        InvalidOption, match=r"needs onnx, onnxruntime, onnxscript, .* pip install 'windtunnel\[onnx\]'"
+    ):
+        engine(compiled("trees alone"), "onnx")
+
+
+def test_sessions_compute_no_more_than_their_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+    given, run = [], onnxruntime.InferenceSession
+    monkeypatch.setattr(
+        onnxruntime, "InferenceSession", lambda model, *a, **k: given.append(model) or run(model, *a, **k)
+    )
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    windtunnel.compile(DecisionTreeClassifier(max_depth=2).fit(X, X[:, 0] > 0), backend="onnx")  # has apply too
+    assert len(given) > 1
+    for model in given:
+        graph = onnx.load_from_string(model).graph
+        read = {name for node in graph.node for name in node.input} | {one.name for one in graph.output}
+        assert all(read & set(node.output) for node in graph.node)
+
+
+def test_onnx_is_imported_only_where_it_runs() -> None:
+    code = "import sys, windtunnel; windtunnel.compile; print({'onnx', 'onnxruntime', 'onnxscript'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "set()", done.stderr
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 100])
+def test_places_by_halving_are_those_of_torch(count: int, right: bool) -> None:
+    drawn = torch.Generator().manual_seed(count)
+    bounds = torch.randint(0, 9, (2, count), generator=drawn).double().sort().values
+    values = torch.cat([torch.arange(-1, 10, 0.5), torch.tensor([np.nan, np.inf, -np.inf, -0.0])]).double().repeat(2, 1)
+    assert torch.equal(searchsorted(bounds, values, right=right), torch.searchsorted(bounds, values, right=right))
+    assert torch.equal(
+        searchsorted(bounds[0], values, side="right"), torch.searchsorted(bounds[0], values, side="right")
+    )
+    assert torch.equal(bucketize(values, bounds[0], right=right), torch.bucketize(values, bounds[0], right=right))
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0, np.inf])
+def test_distances_by_columns_are_those_of_torch(p: float) -> None:
+    rows, others = torch.randn(2, 9, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(cdist(rows, others, p), torch.cdist(rows, others, p), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("device", ["cuda", "nowhere", "meta"])
+def test_devices_that_are_not_there_are_named(device: str) -> None:
+    if device == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(InvalidOption, match=f"device='{device}'"):
+        windtunnel.compile(CASES["trees alone"].fitted(), device=device)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("backend", ["torch", "torchscript"])
+@pytest.mark.parametrize("strategy", ["gemm", "tree_traversal", "perfect_tree_traversal"])
+def test_on_a_gpu(backend: str, strategy: str) -> None:
+    case = CASES["trees of three classes"]
+    net = windtunnel.compile(case.fitted(), backend=backend, strategy=strategy, device="cuda")
+    np.testing.assert_allclose(net.predict_proba(case.rows()), case.fitted().predict_proba(case.rows()), 1e-9)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_onnx_runs_on_the_cpu_only() -> None:
+    with pytest.raises(InvalidOption, match="backend='onnx' runs on the CPU"):
+        windtunnel.compile(CASES["trees alone"].fitted(), backend="onnx", device="cuda")

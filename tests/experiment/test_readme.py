@@ -1,0 +1,120 @@
+"""The README stays true: its code runs and prints what it says, its table is current, what it names is there."""
+
+import importlib
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import windtunnel
+from windtunnel.cli import app
+from windtunnel.modules.base import MODULES
+from windtunnel.testing import check_translator
+from windtunnel.translators import registry
+from windtunnel.translators.registry import supported
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"\d+\.\d+")
+
+
+def blocks() -> list[tuple[str, str]]:
+    """Python blocks, each with the text block that stands right after it as its output, or ''."""
+    fences = list(FENCE.finditer(README))
+    following = [*fences[1:], None]
+    return [
+        (one.group(2), after.group(2) if after and README[one.end() : after.start()].strip() == "" else "")
+        for one, after in zip(fences, following, strict=True)
+        if one.group(1) == "python"
+    ]
+
+
+def test_the_worked_example_of_an_operator_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fences = FENCE.finditer((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    estimator, module, reader, check, row = (fence.group(2) for fence in fences if fence.group(1) == "python")
+    # In a file, as its source is read by torch.jit.script and as fitted estimators are hashed by the names of classes.
+    (tmp_path / "squeeze_example.py").write_text("\n".join([estimator, module, reader]), encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(registry, "_TABLE", dict(registry._TABLE))
+    try:
+        namespace = dict(vars(importlib.import_module("squeeze_example")))
+        for code in (check, row):
+            exec(compile(code, "CONTRIBUTING.md", "exec"), namespace)
+        (case,) = namespace["CASES"]
+        fitted, rows = case.fitted(), case.rows()
+        check_translator(fitted, rows)
+        net = windtunnel.translate(fitted)
+        net.save(tmp_path / "model.windtunnel")
+        again = windtunnel.load(tmp_path / "model.windtunnel")
+        np.testing.assert_array_equal(again.predict_proba(rows), net.predict_proba(rows))
+        net.export(tmp_path / "model.ts")
+    finally:
+        MODULES.pop("Squeezed", None)
+
+
+def test_the_first_code_comes_early() -> None:
+    lines = README.splitlines()
+    assert next(number for number, line in enumerate(lines, start=1) if line.startswith("```python")) < 30
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:DeprecationWarning")
+def test_the_code_prints_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "readme"}
+    for code, shown in blocks():
+        exec(compile(code, "README.md", "exec"), namespace)
+        printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines())
+        assert NUMBER.sub("#", printed) == NUMBER.sub("#", shown.rstrip("\n")), printed
+        # Sums in another order, as other processors take them, move an AUC by less than half a percent.
+        assert [float(value) for value in NUMBER.findall(printed)] == pytest.approx(
+            [float(value) for value in NUMBER.findall(shown)], abs=5e-3
+        )
+
+
+def test_the_table_of_supported_estimators_is_current(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    docs = importlib.import_module("docs.supported")
+    assert docs.main(["--check"]) == 0, capsys.readouterr().out
+    assert all(f"`{entry.name}`" in README for entry in supported())
+
+
+def test_a_stale_table_is_noticed_and_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    docs = importlib.import_module("docs.supported")
+    stale = tmp_path / "README.md"
+    stale.write_text(README.replace("`Ridge`, ", "`Bridge`, "), encoding="utf-8")
+    monkeypatch.setattr(docs, "README", stale)
+    assert docs.main(["--check"]) == 1
+    assert "make supported" in capsys.readouterr().out
+    assert docs.main([]) == 0
+    assert stale.read_text(encoding="utf-8") == README
+
+
+def test_supported_prints_as_a_table() -> None:
+    first, *rows = str(supported()).splitlines()
+    assert first.split() == ["class", "library", "exact", "differentiable", "trainable"]
+    assert len(rows) == len(supported())
+    assert next(row for row in rows if row.startswith("TwoHotEncoder")).split()[1:4] == ["windtunnel", "yes", "yes"]
+
+
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_what_the_pages_name_is_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert set(re.findall(r"(?:`|^    )make ([a-z]+)", text, re.MULTILINE)) <= targets
+    commands = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert set(re.findall(r"(?:`|^)windtunnel ([a-z]+)", text, re.MULTILINE)) <= commands
+    links = re.findall(r"\]\(([^)#:]+)\)", text)
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_ways_to_install_and_to_check_are_named() -> None:
+    assert all(f"make {target}" in README for target in ("setup", "demo", "test"))

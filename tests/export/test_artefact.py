@@ -1,0 +1,477 @@
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from way_out import PIPELINES, fitted, frame, rows_for, target, translated, with_host_step
+
+import windtunnel
+from windtunnel.errors import BadFile, InvalidOption, UnfaithfulOption
+from windtunnel.export.artefact import container
+from windtunnel.modules.base import MODULES
+from windtunnel.modules.columns.affine import Affine
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_scores_of_a_loaded_translation_are_the_same_bits(name: str, tmp_path: Path) -> None:
+    net = translated(name)
+    net.save(tmp_path / "net")
+    loaded = windtunnel.load(tmp_path / "net")
+    rows = rows_for(name)
+    assert torch.equal(loaded.scores(rows), net.scores(rows))
+    for method in net.head.methods:
+        given, expected = getattr(loaded, method)(rows), getattr(net, method)(rows)
+        assert given.dtype == expected.dtype
+        np.testing.assert_array_equal(given, expected)
+    assert _flags(loaded) == _flags(net)
+    assert loaded.faithful == net.faithful
+    assert loaded.origins == net.origins
+    loaded.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "net").read_bytes()
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "L2", "L3", "L4"])
+def test_levels_come_back(level: str, tmp_path: Path) -> None:
+    net = translated("lightgbm_binary", level=level)
+    net.save(tmp_path / "net")
+    assert _flags(windtunnel.load(tmp_path / "net")) == _flags(net)
+
+
+def test_exact_translations_come_back_exact(tmp_path: Path) -> None:
+    net = windtunnel.compile(fitted("lightgbm_multiclass"))
+    net.save(tmp_path / "net")
+    loaded = windtunnel.load(tmp_path / "net")
+    assert torch.equal(loaded.scores(frame()), net.scores(frame()))
+    assert not any(_flags(loaded).values())
+
+
+def test_frozen_parameters_stay_frozen(tmp_path: Path) -> None:
+    net = translated("logistic")
+    net.program.steps[-1].module.bias.requires_grad_(False)
+    net.save(tmp_path / "net")
+    assert _flags(windtunnel.load(tmp_path / "net")) == _flags(net)
+
+
+def test_fitting_goes_on_after_loading(tmp_path: Path) -> None:
+    net, rows = translated("logistic"), frame()
+    labels = np.where(target(rows) > 0, "yes", "no")
+    options: dict[str, Any] = {"epochs": 2, "learning_rate": 0.01, "progress": False, "batch_size": 50}
+    net.fit((rows, labels), (rows, labels), **options)
+    net.save(tmp_path / "net")
+    loaded = windtunnel.load(tmp_path / "net")
+    assert str(loaded.report()) == str(net.report())
+    assert all(torch.equal(loaded.start[name].nan_to_num(), value.nan_to_num()) for name, value in net.start.items())
+    for one in (net, loaded):
+        one.fit((rows, labels), (rows, labels), **options)
+    assert torch.equal(loaded.scores(rows), net.scores(rows))
+    loaded.save(tmp_path / "again")
+    assert windtunnel.load(tmp_path / "again").report().rows == net.report().rows
+
+
+def test_a_default_fit_finds_the_trees_of_the_source_in_the_file(tmp_path: Path) -> None:
+    net, rows = translated("lightgbm_binary"), frame()
+    labels = np.where(target(rows) > 0, "yes", "no")
+    net.save(tmp_path / "net")
+    loaded = windtunnel.load(tmp_path / "net")
+    assert net.exact and loaded.exact.keys() == net.exact.keys()
+    for one in (net, loaded):
+        one.fit((rows, labels), (rows, labels), epochs=2, batch_size=50, progress=False)
+        one.save(tmp_path / "tuned")
+        assert not one.exact and not windtunnel.load(tmp_path / "tuned").exact
+    assert torch.equal(loaded.scores(rows), net.scores(rows)) and loaded.history.start == net.history.start
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["no", "yes"], dtype="<U7"),
+        np.array(["no", "yes"], dtype=object),
+        np.array([-1, 3], dtype=np.int16),
+        np.array([1, 3], dtype=">u4"),
+        np.array([False, True]),
+        np.array([0.1, 2.5], dtype=np.float32),
+        np.array([0.5, 2**60 + 0.0]),
+        np.array([1, "two"], dtype=object),
+    ],
+    ids=lambda labels: str(labels.dtype),
+)
+def test_labels_keep_their_type(labels: Any, tmp_path: Path) -> None:
+    net = translated("logistic")
+    net.head = dataclasses.replace(net.head, classes=labels)
+    net.save(tmp_path / "net")
+    loaded = windtunnel.load(tmp_path / "net").classes_
+    assert loaded.dtype == labels.dtype
+    assert loaded.tolist() == labels.tolist()
+
+
+def test_labels_that_json_cannot_hold_are_rejected(tmp_path: Path) -> None:
+    net = translated("logistic")
+    net.head = dataclasses.replace(net.head, classes=np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]"))
+    with pytest.raises(UnfaithfulOption, match="labels of dtype datetime64.*Convert y before fitting"):
+        net.save(tmp_path / "net")
+
+
+def test_modules_outside_the_table_are_rejected(tmp_path: Path) -> None:
+    class Other(Affine):
+        pass
+
+    net = translated("logistic")
+    step = next(step for step in net.program.steps if type(step.module) is Affine)
+    step.module = Other(*(getattr(step.module, name) for name in ("scale", "shift", "center", "unit")))
+    net.save(tmp_path / "net")
+    del MODULES["Other"]
+    with pytest.raises(UnfaithfulOption, match="Other, which is not in the table"):
+        net.save(tmp_path / "net")
+    with pytest.raises(BadFile, match="unknown module 'Other'"):
+        windtunnel.load(tmp_path / "net")
+
+
+# Steps on the host
+
+
+def test_host_steps_are_taken_from_the_pipeline(tmp_path: Path) -> None:
+    pipeline, rows = with_host_step(), frame()
+    net = windtunnel.translate(pipeline, calibrate=rows)
+    net.save(tmp_path / "net")
+    loaded = windtunnel.load(tmp_path / "net", host=pipeline)
+    assert torch.equal(loaded.scores(rows), net.scores(rows))
+    assert [(host.name, host.columns, host.reason) for host in loaded.hosts] == [
+        (host.name, host.columns, host.reason) for host in net.hosts
+    ]
+
+
+def test_host_steps_that_are_not_given_are_named(tmp_path: Path) -> None:
+    pipeline, rows = with_host_step(), frame()
+    windtunnel.translate(pipeline, calibrate=rows).save(tmp_path / "net")
+    with pytest.raises(InvalidOption, match=r"'columns.custom' \(Custom\).*load\(path, host=pipeline\)"):
+        windtunnel.load(tmp_path / "net")
+    other = make_pipeline(StandardScaler(), LogisticRegression()).fit(rows[["size"]], rows["size"] > 0)
+    with pytest.raises(InvalidOption, match="fitted on other columns"):
+        windtunnel.load(tmp_path / "net", host=other)
+    numbers = make_column_transformer((StandardScaler(), ["size"]), ("drop", ["price", "city", "code"]))
+    other = make_pipeline(numbers, LogisticRegression()).fit(rows, rows["size"] > 0)
+    with pytest.raises(InvalidOption, match="has no step 'columns.custom' of class Custom"):
+        windtunnel.load(tmp_path / "net", host=other)
+
+
+# Writing
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = translated("logistic")
+    net.save(tmp_path / "net")
+    before = (tmp_path / "net").read_bytes()
+
+    def fails(*args: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(OSError, match="no space left"):
+        translated("ridge").save(tmp_path / "net")
+    assert (tmp_path / "net").read_bytes() == before
+    assert os.listdir(tmp_path) == ["net"]
+
+
+# Bad files
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("good") / "net"
+    translated("lightgbm_binary", calibrate=None).save(path)
+    return path
+
+
+def test_a_changed_byte_is_noticed_or_means_nothing(good: Path, tmp_path: Path) -> None:
+    data, expected = good.read_bytes(), windtunnel.load(good).scores(frame())
+    random = np.random.default_rng(0)
+    structure = np.concatenate(
+        [np.arange(40), np.arange(len(data) - 330, len(data)), random.integers(0, len(data), 60)]
+    )
+    path = tmp_path / "net"
+    noticed = 0
+    for position in structure:
+        changed = bytearray(data)
+        changed[position] ^= 1 << int(random.integers(8))
+        path.write_bytes(changed)
+        try:
+            loaded = windtunnel.load(path)
+        except BadFile:
+            noticed += 1
+        else:  # a date or a system that the zip mentions
+            assert torch.equal(loaded.scores(frame()), expected)
+    assert noticed > len(structure) / 2
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.9, 0.9999])
+def test_a_file_cut_short_is_bad(good: Path, tmp_path: Path, share: float) -> None:
+    data = good.read_bytes()
+    (tmp_path / "net").write_bytes(data[: int(len(data) * share)])
+    with pytest.raises(BadFile, match="net.*damaged, cut short, or no windtunnel artefact"):
+        windtunnel.load(tmp_path / "net")
+
+
+class Bomb:
+    def __reduce__(self) -> Any:
+        return os.system, ("touch exploded",)
+
+
+@pytest.mark.parametrize("write", ["pickle", "torch", "text", "empty zip"])
+def test_other_files_are_bad_and_run_nothing(write: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "net"
+    if write == "pickle":
+        path.write_bytes(pickle.dumps(Bomb()))
+    elif write == "torch":
+        torch.save(Bomb(), path)
+    elif write == "text":
+        path.write_text("PK" + "hello " * 100)
+    else:
+        zipfile.ZipFile(path, "w").close()
+    with pytest.raises(BadFile):
+        windtunnel.load(path)
+    assert os.listdir(tmp_path) == ["net"]
+
+
+def test_a_place_where_no_file_can_be_is_named_as_it_was_given(tmp_path: Path) -> None:
+    net, nowhere = translated("logistic"), tmp_path / "nowhere" / "net"
+    for write in (net.save, net.export):
+        with pytest.raises(
+            FileNotFoundError, match=f"^'{nowhere}' cannot be written: there is no folder '{nowhere.parent}'"
+        ):
+            write(nowhere)
+        with pytest.raises(IsADirectoryError, match=f"Is a directory: '{tmp_path}'$"):
+            write(tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_missing_file_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        windtunnel.load(tmp_path / "net")
+
+
+def _zip(path: Path, entries: list[tuple[str, bytes]], compression: int = zipfile.ZIP_STORED) -> None:
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, data in entries:
+            archive.writestr(zipfile.ZipInfo(name), data, compression)
+
+
+def _entries(path: Path) -> list[tuple[str, bytes]]:
+    with zipfile.ZipFile(path) as archive:
+        return [(name, archive.read(name)) for name in archive.namelist()]
+
+
+@pytest.mark.parametrize("name", [b"../outside", b"/etc/passwd", b"graph.json\x00.py", b"code.py"])
+def test_names_that_no_artefact_has_are_rejected(good: Path, tmp_path: Path, name: bytes) -> None:
+    # The library would tidy up such a name, so it is put in place by hand.
+    plain = b"X" * len(name)
+    _zip(tmp_path / "net", [*_entries(good), (plain.decode(), b"")])
+    (tmp_path / "net").write_bytes((tmp_path / "net").read_bytes().replace(plain, name))
+    with pytest.raises(BadFile, match="unknown members"):
+        windtunnel.load(tmp_path / "net")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
+def test_members_given_twice_are_rejected(good: Path, tmp_path: Path) -> None:
+    entries = _entries(good)
+    _zip(tmp_path / "net", [*entries, entries[1]])
+    with pytest.raises(BadFile, match="given twice"):
+        windtunnel.load(tmp_path / "net")
+
+
+def test_many_members_are_rejected(good: Path, tmp_path: Path) -> None:
+    _zip(tmp_path / "net", [*_entries(good), *((f"m{i}", b"") for i in range(1000))])
+    with pytest.raises(BadFile, match="1005 members; an artefact has at most 6"):
+        windtunnel.load(tmp_path / "net")
+
+
+def test_missing_members_are_named(good: Path, tmp_path: Path) -> None:
+    _zip(tmp_path / "net", [entry for entry in _entries(good) if entry[0] != "graph.json"])
+    with pytest.raises(BadFile, match="members missing: graph.json"):
+        windtunnel.load(tmp_path / "net")
+
+
+def test_a_zip_bomb_is_rejected_before_it_is_read(good: Path, tmp_path: Path) -> None:
+    entries = [(name, b"0" * (1 << 24) if name == "weights.safetensors" else data) for name, data in _entries(good)]
+    _zip(tmp_path / "net", entries, zipfile.ZIP_DEFLATED)
+    with pytest.raises(BadFile, match="is compressed"):
+        windtunnel.load(tmp_path / "net")
+
+
+def test_members_over_their_limit_are_rejected(good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(container.LIMITS, "weights.safetensors", 1000)
+    with pytest.raises(BadFile, match="weights.safetensors has .* bytes; at most 1000 are read"):
+        windtunnel.load(good)
+    with pytest.raises(BadFile, match="an artefact takes at most 1000"):
+        translated("lightgbm_binary", calibrate=None).save(tmp_path / "net")
+    assert not os.listdir(tmp_path)
+
+
+def test_a_swapped_member_is_noticed(good: Path, tmp_path: Path) -> None:
+    entries = [(name, data.replace(b"yes", b"noo")) for name, data in _entries(good)]
+    _zip(tmp_path / "net", entries)
+    with pytest.raises(BadFile, match="graph.json changed after it was written"):
+        windtunnel.load(tmp_path / "net")
+
+
+def _forge(good: Path, path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """A file whose hashes are right and whose content is not."""
+    contents: dict[str, Any] = {}
+    for name, data in _entries(good):
+        contents[name] = safetensors.torch.load(data) if name.endswith("tensors") else json.loads(data)
+    change(contents)
+    written = {
+        name: content
+        if isinstance(content, bytes)
+        else safetensors.torch.save(content)
+        if name.endswith("tensors")
+        else json.dumps(content).encode()
+        for name, content in contents.items()
+        if name != "manifest.json"
+    }
+    manifest = contents["manifest.json"]
+    if isinstance(manifest, dict) and isinstance(manifest.get("members"), dict):
+        manifest["members"] = {
+            name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in written.items()
+        }
+    first = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
+    _zip(path, [("manifest.json", first), *written.items()])
+
+
+WEIGHT = "steps.{}.module.{}"
+
+
+def _step(contents: dict[str, Any], module: str) -> tuple[int, dict[str, Any]]:
+    steps = contents["graph.json"]["steps"]
+    return next((position, step) for position, step in enumerate(steps) if step["module"] == module)
+
+
+def _set(*path: Any, to: Any) -> Callable[[dict[str, Any]], None]:
+    def change(contents: dict[str, Any]) -> None:
+        at: Any = contents
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = to
+
+    return change
+
+
+def _tensor(module: str, name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[dict[str, Any]], None]:
+    def apply(contents: dict[str, Any]) -> None:
+        key = WEIGHT.format(_step(contents, module)[0], name)
+        contents["weights.safetensors"][key] = change(contents["weights.safetensors"][key]).contiguous()
+
+    return apply
+
+
+def _fact(module: str, name: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda contents: _step(contents, module)[1]["facts"].update({name: value})
+
+
+def _take(module: str, **values: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda contents: _step(contents, module)[1]["takes"][0].update(values)
+
+
+def _move_exact(to: str) -> Callable[[dict[str, Any]], None]:
+    def change(contents: dict[str, Any]) -> None:
+        ((position, step),) = contents["graph.json"]["exact"].items()
+        contents["graph.json"]["exact"] = {to: step}
+        held = contents["exact.safetensors"]
+        contents["exact.safetensors"] = {name.replace(position, to, 1): value for name, value in held.items()}
+
+    return change
+
+
+GRAPH, VOCABULARIES, WEIGHTS = "graph.json", "vocabularies.json", "weights.safetensors"
+NO_COUNTS = {"counts": False, "counter": None}
+FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
+    "newer schema": (_set("manifest.json", "schema_number", to=2), "written in schema 2; .* reads schema 1"),
+    "another format": (_set("manifest.json", "format", to="wind"), "manifest.json is not what windtunnel writes"),
+    "manifest no object": (_set("manifest.json", to=[]), "manifest.json is not what windtunnel writes"),
+    "manifest no JSON": (_set("manifest.json", to=b"{"), "manifest.json is not JSON"),
+    "deep JSON": (_set(GRAPH, to=b"[" * 200_000), "graph.json is not JSON"),
+    "deep values": (_set(VOCABULARIES, to=b"[" * 500 + b"]" * 500), "vocabularies.json is not what"),
+    "long number": (_set(GRAPH, to=b"9" * 5000), "graph.json is not JSON"),
+    "no text": (_set(GRAPH, to=b"\xff\xfe"), "graph.json is not JSON"),
+    "unknown field": (_set(GRAPH, "code", to="import os"), "code: Extra inputs"),
+    "number for a name": (_set(GRAPH, "steps", 0, "name", to=1), "steps.0.name: .*valid string"),
+    "text for a number": (_set(GRAPH, "encoder", "width", to="4"), "encoder.width: .*valid integer"),
+    "no steps": (_set(GRAPH, "steps", to=[]), "steps: "),
+    "import path": (_set(GRAPH, "steps", 0, "module", to="os.system"), "unknown module 'os.system'"),
+    "typo in a module": (_set(GRAPH, "steps", 0, "module", to="Afine"), "nearest known one is 'Affine'"),
+    "slot ahead": (_take("SoftTrees", slot=99), "takes from slot 99, which is not before it"),
+    "column too far": (_take("SoftTrees", slot=0, columns=[99]), "takes column 99 of"),
+    "negative column": (_take("SoftTrees", columns=[-1]), "greater than or equal to 0"),
+    "no takes": (lambda contents: _step(contents, "Affine")[1].update(takes=[]), "takes nothing"),
+    "fact too many": (_fact("Affine", "path", "/tmp"), "Affine takes"),
+    "fact of another type": (_fact("CategoryTable", "trainable", "yes"), "facts of CategoryTable of the wrong type"),
+    "fact out of range": (_fact("SoftTrees", "level", "L9"), "no SoftTrees can be made"),
+    "tensor too many": (_set(WEIGHTS, "extra", to=torch.zeros(1)), "differ in .*extra"),
+    "tensor missing": (lambda c: c[WEIGHTS].pop(WEIGHT.format(_step(c, "Affine")[0], "shift")), "Affine takes"),
+    "no tensors": (_set(WEIGHTS, to=b"\xff" * 20), "no safetensors file that can be read"),
+    "wide scaler": (_tensor("Affine", "scale", lambda t: torch.ones(99)), "do not fit together"),
+    "short table": (_tensor("CategoryTable", "rows", lambda t: t[:3]), "do not fit together"),
+    "whole numbers": (_tensor("Affine", "scale", lambda t: t.long()), "no Affine can be made"),
+    "odd path": (_tensor("SoftTrees", "path", lambda t: t[:, :, :-1]), "do not fit together"),
+    "feature too far": (_tensor("SoftTrees", "output", lambda t: t + 7), "do not fit together"),
+    "two scores": (_tensor("SoftTrees", "base", lambda t: torch.zeros(7)), "7 scores for 2 classes"),
+    "trainable fact": (_set(GRAPH, "trainable", to=["steps.0.module.missing"]), "no such parameters"),
+    "unknown link": (_set(GRAPH, "head", "link", to="sigmoit"), "unknown link 'sigmoit'; the nearest .* 'sigmoid'"),
+    "unknown loss": (_set(GRAPH, "head", "loss", to="eval"), "unknown loss 'eval'"),
+    "unknown method": (_set(GRAPH, "head", "methods", to=["__del__"]), "unknown methods"),
+    "options of the link": (_set(GRAPH, "head", "link_options", to={"out": 1.0}), "does not take"),
+    "labels too long": (_set(GRAPH, "head", "classes", "dtype", to="<U99999999"), "classes.*dtype"),
+    "labels of objects": (_set(GRAPH, "head", "classes", "dtype", to="O8,O8"), "classes.*dtype"),
+    "labels cut": (_set(GRAPH, "head", "classes", "dtype", to="<U1"), "labels that dtype <U1 cannot hold"),
+    "labels not of the type": (_set(GRAPH, "head", "classes", "dtype", to="<i8"), "labels that are not of dtype <i8"),
+    "task without labels": (_set(GRAPH, "head", "classes", to=None), "task 'binary' without labels"),
+    "names too few": (_set(GRAPH, "encoder", "names", to=["size"]), "1 names for 4 columns"),
+    "column read too far": (_set(GRAPH, "encoder", "numbers", 0, to=77), "column 77 is read"),
+    "vocabularies too few": (_set(VOCABULARIES, "vocabularies", to=[]), "0 vocabularies for 2 columns"),
+    "category twice": (_set(VOCABULARIES, "vocabularies", 0, "values", to=["a", "a"]), "given twice"),
+    "category of a list": (_set(VOCABULARIES, "vocabularies", 0, "values", to=[["a"]]), "not what windtunnel writes"),
+    "no exact form": (lambda contents: contents.pop("exact.safetensors"), "differ in whether there is exact"),
+    "exact form of no step": (_move_exact(to="99"), "exact form of step 99, which is not there"),
+    "exact form of another step": (_move_exact(to="0"), "takes from slot .*, which is not before it"),
+    "exact form of other columns": (
+        lambda contents: next(iter(contents["graph.json"]["exact"].values()))["takes"].pop(),
+        "exact form of step ., which .* takes other columns",
+    ),
+    "exact tensor too many": (_set("exact.safetensors", "extra", to=torch.zeros(1)), "differ in .*extra"),
+    "host columns": (
+        _set(GRAPH, "hosts", to=[{**dict.fromkeys(("name", "estimator", "reason"), "x"), "columns": [0], **NO_COUNTS}]),
+        "steps on the host answer in columns",
+    ),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGED)
+def test_a_forged_file_is_bad(forgery: str, good: Path, tmp_path: Path) -> None:
+    change, message = FORGED[forgery]
+    _forge(good, tmp_path / "net", change)
+    with pytest.raises(BadFile, match=f"(?s)net.*{message}"):
+        windtunnel.load(tmp_path / "net")
+
+
+def test_the_forger_can_write_good_files(good: Path, tmp_path: Path) -> None:
+    _forge(good, tmp_path / "net", lambda contents: None)
+    assert torch.equal(windtunnel.load(tmp_path / "net").scores(frame()), windtunnel.load(good).scores(frame()))
+
+
+def _flags(net: windtunnel.Translation) -> dict[str, bool]:
+    return {name: parameter.requires_grad for name, parameter in net.named_parameters()}

@@ -1,0 +1,218 @@
+"""Soft trees: near to the source when they start, exact gradients, inert padding, levels that mean what they say."""
+
+import warnings
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from windtunnel.modules.trees import SoftTrees
+from windtunnel.modules.trees.soft.kernel.recompute import soft_trees
+from windtunnel.modules.trees.soft.soften import soften
+from windtunnel.program.fidelity import variance_kept
+from windtunnel.translators.trees.lightgbm import tree_ensemble
+
+TRAINABLE = {
+    "L0": set(),
+    "L1": {"leaf_value", "base"},
+    "L2": {"leaf_value", "base", "threshold", "category_table"},
+    "L3": {"leaf_value", "base", "threshold", "category_table", "node_weight"},
+    "L4": {"leaf_value", "base", "threshold", "category_table", "node_weight", "path", "path_bias"},
+}
+
+
+def make_rows(rows: int = 400, *, missing: bool = True) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    X = np.column_stack(
+        [
+            rng.normal(size=rows),
+            rng.lognormal(10, 2, size=rows),
+            rng.integers(0, 2, size=rows),
+            rng.integers(0, 9, size=rows),
+            rng.normal(1e6, 1, size=rows),
+        ]
+    )
+    if missing:
+        X[::11, 0] = np.nan
+    return X.astype(np.float32).astype(np.float64)
+
+
+def make_booster(X: np.ndarray, **params: object) -> lgb.Booster:
+    # Trees of unequal size, so that there is padding.
+    y = (np.nan_to_num(X[:, 0]) * (X[:, 2] - 0.4) > 0).astype(float) + (X[:, 3] == 4)
+    options = {"objective": "regression", "verbosity": -1, "num_leaves": 9, "max_depth": 3, "min_data_in_leaf": 5}
+    categorical = [3] if params.pop("categorical", False) else "auto"
+    return lgb.train({**options, **params}, lgb.Dataset(X, y > 0.5, categorical_feature=categorical), num_boost_round=7)
+
+
+def scores(trees: SoftTrees, X: np.ndarray) -> torch.Tensor:
+    with torch.no_grad():
+        return trees.eval()(torch.from_numpy(X).float())
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"categorical": True},
+        {"zero_as_missing": True},
+        {"num_leaves": 2},
+        {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.7},
+    ],
+    ids=str,
+)
+def test_starts_near_the_source(params, calibrated):
+    X = make_rows()
+    booster = make_booster(X, **params)
+    trees = soften(tree_ensemble(booster), sample=X if calibrated else None)
+    soft, exact = scores(trees, X), torch.from_numpy(booster.predict(X)).unsqueeze(1)
+    # Without rows only the distances between thresholds say how sharp a node has to be.
+    assert variance_kept(soft, exact) > (0.9995 if calibrated else 0.98)
+
+
+def test_starts_near_without_rows_where_zeros_lie_on_thresholds():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.poisson(0.5, 600), np.where(rng.random(600) < 0.9, 0, rng.lognormal(8, 1, 600))])
+    X = np.column_stack([X, -X[:, 1], rng.integers(0, 2, 600)]).astype(float)
+    y = (X[:, 0] > 0) + (X[:, 1] > 0) * 2.0 + X[:, 3] * (X[:, 2] == 0)
+    booster = lgb.train({"verbosity": -1, "num_leaves": 8, "min_data_in_leaf": 5}, lgb.Dataset(X, y), 10)
+    soft = scores(soften(tree_ensemble(booster)), X)
+    assert variance_kept(soft, torch.from_numpy(booster.predict(X)).unsqueeze(1)) > 0.999
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_a_large_mean_of_the_target_does_not_leak(calibrated):
+    X = make_rows(missing=False)
+    target = 300 + X[:, 0] + X[:, 3] / 9
+    booster = lgb.train({"verbosity": -1, "num_leaves": 9}, lgb.Dataset(X, target), num_boost_round=20)
+    soft = scores(soften(tree_ensemble(booster), sample=X if calibrated else None), X)
+    assert variance_kept(soft, torch.from_numpy(booster.predict(X)).unsqueeze(1)) > 0.999
+
+
+def test_infinite_values_give_finite_scores_at_the_far_end():
+    X = make_rows(missing=False)
+    booster = make_booster(X)
+    far = X[:50].copy()
+    far[:25, 0], far[25:, 1] = np.inf, -np.inf
+    soft = scores(soften(tree_ensemble(booster), sample=X), far)
+    np.testing.assert_allclose(soft[:, 0].numpy(), booster.predict(far), atol=0.02)
+
+
+@pytest.mark.parametrize("level", ["L1", "L2", "L3", "L4"])
+@pytest.mark.parametrize("missing", [True, False])
+@pytest.mark.parametrize("params", [{}, {"categorical": True}], ids=str)
+def test_gradients_are_exact(level, missing, params):
+    X = make_rows(60, missing=missing)
+    # Finite differences want columns of size 1.
+    X[:, 1], X[:, 4] = np.log(X[:, 1]) - 10, X[:, 4] - 1e6
+    trees = soften(tree_ensemble(make_booster(X, **params)), level=level, temperature=1.0).double().eval()
+    # The derivative with respect to a value that is missing, or that is looked up, is not there: take the others.
+    rows = torch.from_numpy(X[:4])
+    learned = [parameter for parameter in trees.parameters() if parameter.requires_grad]
+
+    def forward(moving: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        return trees(torch.cat([rows[:, :1], moving, rows[:, 2:]], dim=1))
+
+    moving = rows[:, 1:2].clone().requires_grad_()
+    assert gradcheck(forward, (moving, *learned), eps=1e-6, atol=1e-5)
+
+
+def test_recomputed_gradients_equal_those_of_autograd():
+    X = make_rows(100)
+    trees = soften(tree_ensemble(make_booster(X)), sample=X)
+    rows = torch.from_numpy(X).float()
+    given, value = trees.settled_nodes(rows)
+    z = (torch.nan_to_num(rows) - trees.center) / trees.scale
+    kept = (trees.path * trees.path_mask(), trees.path_bias, trees.leaf_slope, trees.masked_values())
+    plain = soft_trees(z, trees.node_weight, trees.threshold, trees.slope, *kept, given, value) + trees.base
+    learned = list(trees.parameters())
+    ours = torch.autograd.grad(trees(rows).square().sum(), learned, allow_unused=True)
+    theirs = torch.autograd.grad(plain.square().sum(), learned, allow_unused=True)
+    for name, a, b in zip(dict(trees.named_parameters()), ours, theirs, strict=True):
+        if name != "category_table":
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("level", TRAINABLE)
+def test_a_level_says_what_training_moves(level):
+    X = make_rows()
+    trees = soften(tree_ensemble(make_booster(X, categorical=True)), level=level, sample=X)
+    assert {name for name, parameter in trees.named_parameters() if parameter.requires_grad} == TRAINABLE[level]
+
+
+@pytest.mark.parametrize("level", ["L1", "L2", "L3", "L4"])
+def test_padding_stays_inert_through_training(level):
+    X = make_rows()
+    trees = soften(tree_ensemble(make_booster(X)), level=level, sample=X).train()
+    padding = trees.leaf_mask == 0
+    assert padding.any() and (trees.node_mask == 0).any()
+    rows, target = torch.from_numpy(X).float(), torch.from_numpy(X[:, 3:4]).float()
+    optimizer = torch.optim.Adam([p for p in trees.parameters() if p.requires_grad], lr=0.05, weight_decay=1e-3)
+    trees.dropout = 0.1
+    for _ in range(5):
+        optimizer.zero_grad()
+        (trees(rows) - target).square().mean().backward()
+        optimizer.step()
+    before = scores(trees, X)
+    assert (before - target).square().mean() < target.square().mean()
+    with torch.no_grad():
+        trees.leaf_value[padding] = 1e3
+        trees.path[trees.path_mask() == 0] = 1e3
+        trees.path_bias[padding] = -1e3
+        trees.threshold[trees.node_mask == 0] = 1e3
+    assert torch.equal(scores(trees, X), before)
+
+
+def test_dropout_is_seeded_and_off_in_eval():
+    X = make_rows(missing=False)
+    trees = soften(tree_ensemble(make_booster(X)), sample=X)
+    rows = torch.from_numpy(X).float()
+    trees.dropout = 0.3
+    trees.train()
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        first = trees(rows)
+        torch.manual_seed(1)
+        again = trees(rows)
+        other = trees(rows)
+    assert torch.equal(first, again) and not torch.equal(first, other)
+    assert not torch.allclose(first, scores(trees, X))
+
+
+def test_dropout_gradients_are_those_of_the_masks_that_were_drawn():
+    X = make_rows(40, missing=False)
+    trees = soften(tree_ensemble(make_booster(X)), temperature=1.0).double().train()
+    trees.dropout = 0.3
+    rows = torch.from_numpy(X[:5])
+    learned = [trees.threshold, trees.path, trees.leaf_value]
+
+    def forward(*_: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(3)
+        return trees(rows)
+
+    with torch.random.fork_rng():
+        assert gradcheck(forward, learned, eps=1e-6, atol=1e-5)
+
+
+def test_cold_start_keeps_the_architecture_and_forgets_the_values():
+    X = make_rows()
+    ensemble = tree_ensemble(make_booster(X))
+    warm, cold = soften(ensemble, sample=X), soften(ensemble, start="cold", sample=X)
+    assert {n: p.shape for n, p in warm.named_parameters()} == {n: p.shape for n, p in cold.named_parameters()}
+    assert torch.equal(warm.leaf_mask, cold.leaf_mask)
+    assert not torch.allclose(scores(warm, X), scores(cold, X), atol=0.05)
+
+
+def test_rebuilt_and_scripted_modules_score_the_same():
+    X = make_rows()
+    trees = soften(tree_ensemble(make_booster(X, categorical=True)), sample=X).eval()
+    rebuilt = SoftTrees.rebuild(trees.state_dict(), trees.facts()).eval()
+    assert torch.equal(scores(rebuilt, X), scores(trees, X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        scripted = torch.jit.script(trees)
+    for rows in (X, X[:1], X[:0]):
+        torch.testing.assert_close(scripted(torch.from_numpy(rows).float()), scores(trees, rows))

@@ -1,0 +1,321 @@
+"""Losses and metrics against torch and scikit-learn."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics as sk
+from sklearn.linear_model import _sgd_fast
+from torch.nn import functional
+
+from windtunnel.errors import BadInput
+from windtunnel.objectives.losses import LOSSES, pick
+from windtunnel.objectives.metrics import Metric
+from windtunnel.program.head import Head
+
+ROWS = 40
+
+
+def _random(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def _scores(columns: int, seed: int = 0) -> torch.Tensor:
+    # Beyond the margins of hinge (1), modified Huber (-1) and Huber (delta) on both sides.
+    return torch.from_numpy(_random(seed).normal(scale=2.0, size=(ROWS, columns)))
+
+
+def _signs(indices: np.ndarray, columns: int) -> np.ndarray:
+    hot = indices[:, None] == (np.array([1]) if columns == 1 else np.arange(columns))
+    return np.where(hot, 1.0, -1.0)
+
+
+def _sgd(loss: object) -> object:
+    """The reference that scikit-learn's own SGD minimises, element by element."""
+    return np.vectorize(lambda target, score: loss.py_loss(float(score), float(target)))  # type: ignore[attr-defined]
+
+
+def _pinball(alpha: float) -> object:
+    return np.vectorize(lambda y, s: sk.mean_pinball_loss([y], [s], alpha=alpha))
+
+
+MARGINS = {
+    "logistic": lambda z, s: np.log1p(np.exp(-z * s)),
+    "hinge": _sgd(_sgd_fast.Hinge(1.0)),
+    "squared_hinge": _sgd(_sgd_fast.SquaredHinge(1.0)),
+    "modified_huber": _sgd(_sgd_fast.ModifiedHuber()),
+}
+VALUES = {
+    ("squared", ()): lambda y, s: (y - s) ** 2,
+    ("absolute", ()): lambda y, s: np.abs(y - s),
+    ("quantile", (("alpha", 0.9),)): _pinball(0.9),
+    ("quantile", ()): _pinball(0.5),
+    ("epsilon_insensitive", (("epsilon", 0.3),)): _sgd(_sgd_fast.EpsilonInsensitive(0.3)),
+    ("squared_epsilon_insensitive", (("epsilon", 0.3),)): _sgd(_sgd_fast.SquaredEpsilonInsensitive(0.3)),
+    ("mape", ()): lambda y, s: np.abs(y - s) / np.maximum(1, np.abs(y)),
+    ("pseudo_huber", (("delta", 0.5),)): lambda y, s: 0.25 * (np.sqrt(1 + 4 * (y - s) ** 2) - 1),
+    ("log_cosh", ()): lambda y, s: np.log(np.cosh(y - s)),
+    ("expectile", (("alpha", 0.9),)): lambda y, s: np.where(y > s, 0.9, 0.1) * (y - s) ** 2,
+    ("power", (("q", 3.5),)): lambda y, s: np.abs(y - s) ** 3.5,
+    ("fair", (("c", 2.0),)): lambda y, s: 4 * (np.abs(y - s) / 2 - np.log(1 + np.abs(y - s) / 2)),
+}
+WEIGHTS = [None, "weighted"]
+
+
+def _weight(kind: str | None) -> tuple[torch.Tensor | None, np.ndarray]:
+    if kind is None:
+        return None, np.ones(ROWS)
+    weight = _random(7).integers(0, 4, ROWS).astype(np.float64)
+    return torch.from_numpy(weight), weight
+
+
+@pytest.mark.parametrize("kind", WEIGHTS)
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("name", MARGINS)
+def test_margin_losses(name: str, columns: int, kind: str | None) -> None:
+    scores, indices = _scores(columns), _random(1).integers(0, max(columns, 2), ROWS)
+    weight, weights = _weight(kind)
+    wanted = np.average(MARGINS[name](_signs(indices, columns), scores.numpy()).sum(axis=1), weights=weights)
+    assert LOSSES[name](scores, torch.from_numpy(indices), weight).item() == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", WEIGHTS)
+def test_hinge_is_sklearns_metric(kind: str | None) -> None:
+    scores, indices = _scores(1), _random(1).integers(0, 2, ROWS)
+    weight, weights = _weight(kind)
+    wanted = sk.hinge_loss(indices, scores.numpy()[:, 0], sample_weight=weights)
+    assert LOSSES["hinge"](scores, torch.from_numpy(indices), weight).item() == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", WEIGHTS)
+@pytest.mark.parametrize("scale", [1.0, 1.7])
+def test_logistic_is_log_loss(scale: float, kind: str | None) -> None:
+    scores, indices = _scores(1), _random(1).integers(0, 2, ROWS)
+    weight, weights = _weight(kind)
+    wanted = sk.log_loss(indices, torch.sigmoid(scale * scores).numpy()[:, 0], sample_weight=weights)
+    got = LOSSES["logistic"](scores, torch.from_numpy(indices), weight, scale=scale)
+    assert got.item() == pytest.approx(wanted, rel=1e-12)
+
+
+def test_logistic_of_shares() -> None:
+    scores, shares = _scores(1), torch.from_numpy(_random(1).random(ROWS))
+    wanted = functional.binary_cross_entropy(torch.sigmoid(scores[:, 0]), shares)
+    assert LOSSES["logistic"](scores, shares, None).item() == pytest.approx(wanted.item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", WEIGHTS)
+def test_softmax_is_log_loss(kind: str | None) -> None:
+    scores, indices = _scores(3), _random(1).integers(0, 3, ROWS)
+    weight, weights = _weight(kind)
+    wanted = sk.log_loss(indices, torch.softmax(scores, 1).numpy(), sample_weight=weights)
+    assert LOSSES["softmax"](scores, torch.from_numpy(indices), weight).item() == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", WEIGHTS)
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize(("name", "options"), VALUES)
+def test_value_losses(name: str, options: tuple[tuple[str, float], ...], outputs: int, kind: str | None) -> None:
+    scores, target = _scores(outputs), _scores(outputs, seed=3)
+    weight, weights = _weight(kind)
+    wanted = np.average(VALUES[name, options](target.numpy(), scores.numpy()).mean(axis=1), weights=weights)
+    target = target[:, 0] if outputs == 1 else target
+    assert LOSSES[name](scores, target, weight, **dict(options)).item() == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("delta", [0.5, 1.0, 3.0])
+def test_huber(delta: float) -> None:
+    scores, target = _scores(1), _scores(1, seed=3)[:, 0]
+    wanted = functional.huber_loss(scores[:, 0], target, delta=delta)
+    assert LOSSES["huber"](scores, target, None, delta=delta).item() == pytest.approx(wanted.item(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "power"),
+    [
+        ("poisson", {}, 1),
+        ("gamma", {}, 2),
+        ("tweedie", {"power": 1.0}, 1),
+        ("tweedie", {"power": 1.3}, 1.3),
+        ("tweedie", {}, 1.5),
+        ("tweedie", {"power": 2.0}, 2),
+    ],
+)
+def test_deviances(name: str, options: dict[str, float], power: float) -> None:
+    """Half the deviance up to a constant of the targets: the same difference between any two sets of scores."""
+    target = _random(5).gamma(2.0, size=ROWS) + 0.1
+    first, second = _scores(1), _scores(1, seed=3)
+
+    def ours(scores: torch.Tensor) -> float:
+        return LOSSES[name](scores, torch.from_numpy(target), None, **options).item()
+
+    def theirs(scores: torch.Tensor) -> float:
+        return sk.mean_tweedie_deviance(target, scores.exp().numpy()[:, 0], power=power) / 2
+
+    assert ours(first) - ours(second) == pytest.approx(theirs(first) - theirs(second), rel=1e-9)
+
+
+SCORES = {"one_vs_one_hinge": 1}
+"""One score for each pair of the two classes."""
+KNOWN = [name for name in LOSSES if name != "unknown"]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_gradients_are_finite_and_true(name: str) -> None:
+    scores = (_scores(2).abs() + 0.1 if name == "probabilities" else _scores(SCORES.get(name, 2))).requires_grad_()
+    classifies = name in ("softmax", "probabilities", "one_vs_one_hinge", *MARGINS)
+    target = torch.from_numpy(_random(1).integers(0, 2, ROWS)) if classifies else _scores(2, seed=3).abs()
+    assert torch.autograd.gradcheck(lambda s: LOSSES[name](s, target, None), [scores])
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_weights_that_are_all_zero_teach_nothing(name: str) -> None:
+    scores = _scores(SCORES.get(name, 2)).float().requires_grad_()
+    classifies = name in ("softmax", "probabilities", "one_vs_one_hinge", *MARGINS)
+    target = torch.zeros(ROWS, dtype=torch.int64) if classifies else torch.ones(ROWS, 2)
+    loss = LOSSES[name](scores, target, torch.zeros(ROWS))
+    loss.backward()
+    assert loss.item() == 0
+    assert scores.grad is not None and not scores.grad.any()
+
+
+BINARY = Head("binary", "sigmoid", "logistic", {"scale": 2.0}, {"scale": 2.0}, np.array(["no", "yes"]))
+MARGIN = Head("binary", "identity", "hinge", classes=np.array([0, 1]))
+MULTI = Head("multiclass", "softmax", "softmax", classes=np.array([1, 2, 3]))
+VALUE = Head("regression", "exp", "poisson")
+
+
+@pytest.mark.parametrize(
+    ("asked", "head", "message"),
+    [
+        ("logistc", BINARY, "did you mean logistic"),
+        ("squared", BINARY, "loss='squared' does not fit a binary model; choose from hinge, logistic"),
+        ("hinge", VALUE, "loss='hinge' does not fit a regression model"),
+    ],
+)
+def test_a_loss_that_does_not_fit(asked: str, head: Head, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        pick(asked, head)
+
+
+def test_softmax_needs_a_score_per_class() -> None:
+    with pytest.raises(BadInput, match="take loss='logistic'"):
+        pick("softmax", BINARY)(_scores(1), torch.zeros(ROWS, dtype=torch.int64), None)
+
+
+def test_a_loss_comes_with_its_own_options() -> None:
+    scores, target = _scores(1), torch.zeros(ROWS, dtype=torch.int64)
+    assert pick(None, BINARY)(scores, target, None) == LOSSES["logistic"](scores, target, None, scale=2.0)
+    assert pick("hinge", BINARY)(scores, target, None) == LOSSES["hinge"](scores, target, None)
+
+
+def test_a_loss_of_the_user() -> None:
+    scores = _scores(1)
+    assert pick(lambda s, y, w: s.sum(), BINARY)(scores, scores, None) == scores.sum()
+    with pytest.raises(BadInput, match=r"the loss gave a tensor of shape \(40, 1\)"):
+        pick(lambda s, y, w: s, BINARY)(scores, scores, None)
+    with pytest.raises(BadInput, match="the loss gave 0.5"):
+        pick(lambda s, y, w: 0.5, BINARY)(scores, scores, None)  # type: ignore[arg-type, return-value]
+
+
+@pytest.mark.parametrize(
+    ("loss", "takes"),
+    [
+        (lambda scores, target: scores.sum(), r"\(scores, target\)"),
+        (torch.nn.BCEWithLogitsLoss(), r"\(input: .*Tensor, target: .*Tensor\).*Tensor"),
+        (lambda scores, target, weight, more: scores.sum(), r"\(scores, target, weight, more\)"),
+    ],
+)
+def test_a_loss_of_other_arguments_is_rejected_when_it_is_picked(loss: Any, takes: str) -> None:
+    with pytest.raises(BadInput, match=rf"takes {takes}, and is called as loss\(scores, target, weight\)"):
+        pick(loss, BINARY)
+
+
+def _judged(name: str | None, head: Head, scores: torch.Tensor, target: torch.Tensor) -> float:
+    judge = Metric(name, head)
+    for part in (slice(0, 15), slice(15, None)):
+        judge.update(scores[part], target[part])
+    return judge.compute()
+
+
+@pytest.mark.parametrize("stretch", [1.0, 40.0])
+@pytest.mark.parametrize("head", [BINARY, MARGIN])
+def test_auroc_of_two_classes(head: Head, stretch: float) -> None:
+    """Scores of 100 saturate float32 probabilities, and must not tie."""
+    scores, target = _scores(1).float() * stretch, _random(1).integers(0, 2, ROWS)
+    wanted = sk.roc_auc_score(target, scores.numpy()[:, 0])
+    assert _judged(None, head, scores, torch.from_numpy(target)) == pytest.approx(wanted, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("name", "oracle"),
+    [
+        ("auroc", lambda y, p: sk.roc_auc_score(y, p, multi_class="ovr")),
+        ("log_loss", sk.log_loss),
+        ("accuracy", lambda y, p: sk.accuracy_score(y, p.argmax(axis=1))),
+    ],
+)
+def test_metrics_of_many_classes(name: str, oracle: object) -> None:
+    scores, target = _scores(3), _random(1).integers(0, 3, ROWS)
+    wanted = oracle(target, torch.softmax(scores, 1).numpy())  # type: ignore[operator]
+    assert _judged(name, MULTI, scores, torch.from_numpy(target)) == pytest.approx(wanted, abs=1e-7)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize(("name", "oracle"), [("rmse", sk.root_mean_squared_error), ("r2", sk.r2_score)])
+def test_metrics_of_values(name: str, oracle: object, outputs: int, offset: float) -> None:
+    """Large offsets cancel in float32 sums."""
+    head = Head("regression", "identity", "squared")
+    scores, target = _scores(outputs) + offset, _scores(outputs, seed=3) + offset
+    wanted = oracle(target.numpy(), scores.numpy())  # type: ignore[operator]
+    assert _judged(name, head, scores, target) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_values_go_through_the_link() -> None:
+    scores, target = _scores(1), _random(1).random(ROWS)
+    wanted = sk.root_mean_squared_error(target, scores.exp().numpy()[:, 0])
+    assert _judged("rmse", VALUE, scores, torch.from_numpy(target)) == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("head", "name", "greater"),
+    [
+        (BINARY, "auroc", True),
+        (MARGIN, "auroc", True),
+        (MULTI, "log_loss", False),
+        (Head("regression"), "rmse", False),
+        (VALUE, "loss", False),
+    ],
+)
+def test_the_metric_goes_by_the_task(head: Head, name: str, greater: bool) -> None:
+    judge = Metric(None, head)
+    assert (judge.name, judge.greater_is_better) == (name, greater)
+    assert judge.better(1.0, 0.0) is greater
+    assert not judge.better(1.0, 1.0)
+    assert not judge.better(math.nan, 0.0)
+
+
+def test_many_classes_without_probabilities_are_judged_by_accuracy() -> None:
+    assert Metric(None, Head("multiclass", "identity", "hinge", classes=np.arange(3))).name == "accuracy"
+
+
+def test_undefined_metrics_are_nan() -> None:
+    assert math.isnan(_judged("auroc", BINARY, _scores(1), torch.zeros(ROWS, dtype=torch.int64)))
+    judge = Metric("r2", VALUE)
+    judge.update(_scores(1)[:1], torch.ones(1))
+    assert math.isnan(judge.compute())
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "message"),
+    [
+        ("auc", BINARY, "metric='auc' is not known; did you mean auroc"),
+        ("rmse", BINARY, "does not fit a binary model"),
+        ("log_loss", MARGIN, "does not fit a binary model with the link 'identity'; choose from auroc, average_"),
+    ],
+)
+def test_a_metric_that_does_not_fit(name: str, head: Head, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        Metric(name, head)

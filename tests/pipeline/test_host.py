@@ -1,0 +1,369 @@
+"""Steps without a translation stay on the host: same scores, and everything after them is translated and trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from case import NUMBERS, columns, logistic, one_hot, quick, table, targets
+from lightgbm import LGBMRegressor
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.cluster import KMeans
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.impute import KNNImputer, SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline, make_union
+from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, StandardScaler
+
+import windtunnel
+from windtunnel.errors import BadInput, UnsupportedEstimator
+from windtunnel.modules.linear.linear import Linear
+from windtunnel.modules.trees.soft.trees import SoftTrees
+from windtunnel.program.head import METHODS
+from windtunnel.trainers.data.batches import Streamed
+
+CALLS: list[int] = []
+
+
+class Squares(TransformerMixin, BaseEstimator):
+    """A custom transformer: the squares of its columns; remembers how many rows each call had."""
+
+    def fit(self, X: Any, y: Any = None) -> Squares:
+        self.n_features_in_ = np.shape(X)[1]
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        CALLS.append(len(X))
+        return np.asarray(X, dtype=float) ** 2
+
+
+class NamedSquares(Squares):
+    def get_feature_names_out(self, names: Any = None) -> np.ndarray:
+        return np.array([f"square{k}" for k in range(self.n_features_in_)], dtype=object)
+
+
+class Neighbours(KNNImputer):
+    """No translation: a subclass may compute something else."""
+
+
+class Bins(KBinsDiscretizer):
+    """As ``Neighbours``."""
+
+
+class Centres(KMeans):
+    """As ``Neighbours``."""
+
+
+class Initials(TransformerMixin, BaseEstimator):
+    """Gives texts for texts, as a DataFrame."""
+
+    def fit(self, X: pd.DataFrame, y: Any = None) -> Initials:
+        self.feature_names_in_ = X.columns.to_numpy()
+        return self
+
+    def transform(self, X: pd.DataFrame) -> pd.DataFrame:
+        return X.apply(lambda column: column.str[-1])
+
+    def get_feature_names_out(self, names: Any = None) -> Any:
+        return self.feature_names_in_
+
+
+@pytest.fixture(autouse=True)
+def forget_calls() -> Iterator[None]:
+    CALLS.clear()
+    yield
+
+
+def texts(rows: int = 300, seed: int = 0) -> pd.DataFrame:
+    """The table, with free text in a column."""
+    frame = table(rows, seed, missing=True)
+    words = np.array("red green blue fast slow old new cheap dear".split())
+    random = np.random.default_rng(seed)
+    frame["text"] = [" ".join(random.choice(words, 4)) for _ in range(rows)]
+    return frame
+
+
+def scaled(*others: Any) -> ColumnTransformer:
+    return columns(*others, (make_pipeline(SimpleImputer(), StandardScaler()), list(NUMBERS)), sparse_threshold=0)
+
+
+HOSTED: dict[str, tuple[Any, list[str], list[str]]] = {
+    # pipeline, the columns it is fitted on, the steps that stay on the host
+    "words of a column": (
+        make_pipeline(scaled((CountVectorizer(), "text"), (one_hot(), ["city"])), logistic()),
+        ["text", "city", *NUMBERS],
+        ["columntransformer.part0"],
+    ),
+    "words inside a pipeline, sparse": (
+        make_pipeline(columns((make_pipeline(CountVectorizer()), "text"), (one_hot(), ["city"])), quick()),
+        ["city", "text"],
+        ["columntransformer.part0.countvectorizer"],
+    ),
+    "neighbours in the beginning": (
+        make_pipeline(Neighbours(), StandardScaler(), quick()),
+        list(NUMBERS),
+        ["neighbours"],
+    ),
+    "bins in the middle": (
+        make_pipeline(SimpleImputer(), Bins(3, quantile_method="averaged_inverted_cdf"), logistic()),
+        ["age", "income"],
+        ["bins"],
+    ),
+    "bins encoded again": (
+        make_pipeline(
+            SimpleImputer(),
+            Bins(3, encode="ordinal", quantile_method="averaged_inverted_cdf"),
+            one_hot(),
+            logistic(),
+        ),
+        ["age", "income"],
+        ["bins"],
+    ),
+    "two in a row": (
+        make_pipeline(Neighbours(), NamedSquares(), StandardScaler(), logistic()),
+        list(NUMBERS),
+        ["namedsquares"],
+    ),
+    "a scaler that is encoded": (
+        make_pipeline(SimpleImputer(), StandardScaler(), one_hot(), logistic()),
+        ["visits"],
+        ["onehotencoder"],
+    ),
+    "custom texts, encoded": (
+        make_pipeline(columns((make_pipeline(Initials(), one_hot()), ["city", "text"])), logistic()),
+        ["city", "text"],
+        ["columntransformer.part0.initials"],
+    ),
+    "the last step": (
+        make_pipeline(SimpleImputer(), StandardScaler(), make_union(StandardScaler(), NamedSquares())),
+        list(NUMBERS),
+        ["featureunion.namedsquares"],
+    ),
+    "all of it": (make_pipeline(Neighbours()), list(NUMBERS), ["neighbours"]),
+}
+
+
+def fitted(name: str) -> tuple[Any, pd.DataFrame]:
+    pipeline, names, _ = HOSTED[name]
+    frame = texts()
+    return pipeline.fit(frame[names], targets(frame)["label"]), texts(120, seed=1)[names]
+
+
+def assert_same(net: windtunnel.Translation, source: Any, rows: Any, given: Any = None) -> None:
+    for method in METHODS:
+        assert method == "apply" or hasattr(net, method) == hasattr(source, method)
+        if hasattr(source, method):
+            want, got = getattr(source, method)(rows), getattr(net, method)(rows if given is None else given)
+            want = want.toarray() if sparse.issparse(want) else want
+            if method == "predict":
+                np.testing.assert_array_equal(got, want)
+            else:
+                np.testing.assert_allclose(got, want, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("name", HOSTED)
+def test_scores_are_those_of_the_source(name: str) -> None:
+    source, rows = fitted(name)
+    net = windtunnel.compile(source)
+    assert [host.name for host in net.hosts] == HOSTED[name][2]
+    assert_same(net, source, rows)
+    assert_same(net, source, rows[:1])
+    assert_same(net, source, rows, rows[rows.columns[::-1]].assign(more=1.0))
+
+
+@pytest.mark.parametrize("name", HOSTED)
+def test_a_translation_scores_alike(name: str) -> None:
+    source, rows = fitted(name)
+    net = windtunnel.translate(source, calibrate=rows)
+    assert [host.name for host in net.hosts] == HOSTED[name][2]
+    assert net.faithful["r2"] > 0.999
+    if not any(isinstance(step.module, SoftTrees) for step in net.program.steps):
+        assert_same(net, source, rows)
+
+
+@pytest.mark.parametrize("name", [name for name, (pipeline, *_) in HOSTED.items() if hasattr(pipeline, "predict")])
+def test_what_comes_after_is_trained(name: str) -> None:
+    source, rows = fitted(name)
+    net = windtunnel.translate(source, calibrate=rows)
+    net.train()
+    net(*net.encode(rows)).sum().backward()
+    trained = [parameter for parameter in net.parameters() if parameter.requires_grad and parameter.numel()]
+    assert trained and all(one.grad is not None and one.grad.isfinite().all() for one in trained)
+
+
+def test_only_what_is_after_the_host_is_translated() -> None:
+    source, rows = fitted("two in a row")
+    net = windtunnel.translate(source)
+    assert [origin.name for origin in net.origins] == ["standardscaler", "logisticregression"]
+    # One host step answers for all that is before it.
+    assert net.encoder.numbers == [3, 4, 5] and net.encoder.used() == []
+    assert "NamedSquares" in net.hosts[0].reason
+    assert isinstance(net.program.steps[-1].module, Linear)
+
+
+@pytest.mark.parametrize("name", HOSTED)
+def test_rejected_by_name(name: str) -> None:
+    source, _ = fitted(name)
+    (step,) = HOSTED[name][2]
+    with pytest.raises(UnsupportedEstimator, match=f"step '{step}'"):
+        windtunnel.translate(source, untranslated="error")
+
+
+def test_an_array_pipeline_with_a_host_step() -> None:
+    X = table(missing=True)[list(NUMBERS)].to_numpy()
+    source = make_pipeline(Neighbours(), StandardScaler(), quick()).fit(X, targets(table())["label"])
+    assert_same(windtunnel.compile(source), source, X)
+    assert_same(windtunnel.compile(source), source, X, X.tolist())
+
+
+@pytest.mark.parametrize("form", [lambda frame: frame, lambda frame: dict(frame.items()), lambda f: f[f.columns[::-1]]])
+def test_a_sample_tells_the_number_of_columns(form: Any) -> None:
+    frame = texts()[list(NUMBERS)].fillna(0)
+    source = make_pipeline(Squares(), StandardScaler(), logistic()).fit(
+        frame, targets(frame.assign(city="", device=""))["label"]
+    )
+    assert_same(windtunnel.translate(source, calibrate=form(frame)), source, frame)
+    assert_same(windtunnel.compile(source, calibrate=form(frame)), source, frame)
+
+
+@pytest.mark.parametrize("function", [windtunnel.compile, windtunnel.translate])
+def test_without_a_sample_the_number_of_columns_is_asked_for(function: Any) -> None:
+    frame = texts()[["income"]]
+    source = make_pipeline(Squares(), StandardScaler(), logistic()).fit(frame, frame["income"] > 8000)
+    with pytest.raises(UnsupportedEstimator) as error:
+        function(source)
+    assert str(error.value) == (
+        "step 'squares' (Squares) stays on the host and does not tell how many columns it gives "
+        "(get_feature_names_out); give a few raw rows as calibrate=."
+    )
+
+
+def test_a_host_that_changes_its_mind() -> None:
+    class Growing(NamedSquares):
+        def transform(self, X: Any) -> np.ndarray:
+            return np.ones((len(X), 1 if len(X) < 10 else 2))
+
+    frame = texts()[["income"]]
+    steps = [("grow", Growing()), ("scale", StandardScaler()), ("last", LogisticRegression())]
+    source = Pipeline(steps).fit(frame[:9], np.arange(9) % 2)
+    net = windtunnel.compile(source)
+    with pytest.raises(BadInput, match="step 'grow', kept on the host, gave 2 columns; it gave 1 when the pipeline"):
+        net.predict(frame)
+
+
+def test_a_predictor_without_translation_is_no_host_step() -> None:
+    X = table()[["income", "visits"]]
+    for source in (Centres(2, n_init=1).fit(X), make_pipeline(StandardScaler(), Centres(2, n_init=1)).fit(X)):
+        with pytest.raises(
+            UnsupportedEstimator, match=r"(?i)step 'centres': no translation for .*Centres; its parent KMeans has one"
+        ):
+            windtunnel.translate(source)
+
+
+def trees_after_squares(untranslated: str) -> tuple[windtunnel.Translation, pd.DataFrame, Any]:
+    frame = texts(200)[["income", "visits"]]
+    y = targets(texts(200))["value"]
+    source = make_pipeline(NamedSquares(), StandardScaler(), quick(LGBMRegressor)).fit(frame, y)
+    return windtunnel.translate(source, untranslated=untranslated, level="L1"), frame, y
+
+
+def test_cached_answers_are_computed_once() -> None:
+    net, frame, y = trees_after_squares("cache")
+    CALLS.clear()
+    batches = windtunnel.loader(net, frame, y, batch_size=64)
+    assert CALLS == [200]
+    for _ in range(2):
+        assert len(list(batches)) == 4
+    assert CALLS == [200]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_streamed_answers_are_computed_batch_by_batch(shuffle: bool) -> None:
+    net, frame, y = trees_after_squares("stream")
+    CALLS.clear()
+    options = {"batch_size": 64, "shuffle": shuffle, "weight": np.arange(200.0)}
+    batches = windtunnel.loader(net, frame, y, **options)
+    assert CALLS == []
+    seen = [list(batches), list(batches)]
+    assert sorted(CALLS) == [8, 8, *[64] * 6]
+    net.untranslated = "cache"
+    cached = windtunnel.loader(net, frame, y, **options)
+    for items in seen:
+        for got, want in zip(items, cached, strict=True):
+            assert all(
+                torch.equal(one, other) for one, other in zip((*got[0], *got[1:]), (*want[0], *want[1:]), strict=True)
+            )
+
+
+@pytest.mark.parametrize("form", [lambda f: f, lambda f: {k: v.tolist() for k, v in f.items()}, lambda f: f.to_numpy()])
+def test_rows_of_any_form_are_streamed(form: Any) -> None:
+    net, frame, _ = trees_after_squares("stream")
+    batches = windtunnel.loader(net, form(frame), batch_size=64, shuffle=False)
+    assert torch.equal(torch.cat([rows.numbers for rows in batches]), net.encode(frame).numbers)
+
+
+@pytest.mark.parametrize("untranslated", ["cache", "stream"])
+def test_fine_tuning(untranslated: str) -> None:
+    net, frame, y = trees_after_squares(untranslated)
+    options = {
+        "epochs": 2,
+        "batch_size": 64,
+        "learning_rate": 1e-4,
+        "progress": False,
+        "accelerator": "cpu",
+        "residual": False,
+    }
+    CALLS.clear()
+    net.fit((frame, y), **options)
+    assert net.history.validated_on == "held-out rows" and len(net.history.epochs) == 3
+    assert max(CALLS) == (200 if untranslated == "cache" else 64)
+    net.fit((frame, y), (frame, y), **options)
+    assert net.history.best < net.history.start
+
+
+def test_streamed_and_cached_train_to_the_same_bits() -> None:
+    weights = []
+    for untranslated in ("cache", "stream"):
+        net, frame, y = trees_after_squares(untranslated)
+        net.fit((frame, y), (frame[:50], y[:50]), recipe="joint", epochs=2, batch_size=64, progress=False)
+        weights.append(torch.cat([one.flatten() for one in net.parameters()]))
+    assert torch.equal(*weights)
+
+
+def test_streams_are_loaders_with_batches() -> None:
+    net, frame, y = trees_after_squares("stream")
+    batches = windtunnel.loader(net, frame, y, batch_size=64, drop_last=True)
+    assert isinstance(batches, Streamed) and len(batches) == len(list(batches)) == 3
+    with pytest.raises(BadInput, match="y has 3 values for 200 rows"):
+        windtunnel.loader(net, frame, y[:3])
+
+
+def test_a_function_is_a_host_step() -> None:
+    frame = texts()[["income"]]
+    log = FunctionTransformer(np.log1p, feature_names_out="one-to-one")
+    source = make_pipeline(log, StandardScaler(), logistic()).fit(frame, frame["income"] > 8000)
+    assert_same(windtunnel.compile(source), source, frame)
+
+
+class Doubled(TransformerMixin, BaseEstimator):
+    """Whose fit sets nothing."""
+
+    def fit(self, X: Any, y: Any = None) -> Doubled:
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        return 2 * np.asarray(X, dtype=float)
+
+
+def test_a_transformer_without_a_state_counts_as_fitted() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    source = make_pipeline(StandardScaler(), Doubled(), LogisticRegression()).fit(X, X[:, 0] > 0)
+    net = windtunnel.compile(source, calibrate=X)
+    assert [host.name for host in net.hosts] == ["doubled"]
+    np.testing.assert_allclose(net.predict_proba(X), source.predict_proba(X), 1e-9)

@@ -1,0 +1,72 @@
+"""The smallest thing that looks like a translation to the trainers: an embedding and two linear layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from windtunnel.encode import Batch, RowEncoder
+from windtunnel.program.head import Head
+
+TASKS = {
+    "binary": Head("binary", "sigmoid", "logistic", classes=np.array(["no", "yes"])),
+    "multiclass": Head("multiclass", "softmax", "softmax", classes=np.array(["a", "b", "c"])),
+    "regression": Head("regression", "identity", "squared"),
+}
+
+
+class SmallNet(nn.Module):
+    """Columns "x", "z" are numbers, "c" holds categories "c0".."c7"; ids 0 and 1 are unknown and missing."""
+
+    def __init__(self, head: Head, seed: int = 0) -> None:
+        super().__init__()
+        self.head = head
+        self.exact: dict[int, Any] = {}
+        self.encoder, self.hosts = RowEncoder(["x", "z", "c"], 3, [0, 1]), list[Any]()
+        self.dropout = 0.0
+        outputs = len(head.classes) if head.task == "multiclass" and head.classes is not None else 1
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.table = nn.Embedding(10, 4)
+            self.first = nn.Linear(6, 16)
+            self.last = nn.Linear(16, outputs)
+        self.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
+        self.register_buffer("fact", torch.arange(3.0))
+
+    def takes_residual_model(self) -> bool:
+        return False
+
+    def as_came(self) -> dict[int, Any]:
+        return self.exact
+
+    def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
+        rows = torch.cat([numbers * self.frozen, self.table(ids[:, 0])], dim=1)
+        hidden = nn.functional.dropout(torch.tanh(self.first(rows)), self.dropout, self.training)
+        return self.last(hidden)
+
+    def check_rows(self, batch: Batch) -> None:
+        """Every row is taken."""
+
+    def encode(self, rows: Any, *, training: bool = False) -> Batch:
+        frame = pd.DataFrame(rows, columns=["x", "z", "c"])
+        numbers = torch.from_numpy(frame[["x", "z"]].to_numpy(dtype=np.float32, copy=True))
+        ids = [int(value[1:]) + 2 if isinstance(value, str) else 1 for value in frame["c"]]
+        return Batch(numbers, torch.tensor(ids, dtype=torch.int64).reshape(-1, 1))
+
+
+def rows(count: int = 400, task: str = "binary", seed: int = 0) -> tuple[pd.DataFrame, Any]:
+    """Raw rows with a pattern that a few epochs of training find."""
+    random = np.random.default_rng(seed)
+    X = pd.DataFrame({"x": random.normal(size=count), "z": random.normal(size=count)})
+    codes = random.integers(0, 8, count)
+    X["c"] = [f"c{code}" for code in codes]
+    value = X["z"].to_numpy() + X["x"].to_numpy() * np.where(codes % 2 == 0, 1, -1) + 0.3 * random.normal(size=count)
+    if task == "regression":
+        return X, value
+    labels = TASKS[task].classes
+    assert labels is not None
+    return X, labels[np.digitize(value, [0.0] if task == "binary" else [-0.4, 0.4])]

@@ -1,0 +1,322 @@
+"""Batches by slicing, loaders of any kind, hold-outs, and what bad rows are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from small_net import TASKS, SmallNet, rows
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from windtunnel.encode import Batch
+from windtunnel.errors import BadInput
+from windtunnel.trainers.data.batches import Batches
+from windtunnel.trainers.data.hold_out import hold_out
+from windtunnel.trainers.data.items import encode_item
+from windtunnel.trainers.data.loader import Encoded, loader
+from windtunnel.trainers.finetune import _settle
+from windtunnel.trainers.loop.module import DataModule, Loaders
+from windtunnel.trainers.recipe import Recipe
+
+
+@pytest.fixture
+def net() -> SmallNet:
+    return SmallNet(TASKS["binary"])
+
+
+def _joined(items: Any) -> tuple[torch.Tensor, ...]:
+    parts = [(*item[0], *item[1:]) for item in items]
+    return tuple(torch.cat(column) for column in zip(*parts, strict=True))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_batches_hold_every_row_once(net: SmallNet, shuffle: bool, weighted: bool) -> None:
+    X, y = rows(50)
+    weight = np.arange(50.0) if weighted else None
+    batches = loader(net, X, y, weight, batch_size=16, shuffle=shuffle)
+    items = list(batches)
+    assert [len(item[1]) for item in items] == [16, 16, 16, 2] and len(batches) == 4
+    got = _joined(items)
+    order = np.argsort(got[0][:, 0].numpy()) if shuffle else np.arange(50)
+    wanted = np.argsort(X["x"].to_numpy(dtype=np.float32)) if shuffle else np.arange(50)
+    np.testing.assert_array_equal(got[0][order], X[["x", "z"]].to_numpy(dtype=np.float32)[wanted])
+    np.testing.assert_array_equal(got[1][order], X["c"].str[1:].astype(int).to_numpy()[wanted, None] + 2)
+    np.testing.assert_array_equal(got[2][order], (y == "yes")[wanted])
+    if weight is not None:
+        np.testing.assert_array_equal(got[3][order], weight[wanted])
+
+
+def test_unshuffled_batches_are_views(net: SmallNet) -> None:
+    batches = loader(net, *rows(50), batch_size=16, shuffle=False)
+    first = next(iter(batches))
+    assert first[0].numbers.data_ptr() == batches.rows.numbers.data_ptr()
+
+
+def test_the_order_of_an_epoch_is_its_own(net: SmallNet) -> None:
+    X, y = rows(50)
+    batches = loader(net, X, y, batch_size=16, seed=3)
+    zero, one = _joined(batches)[0], _joined(batches)[0]
+    assert not torch.equal(zero, one)
+    again = loader(net, X, y, batch_size=16, seed=3)
+    again.set_epoch(1)
+    assert torch.equal(_joined(again)[0], one)
+    other = loader(net, X, y, batch_size=16, seed=4)
+    assert not torch.equal(_joined(other)[0], zero)
+
+
+def test_shuffling_leaves_the_global_generator_alone(net: SmallNet) -> None:
+    before = torch.get_rng_state()
+    list(loader(net, *rows(50)))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_drop_last(net: SmallNet) -> None:
+    batches = loader(net, *rows(50), batch_size=16, drop_last=True)
+    assert len(batches) == len(list(batches)) == 3
+
+
+@pytest.mark.parametrize("count", [1, 3, 50])
+def test_processes_share_the_rows(net: SmallNet, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = loader(net, *rows(count), np.arange(count) + 1.0, batch_size=8)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 4)
+    shares = []
+    for rank in range(4):
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
+        batches.set_epoch(0)
+        shares.append(_joined(batches)[3].tolist())
+        assert len(batches) == -(-len(shares[0]) // 8)
+    assert {len(share) for share in shares} == {-(-count // 4)}
+    assert {row for share in shares for row in share} == set(np.arange(count) + 1.0)
+
+
+@pytest.mark.parametrize("free", [0, 2**40])
+def test_rows_that_fill_a_gpu_come_from_pinned_memory(
+    net: SmallNet, free: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = torch.randn(10, 3), torch.arange(10).float()
+    train = Batches(Batch(x, torch.zeros(10, 0, dtype=torch.int64)), y, batch_size=4, seed=3)
+    expected, data, pinned, moved = list(train), Loaders(train, train.in_order()), [], []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, free))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda given: pinned.append(given.shape) or given)
+    monkeypatch.setattr(Loaders, "to", lambda self, device: moved.append(device))
+    _settle(data, torch.device("cuda"))
+    assert bool(moved) == bool(free)
+    train.set_epoch(0)
+    for batch, same in zip(data.train_dataloader(), expected, strict=True):
+        torch.testing.assert_close(batch, same)
+    assert len(pinned) == (0 if free else 3 * 3)  # numbers, ids and targets of three batches
+
+
+def test_without_targets_the_rows_come_alone(net: SmallNet) -> None:
+    assert all(isinstance(batch, Batch) for batch in loader(net, rows(50)[0]))
+
+
+class _Rows(Dataset[tuple[Any, Any]]):
+    def __init__(self, X: pd.DataFrame, y: Any) -> None:
+        self.X, self.y = X, y
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        return self.X.iloc[index].to_dict(), self.y[index]
+
+
+def _generator(X: pd.DataFrame, y: Any) -> Iterator[Any]:
+    for start in range(0, len(X), 16):
+        yield X[start : start + 16], y[start : start + 16]
+
+
+def _frames(X: pd.DataFrame, y: Any) -> list[Any]:
+    return list(_generator(X, y))
+
+
+LOADERS: dict[str, Callable[[SmallNet, pd.DataFrame, Any], Any]] = {
+    "frames": lambda net, X, y: _frames(X, y),
+    "lists": lambda net, X, y: [[X, y.tolist()]],
+    "series": lambda net, X, y: [(X, pd.Series(y, index=X.index[::-1]))],
+    "generator": lambda net, X, y: _generator(X, y),
+    "dicts": lambda net, X, y: [({name: X[name].to_numpy() for name in X}, y)],
+    "data loader of dicts": lambda net, X, y: DataLoader(_Rows(X, y), batch_size=16),
+    "batches in a list": lambda net, X, y: list(loader(net, X, y, batch_size=16, shuffle=False)),
+}
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+def test_any_loader(net: SmallNet, kind: str) -> None:
+    X, y = rows(50)
+    encoded = Encoded(net, LOADERS[kind](net, X, y), training=True)
+    wanted = _joined(loader(net, X, y, shuffle=False))
+    for _ in range(2):  # epochs
+        for got, want in zip(_joined(encoded), wanted, strict=True):
+            torch.testing.assert_close(got, want)
+
+
+def test_tensors_are_rows_too() -> None:
+    class Plain(SmallNet):
+        def encode(self, rows: Any, *, training: bool = False) -> Batch:
+            assert isinstance(rows, np.ndarray)
+            return Batch(torch.from_numpy(rows), torch.zeros(len(rows), 1, dtype=torch.int64))
+
+    data = TensorDataset(torch.randn(20, 2), torch.randn(20))
+    items = list(Encoded(Plain(TASKS["regression"]), DataLoader(data, batch_size=8), training=True))
+    assert [len(item[1]) for item in items] == [8, 8, 4]
+
+
+def test_weights_come_through(net: SmallNet) -> None:
+    X, y = rows(10)
+    item = encode_item(net, (X, y, pd.Series(np.arange(10))))
+    assert len(item) == 3 and torch.equal(item[2], torch.arange(10.0))
+
+
+def test_encoding_on_the_fly_says_what_the_rows_are_for(net: SmallNet) -> None:
+    seen = []
+
+    class Watching(SmallNet):
+        def encode(self, rows: Any, *, training: bool = False) -> Batch:
+            seen.append(training)
+            return super().encode(rows)
+
+    watching = Watching(TASKS["binary"])
+    DataModule(watching, rows(50), rows(20))
+    list(Encoded(watching, [rows(50)]))
+    assert seen == [True, False, False]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_hold_out(task: str) -> None:
+    batches = loader(SmallNet(TASKS[task]), *rows(200, task), np.arange(200.0))
+    split = hold_out(batches, 0.1, seed=0)
+    assert split is not None
+    train, held = split
+    assert train.shuffle and not held.shuffle
+    assert train.size + held.size == 200
+    assert torch.equal(torch.cat([train.weight, held.weight]).sort()[0], torch.arange(200.0))
+    if task != "regression":
+        assert batches.target is not None and held.target is not None
+        for label in batches.target.unique():
+            assert int((held.target == label).sum()) == round(0.1 * int((batches.target == label).sum()))
+    again = hold_out(batches, 0.1, seed=0)
+    assert again is not None and torch.equal(again[1].weight, held.weight)
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (5, 1), (1, 0)])
+def test_too_few_rows_to_hold_any_out(net: SmallNet, counts: tuple[int, int]) -> None:
+    X, _ = rows(sum(counts))
+    assert hold_out(loader(net, X, np.repeat(["no", "yes"], counts)), 0.1, seed=0) is None
+
+
+def test_two_rows_of_each_class_are_enough(net: SmallNet) -> None:
+    split = hold_out(loader(net, rows(4)[0], ["no", "yes", "no", "yes"]), 0.1, seed=0)
+    assert split is not None and split[0].target.unique().tolist() == split[1].target.unique().tolist() == [0, 1]
+
+
+def test_rows_to_judge_by(net: SmallNet) -> None:
+    X, y = rows(100)
+
+    def judged(train: Any, valid: Any = None) -> tuple[str, int, int]:
+        data = DataModule(net, train, valid, Recipe(validation_fraction=0.2))
+        sizes = [part.size if isinstance(part, Batches) else -1 for part in (data.train, data.valid)]
+        return data.validated_on, *sizes
+
+    assert judged((X, y), (X[:30], y[:30])) == ("validation rows", 100, 30)
+    assert judged((X, y)) == ("held-out rows", 80, 20)
+    assert judged(loader(net, X, y)) == ("held-out rows", 80, 20)
+    assert judged(_frames(X, y)) == ("training rows", -1, -1)
+    assert judged((X[:2], ["no", "yes"])) == ("training rows", 2, 2)
+
+
+X, y = rows(10)
+BAD_ROWS: dict[str, tuple[Any, str]] = {
+    "short targets": ((X, y[:9]), r"y has 9 values for 10 rows; give one per row"),
+    "long targets": ((X[:9], y), "y has 10 values for 9 rows"),
+    "one target": ((X, 1), "y=1 is one value; give one per row, 10 in all"),
+    "unknown label": ((X, ["maybe", *y[1:]]), "maybe"),
+    "missing label": ((X, [None, *y[1:]]), "1 of 10 targets are missing"),
+    "no rows": ((X[:0], y[:0]), "X has no rows"),
+    "short weights": ((X, y, np.ones(9)), "weight has 9 values for 10 rows"),
+    "negative weights": ((X, y, -np.ones(10)), "10 of 10 weights are negative, NaN or infinite"),
+    "missing weights": ((X, y, [np.nan, *np.ones(9)]), "1 of 10 weights are negative, NaN or infinite"),
+    "weights of two columns": ((X, y, np.ones((10, 2))), r"weight has the shape \(10, 2\)"),
+    "words as weights": ((X, y, ["much"] * 10), "weight is not made of numbers"),
+    "no weight at all": ((X, y, np.zeros(10)), "all 10 weights are 0"),
+    "one class": ((X, ["no"] * 10), "every training target is 'no'; .* at least two of its classes 'no', 'yes'"),
+    "rows alone": (X, "train is a DataFrame; give"),
+    "rows without targets": ((X, None), "train is a tuple of 2"),
+    "rows in a tuple": ((X,), "train is a tuple of 1"),
+    "a path": ("rows.csv", "train is a str"),
+    "a number": (3, "train is a int"),
+    "empty loader": ([], "the loader yielded nothing"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ROWS)
+def test_bad_rows(net: SmallNet, kind: str) -> None:
+    data, message = BAD_ROWS[kind]
+    with pytest.raises(BadInput, match=message):
+        DataModule(net, data)
+
+
+def test_nan_among_values() -> None:
+    with pytest.raises(BadInput, match="1 of 10 targets are NaN"):
+        DataModule(SmallNet(TASKS["regression"]), (X, [np.nan, *range(9)]))
+
+
+def test_a_loader_that_makes_no_batch(net: SmallNet) -> None:
+    with pytest.raises(BadInput, match="10 rows make no full batch of 4096"):
+        DataModule(net, loader(net, X, y, drop_last=True))
+    with pytest.raises(BadInput, match="train is a loader without targets"):
+        DataModule(net, loader(net, X))
+
+
+class _Short:
+    def __len__(self) -> int:
+        return 3
+
+    def __iter__(self) -> Iterator[Any]:
+        yield X, y
+
+
+BAD_LOADERS: dict[str, tuple[Any, str]] = {
+    "nothing": (iter([]), "the loader yielded nothing"),
+    "rows alone": ([X], "the loader yielded a DataFrame; fit takes an iterable of"),
+    "four things": ([(X, y, y, y)], "the loader yielded a tuple of 4"),
+    "no targets": ([(X, None)], "None as a target"),
+    "empty batch": ([(X, y), (X[:0], y[:0])], "a batch without rows"),
+    "short targets": ([(X, y[:9])], "y has 9 values for 10 rows"),
+    "one class": ([(X, ["no"] * 10), (X, ["no"] * 10)], "every training target is 'no'"),
+    "weights now and then": ([(X, y, np.ones(10)), (X, y)], "batch 2 of the loader has no weights and those before it"),
+    "weights too late": ([(X, y), (X, y, np.ones(10))], "batch 2 of the loader has weights and those before it none"),
+    "shorter than it says": (_Short(), r"yielded 1 batches and its len\(\) is 3"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_LOADERS)
+def test_bad_loaders(net: SmallNet, kind: str) -> None:
+    items, message = BAD_LOADERS[kind]
+    with pytest.raises(BadInput, match=message):
+        list(Encoded(net, items, training=True))
+
+
+@pytest.mark.parametrize("target", [torch.tensor([0, 2]), torch.tensor([-1, 0]), torch.tensor([0.0, 1.0])])
+def test_bad_targets_beside_encoded_rows(net: SmallNet, target: torch.Tensor) -> None:
+    with pytest.raises(BadInput, match=r"give class indices int64 \[B\] from 0 to 1"):
+        encode_item(net, (net.encode(X[:2]), target))
+
+
+def test_one_class_is_fine_to_judge_and_for_a_while(net: SmallNet) -> None:
+    list(Encoded(net, [(X, ["no"] * 10)]))
+    list(Encoded(net, [(X, ["no"] * 10), (X, ["yes"] * 10)], training=True))
+
+
+def test_the_order_tells_other_targets_and_weights() -> None:
+    rows, target = Batch(torch.zeros(4, 1), torch.zeros(4, 0, dtype=torch.int64)), torch.tensor([0.0, 1.0, 1.0, 0.0])
+    orders = [Batches(rows, *rest).order for rest in ([target], [target.clone()], [1 - target], [target, target + 1])]
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2] and orders[0] != orders[3]

@@ -1,0 +1,207 @@
+"""What ``fit`` hands back is what its history tells of, and answers as the source's kind does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn import metrics as sk
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import FixedThresholdClassifier
+from torch.utils.data import DataLoader
+from xgboost import XGBRegressor
+
+import windtunnel
+from windtunnel.errors import BadInput
+from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.soft.trees import SoftTrees
+from windtunnel.trainers.residual.residual import Plan
+
+
+def rows(count: int = 1_500) -> tuple[Any, Any]:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(count, 3)).round(1)
+    return X, X[:, 0] + np.where(X[:, 1] * X[:, 2] > 0, 2.0, -2.0) + 0.5 * random.normal(size=count)
+
+
+def parts(y: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    X, _ = rows()
+    return (X[:1_000], y[:1_000]), (X[1_000:], y[1_000:])
+
+
+def test_columns_that_the_guard_rejects_are_not_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    holds = Plan.holds
+
+    def but_columns(plan: Plan, judge: Any, without: Any, having: Any) -> bool:
+        return having != plan.whole and holds(plan, judge, without, having)
+
+    monkeypatch.setattr(Plan, "holds", but_columns)
+    train, valid = parts(rows()[1] > 0)
+    options = {"epochs": 2, "batch_size": 256, "progress": False}
+    net = windtunnel.translate(LogisticRegression().fit(*train)).fit(train, valid, **options)
+    assert [one.name for one in net.origins][-1] == "residual"  # its combinations stay
+    assert net.history is not None and net.history.best_epoch == 0 and len(net.history.epochs) > 1
+    assert roc_auc_score(valid[1], net.predict_proba(valid[0])[:, 1]) == pytest.approx(net.history.best, abs=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-5, 1e5])
+def test_a_branch_goes_by_no_unit_of_the_target(scale: float) -> None:
+    y = rows()[1]
+    found = []
+    for unit in (1.0, scale):
+        train, valid = parts(y * unit)
+        net = windtunnel.translate(Ridge().fit(*train)).fit(train, valid, epochs=1, progress=False)
+        assert net.history is not None
+        found.append(net.history.best / net.history.start)
+    assert found[0] < 0.8
+    assert found[1] == pytest.approx(found[0], rel=1e-2)
+
+
+def test_probabilities_stay_such_when_trees_are_trained() -> None:
+    train, valid = parts(rows()[1] > 0)
+    source = RandomForestClassifier(10, max_depth=3, random_state=0).fit(*train)
+    net = windtunnel.translate(source, calibrate=train[0])
+    net.fit(train, valid, residual=False, epochs=4, learning_rate=0.05, metric="loss", progress=False)
+    assert net.history is not None and net.history.best_epoch > 0
+    assert not ((0 <= (scores := net.scores(valid[0]))) & (scores <= 1)).all()
+    given = net.predict_proba(valid[0])
+    assert ((0 <= given) & (given <= 1)).all()
+    np.testing.assert_allclose(given.sum(axis=1), 1, rtol=1e-12)
+
+
+def test_a_data_loader_to_judge_by() -> None:
+    train, valid = parts(rows()[1] > 0)
+    held = DataLoader([*zip(*valid, strict=True)], batch_size=100)  # type: ignore[arg-type]
+    net = windtunnel.translate(LGBMClassifier(n_estimators=3, verbosity=-1, n_jobs=1).fit(*train))
+    net.fit(train, held, epochs=1, progress=False)
+    assert net.history is not None and net.history.validated_on == "validation rows"
+
+
+def test_a_trainer_that_is_done_is_rejected_and_a_callback_need_not_be_in_a_list() -> None:
+    train, valid = parts(rows()[1] > 0)
+    trainer = pl.Trainer(max_epochs=1, logger=False, enable_progress_bar=False, enable_checkpointing=False)
+    source = LogisticRegression().fit(*train)
+    windtunnel.translate(source).fit(train, valid, residual=False, trainer=trainer)
+    with pytest.raises(BadInput, match="has trained its 1 epochs before"):
+        windtunnel.translate(source).fit(train, valid, residual=False, trainer=trainer)
+    net = windtunnel.translate(source)
+    net.fit(train, valid, residual=False, epochs=1, callbacks=pl.Callback(), progress=False)
+    assert net.history is not None and len(net.history.epochs) == 2
+
+
+BOOSTED: dict[str, Any] = {"n_estimators": 40, "num_leaves": 8, "verbosity": -1, "n_jobs": 1}
+SOURCES: dict[str, tuple[list[Any], list[str]]] = {
+    "value": ([LGBMRegressor(**BOOSTED), Ridge()], ["rmse", "r2"]),
+    "two values": ([XGBRegressor(n_estimators=15, n_jobs=1)], ["rmse", "r2"]),
+    "two classes": ([LGBMClassifier(**BOOSTED), LogisticRegression()], ["auroc", "accuracy", "log_loss"]),
+    "three classes": (
+        [LGBMClassifier(**BOOSTED), RandomForestClassifier(8, max_depth=4, random_state=0)],
+        ["accuracy", "log_loss"],
+    ),
+}
+
+
+def of_kind(kind: str, product: bool) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """Many columns, and with a product or nothing but a sum to be found in them."""
+    random = np.random.default_rng(1)
+    X = random.normal(size=(900, 12))
+    s = X[:, 0] + product * np.where(X[:, 1] * X[:, 2] > 0, 1.5, -1.5) + random.normal(size=900)
+    cuts = {"two classes": [0.0], "three classes": [-0.7, 0.7]}
+    y = np.digitize(s, cuts[kind]) if kind in cuts else np.stack([s, 10 * s**2], axis=1) if "two" in kind else s
+    return (X[:500], y[:500]), (X[500:], y[500:])
+
+
+def worth(metric: str, model: Any, X: Any, y: Any) -> float:
+    """What scikit-learn says of the answers, larger where they are better."""
+    match metric:
+        case "auroc":
+            return float(sk.roc_auc_score(y, model.predict_proba(X)[:, 1]))
+        case "log_loss":
+            return -float(sk.log_loss(y, model.predict_proba(X)))
+        case "rmse":
+            return -float(sk.root_mean_squared_error(y, model.predict(X)))
+    score = sk.accuracy_score if metric == "accuracy" else sk.r2_score
+    return float(score(y, model.predict(X)))
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_the_history_tells_the_metric_of_what_is_handed_back_which_is_no_worse(kind: str) -> None:
+    kept = set()
+    for source in SOURCES[kind][0]:
+        for metric in SOURCES[kind][1]:
+            for product in (False, True):
+                train, valid = of_kind(kind, product)
+                net = windtunnel.translate(source.fit(*train), calibrate=train[0], temperature=0.5)
+                before = [worth(metric, model, *valid) for model in (net, source)]
+                net.fit(train, valid, metric=metric, epochs=2, learning_rate=5e-3, progress=False, accelerator="cpu")
+                assert net.history is not None
+                kept.add(net.origins[-1].name == "residual")
+                sign = 1 if net.history.greater_is_better else -1
+                now = worth(metric, net, *valid)
+                assert sign * net.history.start == pytest.approx(before[0], rel=1e-6)
+                assert sign * net.history.best == pytest.approx(now, rel=1e-6)
+                assert now >= max(before) - 1e-6 * abs(now)
+    assert kept == {False, True}
+
+
+def test_a_branch_that_does_not_hold_leaves_the_trees_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Plan, "holds", lambda *_: False)
+    train, valid = of_kind("two values", product=True)
+    source = XGBRegressor(n_estimators=5, n_jobs=1).fit(*train)  # so few that none is gated
+    net = windtunnel.translate(source, calibrate=train[0], temperature=0.5)
+    assert worth("r2", net, *valid) < worth("r2", source, *valid)
+    net.fit(train, valid, metric="r2", epochs=1, progress=False)
+    np.testing.assert_allclose(net.predict(valid[0]), source.predict(valid[0]), rtol=1e-5, atol=1e-5)
+    assert net.history is not None
+    assert net.history.best == pytest.approx(worth("r2", source, *valid), rel=1e-6)
+    with pytest.raises(BadInput, match="after the fit before, it holds the steps of the source as they are"):
+        net.fit(train, valid, recipe="joint", epochs=1, progress=False)
+
+
+def test_trees_trained_for_want_of_a_branch_are_not_handed_back_where_the_source_is_better(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("windtunnel.trainers.residual.residual.begin", lambda *_: None)
+    train, valid = of_kind("three classes", product=True)
+    source = LGBMClassifier(**BOOSTED).fit(*train)
+    options: Any = {"metric": "accuracy", "epochs": 1, "learning_rate": 1e-6, "progress": False}
+    for temperature, better in ((3.0, True), (0.01, False)):
+        net = windtunnel.translate(source, calibrate=train[0], temperature=temperature)
+        came = worth("accuracy", net, *valid)
+        assert (worth("accuracy", source, *valid) > came) == better
+        net.fit(train, valid, **options)
+        assert net.history is not None
+        assert isinstance(net.program.steps[-1].module, HardTrees) == better
+        assert net.history.start == pytest.approx(came)
+        assert net.history.best == pytest.approx(worth("accuracy", net, *valid))
+        assert worth("accuracy", net, *valid) >= max(came, worth("accuracy", source, *valid))
+        if better:
+            np.testing.assert_allclose(net.predict_proba(valid[0]), source.predict_proba(valid[0]), atol=1e-5)
+    # Who asks for trained trees gets them.
+    net = windtunnel.translate(source, calibrate=train[0], temperature=3.0)
+    net.fit(train, valid, recipe="joint", **options)
+    assert isinstance(net.program.steps[-1].module, SoftTrees)
+
+
+@pytest.mark.parametrize("temperature", [3.0, 0.01])
+def test_labels_by_a_threshold_are_judged_as_they_are_answered(temperature: float) -> None:
+    (X, y), valid = of_kind("three classes", product=True)
+    train, valid = (X, y > 0), (valid[0], valid[1] > 0)
+    model = FixedThresholdClassifier(LGBMClassifier(**BOOSTED), threshold=0.8, response_method="predict_proba")
+    net = windtunnel.translate(model.fit(*train), calibrate=X, temperature=temperature)
+    net.fit(train, valid, metric="accuracy", epochs=1, learning_rate=1e-6, progress=False)
+    assert net.history is not None
+    assert net.history.best == pytest.approx(worth("accuracy", net, *valid))
+    assert net.history.best >= worth("accuracy", model, *valid)
+
+
+def test_a_booster_that_does_not_tell_its_classes() -> None:
+    train, valid = of_kind("three classes", product=False)
+    net = windtunnel.translate(LGBMClassifier(**BOOSTED).fit(*train).booster_, calibrate=train[0])
+    with pytest.raises(BadInput, match="the source is a Booster of several classes, .* fit a classifier"):
+        net.fit(train, valid, progress=False)

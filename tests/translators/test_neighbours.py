@@ -1,0 +1,62 @@
+"""Nearest neighbours where a quick comparison does not decide, and rows that are infinitely far from all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import windtunnel
+from windtunnel.errors import BadInput
+
+METRICS = ("euclidean", "manhattan", "chebyshev")
+
+
+def rows(count: int, shift: float = 0.0) -> NDArray[np.float64]:
+    """Decimals, half of them rounded to whole ones, which are equally near to many, and a shift that takes digits."""
+    drawn = np.random.default_rng(count).normal(size=(count, 3))
+    drawn[::2] = drawn[::2].round()
+    return drawn + shift
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e6, 1e12], ids=str)
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("search", ["kd_tree", "ball_tree"])
+def test_what_a_quick_comparison_leaves_in_doubt_is_settled(search: str, metric: str, shift: float) -> None:
+    X = rows(200, shift)
+    source = KNeighborsRegressor(3, weights="distance", algorithm=search, metric=metric).fit(X, np.arange(200.0))
+    given = rows(301, shift)
+    np.testing.assert_allclose(windtunnel.compile(source).predict(given), source.predict(given), 1e-9, 1e-9)
+
+
+def far(algorithm: str, **options: Any) -> tuple[Any, windtunnel.Translation, NDArray[np.float64]]:
+    X = rows(120)[1::2]
+    votes = KNeighborsClassifier(3, weights="distance", algorithm=algorithm, **options)
+    source = make_pipeline(StandardScaler(), votes).fit(X, np.arange(60) % 3)
+    given = rows(5)
+    given[2, 1] = 1e300
+    return source, windtunnel.compile(source), given
+
+
+@pytest.mark.parametrize("search", ["kd_tree", "ball_tree"])
+@pytest.mark.parametrize("method", ["predict", "predict_proba"])
+def test_a_row_without_weights_is_rejected(method: str, search: str) -> None:
+    source, net, given = far(search)
+    with pytest.raises(ValueError, match="zero weights"):
+        getattr(source, method)(given)
+    with pytest.raises(BadInput, match="1 of 5 rows have no finite score"):
+        getattr(net, method)(given)
+    rest = np.delete(given, 2, axis=0)
+    np.testing.assert_allclose(getattr(net, method)(rest), getattr(source, method)(rest), 1e-9, 1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize(("search", "metric"), [("brute", "euclidean"), ("kd_tree", "manhattan")])
+def test_a_row_far_away_is_answered_where_the_source_answers(search: str, metric: str) -> None:
+    source, net, given = far(search, metric=metric)
+    np.testing.assert_allclose(net.predict_proba(given), source.predict_proba(given), 1e-9, 1e-9)

@@ -1,0 +1,481 @@
+"""What the readers of trees reject by name, and rows on which trees of other libraries go astray without a word."""
+
+import warnings
+
+import catboost as cb
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import xgboost as xgb
+from scipy import sparse
+from sklearn import dummy, ensemble, linear_model, tree
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_selection import SelectKBest
+from sklearn.impute import MissingIndicator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, Normalizer, SplineTransformer, StandardScaler
+
+import windtunnel
+from windtunnel.errors import BadInput, UnsupportedEstimator
+from windtunnel.modules.ensembles.ensemble import MeanOfParts, Votes, WeightedMedian
+from windtunnel.modules.ensembles.init_scores import StartedScores
+from windtunnel.modules.linear.present_linear import PresentLinear
+from windtunnel.modules.outputs.links import LINKS
+from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.isolation import IsolationScore
+from windtunnel.translators.registry import read
+
+TINY = {"iterations": 6, "depth": 3, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
+SMALL = {"n_estimators": 6, "max_depth": 3, "n_jobs": 1}
+
+
+def rows(count=200, missing=0.0, grid=False):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(count, 3))
+    x = x.round(1) if grid else x.astype(np.float32).astype(np.float64)
+    x[rng.random(x.shape) < missing] = np.nan
+    return x
+
+
+def values(x):
+    filled = np.nan_to_num(x, nan=0.5)
+    return filled[:, 0] - filled[:, 1] ** 2
+
+
+def labels(x):
+    return np.digitize(values(x), [-1.0, 0.0])
+
+
+def answer(fitted, x):
+    predictor = read(fitted)
+    return LINKS[predictor.link](predictor.scores(torch.from_numpy(x)), **predictor.link_options).numpy()
+
+
+@pytest.mark.parametrize(
+    ("make", "fit", "message"),
+    [
+        (lambda: xgb.XGBRegressor(missing=0.0, **SMALL), values, "missing=0.0 takes that number for missing"),
+        (lambda: xgb.XGBClassifier(objective="binary:hinge", **SMALL), lambda x: labels(x) % 2, "binary:hinge"),
+        (lambda: xgb.XGBClassifier(**SMALL), lambda x: np.stack([values(x) > 0, values(x) > 1], 1), "2 labels per row"),
+        (
+            lambda: xgb.XGBRegressor(objective=lambda y, p: (p - y, np.ones_like(p)), **SMALL),
+            values,
+            "custom objective",
+        ),
+        (lambda: cb.CatBoost({"loss_function": "Logloss", **TINY}), lambda x: labels(x) % 2, r"Classifier\(\).load_"),
+        (
+            lambda: ensemble.GradientBoostingRegressor(init=linear_model.LinearRegression(), n_estimators=2),
+            values,
+            "LinearRegression that computes in float32",
+        ),
+        (
+            lambda: ensemble.GradientBoostingClassifier(init=dummy.DummyClassifier(strategy="uniform"), n_estimators=2),
+            labels,
+            "draws its answers at random",
+        ),
+    ],
+    ids=["missing", "hinge", "several labels", "custom", "raw classifier", "float32 init", "random init"],
+)
+def test_rejected_by_name(make, fit, message):
+    x = rows()
+    fitted = make().fit(x, fit(x))
+    with pytest.raises(UnsupportedEstimator, match=message):
+        read(fitted)
+
+
+TREES = {
+    "tree": lambda: tree.DecisionTreeRegressor(),
+    "forest": lambda: ensemble.RandomForestRegressor(n_estimators=5, random_state=0),
+    "boosting": lambda: ensemble.GradientBoostingRegressor(n_estimators=5),
+    "histogram": lambda: ensemble.HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=2),
+    "lightgbm": lambda: lgb.LGBMRegressor(n_estimators=5, min_child_samples=2, verbosity=-1, n_jobs=1),
+    "xgboost": lambda: xgb.XGBRegressor(**SMALL),
+    "catboost": lambda: cb.CatBoostRegressor(**TINY),
+}
+SINGLE = {"xgboost"}
+"""It adds up in float32."""
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_on_a_float64_grid(name):
+    x = rows(grid=True)
+    fitted = TREES[name]().fit(x, values(x))
+    near = np.concatenate([x, np.nextafter(x, np.inf), np.nextafter(x, -np.inf), x.astype(np.float32)])
+    tolerance = 1e-6 if name in SINGLE else 1e-12
+    np.testing.assert_allclose(answer(fitted, near)[:, 0], fitted.predict(near), tolerance, tolerance)
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_decimals_in_float32(name):
+    x = np.random.default_rng(0).normal(size=(2000, 2)).round(2)
+    fitted = TREES[name]().fit(x, values(x))
+    found = windtunnel.compile(fitted, dtype="float32").predict(x)
+    np.testing.assert_allclose(found, fitted.predict(x), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("trained_on_missing", [False, True])
+@pytest.mark.parametrize("name", [name for name in TREES if name != "boosting"])
+def test_missing_values(name, trained_on_missing):
+    x, gone = rows(missing=0.2 if trained_on_missing else 0.0), rows(missing=0.5)
+    fitted = TREES[name]().fit(x, values(x))
+    tolerance = 1e-6 if name in SINGLE else 1e-12
+    try:
+        want = fitted.predict(gone)
+    except ValueError as error:  # scikit-learn's trees that saw none reject them
+        assert "NaN" in str(error)
+        return
+    np.testing.assert_allclose(answer(fitted, gone)[:, 0], want, tolerance, tolerance)
+
+
+@pytest.mark.parametrize("name", [*TREES])
+def test_awkward_numbers(name):
+    x = rows()
+    x[:30, 0] = 0.0
+    fitted = TREES[name]().fit(x, values(x))
+    special = np.array([0.0, -0.0, 1e-40, -1e-40, 1e-300, 3.4e38, -3.4e38, 5e-324])
+    odd = np.random.default_rng(1).choice(special, size=(100, 3))
+    tolerance = 1e-6 if name in SINGLE else 1e-12
+    with np.errstate(invalid="ignore"):  # scikit-learn adds the numbers up to see whether they are finite
+        want = fitted.predict(odd)
+    np.testing.assert_allclose(answer(fitted, odd)[:, 0], want, tolerance, tolerance)
+
+
+def test_base_score_of_each_class():
+    x = rows()
+    fitted = xgb.XGBClassifier(**SMALL | {"n_estimators": 1}).fit(x, labels(x))
+    base = read(fitted).scores.base
+    assert len(set(base.tolist())) == 3
+    np.testing.assert_allclose(answer(fitted, x), fitted.predict_proba(x), 1e-6, 1e-6)
+
+
+@pytest.mark.parametrize("share", [None, 0.0, 1e-7, 0.3, 1 - 1e-7, 1.0], ids=str)
+@pytest.mark.parametrize(
+    "make",
+    [
+        xgb.XGBClassifier,
+        xgb.XGBRFClassifier,
+        lambda **options: xgb.XGBRegressor(objective="reg:logistic", **options),
+        lambda **options: xgb.XGBRegressor(objective="binary:logistic", **options),
+    ],
+    ids=["classifier", "forest", "shares", "probabilities"],
+)
+def test_xgboost_holds_the_share_that_it_starts_from(make, share):
+    x = rows()
+    # Leaves near 0, behind which the start shows to the last digit.
+    source = make(base_score=share, min_child_weight=0, reg_lambda=1e3, **SMALL)
+    source.fit(x, (values(x) > 0).astype(int) if share is not None else np.zeros(len(x)))
+    net = windtunnel.compile(source)
+    np.testing.assert_allclose(net.scores(x)[:, 0].numpy(), source.predict(x, output_margin=True), 1e-5)
+    np.testing.assert_allclose(net.predict(x), source.predict(x), 1e-5)
+    if hasattr(source, "predict_proba"):
+        # The source takes 1 - p in float32.
+        np.testing.assert_allclose(net.predict_proba(x), source.predict_proba(x), 1e-5, np.finfo(np.float32).eps)
+
+
+def test_counts_that_are_all_zero():
+    x = rows()
+    source = xgb.XGBRegressor(objective="count:poisson", **SMALL).fit(x, np.zeros(len(x)))
+    net = windtunnel.compile(source)
+    np.testing.assert_array_equal(net.scores(x)[:, 0].numpy(), source.predict(x, output_margin=True))
+    np.testing.assert_array_equal(net.predict(x), source.predict(x))
+
+
+LEAVES = {
+    "random forest": lambda: ensemble.RandomForestClassifier(3, random_state=0),
+    "extra trees": lambda: ensemble.ExtraTreesRegressor(3, random_state=0),
+    "embedding": lambda: ensemble.RandomTreesEmbedding(3, random_state=0),
+    "tree": lambda: tree.DecisionTreeClassifier(max_depth=3),
+    "gradient boosting": lambda: ensemble.GradientBoostingRegressor(n_estimators=3),
+    "xgboost": lambda: xgb.XGBClassifier(**SMALL),
+}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_leaves_have_the_type_that_the_source_gives_them(name):
+    x = rows()
+    source = LEAVES[name]().fit(x, labels(x))
+    wanted, got = source.apply(x), windtunnel.compile(source).apply(x)
+    assert got.dtype == wanted.dtype
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_booster_of_xgboost_is_told_how_to_be_loaded(tmp_path):
+    x = rows()
+    booster = xgb.train({"objective": "binary:logistic"}, xgb.DMatrix(x, values(x) > 0), 3)
+    with pytest.raises(UnsupportedEstimator, match="XGBClassifier.*load_model"):
+        windtunnel.compile(booster)
+    booster.save_model(tmp_path / "booster.json")
+    source = xgb.XGBClassifier()
+    source.load_model(tmp_path / "booster.json")
+    np.testing.assert_allclose(
+        windtunnel.compile(source).predict_proba(x)[:, 1], booster.predict(xgb.DMatrix(x)), rtol=1e-6
+    )
+
+
+def test_a_forest_of_isolation_keeps_the_training_rows_at_its_offset():
+    """With contamination the offset is the score of a training row, or between two that may be equal."""
+    x = np.repeat(rows(40), 5, axis=0)
+    for share in (0.05, 0.1, 0.25, 0.5):
+        fitted = ensemble.IsolationForest(n_estimators=7, contamination=share, random_state=0).fit(x)
+        predictor = read(fitted)
+        position = predictor.answers["predict"](predictor.scores(torch.from_numpy(x))).numpy()
+        np.testing.assert_array_equal(np.array([-1, 1])[position], fitted.predict(x))
+
+
+def test_linear_leaves_train():
+    x = rows(missing=0.1)
+    fitted = lgb.LGBMRegressor(n_estimators=4, num_leaves=4, linear_tree=True, verbosity=-1, n_jobs=1).fit(x, values(x))
+    module, inputs = read(fitted).scores, torch.from_numpy(x).requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        scripted = torch.jit.script(module)
+    assert torch.equal(scripted(inputs), module(inputs))
+    np.testing.assert_allclose(module(inputs).detach()[:, 0], fitted.predict(x), 1e-9, 1e-9)
+    assert torch.equal(module.rebuild(module.state_dict(), module.facts())(inputs), module(inputs))
+    module(inputs).sum().backward()
+    assert all(one.grad.isfinite().all() and one.grad.any() for one in (module.const, module.coefficient, inputs))
+    module.cast(torch.float32)
+    np.testing.assert_allclose(module(inputs.float()).detach()[:, 0], fitted.predict(x), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+@pytest.mark.parametrize(
+    "module",
+    [
+        MeanOfParts(torch.tensor([[0, 1], [2, -1]]), 2.0),
+        MeanOfParts(torch.tensor([[0], [2]]), 2.0, flat=True),
+        Votes(torch.arange(6.0).reshape(1, 3, 2), 3.0),
+        WeightedMedian(torch.tensor([1.0, 2.0, 0.5])),
+        PresentLinear(torch.ones(2, 3), torch.zeros(2)),
+        StartedScores(1, "half_logit"),
+        StartedScores(1, "log_share"),
+        IsolationScore(torch.tensor(-0.5)),
+    ],
+    ids=lambda module: type(module).__name__,
+)
+def test_small_modules_script_and_rebuild(module, count):
+    x = torch.tensor([[0.0, 1.0, 2.0]]).repeat(count, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        scripted = torch.jit.script(module)
+    assert torch.equal(scripted(x), module(x)) and len(module(x)) == count
+    assert torch.equal(type(module).rebuild(module.state_dict(), module.facts())(x), module(x))
+
+
+def test_two_thousand_trees():
+    x = rows(100)
+    fitted = ensemble.RandomForestRegressor(n_estimators=2000, max_depth=2, random_state=0, n_jobs=1).fit(x, values(x))
+    assert isinstance(read(fitted).scores, HardTrees)
+    np.testing.assert_allclose(answer(fitted, x)[:, 0], fitted.predict(x), 1e-12, 1e-12)
+
+
+@pytest.mark.parametrize("function", [np.tanh, np.log1p, np.cbrt])
+def test_training_rows_stay_on_their_side_of_thresholds_behind_a_function(function):
+    # Thresholds are values of training rows here, and torch's function may give the number beside NumPy's.
+    X = np.random.default_rng(0).normal(size=(2_000, 1))
+    x, y = abs(X), np.sign(X[:, 0]) * np.arange(len(X))
+    source = make_pipeline(FunctionTransformer(function), ensemble.HistGradientBoostingRegressor(max_iter=20)).fit(x, y)
+    np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-9)
+
+
+def categorical_rows():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"code": pd.Categorical(rng.choice([0, 1, 7, 100], 300)), "number": rng.normal(size=300)})
+    return X, (X["code"].astype(int) > 3) ^ (rng.random(300) < 0.1)
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_an_unknown_category_of_xgboost(text):
+    X, y = categorical_rows()
+    known, new = X["code"].astype(int), pd.Series([7, 8])
+    X["code"], new = ((one.astype(str) if text else one).astype("category") for one in (known, new))
+    source = xgb.XGBClassifier(enable_categorical=True, **SMALL).fit(X, y)
+    net, rows = windtunnel.compile(source), X[:2].assign(code=new)
+    if text:
+        with pytest.raises(xgb.core.XGBoostError, match="category not in the training set"):
+            source.predict(rows)
+        with pytest.raises(BadInput, match="'code' holds categories that were not there.* such as XGBoost, make them"):
+            net.predict(rows)
+        missing = rows.assign(code=pd.Categorical([None, None], known.astype(str).unique()))
+        np.testing.assert_allclose(net.predict_proba(missing), source.predict_proba(missing), rtol=1e-6)
+    else:
+        np.testing.assert_allclose(net.predict_proba(rows), source.predict_proba(rows), rtol=1e-6)
+
+
+@pytest.mark.parametrize("library", [xgb.XGBClassifier, lgb.LGBMClassifier])
+def test_arrays_hold_codes_where_tables_held_categories(library, tmp_path):
+    options = {"enable_categorical": True} if library is xgb.XGBClassifier else {"verbosity": -1}
+    X, y = categorical_rows()
+    net = windtunnel.compile(library(**options, **SMALL).fit(X, y))
+    net.save(tmp_path / "net")
+    for one in (net, windtunnel.load(tmp_path / "net")):
+        for rows in (X.to_numpy(np.float64), X.to_numpy(object)):
+            with pytest.raises(BadInput, match="Give a DataFrame with the columns 'code', 'number'"):
+                one.predict(rows)
+
+
+def test_infinity_among_the_categories_of_histogram_gradient_boosting():
+    X, y = categorical_rows()
+    X = X.astype(float)
+    source = ensemble.HistGradientBoostingClassifier(max_iter=3, categorical_features=["code"]).fit(X, y)
+    rows = X[:2].assign(code=np.inf)
+    with pytest.raises(ValueError, match="infinity"):
+        source.predict(rows)
+    with pytest.raises(BadInput, match="'code' holds infinite values"):
+        windtunnel.compile(source).predict(rows)
+
+
+def test_values_on_thresholds_of_xgboost_behind_a_scaler_in_float32():
+    rng = np.random.default_rng(3)
+    x = np.c_[rng.integers(0, 10, 3_000), rng.normal(size=3_000)].astype(float)
+    source = make_pipeline(StandardScaler(), xgb.XGBClassifier(**SMALL)).fit(x, x[:, 0] + 0.5 * x[:, 1] > 4)
+    net = windtunnel.compile(source, dtype="float32")
+    np.testing.assert_allclose(net.predict_proba(x), source.predict_proba(x), rtol=1e-5, atol=1e-6)
+
+
+def sparse_rows():
+    S = sparse.random(300, 4, 0.3, random_state=0, format="csr")
+    return S, np.asarray(S[:, [0]].todense()).ravel() > 0, pd.DataFrame.sparse.from_spmatrix(S)
+
+
+KEEPS_SPARSE = {
+    "scaler": (MaxAbsScaler(),),
+    "scalers": (MaxAbsScaler(), StandardScaler(with_mean=False)),
+    "normalizer": (Normalizer(),),
+    "selection": (SelectKBest(k=2),),
+    "function": (FunctionTransformer(np.sqrt),),
+}
+
+
+@pytest.mark.parametrize("name", KEEPS_SPARSE)
+def test_sparse_rows_on_their_way_to_xgboost_are_rejected(name, tmp_path):
+    S, y, frame = sparse_rows()
+    source = make_pipeline(*KEEPS_SPARSE[name], xgb.XGBClassifier(**SMALL)).fit(S, y)
+    # To the source the zeros of the same rows are missing or not.
+    assert not np.allclose(source.predict_proba(S), source.predict_proba(S.toarray()))
+    net = windtunnel.compile(source)
+    np.testing.assert_allclose(net.predict_proba(S.toarray()), source.predict_proba(S.toarray()), rtol=1e-6)
+    net.save(tmp_path / "net")
+    for one in (net, windtunnel.load(tmp_path / "net")):
+        for rows, what in ((S, "sparse matrix"), (frame, "table of sparse columns"), (frame[:2], "table of sparse")):
+            with pytest.raises(BadInput, match=f"got a {what}.*, whose zeros XGBoost takes for missing values"):
+                one.predict(rows)
+
+
+@pytest.mark.parametrize("threshold", [0, 1], ids=["dense", "sparse"])
+def test_sparse_rows_that_columns_give_xgboost_in_one_form(threshold):
+    S, y, _ = sparse_rows()
+    chosen = make_column_transformer((MaxAbsScaler(), [0, 1]), remainder="passthrough", sparse_threshold=threshold)
+    source = make_pipeline(chosen, xgb.XGBClassifier(**SMALL)).fit(S, y)
+    np.testing.assert_allclose(windtunnel.compile(source).predict_proba(S), source.predict_proba(S), rtol=1e-5)
+
+
+def test_sparse_rows_that_become_dense_before_xgboost():
+    S, y, _ = sparse_rows()
+    source = make_pipeline(MaxAbsScaler(), TruncatedSVD(2), xgb.XGBClassifier(**SMALL)).fit(S, y)
+    np.testing.assert_allclose(windtunnel.compile(source).predict_proba(S), source.predict_proba(S), rtol=1e-5)
+
+
+def test_splines_as_a_sparse_matrix_before_xgboost():
+    x = np.random.default_rng(0).integers(0, 5, (200, 3)).astype(float)  # on the knots
+    for sparse_output in (False, True):
+        splines = make_column_transformer((SplineTransformer(sparse_output=sparse_output), [0, 1]), sparse_threshold=1)
+        source = make_pipeline(splines, xgb.XGBRegressor(**SMALL)).fit(x, values(x))
+        held = source[0].transform(x)
+        if sparse_output:
+            # Beside the zeros that it leaves out: what XGBoost reads is told by no value.
+            assert (held.data == 0).any()
+            with pytest.raises(UnsupportedEstimator, match="'columntransformer.*'.*sparse_output=False"):
+                windtunnel.compile(source)
+        else:
+            np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-5)
+
+
+def test_dense_rows_that_become_sparse_before_xgboost():
+    x = rows(missing=0.4)
+    steps = (MissingIndicator(sparse=True), MaxAbsScaler())
+    source = make_pipeline(*steps, xgb.XGBRegressor(**SMALL)).fit(x, np.isnan(x) @ np.array([1.0, 2, 4]))
+    np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-5)
+
+
+def test_tables_of_sparse_columns_before_xgboost_alone():
+    _, y, frame = sparse_rows()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # XGBoost makes them dense
+        source = xgb.XGBClassifier(**SMALL).fit(frame, y)
+        np.testing.assert_allclose(
+            windtunnel.compile(source).predict_proba(frame), source.predict_proba(frame), rtol=1e-6
+        )
+
+
+@pytest.mark.parametrize("options", [{}, {"loss_function": "CrossEntropy"}, {"loss_function": "MultiClass"}], ids=str)
+@pytest.mark.parametrize("bound", [0.0, 0.2, "a tie", 1.0], ids=str)
+def test_the_probability_threshold_of_catboost(options, bound, tmp_path):
+    x = rows(missing=0.1)
+    y = labels(x) if options == {"loss_function": "MultiClass"} else (values(x) > 0).astype(int)
+    source = cb.CatBoostClassifier(**TINY, **options).fit(x, y)
+    tie = float(source.predict_proba(x)[7, 1])
+    source.set_probability_threshold(tie if bound == "a tie" else bound)
+    source.save_model(str(tmp_path / "model.cbm"))
+    for one in (source, cb.CatBoostClassifier().load_model(str(tmp_path / "model.cbm"))):
+        np.testing.assert_array_equal(windtunnel.compile(one).predict(x), one.predict(x))
+
+
+@pytest.mark.parametrize("losses", [("Poisson", "Poisson"), ("RMSE", "Poisson"), ("RMSE", "MAE")], ids=str)
+@pytest.mark.parametrize("convert", [lambda s: s, cb.to_regressor, cb.to_ranker], ids=["raw", "regressor", "ranker"])
+def test_sums_of_catboost_models(losses, convert):
+    x = rows()
+    fitted = [cb.CatBoostRegressor(**TINY, loss_function=loss).fit(x, np.exp(values(x))) for loss in losses]
+    source = convert(cb.sum_models(fitted, weights=[0.3, 0.6]))
+    np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-9)
+
+
+def test_the_scale_that_catboost_is_given_after_fitting():
+    x = rows()
+    source = cb.CatBoostRegressor(**TINY, loss_function="Poisson").fit(x, np.exp(values(x)))
+    source.set_scale_and_bias(0.5, 0.25)
+    np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_parallel_tree": 2}, {"early_stopping_rounds": 1}], ids=str)
+def test_the_leaf_of_one_round_of_xgboost(options):
+    x = rows(missing=0.1)
+    source = xgb.XGBRegressor(**SMALL | {"n_estimators": 1} | options)
+    source.fit(x, values(x), eval_set=[(x, values(x))] if "early_stopping_rounds" in options else None, verbose=False)
+    got, want = windtunnel.compile(source).apply(x), source.apply(x)
+    assert got.shape == want.shape
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("forest", [ensemble.GradientBoostingRegressor, ensemble.GradientBoostingClassifier])
+def test_gradient_boosting_gives_leaves_of_rows_that_it_does_not_predict(forest):
+    x, gaps = rows(), rows(missing=0.2)
+    source = forest(n_estimators=3).fit(x, labels(x))
+    net = windtunnel.compile(source)
+    np.testing.assert_array_equal(net.apply(gaps), source.apply(gaps))
+    for one, error in ((source, ValueError), (net, BadInput)):
+        with pytest.raises(error, match="NaN"):
+            one.predict(gaps)
+        with pytest.raises(error, match="infinity|infinite"):
+            one.apply(np.full((1, 3), np.inf))
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+@pytest.mark.parametrize("form", ["eager", "torchscript", "onnx"])
+def test_categories_that_are_numbers_between_two(library, form, tmp_path):
+    rng = np.random.default_rng(0)
+    x = np.c_[rng.integers(0, 6, 600), rng.normal(size=600)]
+    y = np.isin(x[:, 0], [0, 3]) + x[:, 1]
+    if library == "xgboost":
+        source = xgb.XGBRegressor(enable_categorical=True, feature_types=["c", "q"], max_cat_to_onehot=9, **SMALL).fit(
+            x, y
+        )
+    else:
+        source = lgb.LGBMRegressor(verbosity=-1, min_data_per_group=1, **SMALL).fit(x, y, categorical_feature=[0])
+    odd = [0, -0.0, 3, 3.5, 2.999, 5.9, 6.5, -1, -0.5, -1e-40, -1e-50, 1e-40, 1e9, np.nan]
+    rows = np.c_[odd, np.full(len(odd), 0.3)]
+    net = windtunnel.compile(source, **{} if form == "eager" else {"backend": form})
+    np.testing.assert_allclose(net.predict(rows), source.predict(rows), rtol=1e-5)

@@ -1,0 +1,1 @@
+"""The public face: translate, compile, Translation, crossfit and the scikit-learn estimators."""

@@ -1,0 +1,236 @@
+"""The report: what each step became, how faithful it is, what training has moved."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from torch import Tensor
+
+from windtunnel.compiler.onnx_runtime import OnnxEngine
+from windtunnel.compiler.passes import Simplified
+from windtunnel.modules.trees.soft.trees import SoftSplits
+from windtunnel.pipeline.host_step import HostStep
+
+if TYPE_CHECKING:
+    from windtunnel.api.translation import Translation
+
+WIDTH = 100
+"""Characters per line of the text."""
+HEADINGS = ("step", "class", "became", "parameters", "trainable", "drift")
+_NUMERIC = 3
+_STYLE = """
+.windtunnel-report { font: 14px/1.45 system-ui, sans-serif; max-width: 72em; }
+.windtunnel-report dl { display: grid; grid-template-columns: max-content 1fr; gap: .15em 1em; margin: 0 0 .9em; }
+.windtunnel-report dt { opacity: .65; } .windtunnel-report dd { margin: 0; }
+.windtunnel-report table { border-collapse: collapse; width: 100%; }
+.windtunnel-report th, .windtunnel-report td { text-align: left; padding: .35em .8em; vertical-align: top;
+  border-bottom: 1px solid rgba(128, 128, 128, .3); overflow-wrap: anywhere; }
+.windtunnel-report th { font-weight: 600; border-bottom-width: 2px; white-space: nowrap; }
+.windtunnel-report .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.windtunnel-report tfoot td { border-bottom: 0; font-weight: 600; }
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one step of the source became.
+
+    Attributes
+    ----------
+    step : str
+        Its path in the pipeline.
+    source : str
+        Its class; empty for weights of a ColumnTransformer and the like.
+    became : str
+        The modules that it became, with how many where there are several.
+    parameters, trainable : int
+        Numbers that could be learned, and those of them that training moves.
+    drift : float or None
+        |w - w0| / |w0| over the trainable numbers, with w0 those at the start; None where nothing is trainable.
+    from_zero : bool
+        Whether all of w0 is zero, as in a residual model: ``drift`` then is |w| itself, in the table as "0.5 from 0".
+    """
+
+    step: str
+    source: str
+    became: str
+    parameters: int
+    trainable: int
+    drift: float | None
+    from_zero: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """A table with a row per step, under lines on the whole; ``str`` gives text, a notebook shows HTML.
+
+    Attributes
+    ----------
+    facts : list of (str, str)
+        Task, faithfulness, steps on the host, what is left out, how trees are run, fine-tuning.
+    rows : list of Row
+    """
+
+    facts: list[tuple[str, str]]
+    rows: list[Row]
+
+    @classmethod
+    def of(cls, net: Translation) -> Report:
+        """Read a translation as it is now."""
+        groups: dict[str, list[int]] = {}
+        for position, origin in enumerate(net.origins):
+            groups.setdefault(origin.name, []).append(position)
+        hosts = [Row(h.name, h.estimator, _kept(h), 0, 0, None) for h in net.hosts]
+        return cls(_facts(net), [*hosts, *(_row(net, name, positions) for name, positions in groups.items())])
+
+    def __str__(self) -> str:
+        file = io.StringIO()
+        console = Console(file=file, width=WIDTH, color_system=None, highlight=False)
+        grid = Table.grid(padding=(0, 2))
+        for name, value in self.facts:
+            grid.add_row(Text(name), Text(value))
+        console.print(grid)
+        console.print(self._table())
+        return "\n".join(line.rstrip() for line in file.getvalue().splitlines()).rstrip()
+
+    def _table(self) -> Table:
+        table = Table(box=box.SIMPLE_HEAD, show_footer=True, pad_edge=False)
+        for heading, footer in zip(HEADINGS, self._total(), strict=True):
+            numeric = HEADINGS.index(heading) >= _NUMERIC
+            justify: Literal["left", "right"] = "right" if numeric else "left"
+            table.add_column(heading, Text(footer), justify=justify, no_wrap=numeric, overflow="fold")
+        for row in self.rows:
+            table.add_row(*(Text(cell) for cell in _cells(row)))
+        return table
+
+    def _total(self) -> Sequence[str]:
+        parameters, trainable = (sum(getattr(row, name) for row in self.rows) for name in ("parameters", "trainable"))
+        return ("in all", "", "", f"{parameters:,}", f"{trainable:,}", "")
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in self.facts)
+        rows = "".join(_html_row(_cells(row)) for row in self.rows)
+        return (
+            f'<div class="windtunnel-report"><style>{_STYLE}</style><dl>{facts}</dl>'
+            f"<table><thead>{_html_row(HEADINGS, 'th')}</thead><tbody>{rows}</tbody>"
+            f"<tfoot>{_html_row(self._total())}</tfoot></table></div>"
+        )
+
+    def to_html(self) -> str:
+        """Give the report as one HTML page that needs no other file."""
+        return (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>WindTunnel report</title>'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            "<style>:root { color-scheme: light dark; } body { margin: 2em; }</style></head>"
+            f"<body>{self._repr_html_()}</body></html>\n"
+        )
+
+
+def _row(net: Translation, name: str, positions: list[int]) -> Row:
+    trainable: list[tuple[Tensor, Tensor]] = []
+    parameters = 0
+    for position in positions:
+        for key, parameter in net.program.steps[position].named_parameters(prefix=f"steps.{position}"):
+            parameters += parameter.numel()
+            if parameter.requires_grad:
+                trainable.append((parameter.detach().cpu(), net.start[key].cpu()))
+    moved, start = _distances(trainable)
+    return Row(
+        step=name,
+        source=net.origins[positions[0]].estimator,
+        became=_became(net.program.steps[position].module for position in positions),
+        parameters=parameters,
+        trainable=sum(now.numel() for now, _ in trainable),
+        drift=moved / (start or 1.0) if trainable else None,
+        from_zero=bool(trainable) and not start,
+    )
+
+
+def _became(modules: Iterable[Any]) -> str:
+    counts = Counter(
+        f"{type(module).__name__} {module.level}" if isinstance(module, SoftSplits) else type(module).__name__
+        for module in modules
+    )
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
+
+
+def _kept(host: HostStep) -> str:
+    return "kept on the host" if host.tokens is None else "tokens counted on the host"
+
+
+def _distances(pairs: list[tuple[Tensor, Tensor]]) -> tuple[float, float]:
+    """|w - w0| and |w0| over pairs of w and w0."""
+    moved = start = 0.0
+    for now, then in pairs:
+        # Codes of missing categories are NaN from the start.
+        here = ~(now.isnan() & then.isnan())
+        moved += float((now[here].double() - then[here].double()).square().sum())
+        start += float(then[here].double().square().sum())
+    return math.sqrt(moved), math.sqrt(start)
+
+
+def _facts(net: Translation) -> list[tuple[str, str]]:
+    task, classes = net.head.task, net.head.classes
+    if isinstance(classes, list):
+        task += f" of {len(classes)} targets, with {', '.join(str(len(one)) for one in classes)} classes"
+    elif classes is not None:
+        labels = [*map(str, net.head.labels_in_order)]
+        task += f", {len(labels)} classes: {', '.join(labels[:8])}{', ...' if len(labels) > 8 else ''}"
+    facts = [("task", task), ("faithful", _faithful(net))]
+    for host in net.hosts:
+        reason = host.reason.removeprefix(f"step {host.name!r}: ")
+        text = f"{host.name}: {reason} The gradient ends there: nothing before it is trained."
+        facts.append(("on the host", text))
+    if (simplified := Simplified.read(net)) is not None and simplified.saves():
+        facts.append(("simplified", str(simplified)))
+    own = "; ONNX Runtime walks them by an operator of its own" if isinstance(net.engine, OnnxEngine) else ""
+    facts += [("trees", f"{choice}{own}") for choice in net.choices]
+    if net.history is not None:
+        facts.append(("fine-tuned", _history(net.history)))
+    if "hardened_trees" in net.faithful:
+        facts.append(("hardened", str(net.hardening or "not measured: harden was given no rows")))
+    return facts
+
+
+def _faithful(net: Translation) -> str:
+    soft = any(isinstance(step.module, SoftSplits) for step in net.program.steps)
+    rows, kept = net.faithful.get("rows"), net.faithful.get("r2")
+    soft = soft or "hardened_trees" in net.faithful
+    if not soft and (kept is None or kept > 1 - 1e-6):
+        return "exact: every step computes what its source does"
+    if rows is None or kept is None:
+        return "soft trees, not measured: translate was given no calibrate rows"
+    return f"before training, R2 {kept:.6f} against the source's own answers on {rows:,.0f} calibration rows"
+
+
+def _history(history: Any) -> str:
+    epochs = len(history.epochs) - 1
+    kept = f"best epoch {history.best_epoch} of {epochs}" if history.best_epoch else f"none of {epochs} epochs better"
+    if not history.best_epoch and history.best != history.start:
+        kept = f"found before training, {kept}"
+    return (
+        f"{history.metric} {history.start:.6f} as it came, {history.best:.6f} now ({kept}), "
+        f"on {history.validated_on}, {history.seconds:.1f} s"
+    )
+
+
+def _cells(row: Row) -> Sequence[str]:
+    drift = "-" if row.drift is None else f"{row.drift:.3g}" + " from 0" * bool(row.from_zero and row.drift)
+    return (row.step, row.source, row.became, f"{row.parameters:,}", f"{row.trainable:,}", drift)
+
+
+def _html_row(cells: Sequence[str], tag: str = "td") -> str:
+    plain = "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells[:_NUMERIC])
+    numbers = "".join(f'<{tag} class="number">{escape(cell)}</{tag}>' for cell in cells[_NUMERIC:])
+    return f"<tr>{plain}{numbers}</tr>"

@@ -1,0 +1,285 @@
+"""The scikit-learn face: one estimator that fits a pipeline, translates it and fine-tunes it."""
+
+from __future__ import annotations
+
+from inspect import signature
+from numbers import Integral, Number
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from windtunnel.api.crossfit import crossfit
+from windtunnel.api.translate import translate
+from windtunnel.encode import as_column, objects
+from windtunnel.errors import InvalidOption
+from windtunnel.estimators.fitting import asked_stops, check_fits, fitted, last_step, settled, unfitted
+from windtunnel.pipeline.graph import one_dimensional
+from windtunnel.trainers.recipe import Recipe, reject
+
+CALIBRATION_ROWS = 5000
+
+
+class _WindTunnel(BaseEstimator):
+    """What the classifier and the regressor share; options are kept as given and checked by ``fit``."""
+
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        """Say what was meant by names that there are none of; scikit-learn wants ``__init__`` to name all it takes."""
+        known = cls._get_param_names()
+        reject({name: value for name, value in given.items() if name not in known}, cls.__name__, known)
+        return super().__new__(cls)  # type: ignore[no-any-return]
+
+    def __init__(
+        self,
+        pipeline: Any = None,
+        *,
+        level: Any = "L4",
+        start: str = "warm",
+        temperature: float | str = "auto",
+        untranslated: str = "cache",
+        recipe: Recipe | str | None = None,
+        validation_fraction: float = 0.1,
+        folds: Any = "auto",
+        random_state: Any = 0,
+        progress: bool = False,
+    ) -> None:
+        self.pipeline = pipeline
+        self.level = level
+        self.start = start
+        self.temperature = temperature
+        self.untranslated = untranslated
+        self.recipe = recipe
+        self.validation_fraction = validation_fraction
+        self.folds = folds
+        self.random_state = random_state
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the pipeline on most rows, translate it, and fine-tune on them; the others choose the epoch.
+
+        With folds, members are fitted on all but one fold of these rows each: see ``windtunnel.crossfit``.
+
+        Parameters
+        ----------
+        X : rows
+            DataFrame, array, or what the pipeline takes.
+        y : array of shape (rows,)
+        sample_weight : array of shape (rows,), optional
+            For the pipeline's last step and for the loss.
+        """
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        X = self._rows(X)
+        # Names and number of columns; what they hold is for the pipeline to judge.
+        validate_data(self, X, y=y, skip_check_array=True)
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        seed = self._seed()
+        held, used = self._split(y, seed)
+        parts = [
+            (_safe_indexing(X, rows), y[rows], *(() if weight is None else (weight[rows],))) for rows in (used, held)
+        ]
+        recipe = Recipe.resolve(self.recipe, {} if seed is None else {"seed": seed})
+        source = self._source()
+        if self.folds not in ("auto", None):
+            if asked_stops(last_step(source)):  # members get as many trees as it stops with
+                source = settled(fitted(source, *parts[0], held=parts[1]))
+            self.translation_ = crossfit(
+                source, *parts[0], valid=parts[1], folds=self.folds, recipe=recipe, progress=self.progress
+            )
+            if is_classifier(self):
+                self.classes_ = self.translation_.classes_
+            return self
+        self.pipeline_ = fitted(source, *parts[0], held=parts[1])
+        if is_classifier(self):
+            self.classes_ = self.pipeline_.classes_
+        calibrate = np.sort(np.random.default_rng(seed).permutation(used)[:CALIBRATION_ROWS])
+        self.translation_ = translate(
+            self.pipeline_,
+            level=self.level,
+            start=self.start,
+            temperature=self.temperature,
+            calibrate=_safe_indexing(X, calibrate),
+            untranslated=self.untranslated,
+        )
+        self.translation_.fit(*parts, recipe=recipe, progress=self.progress)
+        return self
+
+    def _seed(self) -> int | None:
+        """A whole number to draw by: the one given, or one drawn from a generator."""
+        if self.random_state is None:
+            return None
+        if isinstance(self.random_state, Integral):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _split(self, y: NDArray[Any], seed: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows that judge and rows that train; the same rows where there are too few to share."""
+        rows = np.arange(len(y))
+        stratify = None
+        if is_classifier(self):
+            check_classification_targets(y)
+            _, counts = np.unique(y, return_counts=True)
+            if counts.min() < 2 or len(y) * self.validation_fraction < len(counts):
+                return rows, rows
+            stratify = y
+        if len(y) * self.validation_fraction < 2:
+            return rows, rows
+        used, held = train_test_split(rows, test_size=self.validation_fraction, stratify=stratify, random_state=seed)
+        return np.sort(held), np.sort(used)
+
+    def _source(self) -> Any:
+        source = unfitted(self._given())
+        check_fits(source)
+        if is_classifier(source) != is_classifier(self):
+            wanted, other = ("classifier", "Regressor") if is_classifier(self) else ("regressor", "Classifier")
+            raise InvalidOption(
+                f"{type(self).__name__} takes a pipeline that ends in a {wanted}, which {type(source).__name__} does "
+                f"not; use WindTunnel{other}, or change the last step."
+            )
+        return source
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        source = self._given()
+        tags.input_tags.two_d_array = not one_dimensional(source)
+        tags.input_tags.sparse = hasattr(source, "__sklearn_tags__") and get_tags(source).input_tags.sparse
+        return tags
+
+    def _given(self) -> Any:
+        return self._default() if self.pipeline is None else self.pipeline
+
+    def _default(self) -> Pipeline:
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict labels of a classifier, values of a regressor."""
+        X = self._rows(X)
+        return self._checked(X).predict(X)  # type: ignore[no-any-return]
+
+    def _checked(self, X: Any) -> Any:
+        check_is_fitted(self)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return self.translation_
+
+    def _rows(self, X: Any) -> Any:
+        """Rows that can be indexed: texts and the like as one column of objects, where the pipeline reads such."""
+        return objects(as_column(X)) if one_dimensional(self._given()) else _table(X)
+
+    @property
+    def history_(self) -> Any:
+        """What fine-tuning did, epoch by epoch."""
+        return self.translation_.history
+
+
+# What is asked for the arguments of the class looks at ``__new__`` first.
+_WindTunnel.__new__.__signature__ = signature(_WindTunnel.__init__)  # type: ignore[attr-defined]
+
+
+def _table(X: Any) -> Any:
+    """Rows that can be indexed: tables as they are, sparse matrices as CSR, everything else as an array.
+
+    Raises
+    ------
+    ValueError
+        For anything but two dimensions.
+    TypeError
+        For arrays of objects that are neither text nor numbers.
+    """
+    if issparse(X):
+        return X.tocsr()
+    if hasattr(X, "iloc") or hasattr(X, "to_pandas"):
+        return X
+    array = np.asarray(X)
+    if array.ndim != 2:
+        raise ValueError(f"rows with {array.ndim} dimensions. Reshape your data: X.reshape(1, -1) is a single row.")
+    if array.dtype == object:
+        strange = {type(value).__name__ for value in array.ravel() if not isinstance(value, (str, Number, type(None)))}
+        if strange - {"NAType"}:
+            kinds = ", ".join(sorted(strange))
+            raise TypeError(f"an argument must be a string or a number in every cell of the rows, not {kinds}.")
+    return array
+
+
+def _translation_has(method: str) -> Any:
+    def check(estimator: Any) -> bool:
+        if hasattr(estimator, "translation_"):
+            return hasattr(estimator.translation_, method)
+        return hasattr(estimator._given(), method)
+
+    return check
+
+
+class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
+    """A classification pipeline, fitted, translated and fine-tuned as one estimator.
+
+    Parameters
+    ----------
+    pipeline : estimator, default None
+        Unfitted Pipeline or classifier, which is cloned; None is a StandardScaler and a LogisticRegression.
+    level, start, temperature, untranslated
+        See ``windtunnel.translate``.
+    recipe : Recipe, str or None
+        All options of fine-tuning, such as ``windtunnel.Recipe(epochs=5)``. A recipe never changes, so a search takes
+        whole ones: ``{"recipe": [Recipe(epochs=3), Recipe(epochs=6)]}``, not ``recipe__epochs``.
+    validation_fraction : float, default 0.1
+        Share of the rows that neither the pipeline nor fine-tuning sees, and that choose the epoch. LightGBM, XGBoost
+        or CatBoost as the last step, with early stopping among its options, stops by these rows too.
+    folds : int, "auto" or None
+        Members of ``windtunnel.crossfit``, which makes the result more accurate and as many times as slow to score;
+        "auto", as None, is one model.
+    random_state : int, RandomState or None, default 0
+        Of the hold-out, the calibration rows and fine-tuning.
+    progress : bool, default False
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    pipeline_ : the fitted source, where it is one model
+    translation_ : Translation
+    classes_ : labels
+    history_ : History
+    """
+
+    def _default(self) -> Pipeline:
+        return make_pipeline(StandardScaler(), LogisticRegression())
+
+    @available_if(_translation_has("predict_proba"))
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities, one column per class."""
+        X = self._rows(X)
+        return self._checked(X).predict_proba(X)  # type: ignore[no-any-return]
+
+    @available_if(_translation_has("decision_function"))
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Raw scores."""
+        X = self._rows(X)
+        return self._checked(X).decision_function(X)  # type: ignore[no-any-return]
+
+
+class WindTunnelRegressor(RegressorMixin, _WindTunnel):
+    """A regression pipeline, fitted, translated and fine-tuned as one estimator.
+
+    Parameters and attributes are those of ``WindTunnelClassifier``, without labels; the default pipeline is a
+    StandardScaler and a Ridge.
+    """
+
+    def _default(self) -> Pipeline:
+        return make_pipeline(StandardScaler(), Ridge())

@@ -1,0 +1,97 @@
+"""What the readers make of fitted estimators, each read once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.base import Module
+from windtunnel.pipeline.graph import Expression, Step
+from windtunnel.translators.registry import (
+    Composite,
+    Encoding,
+    Hashed,
+    Predictor,
+    Recoding,
+    Selection,
+    Tokens,
+    Transformer,
+    entry,
+    read,
+)
+
+
+class Readings:
+    """Reads the steps of a graph.
+
+    Parameters
+    ----------
+    dtype : torch.dtype
+        What the modules compute in.
+    exact : bool
+        True where steps that end the gradient are read as well.
+    """
+
+    def __init__(self, dtype: torch.dtype, *, exact: bool) -> None:
+        self._dtype = dtype
+        self._exact = exact
+        self._of: dict[Step, Any] = {}
+
+    def of(self, step: Step) -> Any:
+        """What the reader makes of a step, its modules cast to the type that is computed in; read once."""
+        if step not in self._of:
+            try:
+                reading = read(step.estimator)
+                data = isinstance(reading, Encoding | Recoding | Selection | Tokens)
+                smooth = entry(step.estimator).differentiable and getattr(reading, "differentiable", True)
+                if not (self._exact or data or smooth):
+                    raise UnsupportedEstimator(
+                        f"{type(step.estimator).__name__} has no differentiable form; windtunnel.compile gives its "
+                        "exact answers"
+                    )
+                for module in modules(reading):
+                    module.cast(self._dtype)
+                    module.laid_out()
+            except UnsupportedEstimator as error:
+                raise UnsupportedEstimator(f"step {step.name!r}: {error}") from error
+            self._of[step] = reading
+        return self._of[step]
+
+    def get(self, expression: Expression) -> Any:
+        """What was made of a step; None of what is none, or could not be read."""
+        return self._of.get(expression) if isinstance(expression, Step) else None
+
+
+def predicts(reading: Any) -> bool:
+    """Whether a reading is that of a predictor."""
+    if isinstance(reading, Composite):
+        return isinstance(reading.then, Predictor) or hasattr(reading.then, "predict")
+    return isinstance(reading, Predictor)
+
+
+def modules(reading: Any) -> Iterator[Module]:
+    """Every module of a reading."""
+    match reading:
+        case Module():
+            yield reading
+        case Predictor():
+            yield from (reading.scores, *reading.answers.values(), *reading.others.values())
+            yield from _statistics_of(reading.hashed)
+        case Recoding(number=Module() as number):
+            yield number
+        case Tokens(then=Module() as then):
+            yield then
+        case Transformer(module=module, others=others):
+            yield from (module, *others.values())
+            yield from _statistics_of(reading.hashed)
+        case Composite(then=then, answers=answers):
+            yield from modules(then)
+            for answer in answers.values():
+                yield from modules(answer)
+
+
+def _statistics_of(hashed: Hashed | None) -> list[Module]:
+    return [] if hashed is None or hashed.statistics is None else [hashed.borders, hashed.statistics]

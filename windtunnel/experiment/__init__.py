@@ -1,0 +1,1 @@
+"""Experiments as YAML: the config, its run, and tables in files."""

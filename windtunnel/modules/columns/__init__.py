@@ -1,0 +1,1 @@
+"""Modules that compute columns from columns: scalers, bins, powers, splines."""

@@ -1,0 +1,157 @@
+"""Elementwise affine maps, which all the scalers share."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar, Optional
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.base import Module
+from windtunnel.modules.outputs.finite import Finite
+
+
+def affine(x: Tensor, scale: Tensor, shift: Tensor, center: Tensor, unit: Tensor) -> Tensor:
+    """(x - center) / unit * scale + shift; NaN and infinities come through and leave the gradients alone."""
+    if not torch.is_grad_enabled():
+        y = x - center
+        # In the same memory: three more pieces of fresh memory take longer than the arithmetic.
+        y /= unit
+        y *= scale
+        y += shift
+        return y
+    finite = torch.isfinite(x)
+    # The gradient of the scale is a sum over rows, to which 0 * NaN would add NaN.
+    y = (torch.where(finite, x, center) - center) / unit * scale + shift
+    return torch.where(finite, y, x / unit * scale.detach())
+
+
+def cast_affine(module: "Affine | ClippedAffine", dtype: torch.dtype) -> None:
+    """Round the coefficients of (x - center) / unit * scale + shift to ``dtype``.
+
+    What float32 cannot hold of the center (up to 0.03 at 1e6) goes into the shift, unless ``in_float32`` says what to
+    take instead, as where the center is a value seen in the data (a median, a minimum): rows with that value are
+    rounded as it is and have to give ``shift`` exactly, as LightGBM puts thresholds right beside zero.
+
+    Raises
+    ------
+    UnsupportedEstimator
+        A coefficient is beyond the range of ``dtype``.
+    """
+    with torch.no_grad():
+        if dtype == torch.float32 and module.in_float32 is not None:
+            for name, value in module.in_float32.items():
+                getattr(module, name).copy_(value)
+        else:
+            rest = (module.center - module.center.to(dtype).double()) / module.unit
+            module.shift.sub_(rest * module.scale)
+        module.to(dtype)
+        tensors = torch.stack([module.scale, module.shift, module.center, module.unit])
+        beyond = torch.isinf(tensors).any(dim=0) | (module.unit.abs() < torch.finfo(dtype).tiny)
+    if beyond.any():
+        raise UnsupportedEstimator(
+            f"the center or scale of columns {beyond.nonzero()[:, 0].tolist()} is beyond the range of {dtype}; bring "
+            "these columns to another unit and fit again, or take windtunnel.compile, which computes in float64"
+        )
+
+
+class Affine(Module):
+    """Shift and stretch each column by itself.
+
+    y = (x - center) / unit * scale + shift
+
+    The subtraction comes first: a column like 1e6 +- 1 keeps all its digits, which x * scale + shift would lose. What
+    is learned has the size of the result, whatever the unit of the column: a step of 0.001 is small for all of them.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, width]``; NaN stays NaN.
+
+    Parameters
+    ----------
+    scale, shift : Tensor
+        ``[width]`` each; learned.
+    center, unit : Tensor
+        ``[width]`` each; facts of the fitted data, in the unit of the column.
+
+    Examples
+    --------
+    >>> import torch
+    >>> scale, shift, center, unit = torch.tensor([[2.0], [1.0], [10.0], [3.0]])
+    >>> Affine(scale, shift, center, unit)(torch.tensor([[13.0]])).tolist()
+    [[3.0]]
+    """
+
+    PER_COLUMN: ClassVar[tuple[str, ...]] = ("scale", "shift", "center", "unit")
+    center: Tensor
+    unit: Tensor
+    in_float32: Optional[dict[str, Tensor]] = None  # noqa: UP045  TorchScript
+    """Other coefficients of the same map, which float32 loses less of; matters only until the module is cast."""
+
+    def __init__(self, scale: Tensor, shift: Tensor, center: Tensor, unit: Tensor) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(scale.detach().clone())
+        self.shift = nn.Parameter(shift.detach().clone())
+        self.register_buffer("center", center.detach().clone())
+        self.register_buffer("unit", unit.detach().clone())
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Compute in ``dtype``; see ``cast_affine``."""
+        cast_affine(self, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, width]."""
+        return affine(x, self.scale, self.shift, self.center, self.unit)
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """Each column with itself; of one that is multiplied by 0 nothing is said."""
+        return [None if scale == 0 else Finite((column,)) for column, scale in enumerate(self.scale.tolist())]
+
+
+class ClippedAffine(Module):
+    """An ``Affine`` whose result is held between two bounds.
+
+    y = min(max((x - center) / unit * scale + shift, low), high)
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, width]``; NaN stays NaN.
+
+    Parameters
+    ----------
+    scale, shift : Tensor
+        ``[width]`` each; learned.
+    center, unit : Tensor
+        ``[width]`` each; facts of the fitted data, in the unit of the column.
+    low, high : float
+        The bounds, in units of the result.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("low", "high")
+    PER_COLUMN: ClassVar[tuple[str, ...]] = ("scale", "shift", "center", "unit")
+    center: Tensor
+    unit: Tensor
+    in_float32: Optional[dict[str, Tensor]] = None  # noqa: UP045  TorchScript
+    """Other coefficients of the same map, which float32 loses less of; matters only until the module is cast."""
+
+    def __init__(self, scale: Tensor, shift: Tensor, center: Tensor, unit: Tensor, low: float, high: float) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(scale.detach().clone())
+        self.shift = nn.Parameter(shift.detach().clone())
+        self.register_buffer("center", center.detach().clone())
+        self.register_buffer("unit", unit.detach().clone())
+        self.low = float(low)
+        self.high = float(high)
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Compute in ``dtype``; see ``cast_affine``."""
+        cast_affine(self, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, width]."""
+        return affine(x, self.scale, self.shift, self.center, self.unit).clamp(self.low, self.high)
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """Each column with itself, whose infinities are held to a bound."""
+        return [None if scale == 0 else Finite((column,), ("nan",)) for column, scale in enumerate(self.scale.tolist())]

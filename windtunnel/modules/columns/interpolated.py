@@ -1,0 +1,76 @@
+"""A piecewise linear function of one column."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+
+
+class Interpolated(Module):
+    """A function that is known at some points, and linear between two of them.
+
+    y = y_i + (x - x_i) / (x_{i+1} - x_i) (y_{i+1} - y_i) for x in [x_i, x_{i+1}]
+
+    With one point it is y_0 everywhere.
+
+    Shape
+    -----
+    ``[B, 1]`` -> ``[B, 1]``.
+
+    Parameters
+    ----------
+    x : Tensor
+        ``[points]``, ascending; facts.
+    y : Tensor
+        ``[points]``; learned.
+    beyond : str
+        What a value beyond the first or last point gets: "clip", what is known there; "nan"; "raise", which is "nan"
+        that the source rejects to give.
+    single : bool
+        Whether x and y are rounded to float32 whatever is computed in, as by a source that was fitted on float32.
+
+    Examples
+    --------
+    >>> line = Interpolated(torch.tensor([0.0, 2.0]), torch.tensor([0.0, 10.0]), "nan")
+    >>> line(torch.tensor([[0.5], [3.0]])).tolist()
+    [[2.5], [nan]]
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("beyond", "single")
+    PARTIAL: ClassVar[bool] = True
+    x: Tensor
+
+    def __init__(self, x: Tensor, y: Tensor, beyond: str, single: bool = False) -> None:
+        super().__init__()
+        self.register_buffer("x", x.detach().clone())
+        self.y = nn.Parameter(y.detach().clone())
+        if beyond not in ("clip", "nan", "raise"):
+            raise ValueError(f"beyond must be 'clip', 'nan' or 'raise', however: beyond={beyond!r}")
+        self.beyond = beyond
+        self.single = bool(single)
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Missing and infinite values, and with "raise" those beyond the first or last of several points."""
+        rejected = ~torch.isfinite(x)
+        if self.beyond == "raise" and len(self.x) > 1:
+            held = x.to(torch.float32).to(x.dtype) if self.single else x
+            rejected = rejected | (held < self.x[0]) | (held > self.x[-1])
+        return rejected.any(dim=1)
+
+    def forward(self, given: Tensor) -> Tensor:
+        """[B, 1] -> [B, 1]."""
+        x = given.to(torch.float32).to(given.dtype) if self.single else given
+        last = self.x.shape[0] - 1
+        if last == 0:
+            return self.y + torch.zeros_like(x)
+        held = torch.minimum(torch.maximum(x, self.x[0]), self.x[last])
+        at = (torch.searchsorted(self.x, held.detach().contiguous(), right=True) - 1).clamp(0, last - 1)
+        low, high = self.y[at], self.y[at + 1]
+        y = low + (held - self.x[at]) / (self.x[at + 1] - self.x[at]) * (high - low)
+        if self.beyond != "clip":
+            y = torch.where(x == held, y, torch.full_like(y, torch.nan))
+        return y.to(torch.float32).to(given.dtype) if self.single else y

@@ -1,0 +1,117 @@
+"""Power transforms of columns: Yeo-Johnson and Box-Cox."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+from windtunnel.modules.cache_slices import in_cache
+from windtunnel.modules.columns.affine import affine
+
+SMALL = 1e-4
+"""Below this exponent a series of four terms is exact to float64, and its gradient has no 0 / 0."""
+
+
+def raised(power: Tensor, logarithm: Tensor) -> Tensor:
+    """(exp(power * logarithm) - 1) / power, and the logarithm itself where the power is 0."""
+    exponent = power * logarithm
+    if not torch.is_grad_enabled():
+        return torch.where(power == 0, logarithm, torch.expm1(exponent) / power)
+    small = exponent.abs() < 1e-4  # SMALL, which torch.jit.script does not see
+    series = logarithm * (1 + exponent / 2 * (1 + exponent / 3 * (1 + exponent / 4)))
+    one = torch.ones_like(exponent)
+    # Where the exponent is small, other numbers stand in, so that the branch not taken has a gradient.
+    power, exponent = torch.where(small, one, power), torch.where(small, one, exponent)
+    return torch.where(small, series, torch.expm1(exponent) / power)
+
+
+class Power(Module):
+    """Raise each column to its own power, then shift and stretch it.
+
+    Yeo-Johnson: ((x + 1)^p - 1) / p from 0 up, -((1 - x)^(2 - p) - 1) / (2 - p) below. Box-Cox: (x^p - 1) / p, for
+    numbers above 0 only. At p = 0 (and 2) the logarithm. Then (y - center) / unit * scale + shift.
+
+    Computed in float64 whatever the type of the program: high powers lie close together.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, width]``; NaN stays NaN.
+
+    Parameters
+    ----------
+    power : Tensor
+        ``[width]``, as fitted; a fact.
+    change : Tensor
+        ``[width]``, what is added to the powers, 0 at first; learned.
+    scale, shift : Tensor
+        ``[width]`` each; learned.
+    center, unit : Tensor
+        ``[width]`` each; facts of the fitted data.
+    positive : bool
+        True for Box-Cox.
+
+    Examples
+    --------
+    >>> import torch
+    >>> zero, one = torch.zeros(1), torch.ones(1)
+    >>> Power(one * 2, zero, one, zero, zero, one, positive=True)(torch.tensor([[3.0]])).tolist()
+    [[4.0]]
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("positive",)
+    PARTIAL: ClassVar[bool] = True
+    power: Tensor
+    center: Tensor
+    unit: Tensor
+
+    def __init__(
+        self,
+        power: Tensor,
+        change: Tensor,
+        scale: Tensor,
+        shift: Tensor,
+        center: Tensor,
+        unit: Tensor,
+        positive: bool,
+    ) -> None:
+        super().__init__()
+        self.change = nn.Parameter(change.detach().clone())
+        self.scale = nn.Parameter(scale.detach().clone())
+        self.shift = nn.Parameter(shift.detach().clone())
+        self.register_buffer("power", power.detach().clone())
+        self.register_buffer("center", center.detach().clone())
+        self.register_buffer("unit", unit.detach().clone())
+        self.positive = bool(positive)
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Learn in ``dtype``; facts stay float64."""
+        for name, parameter in list(self.named_parameters()):
+            setattr(self, name, nn.Parameter(parameter.detach().to(dtype)))
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with an infinite number, and for Box-Cox with one that is 0 or below."""
+        return (torch.isinf(x) | ((x <= 0) & self.positive)).any(dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, width]."""
+        parts = in_cache(x, 4 * self.power.numel())
+        return self._raised(x) if len(parts) == 1 else torch.cat([self._raised(part) for part in parts])
+
+    def _raised(self, x: Tensor) -> Tensor:
+        power, number = self.power + self.change.double(), x.double()
+        known = number
+        if torch.is_grad_enabled():  # where 0 times NaN would be the gradient
+            known = torch.where(torch.isnan(number), torch.ones_like(number), number)
+        if self.positive:
+            inside = known > 0
+            y = raised(power, torch.where(inside, known, torch.ones_like(known)).log())
+            y = torch.where(inside, y, torch.full_like(y, float("nan")))
+        else:
+            up = known >= 0
+            y = raised(torch.where(up, power, 2 - power), torch.log1p(torch.where(up, known, -known)))
+            y = torch.where(up, y, -y)
+        y = affine(y, self.scale.double(), self.shift.double(), self.center, self.unit)
+        return torch.where(torch.isnan(number), number, y).to(x.dtype)

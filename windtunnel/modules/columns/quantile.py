@@ -1,0 +1,106 @@
+"""Columns mapped to a uniform or normal distribution by their quantiles."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+from windtunnel.modules.cache_slices import in_cache
+
+BOUND = 1e-7
+"""How near to the first and last quantile a value is taken for it (normal), in the unit of the column."""
+LEAST = BOUND - 2.0**-52
+"""Shares are kept so far off 0 and 1 before the normal distribution is asked."""
+
+
+def interpolate(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:
+    """Piecewise linear from ``knots`` to ``values``, both ``[width, Q]``, flat outside; x is ``[width, B]``.
+
+    Of repeated knots the last one counts. Knots so near to each other that the slope is infinite give what NumPy's
+    interpolation gives: no number where it finds none on either side.
+    """
+    last = knots.shape[1] - 1
+    at = torch.searchsorted(knots.detach(), x.detach(), right=True) - 1
+    low = at.clamp(0, last - 1)
+    start, end = knots.gather(1, low), knots.gather(1, low + 1)
+    inside = (at >= 0) & (at < last)
+    first, second = values.gather(1, low), values.gather(1, low + 1)
+    slope = (second - first) / torch.where(inside, end - start, torch.ones_like(x))
+    zero = torch.zeros_like(x)
+    y = slope * torch.where(inside, x - start, zero) + first
+    y = torch.where(torch.isnan(y), slope * torch.where(inside, x - end, zero) + second, y)
+    y = torch.where((torch.isnan(y) & (first == second)) | (x == start) | (at < 0), first, y)
+    return torch.where(at >= last, second, y)
+
+
+class QuantileMap(Module):
+    """Replace each number by its share among the quantiles of its column, or by the normal number of that share.
+
+    p = (up(x) + down(x)) / 2, y = p or y = Phi^-1(p); up and down interpolate the levels at the quantiles, and take
+    the last or the first of repeated ones.
+
+    Computed in float64 whatever the type of the program, as shares near 0 and 1 make large normal numbers.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, width]``; NaN stays NaN.
+
+    Parameters
+    ----------
+    quantiles : Tensor
+        ``[width, Q]``, ascending, in the unit of the column; Q at least 2.
+    levels : Tensor
+        ``[width, Q]``, shares from 0 to 1; learned.
+    normal : bool
+        Whether shares become normal numbers, within +-5.2.
+
+    Examples
+    --------
+    >>> import torch
+    >>> QuantileMap(torch.tensor([[0.0, 10.0]]), torch.tensor([[0.0, 1.0]]), False)(torch.tensor([[2.5], [20.0]]))
+    tensor([[0.2500],
+            [1.0000]])
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("normal",)
+    PARTIAL: ClassVar[bool] = True
+    PER_COLUMN: ClassVar[tuple[str, ...]] = ("quantiles", "levels")
+    quantiles: Tensor
+
+    def __init__(self, quantiles: Tensor, levels: Tensor, normal: bool) -> None:
+        super().__init__()
+        self.register_buffer("quantiles", quantiles.detach().clone())
+        self.levels = nn.Parameter(levels.detach().clone())
+        self.normal = bool(normal)
+        self.bound, self.least = BOUND, LEAST
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Take numbers of ``dtype``: quantiles, which are seen values, are rounded as the numbers are."""
+        self.quantiles = self.quantiles.to(dtype).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, width]."""
+        parts = in_cache(x, 4 * self.quantiles.shape[0])
+        return self._mapped(x) if len(parts) == 1 else torch.cat([self._mapped(part) for part in parts])
+
+    def _mapped(self, x: Tensor) -> Tensor:
+        given = torch.isnan(x)
+        knots, levels = self.quantiles.double(), self.levels.double()
+        low, high = knots[:, 0], knots[:, -1]
+        # [width, B]
+        known = torch.where(given, low.to(x.dtype), x).double().t().contiguous()
+        up = interpolate(known, knots, levels)
+        down = interpolate(-known, (-knots).flip(1), (-levels).flip(1))
+        share = (0.5 * (up - down)).t()
+        known = known.t()
+        if self.normal:
+            share = torch.where(known + self.bound > high, torch.ones_like(share), share)
+            share = torch.where(known - self.bound < low, torch.zeros_like(share), share)
+            answer = torch.special.ndtri(share.clamp(self.least, 1 - self.least))
+        else:
+            share = torch.where(known == high, levels[:, -1], share)
+            answer = torch.where(known == low, levels[:, 0], share)
+        return torch.where(given, x, answer.to(x.dtype))

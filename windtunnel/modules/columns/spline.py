@@ -1,0 +1,175 @@
+"""B-spline bases of columns."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.base import Module
+from windtunnel.modules.cache_slices import in_cache
+
+
+def bases(x: Tensor, knots: Tensor, degree: int) -> Tensor:
+    """All B-splines at x, by the recursion of Cox and de Boor; outside, the polynomials of the nearest interval.
+
+    ``x`` ``[B, width]``, ``knots`` ``[width, T]`` -> ``[B, width, T - degree - 1]``. At one place degree + 1 of them
+    are not 0, and these alone are worked out.
+    """
+    count = knots.shape[1] - degree - 1
+    inner = knots[:, degree : count + 1].contiguous()
+    at = torch.searchsorted(inner, x.detach().t().contiguous(), right=True) - 1 + degree
+    at = at.clamp(degree, count - 1).t()  # [B, width], the interval that x lies in
+    knot = knots.t()
+    near = [knot.gather(0, at + away) for away in range(1 - degree, degree + 1)]  # the knots around x
+    y = [torch.ones_like(x)]
+    for d in range(1, degree + 1):
+        # Each spline of the degree before adds to two of this one, which is one interval wider.
+        parts = [torch.zeros_like(x)]
+        for r in range(d):
+            begin, end = near[degree - d + r], near[degree + r]
+            width = end - begin
+            there = width > 0
+            width = torch.where(there, width, torch.ones_like(width))
+            parts[r] = parts[r] + (end - x) / width * there * y[r]
+            parts.append((x - begin) / width * there * y[r])
+        y = parts
+    place = torch.stack([at + (r - degree) for r in range(degree + 1)], dim=2)
+    # Zeros elsewhere; where x is infinite, NaN everywhere, as SciPy has it.
+    zero = (x - x if degree > 0 else torch.zeros_like(x)).unsqueeze(2)
+    return zero.repeat(1, 1, count).scatter(2, place, torch.stack(y, dim=2) + zero)
+
+
+class Spline(Module):
+    """The values of the B-splines of each column.
+
+    y_{c, j} = B_j(x_c); beyond ``low`` and ``high``, with "constant" and "linear", start_j + (x - low) start_slope_j
+    and end_j + (x - high) end_slope_j. A missing number gives zeros. Computed in float64 whatever the type of the
+    program.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, width * n]``, n less one without ``bias``.
+
+    Parameters
+    ----------
+    knots : Tensor
+        ``[width, T]``, ascending, in the unit of the column.
+    low, high : Tensor
+        ``[width]``, where extrapolation begins.
+    start, start_slope, end, end_slope : Tensor
+        ``[width, n]``, values and slopes of the splines there.
+    degree : int
+    extrapolation : str
+        "constant", "linear", "continue", "periodic" or "error".
+    bias : bool
+        Whether the last spline of each column is given.
+    takes_missing : bool
+        Whether the source takes missing (and infinite) numbers.
+
+    Examples
+    --------
+    >>> import torch
+    >>> knots, none = torch.tensor([[-1.0, 0.0, 1.0, 2.0]]), torch.zeros(1, 2)
+    >>> hat = Spline(knots, knots[:, 1], knots[:, 2], none, none, none, none, 1, "continue", True)
+    >>> hat(torch.tensor([[0.25]])).tolist()
+    [[0.75, 0.25]]
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("degree", "extrapolation", "bias", "takes_missing")
+    knots: Tensor
+    low: Tensor
+    high: Tensor
+    start: Tensor
+    start_slope: Tensor
+    end: Tensor
+    end_slope: Tensor
+
+    def __init__(
+        self,
+        knots: Tensor,
+        low: Tensor,
+        high: Tensor,
+        start: Tensor,
+        start_slope: Tensor,
+        end: Tensor,
+        end_slope: Tensor,
+        degree: int,
+        extrapolation: str,
+        bias: bool,
+        takes_missing: bool = False,
+    ) -> None:
+        super().__init__()
+        facts = {"knots": knots, "low": low, "high": high, "start": start, "start_slope": start_slope, "end": end}
+        for name, fact in {**facts, "end_slope": end_slope}.items():
+            self.register_buffer(name, fact.detach().clone())
+        self.degree, self.extrapolation = int(degree), extrapolation
+        self.bias, self.takes_missing = bool(bias), bool(takes_missing)
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Take numbers of ``dtype``: knots, which may be seen values, are rounded as the numbers are."""
+        self.knots, self.low, self.high = (one.to(dtype).double() for one in (self.knots, self.low, self.high))
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows beyond the knots, where the source raises on them, and with missing numbers unless it takes them."""
+        rejected = ~torch.isfinite(x) & (not self.takes_missing)
+        if self.extrapolation == "error":
+            number, degree = x.double(), self.degree
+            rejected = rejected | (number < self.knots[:, degree]) | (number > self.knots[:, -degree - 1])
+        return rejected.any(dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, width * n]."""
+        parts = in_cache(x, 2 * self.start.numel())
+        return self._splines(x) if len(parts) == 1 else torch.cat([self._splines(part) for part in parts])
+
+    def _splines(self, x: Tensor) -> Tensor:
+        missing = torch.isnan(x)
+        knots = self.knots.double()
+        first, last = knots[:, self.degree], knots[:, knots.shape[1] - self.degree - 1]
+        number = torch.where(missing, first.to(x.dtype), x).double()
+        ends = self.extrapolation == "constant" or self.extrapolation == "linear"
+        if self.extrapolation == "periodic":
+            span = last - first
+            turned = first + torch.remainder(number - first, torch.where(span > 0, span, torch.ones_like(span)))
+            y = bases(torch.where(span > 0, turned, torch.zeros_like(turned)), knots, self.degree)
+            count = y.shape[2] - self.degree
+            wrapped = torch.zeros_like(y[:, :, :count])
+            wrapped[:, :, : self.degree] = y[:, :, count:]
+            y = y[:, :, :count] + wrapped
+        elif ends:
+            y = bases(torch.minimum(torch.maximum(number, first), last), knots, self.degree)
+            if self._everywhere(x):
+                y = self._continued(y, number)
+            else:
+                beyond = ((number < self.low) | (number > self.high)).any(dim=1).nonzero()[:, 0]
+                y = y.index_copy(0, beyond, self._continued(y[beyond], number[beyond]))
+        else:
+            y = bases(number, knots, self.degree)
+        if self._everywhere(x) or bool(missing.any()):
+            y = torch.where(missing.unsqueeze(2), torch.zeros_like(y), y)
+        if not self.bias:
+            y = y[:, :, : y.shape[2] - 1]
+        return y.flatten(1).to(x.dtype)
+
+    def _everywhere(self, x: Tensor) -> bool:
+        """Whether all rows are treated as odd ones are: graphs do not depend on them, GPUs are not waited for."""
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            if torch.compiler.is_compiling():
+                return True
+        return x.is_cuda
+
+    def _continued(self, y: Tensor, number: Tensor) -> Tensor:
+        """What stands beyond the ends in the place of the splines, ``[B, width, n]``."""
+        below, above = number < self.low, number > self.high
+        y = torch.where((below | above).unsqueeze(2), torch.zeros_like(y), y)
+        y = y + continued(number - self.low, below, self.start.double(), self.start_slope.double())
+        return y + continued(number - self.high, above, self.end.double(), self.end_slope.double())
+
+
+def continued(way: Tensor, there: Tensor, value: Tensor, slope: Tensor) -> Tensor:
+    """A value and a slope beyond an end: value + way * slope where ``there``, else 0: ``[B, width, n]``."""
+    way = torch.where(there, way, torch.zeros_like(way)).unsqueeze(2)
+    rise = torch.where(slope == 0, torch.zeros_like(slope), way * slope)
+    return torch.where(there.unsqueeze(2), value + rise, torch.zeros_like(value))

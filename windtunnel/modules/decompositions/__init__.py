@@ -1,0 +1,1 @@
+"""Codes, topics and densities: transforms that iterate or decompose."""

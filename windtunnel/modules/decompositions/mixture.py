@@ -1,0 +1,193 @@
+"""Densities: mixtures of normal distributions, Mahalanobis distances, sums of kernels."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+from windtunnel.modules.kernels.pairwise import distances
+from windtunnel.modules.neighbours.distances import blocks
+
+
+class NormalMixture(Module):
+    """Log densities of normal distributions, with the log weight of each.
+
+    y_k = log w_k + log det F_k - (D log(2 pi) + |(x - mean_k) F_k|^2) / 2, F_k the factor of the precision F_k F_k^T
+
+    Shape
+    -----
+    ``[B, D]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    means : Tensor
+        ``[K, D]``; learned.
+    factors : Tensor
+        ``[K, D, D]``, or ``[1, D, D]`` where one is shared by all, upper triangular; where they are diagonal, the
+        diagonals ``[K, D]``, or ``[K, 1]`` with one number each; learned.
+    log_weights : Tensor
+        ``[K]``; learned.
+    """
+
+    def __init__(self, means: Tensor, factors: Tensor, log_weights: Tensor) -> None:
+        super().__init__()
+        self.means = nn.Parameter(means.detach().clone())
+        self.factors = nn.Parameter(factors.detach().clone())
+        self.log_weights = nn.Parameter(log_weights.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, D] -> [B, K]."""
+        return torch.cat([self.block(part) for part in blocks(x, self.means.numel())])
+
+    def block(self, x: Tensor) -> Tensor:
+        """[rows, D] -> [rows, K]."""
+        width = x.shape[1]
+        apart = x.unsqueeze(1) - self.means  # [rows, K, D]
+        if self.factors.dim() == 3:
+            scaled = torch.matmul(apart.transpose(0, 1), self.factors).transpose(0, 1)
+            volume = torch.diagonal(self.factors, 0, 1, 2).log().sum(dim=1)
+        else:
+            scaled = apart * self.factors
+            volume = self.factors.log().expand(self.means.shape[0], width).sum(dim=1)
+        return self.log_weights + volume - 0.5 * (width * math.log(2 * math.pi) + scaled.square().sum(dim=2))
+
+
+class LogSum(Module):
+    """y = log sum_k exp(s_k).
+
+    Shape
+    -----
+    ``[B, K]`` -> ``[B]``.
+    """
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, K] -> [B]."""
+        return torch.logsumexp(scores, dim=1)
+
+
+class MahalanobisScore(Module):
+    """How near a row is to the centre of an ellipsoid.
+
+    y = -d^2 - offset, d^2 = (x - centre) precision (x - centre)^T, summed in the order of the columns as the source
+    does: a share of its training rows lies exactly on the border.
+
+    Shape
+    -----
+    ``[B, D]`` -> ``[B, 1]``.
+
+    Parameters
+    ----------
+    centre : Tensor
+        ``[D]``; learned.
+    precision : Tensor
+        ``[D, D]``; learned.
+    offset : Tensor
+        A number, in the unit of y.
+    """
+
+    offset: Tensor
+
+    def __init__(self, centre: Tensor, precision: Tensor, offset: Tensor) -> None:
+        super().__init__()
+        self.centre = nn.Parameter(centre.detach().clone())
+        self.precision = nn.Parameter(precision.detach().clone())
+        self.register_buffer("offset", offset.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, D] -> [B, 1]."""
+        apart = x - self.centre
+        turned = torch.zeros_like(apart)
+        for column in range(apart.shape[1]):
+            turned = turned + apart[:, column : column + 1] * self.precision[:, column]
+        square = torch.zeros_like(apart[:, 0])
+        for column in range(apart.shape[1]):
+            square = square + apart[:, column] * turned[:, column]
+        if not square.requires_grad:
+            square = square.sqrt().square()  # rounded as the source rounds it
+        return (-square - self.offset).unsqueeze(1)
+
+
+class KernelSum(Module):
+    """Log density as the mean of kernels around points.
+
+    y = log(sum_i w_i K(|x - x_i|_p / h)) + constant
+
+    ============  =================================
+    gaussian      exp(-u^2 / 2)
+    tophat        1 where u < 1
+    epanechnikov  1 - u^2 where u < 1
+    exponential   exp(-u)
+    linear        1 - u where u < 1
+    cosine        cos(pi u / 2) where u < 1
+    ============  =================================
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, 1]``; -infinity where no point is near.
+
+    Parameters
+    ----------
+    points : Tensor
+        ``[P, width]``; learned.
+    log_weights : Tensor
+        ``[P]``.
+    constant : Tensor
+        A number: of the volume of the kernel and the sum of the weights.
+    shape : str
+        A name in the table.
+    bandwidth : float
+        h, in the unit of the columns.
+    p : float
+        The order of the norm.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("shape", "bandwidth", "p")
+    PARTIAL: ClassVar[bool] = True
+    log_weights: Tensor
+    constant: Tensor
+
+    def __init__(
+        self, points: Tensor, log_weights: Tensor, constant: Tensor, shape: str, bandwidth: float, p: float
+    ) -> None:
+        super().__init__()
+        self.points = nn.Parameter(points.detach().clone())
+        self.register_buffer("log_weights", log_weights.detach().clone())
+        self.register_buffer("constant", constant.detach().clone())
+        self.shape = shape
+        self.bandwidth = float(bandwidth)
+        self.p = float(p)
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with missing or infinite values."""
+        return (~torch.isfinite(x)).any(dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, 1]."""
+        return torch.cat([self.block(part) for part in blocks(x, self.points.shape[0])])
+
+    def block(self, x: Tensor) -> Tensor:
+        """[rows, width] -> [rows, 1]."""
+        terms = self.log_kernel(distances(x, self.points, self.p) / self.bandwidth) + self.log_weights
+        return torch.logsumexp(terms, dim=1, keepdim=True) + self.constant
+
+    def log_kernel(self, u: Tensor) -> Tensor:
+        """[rows, P] -> [rows, P]."""
+        if self.shape == "gaussian":
+            return -0.5 * u.square()
+        if self.shape == "exponential":
+            return -u
+        inside = u < 1
+        near = torch.where(inside, u, 0.0)
+        if self.shape == "tophat":
+            logs = 0.0 * near
+        elif self.shape == "epanechnikov":
+            logs = torch.log1p(-near.square())
+        elif self.shape == "linear":
+            logs = torch.log1p(-near)
+        else:
+            logs = torch.log(torch.cos(0.5 * math.pi * near))
+        return torch.where(inside, logs, -float("inf"))

@@ -1,0 +1,94 @@
+"""Non-negative weights of fixed components, by coordinate descent."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+from windtunnel.modules.decompositions.loops import repeated
+
+
+class NonNegativeDescent(Module):
+    """Steps of coordinate descent towards the non-negative weights W of fixed components H.
+
+    min over W >= 0 of    1/2 |X - W H|^2 + l1 |W|_1 + l2 / 2 |W|^2
+
+    From zeros, one step sets each column of W in turn to what is best for it alone. The steps end when the projected
+    gradient, summed over *all rows that are given together*, has shrunk to ``tolerance`` of what it was at first.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``; NaN for rows with negative values.
+
+    Parameters
+    ----------
+    components : Tensor
+        ``[K, width]``; learned.
+    order : Tensor
+        int64 ``[steps, K]``, the order of the columns in each step; a fact.
+    l1, l2 : float
+        Penalties.
+    tolerance : float
+        Of the projected gradient, relative to that of the first step.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("l1", "l2", "tolerance")
+    WHOLE: ClassVar[bool] = True
+    order: Tensor
+
+    def __init__(self, components: Tensor, order: Tensor, l1: float, l2: float, tolerance: float) -> None:
+        super().__init__()
+        self.components = nn.Parameter(components.detach().clone())
+        self.register_buffer("order", order.detach().clone())
+        self.l1, self.l2, self.tolerance = float(l1), float(l2), float(tolerance)
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with negative, missing or infinite values."""
+        return (~torch.isfinite(x) | (x < 0)).any(dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, K]."""
+        # In float64 whatever the type, as a step more or less moves the answer by the tolerance.
+        components, count = self.components.double(), self.components.shape[0]
+        gram = components @ components.t() + self.l2 * torch.eye(count, dtype=components.dtype, device=x.device)
+        given = x.double() @ components.t() - self.l1  # [B, K]
+        weights = torch.zeros_like(given)
+        first = torch.zeros([], dtype=given.dtype, device=x.device)
+        going = torch.ones([], dtype=torch.bool, device=x.device)
+        step = torch.zeros([1], dtype=torch.int64, device=x.device)
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            if torch.compiler.is_exporting():
+                state, facts = (going, step, first, weights), (self.order, gram, given)
+                return self.answer(x, repeated(self.step, state, facts, self.order.shape[0])[3])
+        for _ in range(self.order.shape[0]):
+            going, step, first, weights = self.step(going, step, first, weights, self.order, gram, given)
+            if not bool(going):
+                break
+        return self.answer(x, weights)
+
+    def step(
+        self, going: Tensor, step: Tensor, first: Tensor, weights: Tensor, order: Tensor, gram: Tensor, given: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Whether to go on, the next step ``[1]``, the first projected gradient ``[]``, and the weights so far."""
+        violation = torch.zeros_like(first)
+        places = torch.arange(gram.shape[0], device=gram.device)
+        columns = order.index_select(0, step).squeeze(0)
+        for at in range(gram.shape[0]):
+            column = columns[at : at + 1]
+            row, old = gram.index_select(0, column).squeeze(0), weights.index_select(1, column)
+            gradient = (weights @ row).unsqueeze(1) - given.index_select(1, column)
+            projected = torch.where(old == 0, gradient.clamp_max(0.0), gradient)
+            violation = violation + projected.detach().abs().sum()
+            own = row.index_select(0, column)
+            best = (old - gradient / torch.where(own == 0, torch.ones_like(own), own)).clamp_min(0.0)
+            weights = torch.where((places == column) & (own != 0), best, weights)
+        first = torch.where(step[0] == 0, violation, first)
+        return ~((first == 0) | (violation / first <= self.tolerance)), step + 1, first, weights
+
+    def answer(self, x: Tensor, weights: Tensor) -> Tensor:
+        """The weights, NaN for rows that the source rejects."""
+        rejected = (x < 0).any(dim=1, keepdim=True)
+        return torch.where(rejected, torch.full_like(weights, float("nan")), weights).to(x.dtype)

@@ -1,0 +1,1 @@
+"""Outputs of several estimators combined into one."""

@@ -1,0 +1,61 @@
+"""Probabilities as scores: their logarithms, and the mean of these over several classifiers."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.base import Module
+
+
+def log_probabilities(x: Tensor) -> Tensor:
+    """Take log max(p, 1e-7)."""
+    return torch.log(torch.clamp(x, min=1e-7))
+
+
+class LogProbabilities(Module):
+    """Probabilities as scores of a softmax: log max(p, 1e-7), so that a residual model can be added to them.
+
+    Shape
+    -----
+    ``[B, K]`` -> ``[B, K]``
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logarithm of each probability."""
+        return log_probabilities(x)
+
+
+class LogPool(Module):
+    """The mean over members of the logarithm of each probability, as scores of a softmax.
+
+    s_k = mean over m of log max(p_mk, 1e-7); of two classes the log-odds s_1 - s_0.
+
+    Shape
+    -----
+    ``[B, members * classes]`` -> ``[B, classes]``, or ``[B, 1]`` for two classes.
+
+    Parameters
+    ----------
+    classes : int
+
+    Examples
+    --------
+    >>> import torch
+    >>> LogPool(2)(torch.tensor([[0.5, 0.5, 0.2, 0.8]])).sigmoid()
+    tensor([[0.6667]])
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("classes",)
+    classes: int
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.classes = int(classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The pooled scores."""
+        scores = log_probabilities(x).reshape(x.shape[0], x.shape[1] // self.classes, self.classes).mean(dim=1)
+        return scores[:, 1:] - scores[:, :1] if self.classes == 2 else scores

@@ -1,0 +1,1 @@
+"""Modules that replace or flag missing numbers."""

@@ -1,0 +1,75 @@
+"""Missing numbers replaced by one value per column."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+from windtunnel.modules.outputs.finite import Finite
+
+
+class Imputer(Module):
+    """Fill the missing values of each kept column, and append flags that say where they were.
+
+    y = [fill_k where x_k is missing, else x_k, for k in kept] + [1 where x_k is missing, else 0, for k in flagged]
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, len(kept) + len(flagged)]``.
+
+    Parameters
+    ----------
+    fill : Tensor
+        ``[len(kept)]``; learned.
+    missing : Tensor
+        ``[]``, the value that stands for a missing one: NaN or a number.
+    kept, flagged : Tensor
+        int64 indices of input columns: those that are kept, and those that get a flag.
+
+    Examples
+    --------
+    >>> import torch
+    >>> fill, nan = torch.tensor([5.0]), torch.tensor(float("nan"))
+    >>> Imputer(fill, nan, torch.tensor([0]), torch.tensor([0]))(torch.tensor([[2.0], [float("nan")]])).tolist()
+    [[2.0, 0.0], [5.0, 1.0]]
+    """
+
+    missing: Tensor
+    kept: Tensor
+    flagged: Tensor
+
+    def __init__(self, fill: Tensor, missing: Tensor, kept: Tensor, flagged: Tensor) -> None:
+        super().__init__()
+        self.fill = nn.Parameter(fill.detach().clone())
+        self.register_buffer("missing", missing.detach().clone())
+        self.register_buffer("kept", kept.detach().clone())
+        self.register_buffer("flagged", flagged.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, len(kept) + len(flagged)]."""
+        # [B, width] bool; NaN equals nothing, itself included.
+        absent = (x == self.missing) | (torch.isnan(x) & torch.isnan(self.missing))
+        filled = torch.where(absent[:, self.kept], self.fill, x[:, self.kept])
+        return torch.cat([filled, absent[:, self.flagged].to(x.dtype)], dim=1)
+
+    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+        """The columns that the wanted values and flags are of."""
+        return sorted(set(torch.cat([self.kept, self.flagged])[list(wanted)].tolist()))
+
+    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+        """The wanted values and flags, of the needed columns."""
+        values = [column for column in wanted if column < len(self.kept)]
+        flags = [column - len(self.kept) for column in wanted if column >= len(self.kept)]
+        place = torch.zeros(width, dtype=torch.int64, device=self.kept.device)
+        place[list(needed)] = torch.arange(len(needed), device=place.device)
+        return Imputer(self.fill[values], self.missing, place[self.kept[values]], place[self.flagged[flags]])
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """Values with their column, whose NaN counts only where it is not filled; flags always."""
+        kinds = ("inf",) if torch.isnan(self.missing) else ("nan", "inf")
+        fine = torch.isfinite(self.fill).tolist()
+        values = [Finite((one,), kinds) if ok else None for one, ok in zip(self.kept.tolist(), fine, strict=True)]
+        return [*values, *(Finite() for _ in self.flagged)]

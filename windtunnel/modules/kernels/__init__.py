@@ -1,0 +1,1 @@
+"""Kernels, and the models and features that are made of them."""

@@ -1,0 +1,216 @@
+"""Gaussian processes: the mean of a regression, the probabilities of a classification."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+import math
+from functools import reduce
+from operator import add
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+from windtunnel.modules.kernels.kernels import kernel_from
+from windtunnel.modules.neighbours.distances import blocks
+
+# The logistic function as a sum of error functions (Williams and Barber 1998), whose mean over a normal latent value
+# has a closed form.
+RATES = (0.41, 0.4, 0.37, 0.44, 0.39)
+SHARES = (-1854.8214151, 3516.89893646, 221.29346712, 128.12323805, -2010.49422654)
+HALF = 0.5 * reduce(add, SHARES)
+"""The probability where the latent mean is 0: the shares add up to little less than 1."""
+ABOVE_HALF = math.nextafter(HALF, 1.0)
+
+
+class GaussianProcessMean(Module):
+    """Weighted sums of the likeness to training rows.
+
+    y = k(x, points) weight^T + bias
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    points : Tensor
+        ``[P, width]``, training rows; learned.
+    weight : Tensor
+        ``[K, P]``; learned.
+    bias : Tensor
+        ``[K]``; learned.
+    numbers : Tensor
+        ``[n]``, the numbers of the kernel; learned.
+    similarity : dict
+        The kernel; see ``windtunnel.modules.kernels.kernels.described``.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("similarity",)
+
+    def __init__(
+        self, points: Tensor, weight: Tensor, bias: Tensor, numbers: Tensor, similarity: dict[str, Any]
+    ) -> None:
+        super().__init__()
+        self.points = nn.Parameter(points.detach().clone())
+        self.weight = nn.Parameter(weight.detach().clone())
+        self.bias = nn.Parameter(bias.detach().clone())
+        self.numbers = nn.Parameter(numbers.detach().clone())
+        self.description = similarity
+        self.kernel = kernel_from(similarity)
+
+    def facts(self) -> dict[str, Any]:
+        """Give the JSON values that, with the tensors, rebuild this module."""
+        return {"similarity": self.description}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, K]."""
+        return torch.cat([self.block(part) for part in blocks(x, self.points.shape[0])])
+
+    def block(self, x: Tensor) -> Tensor:
+        """[rows, width] -> [rows, K]."""
+        return nn.functional.linear(self.kernel(x, self.points, self.numbers), self.weight, self.bias)
+
+
+class GaussianProcessClasses(Module):
+    """Probabilities of classes, each against the others, under Laplace's approximation; of two one process tells.
+
+    With the mean m = k(x, points) residual and the variance v = k(x, x) - |inverse (root * k(points, x))|^2 of a
+    latent value, p is the mean of the logistic function over a normal value of that mean and variance.
+
+    In float64 whatever the type of the rows: the shares of the error functions cancel to the last four digits, and far
+    from all points the classes differ in the last ones. Of two classes the sign of m decides, which a sum of five terms
+    can lose: there p is above ``HALF`` if and only if m is above 0, by the last bit where it has to be.
+
+    Shape
+    -----
+    ``[B, width]`` -> float64 ``[B, classes]``: for two classes [1 - p, p], else one p for each, which do not add up to
+    1.
+
+    Parameters
+    ----------
+    points : Tensor
+        ``[P, width]``, training rows; learned.
+    residual : Tensor
+        ``[processes, P]``; learned.
+    root : Tensor
+        ``[processes, P]``, square roots of the weights of the approximation.
+    inverse : Tensor
+        ``[processes, P, P]``, of the lower triangular factor of 1 + root K root. As good as solving: that matrix is 1
+        plus a positive one, so that the inverse has no large number. A tensor of the file, as its last bits depend on
+        the number of threads that find it.
+    numbers : Tensor
+        ``[processes, n]``, the numbers of the kernels; learned.
+    similarity : dict
+        The kernel of all processes; see ``windtunnel.modules.kernels.kernels.described``.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("similarity",)
+    root: Tensor
+    inverse: Tensor
+    rates: Tensor
+    shares: Tensor
+
+    def __init__(
+        self,
+        points: Tensor,
+        residual: Tensor,
+        root: Tensor,
+        inverse: Tensor,
+        numbers: Tensor,
+        similarity: dict[str, Any],
+    ) -> None:
+        super().__init__()
+        self.points = nn.Parameter(points.detach().clone())
+        self.residual = nn.Parameter(residual.detach().clone())
+        self.numbers = nn.Parameter(numbers.detach().clone())
+        self.register_buffer("root", root.detach().clone())
+        # Laid out as a file has it: products with another layout end in other bits.
+        self.register_buffer("inverse", inverse.detach().contiguous().clone())
+        self.register_buffer("rates", torch.tensor(RATES, dtype=torch.float64), persistent=False)
+        self.register_buffer("shares", torch.tensor(SHARES, dtype=torch.float64), persistent=False)
+        self.middle, self.above = HALF, ABOVE_HALF
+        self.description = similarity
+        self.kernel = kernel_from(similarity)
+
+    def facts(self) -> dict[str, Any]:
+        """Give the JSON values that, with the tensors, rebuild this module."""
+        return {"similarity": self.description}
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Stay in float64."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, classes]."""
+        rows = x.to(torch.float64)
+        every = torch.cat([self.block(part) for part in blocks(rows, self.points.shape[0])])
+        return torch.cat([1 - every, every], dim=1) if every.shape[1] == 1 else every
+
+    def block(self, x: Tensor) -> Tensor:
+        """[rows, width] -> [rows, processes]."""
+        found: list[Tensor] = []
+        for one in range(self.residual.shape[0]):
+            alike = self.kernel(x, self.points, self.numbers[one])
+            solved = self.inverse[one] @ (alike * self.root[one]).T
+            variance = self.kernel.diagonal(x, self.numbers[one]) - solved.square().sum(dim=0)
+            mean = alike @ self.residual[one]
+            share = self.probability(mean, variance)
+            if self.residual.shape[0] == 1:
+                share = torch.where(mean > 0, share.clamp(min=self.above), share.clamp(max=self.middle))
+            found.append(share)
+        return torch.stack(found, dim=1)
+
+    def probability(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """[rows], [rows] -> [rows], from the latent mean and variance."""
+        mean, variance = mean.unsqueeze(1), variance.unsqueeze(1)
+        precision = 1 / (2 * variance)
+        bend = torch.sqrt(precision / (precision + self.rates.square()))
+        wide = torch.sqrt(math.pi / precision) * torch.erf(self.rates * mean * bend)
+        terms = self.shares * (wide / (2 * torch.sqrt(variance * 2 * math.pi)))
+        # One after the other, as the source adds them.
+        return ((((terms[:, 0] + terms[:, 1]) + terms[:, 2]) + terms[:, 3]) + terms[:, 4]) + self.middle
+
+
+class Shares(Module):
+    """Numbers over their sum, or as they are where it is 0.
+
+    y_k = s_k / sum_j s_j
+
+    Shape
+    -----
+    ``[B, K]`` -> ``[B, K]``.
+    """
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, K] -> [B, K]."""
+        total = scores.sum(dim=1, keepdim=True)
+        return scores / torch.where(total == 0, torch.ones_like(total), total)
+
+
+class SecondAbove(Module):
+    """The second label where its score is above a bound.
+
+    y = 1[s_1 > bound]
+
+    Shape
+    -----
+    ``[B, 2]`` -> int64 ``[B]``.
+
+    Parameters
+    ----------
+    bound : Tensor
+        A number, in the unit of the score.
+    """
+
+    bound: Tensor
+
+    def __init__(self, bound: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("bound", bound.detach().clone())
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Stay in float64."""
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, 2] -> [B]."""
+        return (scores[:, 1] > self.bound).to(torch.int64)

@@ -1,0 +1,142 @@
+"""Kernels between rows and a set of points, by the names and formulas that scikit-learn gives them."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from windtunnel.modules.base import Module
+
+KERNELS = ("linear", "poly", "rbf", "laplacian", "sigmoid", "cosine", "chi2", "additive_chi2")
+
+
+def distances(x: Tensor, points: Tensor, norm: float) -> Tensor:
+    """``[B, n]`` distances in the Minkowski ``norm``, by subtraction, which keeps the digits of near points."""
+    return torch.cdist(x, points, norm, "donot_use_mm_for_euclid_dist")
+
+
+def squared_distances(x: Tensor, points: Tensor) -> Tensor:
+    """``[B, n]`` squared Euclidean distances."""
+    return distances(x, points, 2.0) ** 2
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """Rows divided by their Euclidean norm; rows of (nearly) zero norm stay."""
+    norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    small = norm < 10 * 2.220446049250313e-16
+    return x / torch.where(small, torch.ones_like(norm), norm)
+
+
+def negative_chi2(x: Tensor, points: Tensor) -> Tensor:
+    """``[B, n]`` -sum_j (x_j - p_j)^2 / (x_j + p_j), terms of two zeros left out; NaN for rows with negative values."""
+    total = torch.zeros([x.shape[0], points.shape[0]], dtype=x.dtype, device=x.device)
+    # Column by column, so that no [B, n, width] is needed.
+    for column in range(points.shape[1]):
+        left, right = x[:, column].unsqueeze(1), points[:, column].unsqueeze(0)
+        both = left + right
+        # Where the sum is zero, both are, and so is the numerator.
+        total = total - (left - right) ** 2 / torch.where(both == 0, torch.ones_like(both), both)
+    rejected = (x < 0).any(dim=1, keepdim=True)
+    return torch.where(rejected, torch.full_like(total, float("nan")), total)
+
+
+def kernel_values(kernel: str, x: Tensor, points: Tensor, gamma: float, coef0: float, degree: float) -> Tensor:
+    """``[B, n]`` values of a kernel named in ``KERNELS``.
+
+    linear <x, p>; poly (gamma <x, p> + coef0)^degree; sigmoid tanh(gamma <x, p> + coef0); rbf exp(-gamma |x - p|^2);
+    laplacian exp(-gamma |x - p|_1); cosine <x, p> / (|x| |p|); additive_chi2 -sum (x - p)^2 / (x + p); chi2 exp(gamma
+    additive_chi2).
+    """
+    if kernel == "rbf":
+        return torch.exp(-gamma * squared_distances(x, points))
+    if kernel == "laplacian":
+        return torch.exp(-gamma * distances(x, points, 1.0))
+    if kernel == "chi2":
+        return torch.exp(gamma * negative_chi2(x, points))
+    if kernel == "additive_chi2":
+        return negative_chi2(x, points)
+    if kernel == "cosine":
+        return unit_rows(x) @ unit_rows(points).t()
+    inner = x @ points.t()
+    if kernel == "linear":
+        return inner
+    if kernel == "sigmoid":
+        return torch.tanh(gamma * inner + coef0)
+    return (gamma * inner + coef0) ** degree
+
+
+class KernelMap(Module):
+    """Weighted sums of the kernels between a row and a set of points.
+
+    y = k(x, points) W^T + b, in float64 whatever the type of the rows: large weights of both signs cancel, and with
+    them most digits of float32. Parameters stay float64 too.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``, in the type of the rows. NaN where the kernel is not defined (negative values under a
+    chi2 kernel).
+
+    Parameters
+    ----------
+    points : Tensor
+        ``[n, width]``; learned.
+    weight : Tensor
+        ``[K, n]``; learned.
+    bias : Tensor
+        ``[K]``; learned.
+    kernel : str
+        A name in ``KERNELS``; its formula is at ``kernel_values``.
+    gamma, coef0, degree : float
+        Of the formula; those that it lacks have no effect.
+
+    Examples
+    --------
+    >>> import torch
+    >>> points, weight = torch.tensor([[1.0], [2.0]]), torch.tensor([[1.0, 10.0]])
+    >>> KernelMap(points, weight, torch.zeros(1), "linear")(torch.tensor([[3.0]])).tolist()
+    [[63.0]]
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("kernel", "gamma", "coef0", "degree")
+
+    def __init__(
+        self,
+        points: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        kernel: str,
+        gamma: float = 1.0,
+        coef0: float = 0.0,
+        degree: float = 1.0,
+    ) -> None:
+        super().__init__()
+        if kernel not in KERNELS:
+            raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, however: kernel={kernel!r}")
+        self.points = nn.Parameter(points.detach().clone())
+        self.weight = nn.Parameter(weight.detach().clone())
+        self.bias = nn.Parameter(bias.detach().clone())
+        self.kernel = kernel
+        self.gamma, self.coef0, self.degree = float(gamma), float(coef0), float(degree)
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Stay in float64."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, K]."""
+        return self.block(x.double()).to(x.dtype)
+
+    def block(self, x: Tensor) -> Tensor:
+        """float64 [rows, width] -> float64 [rows, K]."""
+        values = kernel_values(self.kernel, x, self.points.double(), self.gamma, self.coef0, self.degree)
+        return functional.linear(values, self.weight.double(), self.bias.double())
+
+
+class Chi2KernelMap(KernelMap):
+    """A ``KernelMap`` with one of the chi2 kernels, which rows with negative values do not have: they become NaN."""
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with negative, missing or infinite values."""
+        return (~torch.isfinite(x) | (x < 0)).any(dim=1)

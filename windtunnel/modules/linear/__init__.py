@@ -1,0 +1,1 @@
+"""Linear and factored models, and what is built from them."""

@@ -1,0 +1,93 @@
+"""Discriminants of classes around their centroids."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+from windtunnel.modules.kernels.pairwise import distances
+
+ANSWERS = ("scores", "difference", "probability", "log probability")
+
+
+def discriminants(x: Tensor, centroids: Tensor, scale: Tensor, log_prior: Tensor, p: float) -> Tensor:
+    """``[B, classes]``: -|(x - centroid) / scale|_p^2 + 2 log prior."""
+    return 2 * log_prior - distances(x / scale, centroids / scale, p).square()
+
+
+class CentroidDiscriminants(Module):
+    """Discriminants of nearest shrunken centroids.
+
+    y_k = -|(x - centroid_k) / scale|_p^2 + 2 log prior_k
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, classes]``.
+
+    Parameters
+    ----------
+    centroids : Tensor
+        ``[classes, width]``; learned.
+    log_prior : Tensor
+        ``[classes]``; learned.
+    scale : Tensor
+        ``[width]``, standard deviations within the classes, 1 where they are 0.
+    p : float
+        The order of the norm.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("p",)
+    scale: Tensor
+
+    def __init__(self, centroids: Tensor, log_prior: Tensor, scale: Tensor, p: float = 2.0) -> None:
+        super().__init__()
+        self.centroids = nn.Parameter(centroids.detach().clone())
+        self.log_prior = nn.Parameter(log_prior.detach().clone())
+        self.register_buffer("scale", scale.detach().clone())
+        self.p = float(p)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, classes]."""
+        return discriminants(x, self.centroids, self.scale, self.log_prior, self.p)
+
+
+class CentroidAnswer(Module):
+    """What is made of the discriminants, where labels are those of the nearest centroid and not of the greatest one.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, classes]``, or ``[B]`` for the difference.
+
+    Parameters
+    ----------
+    centroids, log_prior, scale : Tensor
+        See ``CentroidDiscriminants``; facts here.
+    answer : str
+        "scores", "difference" (the second less the first), "probability" (softmax) or "log probability".
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("answer",)
+    centroids: Tensor
+    log_prior: Tensor
+    scale: Tensor
+
+    def __init__(self, centroids: Tensor, log_prior: Tensor, scale: Tensor, answer: str) -> None:
+        super().__init__()
+        if answer not in ANSWERS:
+            raise ValueError(f"answer must be one of {', '.join(ANSWERS)}, however: answer={answer!r}")
+        self.register_buffer("centroids", centroids.detach().clone())
+        self.register_buffer("log_prior", log_prior.detach().clone())
+        self.register_buffer("scale", scale.detach().clone())
+        self.answer = answer
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, classes] or [B]."""
+        scores = discriminants(x, self.centroids, self.scale, self.log_prior, 2.0)
+        if self.answer == "difference":
+            return scores[:, 1] - scores[:, 0]
+        if self.answer == "probability":
+            return torch.softmax(scores, dim=1)
+        return torch.log_softmax(scores, dim=1) if self.answer == "log probability" else scores

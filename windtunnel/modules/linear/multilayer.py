@@ -1,0 +1,95 @@
+"""Layers of neurons."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar, Final
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+from windtunnel.modules.cache_slices import in_cache
+
+ACTIVATIONS = ("identity", "logistic", "tanh", "relu")
+
+
+class MultilayerPerceptron(Module):
+    """Affine layers with an activation after each one.
+
+    h_0 = x, h_i = f(h_{i-1} W_i^T + b_i), y = h_L; the last layer has an f of its own.
+
+    Shape
+    -----
+    ``[B, sizes[0]]`` -> ``[B, sizes[-1]]``.
+
+    Parameters
+    ----------
+    weight : Tensor
+        ``[sum of products of neighbouring sizes]``, each W_i ``[sizes[i], sizes[i - 1]]`` row by row; learned.
+    bias : Tensor
+        ``[sum of sizes[1:]]``, the b_i one after the other; learned.
+    sizes : list of int
+        The width of the input and of each layer.
+    activation, output : str
+        f of the hidden layers and of the last one: "identity", "logistic", "tanh" or "relu".
+
+    Examples
+    --------
+    >>> net = MultilayerPerceptron(torch.tensor([1.0, -1.0, 2.0, 3.0]), torch.zeros(3), [1, 2, 1], "relu")
+    >>> net(torch.tensor([[1.0], [-1.0]])).tolist()
+    [[2.0], [3.0]]
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("sizes", "activation", "output")
+    FEWEST: Final = 256  # rows of a slice, so that a product is worth laying out the weights for
+    sizes: list[int]
+
+    def __init__(
+        self, weight: Tensor, bias: Tensor, sizes: list[int], activation: str, output: str = "identity"
+    ) -> None:
+        super().__init__()
+        for name in (activation, output):
+            if name not in ACTIVATIONS:
+                raise ValueError(f"activations are {', '.join(map(repr, ACTIVATIONS))}, however: {name!r}")
+        self.weight = nn.Parameter(weight.detach().clone())
+        self.bias = nn.Parameter(bias.detach().clone())
+        self.sizes = list(sizes)
+        self.activation = activation
+        self.output = output
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, sizes[0]] -> [B, sizes[-1]]."""
+        parts = in_cache(x, max(self.sizes), self.FEWEST)
+        if len(parts) == 1:
+            return self.answer(x).t()
+        y = torch.empty((x.shape[0], self.sizes[-1]), dtype=x.dtype, device=x.device)
+        start = 0
+        for part in parts:
+            y[start : start + part.shape[0]] = self.answer(part).t()
+            start += part.shape[0]
+        return y
+
+    def answer(self, x: Tensor) -> Tensor:
+        """What the layers make of a slice of the rows, ``[sizes[-1], b]``: a few long rows are faster than many."""
+        x = x.t()
+        layers = len(self.sizes) - 1
+        at_weight, at_bias = 0, 0
+        for layer in range(layers):
+            given, wanted = self.sizes[layer], self.sizes[layer + 1]
+            weight = self.weight[at_weight : at_weight + given * wanted].view(wanted, given)
+            x = torch.addmm(self.bias[at_bias : at_bias + wanted].unsqueeze(1), weight, x)
+            x = activated(x, self.activation if layer < layers - 1 else self.output)
+            at_weight += given * wanted
+            at_bias += wanted
+        return x
+
+
+def activated(x: Tensor, activation: str) -> Tensor:
+    """What neurons make of their sums, in the place of these."""
+    if activation == "logistic":
+        return torch.sigmoid_(x)
+    if activation == "tanh":
+        return torch.tanh_(x)
+    if activation == "relu":
+        return torch.relu_(x)
+    return x

@@ -1,0 +1,1 @@
+"""Nearest rows, distances and what is predicted from them."""

@@ -1,0 +1,177 @@
+"""Nearest points: centres of clusters and classes."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.modules.base import Module
+from windtunnel.modules.kernels.pairwise import distances, squared_distances
+
+
+def blocks(x: Tensor, points: int, cells: int = 4194304) -> list[Tensor]:
+    """Slices of the rows, so that a block of rows by points has at most ``cells`` numbers.
+
+    An exporter, for which the number of rows is a symbol, gets all of them in one.
+    """
+    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+        if torch.compiler.is_exporting():
+            return [x]
+    return list(torch.split(x, max(1, cells // max(1, points))))
+
+
+def root(square: Tensor) -> Tensor:
+    """Square root whose gradient at 0 is 0 and not infinite."""
+    positive = square > 0
+    return torch.where(positive, torch.where(positive, square, torch.ones_like(square)).sqrt(), 0.0)
+
+
+class NearestPoint(Module):
+    """How near each point is; the greatest score belongs to the nearest one.
+
+    y_k = -|x - c_k|_p^e
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    points : Tensor
+        ``[K, width]``, centres of clusters or classes; learned.
+    p : float
+        The order of the norm: 2 is Euclidean, 1 is Manhattan.
+    power : float
+        The exponent e.
+
+    Examples
+    --------
+    >>> import torch
+    >>> NearestPoint(torch.tensor([[0.0, 0.0], [3.0, 4.0]]))(torch.tensor([[3.0, 0.0]])).tolist()
+    [[-9.0, -16.0]]
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("p", "power")
+
+    def __init__(self, points: Tensor, p: float = 2.0, power: float = 2.0) -> None:
+        super().__init__()
+        self.points = nn.Parameter(points.detach().clone())
+        self.p = float(p)
+        self.power = float(power)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, K]."""
+        distance = torch.cat([distances(part, self.points, self.p) for part in blocks(x, self.points.shape[0])])
+        return -distance.square() if self.power == 2.0 else -(distance**self.power)
+
+
+class NearestGroup(Module):
+    """How near the nearest point of each group is.
+
+    y_c = max over the points k of group c of -|x - c_k|^2
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, groups]``.
+
+    Parameters
+    ----------
+    points : Tensor
+        ``[K, width]``; learned.
+    group : Tensor
+        int64 ``[K]``, the group of each point.
+    groups : int
+        How many there are.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("groups",)
+    group: Tensor
+
+    def __init__(self, points: Tensor, group: Tensor, groups: int) -> None:
+        super().__init__()
+        self.points = nn.Parameter(points.detach().clone())
+        self.register_buffer("group", group.detach().clone())
+        self.groups = int(groups)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, groups]."""
+        nearness = torch.cat([-squared_distances(part, self.points) for part in blocks(x, self.points.shape[0])])
+        best: list[Tensor] = []
+        for one in range(self.groups):
+            best.append(nearness[:, self.group == one].amax(dim=1))
+        return torch.stack(best, dim=1)
+
+
+class Distances(Module):
+    """Euclidean distances to points.
+
+    y_k = |x - c_k|
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    points : Tensor
+        ``[K, width]``.
+    """
+
+    points: Tensor
+
+    def __init__(self, points: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("points", points.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, K]."""
+        return torch.cat([distances(part, self.points, 2.0) for part in blocks(x, self.points.shape[0])])
+
+
+class FromNearness(Module):
+    """Distances from the scores of ``NearestPoint``: y_k = sqrt(-s_k).
+
+    Shape
+    -----
+    ``[B, K]`` -> ``[B, K]``.
+    """
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, K] -> [B, K]."""
+        return root(-scores)
+
+
+class Bisections(Module):
+    """Leaves of a tree whose nodes send a row to the nearer one of two centres.
+
+    y_l = min over the nodes n above leaf l of sign_ln (|x - right_n|^2 - |x - left_n|^2)
+
+    The leaf that a row ends in is the only one of which no node disapproves, so it has the greatest score.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, leaves]``.
+
+    Parameters
+    ----------
+    left, right : Tensor
+        ``[nodes, width]``, the two centres of each node; learned.
+    path : Tensor
+        ``[leaves, nodes]``: 1 where the leaf lies on the left of the node, -1 on the right, 0 not below it.
+    """
+
+    path: Tensor
+
+    def __init__(self, left: Tensor, right: Tensor, path: Tensor) -> None:
+        super().__init__()
+        self.left = nn.Parameter(left.detach().clone())
+        self.right = nn.Parameter(right.detach().clone())
+        self.register_buffer("path", path.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, leaves]."""
+        margin = squared_distances(x, self.right) - squared_distances(x, self.left)
+        signed = margin.unsqueeze(1) * self.path  # [B, leaves, nodes]
+        return torch.where(self.path == 0, float("inf"), signed).amin(dim=2)

@@ -1,0 +1,109 @@
+"""Where a new row lies on a manifold that is known by its points."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from windtunnel.modules.base import Module
+from windtunnel.modules.kernels.pairwise import distances
+
+
+class Geodesics(Module):
+    """Weighted sums of squared distances along paths over the points, entered through the nearest ones.
+
+    g_j = min over the nearest points i of (|x - p_i| + path_ij),    y = -1/2 g^2 W^T + b
+
+    Of equally near points the first ones count.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    points : Tensor
+        ``[n, width]``; a fact.
+    paths : Tensor
+        ``[n, n]``, lengths of the shortest paths; facts.
+    weight : Tensor
+        ``[K, n]``; learned.
+    bias : Tensor
+        ``[K]``; learned.
+    neighbours : int
+        How many points a row is linked to.
+    norm : float
+        Of the Minkowski distance.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("neighbours", "norm")
+    points: Tensor
+    paths: Tensor
+
+    def __init__(
+        self, points: Tensor, paths: Tensor, weight: Tensor, bias: Tensor, neighbours: int, norm: float = 2.0
+    ) -> None:
+        super().__init__()
+        self.register_buffer("points", points.detach().clone())
+        self.register_buffer("paths", paths.detach().clone())
+        self.weight = nn.Parameter(weight.detach().clone())
+        self.bias = nn.Parameter(bias.detach().clone())
+        self.neighbours, self.norm = int(neighbours), float(norm)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, K]."""
+        near, at = torch.topk(distances(x, self.points, self.norm), self.neighbours, dim=1, largest=False)
+        lengths = self.paths[at[:, 0]] + near[:, :1]
+        for link in range(1, self.neighbours):
+            lengths = torch.minimum(lengths, self.paths[at[:, link]] + near[:, link : link + 1])
+        return functional.linear(-0.5 * lengths**2, self.weight, self.bias)
+
+
+class Barycenters(Module):
+    """The nearest points' places, weighted as they make up the row.
+
+    y = sum_i w_i e_i over the nearest points i, with w = v / sum(v), (C C^T + r I) v = 1, c_i = p_i - x and r =
+    regularization * trace(C C^T) (or the regularization itself, where the trace is 0).
+
+    Of equally near points the first ones count.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    points : Tensor
+        ``[n, width]``; facts.
+    places : Tensor
+        ``[n, K]``; learned.
+    neighbours : int
+        How many points a row is made of.
+    regularization : float
+        See above.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("neighbours", "regularization")
+    points: Tensor
+
+    def __init__(self, points: Tensor, places: Tensor, neighbours: int, regularization: float) -> None:
+        super().__init__()
+        self.register_buffer("points", points.detach().clone())
+        self.places = nn.Parameter(places.detach().clone())
+        self.neighbours, self.regularization = int(neighbours), float(regularization)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, K]."""
+        at = torch.topk(distances(x, self.points, 2.0), self.neighbours, dim=1, largest=False)[1]
+        apart = self.points[at] - x.unsqueeze(1)  # [B, neighbours, width]
+        gram = apart @ apart.transpose(1, 2)
+        trace = gram.diagonal(dim1=1, dim2=2).sum(dim=1)
+        ridge = torch.where(trace > 0, self.regularization * trace, torch.full_like(trace, self.regularization))
+        unit = torch.eye(self.neighbours, dtype=x.dtype, device=x.device)
+        ones = torch.ones([x.shape[0], self.neighbours], dtype=x.dtype, device=x.device)
+        weights: Tensor = torch.linalg.solve(gram + ridge[:, None, None] * unit, ones)
+        weights = weights / weights.sum(dim=1, keepdim=True)
+        return (weights.unsqueeze(2) * self.places[at]).sum(dim=1)

@@ -1,0 +1,65 @@
+"""How much thinner the neighbourhood of a row is than those of its neighbours."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.neighbours.distances import blocks
+from windtunnel.modules.neighbours.nearest_rows import NearestRows
+
+
+class OutlierFactor(NearestRows):
+    """How sparse the surroundings of a row are against those of its neighbours (local outlier factor).
+
+    y = -mean_i(density_i / density) - offset, density = 1 / (mean_i max(distance_i, reach_i) + 1e-10)
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, 1]``.
+
+    Parameters
+    ----------
+    points, inorder, leaf, low, high, k, p, search
+        See ``NearestRows``.
+    density : Tensor
+        ``[P]``, of the training rows.
+    reach : Tensor
+        ``[P]``, the distance of each training row to its own k-th neighbour.
+    offset : Tensor
+        A number, in the unit of y.
+    """
+
+    density: Tensor
+    reach: Tensor
+    offset: Tensor
+
+    def __init__(
+        self,
+        points: Tensor,
+        inorder: Tensor,
+        leaf: Tensor,
+        low: Tensor,
+        high: Tensor,
+        density: Tensor,
+        reach: Tensor,
+        offset: Tensor,
+        k: int,
+        p: float,
+        search: str,
+    ) -> None:
+        super().__init__(points, inorder, leaf, low, high, k, p, search)
+        self.register_buffer("density", density.detach().clone())
+        self.register_buffer("reach", reach.detach().clone())
+        self.register_buffer("offset", offset.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, 1]."""
+        rows = x.to(torch.float64)
+        return torch.cat([self.block(part) for part in blocks(rows, self.k)]).to(x.dtype)
+
+    def block(self, x: Tensor) -> Tensor:
+        """[rows, width] -> [rows, 1]."""
+        distance, chosen = self.nearest(x)
+        own = 1 / (torch.maximum(distance, self.reach[chosen]).mean(dim=1, keepdim=True) + 1e-10)
+        return -(self.density[chosen] / own).mean(dim=1, keepdim=True) - self.offset

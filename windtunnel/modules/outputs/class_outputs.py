@@ -1,0 +1,124 @@
+"""What classifiers and detectors answer beside the link of their scores."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.base import Module
+from windtunnel.modules.outputs.links import LINKS
+
+
+class LogSoftmax(Module):
+    """Log probabilities of joint log likelihoods, with all their digits where a probability is near 0.
+
+    y_k = s_k - log sum_j exp(s_j)
+
+    Shape
+    -----
+    ``[B, K]`` -> float64 ``[B, K]``.
+    """
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, K] -> [B, K]."""
+        return torch.log_softmax(scores.to(torch.float64), dim=1)
+
+
+class FlooredLog(Module):
+    """Log probabilities, where a probability of 0 counts as the smallest normal number.
+
+    y = log(p), p = link(s), or 2.2e-308 where that is 0
+
+    Shape
+    -----
+    ``[B, K]`` -> float64 ``[B, classes]``.
+
+    Parameters
+    ----------
+    link : str
+        A name in ``LINKS``.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("link",)
+
+    def __init__(self, link: str) -> None:
+        super().__init__()
+        self.link = link
+        self.function = LINKS[link]
+        self.smallest = torch.finfo(torch.float64).tiny
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, K] -> [B, classes]."""
+        probability = self.function(scores.to(torch.float64))
+        return torch.where(probability == 0, torch.full_like(probability, self.smallest), probability).log()
+
+
+class SecondLessFirst(Module):
+    """By how much the second of two scores is greater.
+
+    y = s_1 - s_0
+
+    Shape
+    -----
+    ``[B, 2]`` -> ``[B]``.
+    """
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, 2] -> [B]."""
+        return scores[:, 1] - scores[:, 0]
+
+
+class AboveZero(Module):
+    """For each of several labels by itself whether a row has it.
+
+    y = 1[s > 0]
+
+    Shape
+    -----
+    ``[B, K]`` -> int64 ``[B, K]``.
+    """
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, K] -> [B, K]."""
+        return (scores > 0).to(torch.int64)
+
+
+class Unshifted(Module):
+    """The score of a detector before its offset was taken off.
+
+    y = s + offset
+
+    Shape
+    -----
+    ``[B, 1]`` -> ``[B]``.
+
+    Parameters
+    ----------
+    offset : Tensor
+        A number, in the unit of the score.
+    """
+
+    offset: Tensor
+
+    def __init__(self, offset: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("offset", offset.detach().clone())
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, 1] -> [B]."""
+        return scores[:, 0] + self.offset
+
+
+class Flat(Module):
+    """A single score without its second dimension.
+
+    Shape
+    -----
+    ``[B, 1]`` -> ``[B]``.
+    """
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, 1] -> [B]."""
+        return scores[:, 0]

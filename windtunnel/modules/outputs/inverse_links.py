@@ -1,0 +1,32 @@
+"""Links turned round: from what ``predict`` answers back to raw scores."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from windtunnel.modules.base import Module
+from windtunnel.modules.columns.elementwise import Elementwise
+
+UNLINKED = {"exp": "log", "logistic": "logit"}
+"""Link -> its inverse among ``windtunnel.modules.columns.elementwise.FUNCTIONS``."""
+
+
+def unlinked(link: str, dtype: torch.dtype) -> list[Module]:
+    """Modules that, one after the other, take what a link gives ``[B, K]`` back to scores that are finite.
+
+    Parameters
+    ----------
+    link : str
+        A key of ``UNLINKED``; logistic without a scale.
+    dtype : torch.dtype
+        What the modules compute in: answers are held within what it can tell from the ends of the link's range.
+    """
+    limits = torch.finfo(dtype)
+    highest = 1 - limits.eps if link == "logistic" else math.inf
+    options = torch.tensor([[limits.tiny, highest, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    modules: list[Module] = [Elementwise(options[0], "clip"), Elementwise(options[1], UNLINKED[link])]
+    for one in modules:
+        one.cast(dtype)
+    return modules

@@ -1,0 +1,1 @@
+"""Modules that look up rows of tables by category, code, bin or term."""

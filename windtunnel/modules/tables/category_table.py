@@ -1,0 +1,143 @@
+"""Tables with a row per category, and the sum of what several tables give."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from windtunnel.modules.base import Module
+from windtunnel.modules.outputs.finite import Finite
+
+
+class CategoryTable(Module):
+    """The row of a category: what a per-column encoder makes of it.
+
+    y = rows[id]
+
+    Shape
+    -----
+    int64 ``[B, 1]`` in 0..V-1 -> ``[B, w]``.
+
+    Parameters
+    ----------
+    rows : Tensor
+        ``[V, w]``; learned if ``trainable``, otherwise a fact.
+    trainable : bool
+        False where the rows are codes and not an embedding.
+
+    Examples
+    --------
+    >>> import torch
+    >>> CategoryTable(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))(torch.tensor([[1], [0]])).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("trainable",)
+    KINDS: ClassVar[dict[str, str]] = {"rows": "table"}
+    rows: Tensor
+
+    def __init__(self, rows: Tensor, trainable: bool = True) -> None:
+        super().__init__()
+        self.trainable = bool(trainable)
+        self.sparse = False  # whether gradients hold the rows of the batch only; training sets it
+        if self.trainable:
+            self.rows = nn.Parameter(rows.detach().clone())
+        else:
+            self.register_buffer("rows", rows.detach().clone())
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """[B, 1] -> [B, w]."""
+        return functional.embedding(ids[:, 0], self.rows, sparse=self.sparse)
+
+    @torch.jit.unused
+    def times(self, columns: Sequence[int], center: Tensor, weight: Tensor) -> Tensor:
+        """Weighted sums of some columns, each less its center, for every category: float64 ``[V, K]``."""
+        return (self.rows.detach().double()[:, list(columns)] - center) @ weight.t()
+
+    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+        """The ids."""
+        return [0]
+
+    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+        """The wanted columns of the table."""
+        return CategoryTable(self.rows[:, list(wanted)], self.trainable)
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """Always, but for columns with codes that are not."""
+        return [Finite() if finite else None for finite in torch.isfinite(self.rows).all(dim=0).tolist()]
+
+
+class SumGroups(Module):
+    """Add up equally wide groups of columns, such as the rows of several hashed categories.
+
+    y_k = sum over groups g of x_{g w + k}
+
+    Shape
+    -----
+    ``[B, groups * w]`` -> ``[B, w]``.
+
+    Parameters
+    ----------
+    groups : int
+        Number of groups, at least 1.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("groups",)
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        if groups < 1:
+            raise ValueError(f"groups must be at least 1, however: groups={groups}")
+        self.groups = int(groups)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, groups * w] -> [B, w]."""
+        return x.view(x.shape[0], self.groups, x.shape[1] // self.groups).sum(dim=1)
+
+    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+        """A column of each group."""
+        return [first + column for first in range(0, width, width // self.groups) for column in wanted]
+
+    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+        """The same groups, of fewer columns."""
+        return SumGroups(self.groups)
+
+
+class Identity(Module):
+    """Columns passed through.
+
+    y = x
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, width]``, any dtype.
+    """
+
+    PER_COLUMN: ClassVar[tuple[str, ...]] = ()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, width]."""
+        return x
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """Each column with itself."""
+        return [Finite((column,)) for column in range(width)]
+
+
+class OneColumn(Module):
+    """The only column, as a sequence.
+
+    y = x_0
+
+    Shape
+    -----
+    ``[B, 1]`` -> ``[B]``, any dtype.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, 1] -> [B]."""
+        return x[:, 0]

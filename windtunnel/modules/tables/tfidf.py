@@ -1,0 +1,204 @@
+"""Counts of terms, weighted by how rare a term is and scaled to rows of norm 1."""
+
+# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+
+from collections.abc import Sequence
+from typing import ClassVar, Optional
+
+import torch
+from torch import Tensor, nn
+
+from windtunnel.encode.sparse_rows import SparseRows
+from windtunnel.modules.base import Module
+from windtunnel.modules.cache_slices import in_cache
+from windtunnel.modules.outputs.finite import Finite
+
+NORMS = ("l1", "l2", "")
+
+
+def row_sizes(z: Tensor, norm: str) -> Tensor:
+    """The norm of each row, ``[B, 1]``, and 1 where it is 0."""
+    return or_one(torch.linalg.vector_norm(z, 1.0 if norm == "l1" else 2.0, dim=1, keepdim=True))
+
+
+def or_one(size: Tensor) -> Tensor:
+    """The sizes, and 1 where one is 0."""
+    return torch.where(size == 0, 1.0, size)
+
+
+def weighted(x: Tensor, idf: Tensor) -> Tensor:
+    """Give x idf; x where there are no weights."""
+    return x * idf if idf.shape[0] > 0 else x
+
+
+class Tfidf(Module):
+    """Term frequency times inverse document frequency.
+
+    y = z / |z| with z = x idf, and y = z where |z| = 0
+
+    Shape
+    -----
+    ``[B, terms]`` counts -> ``[B, terms]``, or ``[B, len(kept)]``.
+
+    Parameters
+    ----------
+    idf : Tensor
+        ``[terms]``, the weight of each term; learned. ``[0]`` where there are no weights.
+    norm : str
+        "l1" (sum of absolute values), "l2" (Euclidean), or "" for rows as they are.
+    kept : Tensor, optional
+        int64 positions of the terms that are given; ``[0]`` for all of them. The norm is that of all.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Tfidf(torch.tensor([1.5, 4.0]), "l1")(torch.tensor([[2.0, 1.25], [0.0, 0.0]])).tolist()
+    [[0.375, 0.625], [0.0, 0.0]]
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("norm",)
+    kept: Tensor
+
+    def __init__(self, idf: Tensor, norm: str, kept: Optional[Tensor] = None) -> None:  # noqa: UP045  TorchScript
+        super().__init__()
+        if norm not in NORMS:
+            raise ValueError(f"norm must be 'l1', 'l2' or '', however: norm={norm!r}")
+        self.idf = nn.Parameter(idf.detach().clone())
+        self.norm = norm
+        every = torch.empty(0, dtype=torch.int64, device=idf.device)
+        self.register_buffer("kept", every if kept is None else kept.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, terms] -> [B, terms] or [B, len(kept)]."""
+        parts = in_cache(x, x.shape[1])
+        if len(parts) == 1:
+            return self.scaled(x)
+        return torch.cat([self.scaled(part) for part in parts])
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """The answer for a slice of the rows."""
+        z = weighted(x, self.idf)
+        y = z.index_select(1, self.kept) if self.kept.shape[0] > 0 else z
+        return y if self.norm == "" else y / row_sizes(z, self.norm)
+
+    def needs(self, wanted: Sequence[int], width: int) -> Sequence[int]:
+        """All terms, which the norm is made of; without one, the terms that are wanted."""
+        return range(width) if self.norm else self.terms(wanted)
+
+    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+        """The wanted terms, by the norm of all."""
+        if self.norm:
+            return Tfidf(self.idf, self.norm, torch.tensor(self.terms(wanted), device=self.idf.device))
+        return Tfidf(self.idf[list(needed)] if len(self.idf) else self.idf, "")
+
+    def finite_where(self, width: int) -> list[Finite | None]:
+        """Where all terms are, for the norm; without one, each term with itself."""
+        columns = len(self.kept) or width
+        if self.norm:
+            return [Finite(tuple(range(width)), sure=False)] * columns
+        return [Finite((term,)) for term in self.terms(range(columns))]
+
+    def terms(self, columns: Sequence[int]) -> list[int]:
+        """Which terms some of the columns of the answer are."""
+        return self.kept[list(columns)].tolist() if len(self.kept) else list(columns)
+
+
+class SublinearTfidf(Module):
+    """``Tfidf`` of the logarithms of counts.
+
+    y = z / |z| with z = (1 + log x) idf where x is not 0, else 0
+
+    Shape
+    -----
+    ``[B, terms]`` counts -> ``[B, terms]``; a row with a count below 0 is missing but for its zeros.
+
+    Parameters
+    ----------
+    idf, norm
+        See ``Tfidf``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> SublinearTfidf(torch.tensor([1.5, 4.0]), "")(torch.tensor([[1.0, 0.0]])).tolist()
+    [[1.5, 0.0]]
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("norm",)
+    PARTIAL: ClassVar[bool] = True
+
+    def __init__(self, idf: Tensor, norm: str) -> None:
+        super().__init__()
+        if norm not in NORMS:
+            raise ValueError(f"norm must be 'l1', 'l2' or '', however: norm={norm!r}")
+        self.idf = nn.Parameter(idf.detach().clone())
+        self.norm = norm
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with missing or infinite counts, or with negative ones, of whose logarithms the source takes no norm."""
+        return (~torch.isfinite(x) | (x < 0) & (self.norm != "")).any(dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, terms] -> [B, terms]."""
+        there = x != 0
+        z = torch.where(there, torch.log(torch.where(there, x, torch.ones_like(x))) + 1, x)
+        z = weighted(z, self.idf)
+        return torch.where(there, z if self.norm == "" else z / row_sizes(z, self.norm), x)
+
+
+class TermSums(Module):
+    """Weighted sums of what ``Tfidf`` makes of counts, in one pass over the counts.
+
+    y = x W^T / |z| + b with z = x idf, and y = x W^T + b where |z| = 0
+
+    Shape
+    -----
+    ``[B, terms]`` counts -> ``[B, K]``.
+
+    Parameters
+    ----------
+    idf, norm
+        See ``Tfidf``; the norm is "l1" or "l2".
+    weight : Tensor
+        ``[K, terms]``, the weight of each count: those of the terms times idf; learned.
+    bias : Tensor
+        ``[K]``; learned.
+
+    Examples
+    --------
+    >>> import torch
+    >>> sums = TermSums(torch.tensor([1.5, 4.0]), torch.tensor([[3.0, 4.0]]), torch.tensor([1.0]), "l1")
+    >>> sums(torch.tensor([[2.0, 1.25], [0.0, 0.0]])).tolist()
+    [[2.375], [1.0]]
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = ("norm",)
+    MIXES: ClassVar[bool] = True
+
+    def __init__(self, idf: Tensor, weight: Tensor, bias: Tensor, norm: str) -> None:
+        super().__init__()
+        if norm not in ("l1", "l2"):
+            raise ValueError(f"norm must be 'l1' or 'l2', however: norm={norm!r}; without one, sums are a Linear")
+        self.idf = nn.Parameter(idf.detach().clone())
+        self.weight = nn.Parameter(weight.detach().clone())
+        self.bias = nn.Parameter(bias.detach().clone())
+        self.norm = norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, terms] -> [B, K]."""
+        parts = in_cache(x, x.shape[1], fewest=1)
+        if len(parts) == 1:
+            return self.summed(x)
+        return torch.cat([self.summed(part) for part in parts])
+
+    def summed(self, x: Tensor) -> Tensor:
+        """The sums of a slice of the rows."""
+        # A few sums of many rows as a few long rows, as in ``Linear``.
+        return torch.mm(self.weight, x.t()).t() / row_sizes(weighted(x, self.idf), self.norm) + self.bias
+
+    @torch.jit.unused
+    def of_sparse(self, x: SparseRows) -> Tensor:
+        """``forward`` of rows whose zeros nobody goes through."""
+        z = weighted(x.values, self.idf[x.columns] if len(self.idf) else self.idf)
+        sizes = x.sums(z.abs()) if self.norm == "l1" else x.sums(z.square()).sqrt()
+        return x.times(self.weight) / or_one(sizes).unsqueeze(1) + self.bias

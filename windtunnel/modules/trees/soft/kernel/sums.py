@@ -1,0 +1,69 @@
+"""Where the gradients of soft trees are added up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.trees.soft.kernel.operands import Dropout, SoftOperands
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Gradients added up over slices of rows, with respect to the folded weights; None where none is wanted."""
+
+    z: Tensor | None  # [width, B]
+    first: Tensor | None  # [T, n + 1, width]
+    shift: Tensor | None  # [T, n + 1]
+    second: Tensor | None  # [T, n + 1, l]
+    leaf_value: Tensor | None  # [T, l, K]
+    category_table: Tensor | None  # [c, V + 2]
+
+    @classmethod
+    def zeros(cls, of: SoftOperands, wants: set[str]) -> Sums:
+        """Nothing added yet."""
+        trees, nodes, leaves = of.path.shape
+
+        def zeros(*names: str, shape: tuple[int, ...]) -> Tensor | None:
+            return of.z.new_zeros(shape) if wants & set(names) else None
+
+        return cls(
+            z=zeros("z", shape=tuple(reversed(of.z.shape))),
+            first=zeros("weight", shape=(trees, nodes + 1, of.z.shape[1])),
+            shift=zeros("threshold", shape=(trees, nodes + 1)),
+            second=zeros("path", "path_bias", shape=(trees, nodes + 1, leaves)),
+            leaf_value=zeros("leaf_value", shape=of.leaf_value.shape),
+            category_table=zeros("category_table", shape=of.category_table.shape),
+        )
+
+    def on(self, part: slice, share: Tensor | None) -> Sums:
+        """Views for the trees ``part``, units and leaves in one dimension; ``share`` in the place of z."""
+
+        def flat(sums: Tensor | None) -> Tensor | None:
+            return None if sums is None else sums[part].flatten(0, 1)
+
+        second = None if self.second is None else self.second[part]
+        return Sums(share, flat(self.first), flat(self.shift), second, flat(self.leaf_value), self.category_table)
+
+    def gradients(self, of: SoftOperands, dropout: Dropout) -> dict[str, Tensor]:
+        """With respect to the operands: the folding of ``Group`` undone."""
+        answers = {}
+        if self.z is not None:
+            answers["z"] = self.z.t().contiguous()
+        if self.first is not None:
+            weight = torch.empty_like(of.weight, memory_format=torch.contiguous_format)
+            answers["weight"] = torch.mul(self.first[:, :-1].transpose(1, 2), (of.slope * 2).unsqueeze(1), out=weight)
+        if self.shift is not None:
+            answers["threshold"] = self.shift[:, :-1] * of.slope * -2
+        if self.second is not None:
+            bias = self.second[:, -1]
+            path = self.second[:, :-1] if dropout.rate else self.second[:, :-1] * 2 - bias.unsqueeze(1)
+            answers["path"] = path * (of.leaf_slope * 2).unsqueeze(1)
+            answers["path_bias"] = bias * of.leaf_slope * 2
+        if self.leaf_value is not None:
+            answers["leaf_value"] = self.leaf_value
+        if self.category_table is not None:
+            answers["category_table"] = self.category_table
+        return answers

@@ -1,0 +1,138 @@
+"""How a pass over soft trees is cut, and what is prepared once for a group of trees or a slice of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from windtunnel.modules.trees.soft.kernel.memory import ROWS_PER_MASK, plan, workers
+from windtunnel.modules.trees.soft.kernel.operands import Dropout, SoftOperands
+from windtunnel.modules.trees.soft.kernel.settled import Settling, settling, what_is_gone
+from windtunnel.modules.trees.soft.kernel.tree_weights import SparseWeights, TreeWeights, adds_up, one_column_each
+
+ALWAYS = 100.0
+"""The sigmoid of this is 1."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A slice of the batch, columns first; a last row of ones below z."""
+
+    at: slice
+    z: Tensor  # [width + 1, R]
+    columns: Tensor  # [R, width], z the other way round, without the ones
+    ones: Tensor  # [R]
+    x: Tensor | None  # [width, R]
+    gone: Tensor | None  # int8 [width, R]
+    grad: Tensor | None  # [K, R] or [T * l, R], of what is asked for
+
+    @classmethod
+    def of(cls, of: SoftOperands, at: slice, grad: Tensor | None) -> Rows:
+        """Rows ``at`` of the batch."""
+        z = torch.cat([of.z[at].t(), of.z.new_ones(1, at.stop - at.start)])
+        x = of.x[at].t().contiguous() if of.x.numel() else None
+        gone = None if x is None else what_is_gone(x)
+        return cls(at, z, z[:-1].t(), z[-1], x, gone, None if grad is None else grad[:, at])
+
+
+@dataclass(frozen=True)
+class Group:
+    """Trees ``part`` with slopes and shifts folded into the weights; of n + 1 units, the last is always 1."""
+
+    part: slice
+    first: Tensor | SparseWeights  # [G * (n + 1), width + 1], the last column the shifts
+    second: TreeWeights  # [G, l, n + 1]
+    value: Tensor | None  # [G * l, K], of a leaf that is reached
+    settling: Settling | None
+    masks: tuple[Tensor, Tensor] | None  # [G, n + 1, blocks of rows] and [G, l, blocks of rows]
+
+    @classmethod
+    def of(cls, of: SoftOperands, part: slice, dropout: Dropout) -> Group:
+        """What does not depend on the rows."""
+        value = of.leaf_value[part].flatten(0, 1) * 2 if of.leaf_value.dim() == 3 else None
+        settles = of.x.numel() > 0
+        settled = (
+            settling(of.feature, of.missing, of.direction, of.slope * 2, of.category_node, part) if settles else None
+        )
+        masks = _masks(of, part, dropout) if dropout.rate else None
+        return cls(part, _first(of, part), _second(of, part, dropout), value, settled, masks)
+
+    @cached_property
+    def first_back(self) -> Tensor | SparseWeights:
+        """``[width + 1, G * (n + 1)]``, the way of the gradient."""
+        return self.first.t() if isinstance(self.first, Tensor) else self.first.transposed()
+
+    @cached_property
+    def second_back(self) -> TreeWeights:
+        """``[G, n + 1, l]``, the way of the gradient; it does not come through the unit that is always 1."""
+        return self.second.transposed(but=-1)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A pass over all trees and rows: shares of the trees for threads, in groups, and slices of rows."""
+
+    of: SoftOperands
+    dropout: Dropout
+    shares: list[slice]
+    at_once: int
+    slices: list[Rows]
+
+    @classmethod
+    def cut(cls, of: SoftOperands, dropout: Dropout, grad: Tensor | None = None) -> Work:
+        """Forward and backward are cut alike."""
+        trees, nodes, leaves = of.path.shape
+        batch, units = of.z.shape[0], max(nodes + 1, leaves)
+        threads = workers(trees, units * batch, of.z.device)
+        ends = [trees * one // threads for one in range(threads + 1)]
+        cut = plan(trees, units, of.z.element_size(), of.z.device, threads, gathered=not of.weight.numel())
+        slices = [Rows.of(of, slice(at, min(at + cut.rows, batch)), grad) for at in range(0, batch, cut.rows)]
+        return cls(of, dropout, [slice(*two) for two in pairwise(ends)], cut.trees, slices)
+
+    def groups(self, share: slice) -> Iterator[Group]:
+        """The trees of a share, as many as are worked on at once."""
+        for first in range(share.start, share.stop, self.at_once):
+            yield Group.of(self.of, slice(first, min(first + self.at_once, share.stop)), self.dropout)
+
+
+def _first(of: SoftOperands, part: slice) -> Tensor | SparseWeights:
+    slope = pad(of.slope[part] * 2, (0, 1))
+    shift = pad(of.slope[part] * of.threshold[part] * -2, (0, 1), value=ALWAYS)
+    if of.weight.numel():
+        weight = pad((of.weight[part] * slope[:, None, :-1]).transpose(1, 2), (0, 0, 0, 1))
+        return torch.cat([weight, shift.unsqueeze(2)], dim=2).flatten(0, 1)
+    column = pad(of.feature[part], (0, 1)).flatten()
+    return one_column_each(column, slope.flatten(), shift.flatten(), of.z.shape[1])
+
+
+def _second(of: SoftOperands, part: slice, dropout: Dropout) -> TreeWeights:
+    path, bias = of.path[part].transpose(1, 2), of.path_bias[part].unsqueeze(2)
+    if not dropout.rate:  # the second layer reads sigmoids: a = 2 sigmoid - 1
+        path, bias = path * 2, bias - path.sum(dim=2, keepdim=True)
+    weights = path.new_empty(*path.shape[:2], path.shape[2] + 1)
+    weights[:, :, :-1], weights[:, :, -1:] = path, bias
+    return TreeWeights.of(weights.mul_(of.leaf_slope[part].unsqueeze(2) * 2), add_up=adds_up(of.z))
+
+
+def _masks(of: SoftOperands, part: slice, dropout: Dropout) -> tuple[Tensor, Tensor]:
+    """0 or 1 / (1 - rate) per unit and block of rows; the unit that is always 1 stays."""
+    units = of.path.shape[1] + 1
+    masks = kept(of, part, dropout).to(of.z.dtype).div_(1 - dropout.rate)
+    masks[:, units - 1] = 1
+    return masks[:, :units], masks[:, units:]
+
+
+def kept(of: SoftOperands, part: slice, dropout: Dropout) -> Tensor:
+    """Which units of trees ``part`` dropout keeps, bool ``[G, n + 1 + l, blocks of rows]``, whatever the cut."""
+    units, blocks = of.path.shape[1] + 1 + of.path.shape[2], -(-of.z.shape[0] // ROWS_PER_MASK)
+    draws = torch.Generator(device=of.z.device)
+    drawn = of.z.new_empty(part.stop - part.start, units, blocks)
+    for tree, one in zip(range(part.start, part.stop), drawn, strict=True):
+        one.uniform_(generator=draws.manual_seed(dropout.seed + tree))
+    return drawn >= dropout.rate

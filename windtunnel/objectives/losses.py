@@ -1,0 +1,311 @@
+"""Losses by name: from raw scores and encoded targets to one weighted mean.
+
+Each takes ``scores [B, K]`` (float), ``target`` (int64 ``[B]`` class indices for classifiers, float ``[B]`` or
+``[B, K]`` for regression) and ``weight [B]`` or None, and returns a scalar: ``sum_i w_i l_i / sum_i w_i`` with ``l_i``
+the formula below. s is a raw score, y a target, r = s - y. Classification losses over K > 1 columns of a
+one-against-rest model sum over the columns; regression losses over K > 1 outputs average over them.
+
+``pick`` gives regression losses what ``predict`` answers in the place of s, whatever the link: the square of the score
+of LightGBM's reg_sqrt, the exponential where squared errors are asked of a Poisson model. Only logistic, poisson, gamma
+and tweedie take the raw score, which is the log-odds or the logarithm of the mean there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from windtunnel.errors import BadInput, nearest
+from windtunnel.program.head import Head
+
+Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+
+def logistic(scores: Tensor, target: Tensor, weight: Tensor | None, scale: float = 1.0) -> Tensor:
+    """log(1 + exp(-z a s)) with z = +1 for the class and -1 else; a is ``scale``. Floats y in [0, 1] are taken too."""
+    hot = _columns(scores, target)
+    rows = functional.binary_cross_entropy_with_logits(scores * scale, hot, reduction="none").sum(dim=1)
+    return _mean(rows, weight)
+
+
+def softmax(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """log(sum_k exp(s_k)) - s_y, over at least two columns."""
+    if scores.shape[1] < 2:
+        raise BadInput("the softmax loss needs a score per class, and this model has one in all; take loss='logistic'")
+    return _mean(functional.cross_entropy(scores, target, reduction="none"), weight)
+
+
+def probabilities(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """-log(p_y / sum_k p_k) of scores that are probabilities, each kept above 1e-6."""
+    shares = scores.clamp_min(1e-6)
+    rows = shares.sum(dim=1).log() - shares.gather(1, target.unsqueeze(1)).squeeze(1).log()
+    return _mean(rows, weight)
+
+
+def hinge(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """max(0, 1 - z s) with z = +1 for the class and -1 else."""
+    return _mean((1 - _signs(scores, target) * scores).clamp_min(0).sum(dim=1), weight)
+
+
+def squared_hinge(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """max(0, 1 - z s)^2 with z = +1 for the class and -1 else."""
+    return _mean((1 - _signs(scores, target) * scores).clamp_min(0).square().sum(dim=1), weight)
+
+
+def modified_huber(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """max(0, 1 - z s)^2 where z s >= -1, and -4 z s below, with z = +1 for the class and -1 else."""
+    margin = _signs(scores, target) * scores
+    rows = torch.where(margin >= -1, (1 - margin).clamp_min(0).square(), -4 * margin)
+    return _mean(rows.sum(dim=1), weight)
+
+
+def squared(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """r^2."""
+    return _mean(_residual(scores, target).square().mean(dim=1), weight)
+
+
+def relevance(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """r^2 again, under the name by which rankers are known: what they were fitted for takes rows by their queries."""
+    return squared(scores, target, weight)
+
+
+def absolute(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """|r|."""
+    return _mean(_residual(scores, target).abs().mean(dim=1), weight)
+
+
+def huber(scores: Tensor, target: Tensor, weight: Tensor | None, delta: float = 1.0) -> Tensor:
+    """r^2 / 2 where |r| <= delta, and delta (|r| - delta / 2) beyond."""
+    size = _residual(scores, target).abs()
+    rows = torch.where(size <= delta, size.square() / 2, delta * (size - delta / 2))
+    return _mean(rows.mean(dim=1), weight)
+
+
+def pseudo_huber(scores: Tensor, target: Tensor, weight: Tensor | None, delta: float = 1.0) -> Tensor:
+    """delta^2 (sqrt(1 + (r / delta)^2) - 1), XGBoost's pseudo-Huber loss."""
+    squares = _residual(scores, target).square()
+    # The same without the 1s, beside which float32 would lose small residuals.
+    rows = squares / ((1 + squares / (delta * delta)).sqrt() + 1)
+    return _mean(rows.mean(dim=1), weight)
+
+
+def log_cosh(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """log(cosh(r)), CatBoost's LogCosh."""
+    size = _residual(scores, target).abs()
+    return _mean((size + functional.softplus(-2 * size) - math.log(2)).mean(dim=1), weight)
+
+
+def expectile(scores: Tensor, target: Tensor, weight: Tensor | None, alpha: float = 0.5) -> Tensor:
+    """r^2, alpha of it where y > s and 1 - alpha of it else, of which the ``alpha`` expectile is the best constant."""
+    gap = _residual(scores, target)
+    rows = alpha * gap.clamp_max(0).square() + (1 - alpha) * gap.clamp_min(0).square()
+    return _mean(rows.mean(dim=1), weight)
+
+
+def power(scores: Tensor, target: Tensor, weight: Tensor | None, q: float = 2.0) -> Tensor:
+    """|r|^q, CatBoost's Lq; q at least 1."""
+    return _mean(_residual(scores, target).abs().pow(q).mean(dim=1), weight)
+
+
+def squared_log(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """(log(1 + s) - log(1 + y))^2 of targets above -1, s kept at -1 + 1e-6 and above as XGBoost keeps it."""
+    logs = (1 + scores).clamp_min(1e-6).log() - _outputs(scores, target).log1p()
+    return _mean(logs.square().mean(dim=1), weight)
+
+
+def fair(scores: Tensor, target: Tensor, weight: Tensor | None, c: float = 1.0) -> Tensor:
+    """c^2 (|r| / c - log(1 + |r| / c)), LightGBM's fair loss."""
+    size = _residual(scores, target).abs() / c
+    return _mean((c * c * (size - size.log1p())).mean(dim=1), weight)
+
+
+def mape(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """|r| / max(1, |y|), LightGBM's mean absolute percentage error."""
+    rows = _residual(scores, target).abs() / _outputs(scores, target).abs().clamp_min(1)
+    return _mean(rows.mean(dim=1), weight)
+
+
+def quantile(scores: Tensor, target: Tensor, weight: Tensor | None, alpha: float | Sequence[float] = 0.5) -> Tensor:
+    """max(alpha (y - s), (alpha - 1) (y - s)), the pinball loss of the ``alpha`` quantile, or one per output."""
+    gap, levels = -_residual(scores, target), scores.new_tensor(alpha)
+    return _mean(torch.maximum(levels * gap, (levels - 1) * gap).mean(dim=1), weight)
+
+
+def epsilon_insensitive(scores: Tensor, target: Tensor, weight: Tensor | None, epsilon: float = 0.1) -> Tensor:
+    """max(0, |r| - epsilon)."""
+    return _mean((_residual(scores, target).abs() - epsilon).clamp_min(0).mean(dim=1), weight)
+
+
+def squared_epsilon_insensitive(scores: Tensor, target: Tensor, weight: Tensor | None, epsilon: float = 0.1) -> Tensor:
+    """max(0, |r| - epsilon)^2."""
+    return _mean((_residual(scores, target).abs() - epsilon).clamp_min(0).square().mean(dim=1), weight)
+
+
+def poisson(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """exp(s) - y s: half the Poisson deviance of the mean exp(s), up to a constant."""
+    return _mean((scores.exp() - _outputs(scores, target) * scores).mean(dim=1), weight)
+
+
+def gamma(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """Take s + y exp(-s): half the gamma deviance of the mean exp(s), up to a constant."""
+    return _mean((scores + _outputs(scores, target) * (-scores).exp()).mean(dim=1), weight)
+
+
+def tweedie(scores: Tensor, target: Tensor, weight: Tensor | None, power: float = 1.5) -> Tensor:
+    """exp((2 - p) s) / (2 - p) - y exp((1 - p) s) / (1 - p): half the deviance of power p, up to a constant."""
+    if power == 1:
+        return poisson(scores, target, weight)
+    if power == 2:
+        return gamma(scores, target, weight)
+    mean = ((2 - power) * scores).exp() / (2 - power)
+    rows = mean - _outputs(scores, target) * ((1 - power) * scores).exp() / (1 - power)
+    return _mean(rows.mean(dim=1), weight)
+
+
+def unknown(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """Raise ``BadInput``: how wrong an answer is cannot be told from the target alone, or is not known here."""
+    raise BadInput(UNKNOWN)
+
+
+def one_vs_one_hinge(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """Sum over the pairs of classes i < j that hold y of max(0, 1 - z s_ij), z = 1 where y = i and -1 where y = j."""
+    classes = round((1 + (1 + 8 * scores.shape[1]) ** 0.5) / 2)
+    first, second = torch.triu_indices(classes, classes, 1, device=scores.device)
+    sign = (target.unsqueeze(1) == first).to(scores.dtype) - (target.unsqueeze(1) == second).to(scores.dtype)
+    return _mean(((1 - sign * scores).clamp_min(0) * sign.abs()).sum(dim=1), weight)
+
+
+_CLASSES = (softmax, probabilities, hinge, squared_hinge, modified_huber, one_vs_one_hinge)
+_LOGARITHMS = (poisson, gamma, tweedie)
+_VALUES = (
+    squared, relevance, absolute, huber, pseudo_huber, log_cosh, expectile, power, squared_log, fair, mape, quantile,
+    epsilon_insensitive, squared_epsilon_insensitive, *_LOGARITHMS,
+)  # fmt: skip
+LOSSES: dict[str, Callable[..., Tensor]] = {loss.__name__: loss for loss in (logistic, *_CLASSES, *_VALUES, unknown)}
+
+OF_RAW_SCORES = ("logistic", *(loss.__name__ for loss in _LOGARITHMS))
+"""Regression losses that take the raw score; the others take what ``predict`` answers."""
+UNKNOWN = (
+    "fit has no loss for what this source was fitted to: the targets of survival models (survival:cox, survival:aft, "
+    "Cox) are times of which the sign says whether they were seen, and other objectives may not be known here. Give a "
+    "loss of your own, loss=function(scores [B, K], target, weight); predict and windtunnel.compile need none"
+)
+
+
+def pick(asked: str | Loss | None, head: Head) -> Loss:
+    """Give the loss that a recipe asks for, or the translation's own, as ``loss(scores, target, weight)``.
+
+    A regression loss is of what ``predict`` answers, but for those in ``OF_RAW_SCORES``; a function gets raw scores.
+
+    Raises
+    ------
+    BadInput
+        For a name that is not known or that does not fit the task or the link, a function of other arguments, or a
+        source whose own loss is ``unknown``.
+    """
+    if asked is not None and not isinstance(asked, str):
+        _check_arguments(asked)
+        return OwnLoss(asked)
+    name = asked or head.loss
+    if name == unknown.__name__ == head.loss:
+        raise BadInput(UNKNOWN)
+    if name not in LOSSES or name == unknown.__name__:
+        hint = nearest(name, sorted(LOSSES.keys() - {unknown.__name__}))
+        raise BadInput(f"loss={name!r} is not known; {hint} A function (scores, target, weight) is taken too.")
+    loss = LOSSES[name]
+    if (loss in _VALUES) != (head.task == "regression") and name != "logistic":
+        fitting = sorted({"logistic", *(one.__name__ for one in (_VALUES if head.task == "regression" else _CLASSES))})
+        raise BadInput(f"loss={name!r} does not fit a {head.task} model; choose from {', '.join(fitting)}")
+    if loss in _LOGARITHMS and head.link != "exp" and LOSSES.get(head.loss) not in _LOGARITHMS:
+        raise BadInput(
+            f"loss={name!r} takes the logarithm of a mean for the score, and this model answers the score itself (link "
+            f"{head.link!r}), which may be 0 or less; fit the source with a Poisson, gamma or Tweedie objective, or "
+            "give a function (scores, target, weight)"
+        )
+    # Options belong to the loss they came with: another loss starts from its own defaults.
+    own: Loss = partial(loss, **head.loss_options) if name == head.loss else loss
+    linked = head.task == "regression" and head.link != "identity" and name not in OF_RAW_SCORES
+    return LossOfAnswers(own, head) if linked else own
+
+
+@dataclass(frozen=True)
+class LossOfAnswers:
+    """A loss of what ``predict`` makes of raw scores."""
+
+    loss: Loss
+    head: Head
+
+    def __call__(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        """The loss behind the link."""
+        return self.loss(self.head.linked(scores), target, weight)
+
+
+@dataclass(frozen=True)
+class OwnLoss:
+    """A function of somebody else's, of whose answers one value is asked."""
+
+    function: Loss
+
+    def __call__(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        """The value, without dimensions."""
+        value = self.function(scores, target, weight)
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            got = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+            raise BadInput(f"the loss gave {got}; it must give a tensor with one value, such as rows.mean()")
+        return value.reshape(())
+
+
+def _check_arguments(loss: Loss) -> None:
+    """Reject a function that cannot be called with scores, target and weight, before anything is trained."""
+    try:
+        arguments = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
+    except ValueError:  # some functions in C do not tell
+        return
+    try:
+        arguments.bind("scores", "target", "weight")
+    except TypeError as error:
+        raise BadInput(
+            f"loss={loss!r} takes {arguments}, and is called as loss(scores, target, weight): scores [B, K], target "
+            "int64 class numbers [B] or float values, weight [B] or None. Wrap it, such as loss=lambda scores, target, "
+            "weight: yours(scores[:, 0], target.float()), where no rows have weights"
+        ) from error
+
+
+def _mean(rows: Tensor, weight: Tensor | None) -> Tensor:
+    if weight is None:
+        return rows.mean()
+    # A batch whose weights are all 0 teaches nothing: 0 / tiny, with gradient 0.
+    return (rows * weight).sum() / weight.sum().clamp_min(torch.finfo(rows.dtype).tiny)
+
+
+def _columns(scores: Tensor, target: Tensor) -> Tensor:
+    """Targets in the shape of the scores: 0/1 per column for class indices, floats as they are."""
+    if target.is_floating_point():
+        return _outputs(scores, target)
+    if scores.shape[1] == 1:
+        return target.to(scores.dtype).unsqueeze(1)
+    return functional.one_hot(target, scores.shape[1]).to(scores.dtype)
+
+
+def _signs(scores: Tensor, target: Tensor) -> Tensor:
+    return 2 * _columns(scores, target) - 1
+
+
+def _outputs(scores: Tensor, target: Tensor) -> Tensor:
+    if target.numel() != scores.numel():
+        raise BadInput(
+            f"targets of shape {tuple(target.shape)} for scores of shape {tuple(scores.shape)}; give one value for "
+            "each output of each row"
+        )
+    return target.to(scores.dtype).reshape(scores.shape)
+
+
+def _residual(scores: Tensor, target: Tensor) -> Tensor:
+    return scores - _outputs(scores, target)

@@ -1,0 +1,1 @@
+"""Rows for training: in memory, from loaders, from Parquet files."""

@@ -1,0 +1,133 @@
+"""What loaders yield, checked and encoded: rows, targets, weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from windtunnel.encode import Batch
+from windtunnel.errors import BadInput
+from windtunnel.trainers.data.batches import Batches, Item
+
+if TYPE_CHECKING:
+    from windtunnel.api.translation import Translation
+
+
+ACCEPTED = (
+    "fit takes an iterable of (rows, target) or (rows, target, weight), where rows are a DataFrame, an Arrow table, "
+    "an array, a dict of columns or an encoded Batch; all rows at once are a tuple (X, y) or (X, y, weight)"
+)
+
+
+def encode_item(net: Translation, item: Any, *, training: bool = False) -> Item:
+    """One item of a loader, ``(rows, target)`` or ``(rows, target, weight)``, encoded."""
+    if not isinstance(item, (tuple, list)) or isinstance(item, Batch) or len(item) not in (2, 3):
+        got = f"{type(item).__name__} of {len(item)}" if isinstance(item, (tuple, list)) else type(item).__name__
+        raise BadInput(f"the loader yielded a {got}; {ACCEPTED}")
+    rows, target, weight = encode(net, *item, training=training)
+    if target is None:
+        raise BadInput(f"the loader yielded None as a target; {ACCEPTED}")
+    if rows.numbers.shape[0] == 0:
+        raise BadInput("the loader yielded a batch without rows; leave it out")
+    return (rows, target) if weight is None else (rows, target, weight)
+
+
+def encode(
+    net: Translation, X: Any, y: Any = None, weight: Any = None, *, training: bool
+) -> tuple[Batch, Tensor | None, Tensor | None]:
+    """Rows, and targets and weights where there are any, as tensors."""
+    encoded = isinstance(X, Batch)
+    rows = X if isinstance(X, Batch) else net.encode(plain(X), training=training)
+    if y is not None and not encoded and not training:  # rows to judge by; others were checked as they were encoded
+        net.check_rows(rows)
+    count = rows.numbers.shape[0]
+    target = None
+    if y is not None:
+        _check_length("y", y, count)
+        target = _checked_target(net, y) if encoded and isinstance(y, Tensor) else net.head.encode_target(plain(y))
+    return rows, target, None if weight is None else _weights(weight, count)
+
+
+def plain(values: Any) -> Any:
+    """Tensors, alone or as columns of a dict, as the arrays that the encoder takes."""
+    if isinstance(values, Tensor):
+        return values.numpy(force=True)
+    if isinstance(values, dict):
+        return {name: plain(column) for name, column in values.items()}
+    return values
+
+
+def _check_length(name: str, values: Any, count: int) -> None:
+    if not hasattr(values, "__len__") or (isinstance(values, Tensor) and values.ndim == 0):
+        raise BadInput(f"{name}={values!r} is one value; give one per row, {count} in all")
+    if len(values) != count:
+        raise BadInput(f"{name} has {len(values)} values for {count} rows; give one per row, in the same order")
+
+
+def _checked_target(net: Translation, target: Tensor) -> Tensor:
+    """Check an already encoded target: class indices in range, or finite values."""
+    if net.head.classes is None:
+        if not target.isfinite().all():
+            bad = int((~target.isfinite()).sum())
+            raise BadInput(f"y has {bad} values that are NaN or infinite; drop these rows")
+        return net.head.spread(target.float())
+    classes = len(net.head.classes)
+    in_range = target.numel() == 0 or (target.min() >= 0 and target.max() < classes)
+    if target.is_floating_point() or target.ndim != 1 or not in_range:
+        raise BadInput(
+            f"beside encoded rows the target is a tensor of shape {tuple(target.shape)} and dtype {target.dtype} with "
+            f"values from {target.min().item()} to {target.max().item()}; give class indices int64 [B] from 0 to "
+            f"{classes - 1}, as windtunnel.loader yields them, or original labels as an array"
+        )
+    return target.long()
+
+
+def _weights(weight: Any, count: int) -> Tensor:
+    _check_length("weight", weight, count)
+    try:
+        values = torch.from_numpy(np.array(plain(weight), dtype=np.float32))
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"weight is not made of numbers ({error}); give one finite number from 0 per row") from error
+    if values.ndim != 1:
+        raise BadInput(f"weight has the shape {tuple(values.shape)}; give one finite number from 0 per row")
+    if wrong := int((~(values.isfinite() & (values >= 0))).sum()):
+        raise BadInput(
+            f"{wrong} of {count} weights are negative, NaN or infinite; give one finite number from 0 per row"
+        )
+    return values
+
+
+def check_classes(net: Translation, batches: Batches) -> None:
+    """Reject to train a classifier on rows of one class."""
+    assert batches.target is not None
+    classes = Classes(net)
+    classes.see(batches.target)
+    classes.check()
+
+
+class Classes:
+    """Whether more than one class was seen; looks no further once two were."""
+
+    def __init__(self, net: Translation) -> None:
+        self._labels = net.head.labels_in_order or None
+        self._only: int | None = None
+        self._enough = self._labels is None
+
+    def see(self, target: Tensor) -> None:
+        """Look at encoded targets."""
+        if self._enough or target.numel() == 0:
+            return
+        low, high = int(target.min()), int(target.max())
+        self._enough = low != high or self._only not in (None, low)
+        self._only = low
+
+    def check(self) -> None:
+        """Raise ``BadInput`` where a classifier has seen one class only."""
+        if not self._enough and self._labels is not None and self._only is not None:
+            raise BadInput(
+                f"every training target is {self._labels[self._only]!r}; a classifier is fine-tuned on rows of at "
+                f"least two of its classes {', '.join(map(repr, self._labels[:10]))}: give rows of another one"
+            )

@@ -1,0 +1,285 @@
+"""The LightningModule and the LightningDataModule of fine-tuning."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from windtunnel.errors import BadInput
+from windtunnel.modules.base import Module
+from windtunnel.objectives.losses import pick
+from windtunnel.objectives.metrics import Metric
+from windtunnel.trainers.data.batches import Batches
+from windtunnel.trainers.data.encoding import encoding_of
+from windtunnel.trainers.data.hold_out import hold_out
+from windtunnel.trainers.data.items import check_classes
+from windtunnel.trainers.data.loader import Encoded, loader
+from windtunnel.trainers.loop.compiled import check_accumulation, check_tables, compiled, explained
+from windtunnel.trainers.loop.processes import check_same, share_of_weight, summed, world
+from windtunnel.trainers.optimizers.large_tables import VisitedRows
+from windtunnel.trainers.optimizers.row_adam import RowAdam
+from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
+
+if TYPE_CHECKING:
+    from windtunnel.api.translation import Translation
+
+
+class FineTuning(pl.LightningModule):
+    """Minimises the loss of a translation; logs ``train_loss``, ``val_loss`` and ``val_<metric>`` once per epoch.
+
+    Parameters
+    ----------
+    net : Translation
+        ``net(numbers [B, n], ids [B, m]) -> scores [B, K]``.
+    recipe : Recipe
+        The options.
+    tables : mapping
+        Parameter of the net -> its rows; large tables that are trained by rows.
+    """
+
+    def __init__(self, net: Translation, recipe: Recipe, tables: Mapping[str, VisitedRows] | None = None) -> None:
+        super().__init__()
+        self.net = net
+        self.recipe = recipe
+        self.tables = dict(tables or {})
+        if recipe.compile is not None:
+            check_tables(recipe.compile, self.tables)
+        self.loss = pick(recipe.loss, net.head)
+        self.judge = Metric.of(recipe, net)
+        self.save_hyperparameters(recipe.facts())
+        self._sums: dict[str, tuple[Tensor | float, float]] = {}
+        self._compiled: Callable[[Tensor, Tensor], Tensor] | None = None
+
+    def setup(self, stage: str) -> None:
+        """Make certain that all processes train the same, and set up what compiles the steps of training."""
+        check_same(self.net)
+        if self.recipe.compile is not None and stage == "fit":
+            self._compiled = compiled(self.net, self.recipe.compile)
+
+    def on_train_epoch_start(self) -> None:
+        """Reject what compiled steps would get wrong; a callback may have changed it since the epoch before."""
+        if self.recipe.compile is not None:
+            check_accumulation(self.recipe.compile, self.trainer.accumulate_grad_batches)
+
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        """Give the loss of ``(rows, target)`` or ``(rows, target, weight)``."""
+        loss, _ = self._loss(batch)
+        self._add("train_loss", loss, batch)
+        # Gradients are averaged over the processes, whose weights may differ.
+        return loss * share_of_weight(batch[2]) if len(batch) == 3 and world() > 1 else loss
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Compute the gradients."""
+        with explained(self.recipe.compile) if self.recipe.compile else contextlib.nullcontext():
+            super().backward(loss, *args, **kwargs)
+
+    def validation_step(self, batch: Any, index: int) -> None:
+        """Add a batch to the validation loss and metric, in the precision that the net answers in."""
+        with torch.autocast(self.device.type, enabled=False):
+            loss, scores = self._loss(batch)
+            self._add("val_loss", loss, batch)
+            self.judge.update(scores, *batch[1:], answer=self.judge.answer(self.net, *batch[0]))
+
+    def on_train_epoch_end(self) -> None:
+        """Log the mean loss of the epoch."""
+        self._tell("train_loss", self._pop("train_loss"))
+
+    def on_validation_epoch_start(self) -> None:
+        """Start from nothing, whatever an interrupted epoch left behind."""
+        self._sums.pop("val_loss", None)
+        self.judge.reset()
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the mean loss and the metric over all validation rows."""
+        self._tell("val_loss", self._pop("val_loss"))
+        if self.judge.name != "loss":
+            self._tell(f"val_{self.judge.name}", self.judge.compute())
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the losses of an epoch that is not over, what each process has on average, and the rows of tables."""
+        checkpoint["tables"] = {name: met.state_dict() for name, met in self.tables.items()}
+        sums = {name: summed(*pair) for name, pair in self._sums.items()}
+        checkpoint["sums"] = {name: [float(part) / world() for part in pair] for name, pair in sums.items()}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on with the losses of an epoch that was not over, and with the rows of tables."""
+        if (before := sorted(checkpoint.get("tables", {}))) != (now := sorted(self.tables)):
+            raise BadInput(
+                f"the checkpoint has large tables {before} trained by rows, and now they are {now}; resume with as "
+                "many processes as before, and clipping as before"
+            )
+        for name, met in self.tables.items():
+            met.load_state_dict(checkpoint["tables"][name])
+        self._sums = {name: (total, count) for name, (total, count) in checkpoint.get("sums", {}).items()}
+
+    def configure_optimizers(self) -> Any:
+        """Set up the optimizer over what is trainable, with the schedule of the recipe by epochs."""
+        optimizer = self._optimizer()
+        if self.recipe.schedule == "constant":
+            return optimizer
+        epochs = self.trainer.max_epochs or self.recipe.epochs
+        cosine = LambdaLR(optimizer, lambda epoch: (1 + math.cos(math.pi * min(epoch / epochs, 1))) / 2)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": cosine, "interval": "epoch"}}
+
+    def _optimizer(self) -> Optimizer:
+        groups = self._groups()
+        rate, decay = self.recipe.learning_rate, self.recipe.weight_decay
+        if self.recipe.optimizer == "sgd":
+            return SGD(groups, lr=rate, weight_decay=decay, momentum=0.9)
+        # On a CPU the fused step is several times faster; on a GPU it cannot be scaled and clipped in 16-bit mode.
+        fused = all(parameter.device.type == "cpu" for group in groups for parameter in group["params"])
+        if self.tables:
+            decoupled = self.recipe.optimizer == "adamw"
+            options = {"weight_decay": decay, "decoupled_weight_decay": decoupled, "fused": fused}
+            return RowAdam(groups, self.tables.values(), lr=rate, **options)
+        family = Adam if self.recipe.optimizer == "adam" else AdamW
+        return family(groups, lr=rate, weight_decay=decay, fused=fused)
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """What is trainable, by the kinds that have a rate of their own."""
+        groups: dict[str, list[nn.Parameter]] = {}
+        for module in self.net.modules():
+            kinds = module.KINDS if isinstance(module, Module) else {}
+            for name, parameter in module.named_parameters(recurse=False):
+                if parameter.requires_grad:
+                    groups.setdefault(kinds.get(name, ""), []).append(parameter)
+        rates = {"table": self.recipe.table_rate, "tree": self.recipe.tree_rate, "leaf": self.recipe.leaf_rate}
+        # A residual model beside the pipeline says how large the slopes are that its decay has to hold against.
+        decay = self.recipe.weight_decay * getattr(self.net, "decay_scale", 1.0)
+        return [
+            {"params": parameters, "lr": self.recipe.learning_rate * rates.get(kind, 1.0), "weight_decay": decay}
+            for kind, parameters in groups.items()
+        ]
+
+    def _loss(self, batch: Any) -> tuple[Tensor, Tensor]:
+        rows, target, *rest = batch
+        scores = (self._compiled if self.training and self._compiled else self.net)(*rows)
+        return self.loss(scores, target, rest[0] if rest else None), scores
+
+    def _add(self, name: str, loss: Tensor, batch: Any) -> None:
+        """Add to a running mean by hand: ``self.log`` costs as much as a small step."""
+        size = float(batch[1].shape[0]) if len(batch) == 2 else batch[2].sum()
+        total, count = self._sums.get(name, (0.0, 0.0))
+        self._sums[name] = (total + loss.detach().float() * size, count + size)
+
+    def _tell(self, name: str, value: Tensor | float) -> None:
+        # All processes have the same value already; Lightning warns where they do not exchange it.
+        self.log(name, value, prog_bar=True, sync_dist=True)
+
+    def _pop(self, name: str) -> Tensor | float:
+        total, count = summed(*self._sums.pop(name, (math.nan, 1.0)))
+        return total / count
+
+
+class Loaders(pl.LightningDataModule):
+    """Training and validation rows as encoded batches, ready.
+
+    Parameters
+    ----------
+    train, valid : loader
+        ``Batches``, or anything else that yields encoded ``(rows, target)`` or ``(rows, target, weight)``.
+    """
+
+    def __init__(self, train: Any, valid: Any) -> None:
+        super().__init__()
+        self.train, self.valid = train, valid
+
+    def train_dataloader(self) -> Any:
+        """Shuffled batches, with a ``set_epoch``."""
+        return self.train
+
+    def val_dataloader(self) -> Any:
+        """Batches in order."""
+        return self.valid
+
+    def to(self, device: torch.device) -> None:
+        """Move rows that lie in memory to a device, once for all epochs."""
+        self.train = self.train.to(device) if isinstance(self.train, Batches) else self.train
+        self.valid = self.valid.to(device) if isinstance(self.valid, Batches) else self.valid
+
+    def pin(self) -> None:
+        """Have a GPU fetch the batches of rows that lie in memory while it works on others."""
+        for part in (self.train, self.valid):
+            if type(part) is Batches:
+                part.pinned = True
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows that lie in memory."""
+        return sum(part.nbytes for part in (self.train, self.valid) if isinstance(part, Batches))
+
+
+class DataModule(Loaders):
+    """Training and validation rows, encoded.
+
+    Parameters
+    ----------
+    net : Translation
+        Encodes rows and targets.
+    train, valid : loader, (X, y) or (X, y, weight)
+        Rows; without ``valid`` a share of the training rows is held out where they are at hand, that is from ``(X, y)``
+        or a ``windtunnel.loader``. Other loaders, and too few rows to hold any out, are judged on the training rows.
+    recipe : Recipe
+        Its batch size, seed and validation fraction are read.
+
+    Attributes
+    ----------
+    validated_on : str
+        "validation rows", "held-out rows" or "training rows".
+    """
+
+    def __init__(self, net: Translation, train: Any, valid: Any = None, recipe: Recipe | None = None) -> None:
+        self.recipe = recipe or Recipe()
+        super().__init__(_batches(net, train, self.recipe, training=True), None)
+        if isinstance(self.train, Batches):
+            check_classes(net, self.train)
+        self.valid, self.validated_on = self._resolve(net, valid)
+
+    def _resolve(self, net: Translation, valid: Any) -> tuple[Batches | Encoded, str]:
+        if valid is not None:
+            judged = _batches(net, valid, self.recipe, training=False)
+            return judged.in_order(), "validation rows"
+        if isinstance(self.train, Encoded):
+            return self.train.in_order(), "training rows"
+        split = hold_out(self.train, self.recipe.validation_fraction, self.recipe.seed)
+        if split is None:
+            return self.train.in_order(), "training rows"
+        self.train = split[0]
+        return split[1].in_order(), "held-out rows"
+
+
+def _batches(net: Translation, data: Any, recipe: Recipe, *, training: bool) -> Batches | Encoded:
+    role = "train" if training else "valid"
+    loads = isinstance(data, Iterable) and not isinstance(data, (str, dict, tuple)) and not hasattr(data, "columns")
+    if loads and (encoding := encoding_of(data)) is not None:
+        encoding.check(net, f"the {role} loader")
+    if isinstance(data, Batches):
+        if data.target is None:
+            raise BadInput(f"{role} is a loader without targets; build it as windtunnel.loader(net, X, y)")
+        ready: Batches | Encoded = data
+    elif isinstance(data, tuple):
+        if len(data) not in (2, 3) or data[1] is None:
+            raise BadInput(f"{role} is a tuple of {len(data)}; give (X, y) or (X, y, weight), or a loader")
+        ready = loader(net, *data, batch_size=recipe.batch_size or LARGEST_BATCH, seed=recipe.seed, training=training)
+        if training:
+            ready.batch_size = recipe.rows_per_step(ready.size)
+    elif isinstance(data, Encoded):
+        ready = data
+    elif loads:
+        ready = Encoded(net, data, training=training)
+    else:
+        raise BadInput(f"{role} is a {type(data).__name__}; give (X, y) or (X, y, weight), or a loader of such batches")
+    if not isinstance(ready, Encoded) and len(ready) == 0:
+        raise BadInput(
+            f"{role} yields nothing: {ready.size} rows make no full batch of {ready.batch_size} with drop_last=True; "
+            "take a smaller batch_size or drop_last=False"
+        )
+    return ready

@@ -1,0 +1,1 @@
+"""Optimizers for tables too large for a dense gradient."""

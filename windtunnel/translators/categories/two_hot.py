@@ -1,0 +1,16 @@
+"""The two-hot encoder."""
+
+from __future__ import annotations
+
+import math
+
+from windtunnel.estimators import TwoHotEncoder
+from windtunnel.translators.registry import Encoding, translates
+
+
+@translates(TwoHotEncoder, trainable="one row of a table per category", notes="missing categories are all zeros")
+def two_hot(fitted: TwoHotEncoder) -> Encoding:
+    """Category -> two one-hots, a row of a table. Reads ``categories_`` and ``handle_unknown``."""
+    # Missing values are accepted whatever handle_unknown says.
+    known = [None if categories is None else [*categories, math.nan] for categories in fitted.categories_]
+    return Encoding(known, rejects_unknown=fitted.handle_unknown == "error")

@@ -1,0 +1,148 @@
+"""scikit-learn's AdaBoost and Bagging, over trees and over any other estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn import ensemble, tree
+
+from windtunnel.modules.ensembles.ensemble import MeanOfParts, Votes, WeightedMedian
+from windtunnel.modules.ensembles.init_scores import LastColumns
+from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.translators.registry import Composite, Part, Predictor, translates
+from windtunnel.translators.trees.sklearn_trees import LOSSES, TRAINABLE, leaf_values, tree_ensemble
+
+TREES = (tree.DecisionTreeClassifier, tree.DecisionTreeRegressor, tree.ExtraTreeClassifier, tree.ExtraTreeRegressor)
+
+
+@translates(
+    ensemble.AdaBoostClassifier,
+    trainable=TRAINABLE,
+    notes="any base estimator; the votes of others than trees have the gradient of their probabilities",
+)
+def ada_boost_classifier(fitted: ensemble.AdaBoostClassifier) -> Predictor | Composite:
+    """Weighted votes of ``estimators_``: a member adds w to its label and -w / (K - 1) to the others, over sum w."""
+    count, weights = len(fitted.classes_), np.asarray(fitted.estimator_weights_, np.float64)[: len(fitted.estimators_)]
+    worth = np.stack([_worth(fitted.classes_, one, w) for one, w in zip(fitted.estimators_, weights, strict=True)])
+    divisor = float(fitted.estimator_weights_.sum()) * max(1, count - 1)
+    options: dict[str, Any] = {"link": "sigmoid", "loss": "logistic"} if count == 2 else {"link": "softmax"}
+    if count > 2:
+        # Probabilities are a softmax of the decision over K - 1.
+        options |= {"loss": "softmax", "decision_scale": float(count - 1)}
+    if count == 1:
+        options |= {"loss": "logistic", "answers": {"decision_function": LastColumns(0, [1])}}
+    if all(type(one) in TREES for one in fitted.estimators_):
+        trees = [one.tree_ for one in fitted.estimators_]
+        votes = [table[leaf_values(one).argmax(axis=1)] for one, table in zip(fitted.estimators_, worth, strict=True)]
+        base = np.zeros(worth.shape[2])
+        model = tree_ensemble(trees, votes, width=int(fitted.n_features_in_), base=base, divisor=divisor)
+        return Predictor(HardTrees.of(model), **options)
+    return Composite(_parts(fitted, "votes"), Predictor(Votes(torch.from_numpy(worth), divisor), **options))
+
+
+def _worth(classes: NDArray[Any], member: Any, weight: float) -> NDArray[np.float64]:
+    """What each label of a member adds to each score, ``[labels, K]``; of two classes the second less the first."""
+    count = len(classes)
+    own = np.asarray(member.classes_)[:, None] == classes
+    if count == 1:
+        return np.zeros((1, 1))
+    worth = np.where(own, weight, -1 / (count - 1) * weight)
+    return 2 * worth[:, 1:] if count == 2 else worth
+
+
+@translates(
+    ensemble.AdaBoostRegressor,
+    trainable=TRAINABLE,
+    notes="any base estimator, whose loss fine-tuning takes; its weighted median",
+)
+def ada_boost_regressor(fitted: ensemble.AdaBoostRegressor) -> Composite:
+    """The median of what ``estimators_`` predict, weighted by ``estimator_weights_``."""
+    weights = np.asarray(fitted.estimator_weights_, np.float64)[: len(fitted.estimators_)]
+    return Composite(_parts(fitted, "predict"), Predictor(WeightedMedian(torch.from_numpy(weights))), keeps="loss")
+
+
+@translates(
+    ensemble.BaggingClassifier,
+    trainable=TRAINABLE,
+    notes="any base estimator; votes of members without probabilities have a gradient all the same",
+)
+def bagging_classifier(fitted: ensemble.BaggingClassifier) -> Predictor | Composite:
+    """The mean of the probabilities of ``estimators_``, each on its ``estimators_features_``, or of their votes."""
+    members, classes = fitted.estimators_, len(fitted.classes_)
+    options: dict[str, Any] = {"link": "probabilities", "loss": "probabilities"}
+    if all(type(one) in TREES for one in members):
+        # Members are fitted on the positions of the labels, of which a sample may miss some.
+        values = [_placed(leaf_values(one), one.classes_, classes) for one in members]
+        return Predictor(_mean_of_trees(fitted, values), **options)
+    widths = [len(one.classes_) for one in members]
+    parts = _parts(fitted, "predict_proba" if all(hasattr(one, "predict_proba") for one in members) else "votes")
+    scores = MeanOfParts(_places(widths, [one.classes_ for one in members], classes), float(len(members)))
+    if hasattr(fitted, "decision_function"):
+        columns = 1 if classes == 2 else classes
+        places = sum(widths) + torch.arange(len(members) * columns).reshape(-1, columns)
+        decision = MeanOfParts(places, float(len(members)), flat=columns == 1)
+        parts, options["others"] = [*parts, *_parts(fitted, "decision_function")], {"decision_function": decision}
+    return Composite(parts, Predictor(scores, **options))
+
+
+@translates(
+    ensemble.BaggingRegressor,
+    trainable=TRAINABLE,
+    notes="any base estimator, whose loss fine-tuning takes; one or several targets",
+)
+def bagging_regressor(fitted: ensemble.BaggingRegressor) -> Predictor | Composite:
+    """The mean of what ``estimators_`` predict, each on its ``estimators_features_``."""
+    members = fitted.estimators_
+    if all(type(one) in TREES for one in members):
+        values = [leaf_values(one) for one in members]
+        loss = LOSSES.get(members[0].criterion, "squared")
+        return Predictor(_mean_of_trees(fitted, values), loss=loss, flat=members[0].n_outputs_ == 1)
+    answer = np.asarray(members[0].predict(np.zeros((1, len(fitted.estimators_features_[0])))))
+    targets = 1 if answer.ndim == 1 else answer.shape[1]
+    places = torch.arange(len(members) * targets).reshape(-1, targets)
+    mean = MeanOfParts(places, float(len(members)))
+    return Composite(_parts(fitted, "predict"), Predictor(mean, flat=answer.ndim == 1), keeps="loss")
+
+
+def _mean_of_trees(fitted: Any, values: Sequence[NDArray[np.float64]]) -> HardTrees:
+    model = tree_ensemble(
+        [one.tree_ for one in fitted.estimators_],
+        values,
+        width=int(fitted.n_features_in_),
+        base=np.zeros(values[0].shape[1]),
+        divisor=float(len(fitted.estimators_)),
+        features=fitted.estimators_features_,
+    )
+    return HardTrees.of(model)
+
+
+def _placed(values: NDArray[np.float64], columns: NDArray[Any], width: int) -> NDArray[np.float64]:
+    """Columns of values at their places among ``width``, 0 elsewhere."""
+    placed = np.zeros((len(values), width))
+    placed[:, np.asarray(columns, np.int64)] = values
+    return placed
+
+
+def _places(widths: Sequence[int], columns: Sequence[NDArray[Any]], width: int) -> torch.Tensor:
+    """Where each member's answer for each class stands among the answers side by side; -1 where it has none."""
+    places = np.full((len(widths), width), -1, np.int64)
+    start = 0
+    for row, count, known in zip(places, widths, columns, strict=True):
+        row[np.asarray(known, np.int64)] = start + np.arange(count)
+        start += count
+    return torch.from_numpy(places)
+
+
+def _parts(fitted: Any, method: str) -> list[Part]:
+    features = getattr(fitted, "estimators_features_", [None] * len(fitted.estimators_))
+    every = np.arange(int(fitted.n_features_in_))
+    return [
+        Part(
+            f"estimators_.{index}", one, method, None if columns is None or np.array_equal(columns, every) else columns
+        )
+        for index, (one, columns) in enumerate(zip(fitted.estimators_, features, strict=True))
+    ]

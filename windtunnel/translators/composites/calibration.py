@@ -1,0 +1,90 @@
+"""scikit-learn's calibrated classifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.calibration import CalibratedClassifierCV
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.base import Module
+from windtunnel.modules.ensembles.calibrators import IsotonicCalibration, SigmoidCalibration, TemperatureCalibration
+from windtunnel.translators.registry import Composite, Part, Predictor, translates
+
+
+@translates(
+    CalibratedClassifierCV,
+    trainable="sigmoids, isotonic values or temperatures, and as its parts",
+    notes="sigmoid, isotonic and temperature; ensemble or not; scores are probabilities",
+)
+def calibrated(fitted: CalibratedClassifierCV) -> Composite:
+    """The mean of ``calibrated_classifiers_``: calibrators over decisions, or over probabilities where there are none.
+
+    Reads ``estimator``, ``calibrators`` and ``method`` of each.
+    """
+    members, classes = fitted.calibrated_classifiers_, fitted.classes_
+    if len(classes) < 2:
+        raise UnsupportedEstimator(f"CalibratedClassifierCV was fitted on the one class {classes[0]!r}; fit it on two")
+    methods = [_method(one.estimator) for one in members]
+    if members[0].method == "temperature":
+        if len(set(methods)) > 1:
+            raise UnsupportedEstimator(f"CalibratedClassifierCV holds estimators of several kinds: {set(methods)}")
+        beta = torch.tensor([float(one.calibrators[0].beta_) for one in members], dtype=torch.float64)
+        then: Module = TemperatureCalibration(beta, probabilities=methods[0] == "predict_proba")
+        counts: Sequence[int | None] = [1 if len(classes) == 2 else None] * len(members)
+    else:
+        counts = [len(one.calibrators) for one in members]
+        calibrators = [calibrator for one in members for calibrator in one.calibrators]
+        build = _isotonic if members[0].method == "isotonic" else _sigmoid
+        then = build(calibrators, torch.from_numpy(_places(members, classes)))
+    parts = [
+        Part(f"calibrated_classifiers_.{index}.estimator", one.estimator, method, take=_take(one, method, count))
+        for index, (one, method, count) in enumerate(zip(members, methods, counts, strict=True))
+    ]
+    return Composite(parts, Predictor(then, link="probabilities", loss="probabilities"))
+
+
+def _method(estimator: Any) -> str:
+    return "decision_function" if hasattr(estimator, "decision_function") else "predict_proba"
+
+
+def _take(member: Any, method: str, count: int | None) -> list[int] | None:
+    """The columns that are calibrated: the second probability of two classes, else the first ``count``."""
+    if method == "predict_proba" and len(member.estimator.classes_) == 2:
+        return [1]
+    return None if count is None else list(range(count))
+
+
+def _places(members: Sequence[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Which calibrated column stands for each class, ``[E, K]``, -1 for none; of two classes for the second alone."""
+    places = np.full((len(members), len(classes)), -1, np.int64)
+    start = 0
+    for row, member in zip(places, members, strict=True):
+        known = np.searchsorted(classes, member.estimator.classes_)
+        for column, position in zip(range(len(member.calibrators)), known, strict=False):
+            # As the source has it: of two classes the single column is that of the first, and counts for the second.
+            row[position + (len(classes) == 2)] = start + column
+        start += len(member.calibrators)
+    return np.ascontiguousarray(places[:, 1:]) if len(classes) == 2 else places
+
+
+def _sigmoid(calibrators: Sequence[Any], place: torch.Tensor) -> SigmoidCalibration:
+    numbers = np.array([[one.a_, one.b_] for one in calibrators], np.float64)
+    return SigmoidCalibration(torch.from_numpy(numbers[:, 0].copy()), torch.from_numpy(numbers[:, 1].copy()), place)
+
+
+def _isotonic(calibrators: Sequence[Any], place: torch.Tensor) -> IsotonicCalibration:
+    points = max(2, *(len(one.X_thresholds_) for one in calibrators))
+    x = np.full((len(calibrators), points), np.inf)
+    y = np.empty((len(calibrators), points))
+    for row, one in enumerate(calibrators):
+        count = len(one.X_thresholds_)
+        x[row, :count] = one.X_thresholds_
+        y[row, :count], y[row, count:] = one.y_thresholds_, one.y_thresholds_[-1]
+    last = torch.tensor([len(one.X_thresholds_) - 1 for one in calibrators])
+    single = calibrators[0].X_thresholds_.dtype == np.float32
+    return IsotonicCalibration(torch.from_numpy(x), torch.from_numpy(y), last, place, single)

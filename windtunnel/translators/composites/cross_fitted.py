@@ -1,0 +1,39 @@
+"""Our cross-fitted estimators: the mean of members."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor
+from windtunnel.modules.ensembles.log_pool import LogPool
+from windtunnel.modules.ensembles.votes import WeightedMean
+from windtunnel.translators.registry import Composite, Part, Predictor, translates
+
+
+@translates(CrossFittedClassifier, trainable="as its members")
+def cross_fitted_classifier(fitted: CrossFittedClassifier) -> Composite:
+    """The mean of the log-probabilities of ``estimators_``; for two classes of their log-odds."""
+    classes = len(fitted.classes_)
+    if classes < 2:
+        raise UnsupportedEstimator(
+            f"CrossFittedClassifier was fitted on the one class {fitted.classes_[0]!r}; fit it on two"
+        )
+    then = Predictor(
+        LogPool(classes),
+        link="sigmoid" if classes == 2 else "softmax",
+        loss="logistic" if classes == 2 else "softmax",
+    )
+    return Composite(_parts(fitted, "predict_proba"), then)
+
+
+@translates(CrossFittedRegressor, trainable="as its members", notes="fine-tuned with the loss of its members")
+def cross_fitted_regressor(fitted: CrossFittedRegressor) -> Composite:
+    """The mean of what ``estimators_`` predict."""
+    weights = torch.from_numpy(np.ones(len(fitted.estimators_)))
+    return Composite(_parts(fitted, "predict"), Predictor(WeightedMean(weights)), keeps="loss")
+
+
+def _parts(fitted: CrossFittedClassifier | CrossFittedRegressor, method: str) -> list[Part]:
+    return [Part(f"estimators_.{number}", member, method) for number, member in enumerate(fitted.estimators_)]

@@ -1,0 +1,120 @@
+"""scikit-learn's classifiers of several classes, or labels, made of classifiers of two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import is_classifier, is_regressor
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier, _ConstantPredictor
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.ensembles.one_vs_rest import Above, CodeScores, MemberScores, MemberShares, PairwiseVotes
+from windtunnel.translators.registry import Composite, Part, Predictor, translates
+
+
+@translates(
+    OneVsRestClassifier,
+    trainable="as its parts",
+    notes="two or more classes, or several labels; classes_ of several labels are 0 and 1 for each",
+)
+def one_vs_rest(fitted: OneVsRestClassifier) -> Composite:
+    """One score per estimator of ``estimators_``: decisions, else probabilities, or values of regressors."""
+    members = fitted.estimators_
+    labels = fitted.label_binarizer_.y_type_.startswith("multilabel")
+    binary = not labels and len(members) == 1
+    decides = _decides(members)
+    bound = Above(torch.tensor(_threshold(members[0]), dtype=torch.float64))
+    place, constant = _layout(members)
+    pair = binary and not decides and not is_regressor(members[0])
+    then = Predictor(
+        MemberScores(place, constant, pair=pair),
+        link="identity",
+        loss="logistic" if decides or labels or not hasattr(fitted, "predict_proba") else "probabilities",
+        classes=[np.array([0, 1])] * len(members) if labels else None,
+        answers={"predict": bound} if labels or (binary and not pair and len(fitted.classes_) > 1) else {},
+    )
+    answers = {}
+    if _has(fitted, "predict_proba"):
+        shares = MemberScores(place, constant) if labels else MemberShares(place, constant)
+        answers["predict_proba"] = Composite(_parts(members, "predict_proba"), shares)
+    if _has(fitted, "decision_function") and labels:
+        answers["decision_function"] = Composite(_parts(members, "decision_function"), MemberScores(place, constant))
+    return Composite(_parts(members, None), then, answers=answers)
+
+
+@translates(OneVsOneClassifier, trainable="as its parts", notes="votes pass the gradient of what they were cast by")
+def one_vs_one(fitted: OneVsOneClassifier) -> Composite:
+    """Votes of ``estimators_``, one per pair of classes; sums of their confidences decide between equal ones."""
+    members = fitted.estimators_
+    odd = sorted({type(one).__name__ for one in members if not is_classifier(one)})
+    if odd:
+        raise UnsupportedEstimator(f"OneVsOneClassifier votes with {', '.join(odd)}, no classifier of two classes")
+    columns = fitted.pairwise_indices_ or [None] * len(members)
+    votes = [
+        Part(f"estimators_.{index}", one, "position", columns=at)
+        for index, (one, at) in enumerate(zip(members, columns, strict=True))
+    ]
+    confidences = [
+        _part(index, one, None, columns=at) for index, (one, at) in enumerate(zip(members, columns, strict=True))
+    ]
+    count = len(fitted.classes_)
+    threshold = _threshold(members[0])
+    answers = {}
+    if count == 2 and threshold != 0:
+        answers = {"predict": Above(torch.tensor(threshold, dtype=torch.float64))}
+    loss = "logistic" if count == 2 else "softmax"
+    return Composite([*votes, *confidences], Predictor(PairwiseVotes(count), loss=loss, answers=answers))
+
+
+@translates(OutputCodeClassifier, trainable="code book, and as its parts", notes="the nearest code")
+def output_code(fitted: OutputCodeClassifier) -> Composite:
+    """The row of ``code_book_`` that is nearest to the answers of ``estimators_``."""
+    members = fitted.estimators_
+    if not members:
+        raise UnsupportedEstimator("OutputCodeClassifier has no estimators; fit it with a larger code_size")
+    code = torch.from_numpy(np.array(fitted.code_book_, np.float64))
+    then = Predictor(CodeScores(code, *_layout(members)), loss="softmax" if len(code) > 1 else "squared")
+    return Composite(_parts(members, None), then)
+
+
+def _part(index: int, member: Any, method: str | None, columns: Any = None) -> Part:
+    """What a member of two classes says for the second one; ``method`` None is what the source asks first."""
+    if method is None and is_regressor(member):
+        return Part(f"estimators_.{index}", member, "predict", columns)
+    if method is None:
+        method = "decision_function" if hasattr(member, "decision_function") else "predict_proba"
+    return Part(f"estimators_.{index}", member, method, columns, take=[1] if method == "predict_proba" else None)
+
+
+def _parts(members: Sequence[Any], method: str | None) -> list[Part]:
+    return [_part(index, one, method) for index, one in enumerate(members) if not isinstance(one, _ConstantPredictor)]
+
+
+def _layout(members: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The column of each member among the answers, -1 for those that were fitted on one label; and that label."""
+    fixed = np.array([isinstance(one, _ConstantPredictor) for one in members])
+    place = np.where(fixed, -1, np.cumsum(~fixed) - 1)
+    constant = [float(one.y_[0]) if always else 0.0 for one, always in zip(members, fixed, strict=True)]
+    return torch.from_numpy(place), torch.tensor(constant, dtype=torch.float64)
+
+
+def _decides(members: Sequence[Any]) -> bool:
+    return all(hasattr(one, "decision_function") for one in members)
+
+
+def _threshold(member: Any) -> float:
+    """Above which score a member says its second label, as the source has it."""
+    return 0.0 if hasattr(member, "decision_function") and is_classifier(member) else 0.5
+
+
+def _has(fitted: Any, method: str) -> bool:
+    """Whether all estimators have a method; rejected where the first has it, as the source asks the first alone."""
+    lacking = sorted({type(one).__name__ for one in fitted.estimators_ if not hasattr(one, method)})
+    if lacking and hasattr(fitted, method):
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} says that it has {method}, and its estimators {', '.join(lacking)} have not"
+        )
+    return not lacking

@@ -1,0 +1,91 @@
+"""scikit-learn's estimators of several targets, side by side or in a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.ensembles.votes import WholeNumbers
+from windtunnel.modules.tables.category_table import Identity
+from windtunnel.translators.registry import Composite, Part, Predictor, translates
+
+
+@translates(MultiOutputRegressor, trainable="as its parts")
+def multi_output_regressor(fitted: MultiOutputRegressor) -> Composite:
+    """What each of ``estimators_`` predicts."""
+    return Composite(_each(fitted.estimators_, "predict"), Predictor(Identity(), flat=False), keeps="loss")
+
+
+@translates(MultiOutputClassifier, trainable="as its parts", notes="targets of classes are tuned one by one")
+def multi_output_classifier(fitted: MultiOutputClassifier) -> Composite:
+    """The label that each of ``estimators_`` gives, and its probabilities."""
+    members = fitted.estimators_
+    answers = {"predict": Composite(_each(members, "position"), WholeNumbers())}
+    if all(hasattr(one, "predict_proba") for one in members):
+        answers["predict_proba"] = Composite(_each(members, "predict_proba"), Identity())
+    then = Predictor(Identity(), loss="probabilities", classes=[one.classes_ for one in members])
+    scores = [Part(part.name, part.estimator, _scores(part.estimator)) for part in _each(members, "")]
+    return Composite(scores, then, answers=answers)
+
+
+@translates(RegressorChain, trainable="as its parts", notes="every order")
+def regressor_chain(fitted: RegressorChain) -> Composite:
+    """``estimators_``, each over the columns and what those before it predict; targets by ``order_``."""
+    links = _links(fitted, "predict", None)
+    outputs = _outputs(fitted, links, "predict")
+    return Composite(outputs, Predictor(Identity(), flat=False), rejects=("nan", "inf"), keeps="loss")
+
+
+@translates(
+    ClassifierChain,
+    trainable="as its parts",
+    notes="every order and chain_method; probabilities and decisions of targets of two classes",
+)
+def classifier_chain(fitted: ClassifierChain) -> Composite:
+    """``estimators_``, each over the columns and what ``chain_method_`` of those before it gives."""
+    members, method = fitted.estimators_, getattr(fitted, "chain_method_", "predict")
+    binary = all(len(one.classes_) == 2 for one in members)
+    if not binary and method != "predict":
+        raise UnsupportedEstimator(
+            f"ClassifierChain(chain_method={method!r}) was fitted on targets of "
+            f"{[len(one.classes_) for one in members]} classes, where the source raises; it takes two for each"
+        )
+    links = _links(fitted, method, [1] if "proba" in method else None)
+    answers = {"predict": Composite(_outputs(fitted, links, "position"), WholeNumbers())}
+    if binary and all(hasattr(one, "predict_proba") for one in members):
+        answers["predict_proba"] = Composite(_outputs(fitted, links, "predict_proba", [1]), Identity())
+    if binary and all(hasattr(one, "decision_function") for one in members):
+        answers["decision_function"] = Composite(_outputs(fitted, links, "decision_function"), Identity())
+    # The source gives labels as floating-point numbers, in the order of the targets.
+    classes = [np.asarray(members[link].classes_, np.float64) for link in np.argsort(fitted.order_)]
+    scores = _outputs(fitted, links, _scores(members[0]))
+    then = Predictor(Identity(), loss="probabilities", classes=classes)
+    return Composite(scores, then, answers=answers, rejects=("nan", "inf"))
+
+
+def _each(members: Sequence[Any], method: str) -> list[Part]:
+    return [Part(f"estimators_.{index}", one, method) for index, one in enumerate(members)]
+
+
+def _scores(estimator: Any) -> str:
+    """The answer that carries the gradient."""
+    named = (name for name in ("predict_proba", "decision_function") if hasattr(estimator, name))
+    return next(named, "votes")
+
+
+def _links(fitted: Any, method: str, take: list[int] | None) -> list[Part]:
+    """What later links read of each link."""
+    links: list[Part] = []
+    for index, one in enumerate(fitted.estimators_):
+        links.append(Part(f"estimators_.{index}", one, method, take=take, after=tuple(links)))
+    return links
+
+
+def _outputs(fitted: Any, links: Sequence[Part], method: str, take: list[int] | None = None) -> list[Part]:
+    """What the chain answers, in the order of the targets."""
+    parts = [Part(link.name, link.estimator, method, take=take, after=link.after) for link in links]
+    return [parts[link] for link in np.argsort(fitted.order_)]

@@ -1,0 +1,74 @@
+"""scikit-learn's votes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.ensemble import VotingClassifier, VotingRegressor
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.ensembles.votes import WeightedMean, WholeNumbers
+from windtunnel.modules.tables.category_table import Identity
+from windtunnel.translators.registry import Composite, Part, Predictor, translates
+
+
+@translates(
+    VotingClassifier,
+    trainable="weights of the vote, and as its parts",
+    notes="hard and soft; flatten_transform=False has no transform",
+)
+def voting_classifier(fitted: VotingClassifier) -> Composite:
+    """The weighted mean of the probabilities of ``estimators_`` (soft), or of their votes (hard)."""
+    soft = fitted.voting == "soft"
+    weights = _weights(fitted)
+    if not soft and weights.min() < 0:
+        raise UnsupportedEstimator(
+            f"VotingClassifier votes with negative weights ({weights.tolist()}), where labels that nobody votes for "
+            "may win; fit it with weights from 0 up"
+        )
+    answers = {}
+    if not soft:
+        answers = {"transform": Composite(_parts(fitted, "position"), WholeNumbers())}
+    elif fitted.flatten_transform:
+        answers = {"transform": Composite(_parts(fitted, "predict_proba"), Identity())}
+    then = Predictor(
+        WeightedMean(torch.from_numpy(weights)),
+        link="probabilities",
+        loss="probabilities",
+        dtypes={} if soft else {"transform": "int64"},
+    )
+    return Composite(_parts(fitted, "predict_proba" if soft else "votes"), then, answers=answers)
+
+
+@translates(
+    VotingRegressor,
+    trainable="weights of the vote, and as its parts",
+    notes="fine-tuned with the loss that its parts share, else with squared errors",
+)
+def voting_regressor(fitted: VotingRegressor) -> Composite:
+    """The weighted mean of what ``estimators_`` predict."""
+    parts = _parts(fitted, "predict")
+    weights = _weights(fitted)
+    then = Predictor(WeightedMean(torch.from_numpy(weights)))
+    return Composite(
+        parts,
+        then,
+        answers={"transform": Composite(parts, Identity())},
+        # With negative weights the mean of positive answers may be negative.
+        keeps="loss" if weights.min() >= 0 else "",
+    )
+
+
+def _parts(fitted: Any, method: str) -> list[Part]:
+    names = [name for name, estimator in fitted.estimators if not isinstance(estimator, str)]
+    return [Part(name, estimator, method) for name, estimator in zip(names, fitted.estimators_, strict=True)]
+
+
+def _weights(fitted: Any) -> np.ndarray:
+    """The weights of the members that were not dropped; 1 where there are none."""
+    if fitted.weights is None:
+        return np.ones(len(fitted.estimators_))
+    pairs = zip(fitted.estimators, fitted.weights, strict=True)
+    return np.array([weight for (_, estimator), weight in pairs if not isinstance(estimator, str)], np.float64)

@@ -1,0 +1,88 @@
+"""scikit-learn's factorizations whose transform is an iteration: NMF and topics."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn import decomposition
+from torch import Tensor
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.decompositions.multiplicative_updates import MultiplicativeUpdates
+from windtunnel.modules.decompositions.nonnegative_descent import NonNegativeDescent
+from windtunnel.modules.decompositions.topics import TopicShares
+from windtunnel.translators.arrays import tensor
+from windtunnel.translators.registry import translates
+
+LOSSES = {"frobenius": 2.0, "kullback-leibler": 1.0, "itakura-saito": 0.0}
+TOGETHER = "unrolled steps; as in the source, when they end depends on the rows that are given together"
+
+
+@translates(decomposition.NMF, trainable="components", notes=TOGETHER)
+def nmf(fitted: decomposition.NMF) -> NonNegativeDescent | MultiplicativeUpdates:
+    """The source's own steps (solver "cd" or "mu") from its own start, to its own tolerance. Reads components_."""
+    components = tensor(fitted.components_)
+    if fitted.solver == "mu":
+        return MultiplicativeUpdates(
+            components,
+            _beta(fitted),
+            *_penalties(fitted),
+            steps=fitted.max_iter,
+            tolerance=fitted.tol,
+            watches="divergence",
+        )
+    return NonNegativeDescent(components, _order(fitted), *_penalties(fitted), tolerance=fitted.tol)
+
+
+@translates(decomposition.MiniBatchNMF, trainable="components", notes=TOGETHER)
+def mini_batch_nmf(fitted: decomposition.MiniBatchNMF) -> MultiplicativeUpdates:
+    """The source's own multiplicative steps from its own start, to its own tolerance. Reads components_."""
+    steps = fitted.max_iter if fitted.transform_max_iter is None else fitted.transform_max_iter
+    return MultiplicativeUpdates(
+        tensor(fitted.components_),
+        _beta(fitted),
+        *_penalties(fitted),
+        steps=steps,
+        tolerance=fitted.tol,
+        watches="change",
+    )
+
+
+@translates(decomposition.LatentDirichletAllocation, trainable="words of topics", notes="unrolled steps")
+def latent_dirichlet_allocation(fitted: decomposition.LatentDirichletAllocation) -> TopicShares:
+    """The source's own E-step for each row. Reads exp_dirichlet_component_ and doc_topic_prior_."""
+    words = fitted.exp_dirichlet_component_
+    return TopicShares(
+        tensor(words),
+        prior=fitted.doc_topic_prior_,
+        steps=fitted.max_doc_update_iter,
+        tolerance=fitted.mean_change_tol,
+        epsilon=float(np.finfo(words.dtype).eps),
+    )
+
+
+def _beta(fitted: Any) -> float:
+    return LOSSES[fitted.beta_loss] if isinstance(fitted.beta_loss, str) else float(fitted.beta_loss)
+
+
+def _penalties(fitted: Any) -> tuple[float, float]:
+    """L1 and l2, which scikit-learn scales by the number of columns."""
+    scaled = fitted.components_.shape[1] * fitted.alpha_W
+    return scaled * fitted.l1_ratio, scaled * (1 - fitted.l1_ratio)
+
+
+def _order(fitted: decomposition.NMF) -> Tensor:
+    """The order of the columns in each step, int64 ``[steps, K]``; a shuffled one is that of the seed."""
+    count = len(fitted.components_)
+    if not fitted.shuffle:
+        return torch.arange(count).repeat(fitted.max_iter, 1)
+    if not isinstance(fitted.random_state, Integral):
+        raise UnsupportedEstimator(
+            "NMF with shuffle=True and no whole number as random_state gives another answer at each call; set "
+            "random_state, or shuffle=False."
+        )
+    random = np.random.RandomState(int(fitted.random_state))
+    return torch.from_numpy(np.stack([random.permutation(count) for _ in range(fitted.max_iter)]))

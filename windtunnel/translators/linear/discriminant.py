@@ -1,0 +1,66 @@
+"""scikit-learn's linear and quadratic discriminant analysis."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.linear.gaussian_classes import WhitenedGaussians
+from windtunnel.modules.linear.projection import Projection
+from windtunnel.modules.outputs.class_outputs import FlooredLog, LogSoftmax, SecondLessFirst
+from windtunnel.translators.linear.linear import linear
+from windtunnel.translators.registry import Predictor, translates
+
+
+@translates(
+    LinearDiscriminantAnalysis,
+    trainable="weights, bias; directions of transform",
+    notes="transform too, which solver='lsqr' does not have",
+)
+def linear_discriminant(fitted: LinearDiscriminantAnalysis) -> Predictor:
+    """Log-odds x coef_^T + intercept_; one score for two classes, else one per class and a softmax."""
+    if len(fitted.classes_) < 2:
+        raise UnsupportedEstimator(
+            f"LinearDiscriminantAnalysis was fitted on the single class {str(fitted.classes_[0])!r} and cannot give "
+            "probabilities; fit it on two classes or more, or take a DummyClassifier."
+        )
+    binary = len(fitted.classes_) == 2
+    link = "sigmoid" if binary else "softmax"
+    return Predictor(
+        linear(fitted),
+        link=link,
+        loss="logistic" if binary else "softmax",
+        answers={"predict_log_proba": FlooredLog(link)},
+        others={} if fitted.solver == "lsqr" else {"transform": _directions(fitted)},
+    )
+
+
+@translates(
+    QuadraticDiscriminantAnalysis,
+    trainable="means, covariances, priors",
+    notes="the raw scores are log densities",
+)
+def quadratic_discriminant(fitted: QuadraticDiscriminantAnalysis) -> Predictor:
+    """The log of priors_, less (sum_i log scalings_ki + |(x - means_k) rotations_k scalings_k^-1/2|^2) / 2."""
+    scalings = [np.asarray(one, dtype=np.float64) for one in fitted.scalings_]
+    whiten = np.stack([rotation / np.sqrt(scale) for rotation, scale in zip(fitted.rotations_, scalings, strict=True)])
+    with np.errstate(divide="ignore"):  # a prior of 0
+        offset = np.log(fitted.priors_) - 0.5 * np.array([np.log(one).sum() for one in scalings])
+    binary = len(fitted.classes_) == 2
+    tensors = [torch.from_numpy(np.array(one, np.float64, order="C")) for one in (fitted.means_, whiten, offset)]
+    return Predictor(
+        WhitenedGaussians(*tensors),
+        link="softmax",
+        loss="softmax",
+        answers={"predict_log_proba": LogSoftmax()} | ({"decision_function": SecondLessFirst()} if binary else {}),
+    )
+
+
+def _directions(fitted: LinearDiscriminantAnalysis) -> Projection:
+    """(x - xbar_) scalings_, or x scalings_ for solver="eigen", as many of them as there can be."""
+    weight = torch.from_numpy(np.asarray(fitted.scalings_, dtype=np.float64)[:, : fitted._max_components].T.copy())
+    center = fitted.xbar_ if fitted.solver == "svd" else np.zeros(weight.shape[1])
+    zeros = torch.zeros(len(weight), dtype=torch.float64)
+    return Projection(weight, zeros, torch.from_numpy(np.array(center, dtype=np.float64)))

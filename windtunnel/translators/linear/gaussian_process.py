@@ -1,0 +1,125 @@
+"""scikit-learn's Gaussian processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.linalg import solve_triangular
+from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor, kernels
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.base import Module
+from windtunnel.modules.kernels.gaussian_process import (
+    HALF,
+    GaussianProcessClasses,
+    GaussianProcessMean,
+    SecondAbove,
+    Shares,
+)
+from windtunnel.modules.kernels.kernels import (
+    ConstantSimilarity,
+    DotProductKernel,
+    MaternKernel,
+    Noise,
+    PeriodicKernel,
+    PowerOfKernel,
+    ProductOfKernels,
+    RationalQuadraticKernel,
+    SquaredExponential,
+    SumOfKernels,
+    described,
+)
+from windtunnel.translators.arrays import tensor
+from windtunnel.translators.registry import Predictor, translates
+
+KERNELS = "RBF, Matern (nu 0.5, 1.5, 2.5, inf), RationalQuadratic, ExpSineSquared, DotProduct, Constant, White; +, *"
+
+
+@translates(GaussianProcessRegressor, trainable="training rows, weights, kernel", notes=f"the mean; kernels {KERNELS}")
+def gaussian_process_regressor(fitted: GaussianProcessRegressor) -> Predictor:
+    """k(x, X_train_) alpha_, scaled by _y_train_std and shifted by _y_train_mean."""
+    if not hasattr(fitted, "X_train_"):
+        raise UnsupportedEstimator("GaussianProcessRegressor is not fitted, and predicts its prior mean of 0; fit it.")
+    alpha = np.asarray(fitted.alpha_, dtype=np.float64).reshape(len(fitted.alpha_), -1)
+    scale = np.broadcast_to(np.asarray(fitted._y_train_std, dtype=np.float64), alpha.shape[1:])
+    shift = np.broadcast_to(np.asarray(fitted._y_train_mean, dtype=np.float64), alpha.shape[1:])
+    numbers: list[float] = []
+    similarity = _kernel(fitted.kernel_, numbers)
+    scores = GaussianProcessMean(
+        tensor(fitted.X_train_), tensor((alpha * scale).T), tensor(shift), tensor(numbers), similarity
+    )
+    return Predictor(scores, loss="squared", flat=alpha.shape[1] == 1)
+
+
+@translates(
+    GaussianProcessClassifier,
+    trainable="training rows, residuals, kernel",
+    notes=f"two classes, or one_vs_rest; kernels {KERNELS}",
+)
+def gaussian_process_classifier(fitted: GaussianProcessClassifier) -> Predictor:
+    """The probability of a class under Laplace's approximation; beyond two classes each against the rest.
+
+    Reads X_train_, y_train_, pi_, W_sr_, L_ and kernel_ of base_estimator_.
+    """
+    two = len(fitted.classes_) == 2
+    if not two and fitted.multi_class != "one_vs_rest":
+        raise UnsupportedEstimator(
+            f"GaussianProcessClassifier with multi_class={fitted.multi_class!r} over {len(fitted.classes_)} classes, "
+            "which gives no probabilities; fit it with multi_class='one_vs_rest'."
+        )
+    members = [fitted.base_estimator_] if two else fitted.base_estimator_.estimators_
+    answers: dict[str, Module] = {"predict_proba": Shares()}
+    if two:
+        # The sign of the latent mean decides.
+        answers["predict"] = SecondAbove(torch.tensor(HALF, dtype=torch.float64))
+    return Predictor(_classes(members), link="probabilities", loss="probabilities", answers=answers)
+
+
+def _classes(members: Sequence[Any]) -> GaussianProcessClasses:
+    """The processes side by side: they share the rows and the form of the kernel, not its numbers."""
+    numbers: list[list[float]] = [[] for _ in members]
+    similarities = [_kernel(member.kernel_, each) for member, each in zip(members, numbers, strict=True)]
+    return GaussianProcessClasses(
+        points=tensor(members[0].X_train_),
+        residual=tensor([member.y_train_ - member.pi_ for member in members]),
+        root=tensor([member.W_sr_ for member in members]),
+        inverse=tensor([solve_triangular(member.L_, np.eye(len(member.L_)), lower=True) for member in members]),
+        numbers=tensor(numbers),
+        similarity=similarities[0],
+    )
+
+
+def _kernel(given: Any, numbers: list[float]) -> dict[str, Any]:
+    """What a fitted kernel is built from; exact classes only, as a subclass may compute something else."""
+    kind = type(given)
+    if kind in (kernels.Sum, kernels.Product):
+        made = SumOfKernels if kind is kernels.Sum else ProductOfKernels
+        return described(made, numbers, _kernel(given.k1, numbers), _kernel(given.k2, numbers))
+    if kind is kernels.Exponentiation:
+        return described(
+            PowerOfKernel, numbers, _kernel(given.kernel, numbers), facts={"exponent": float(given.exponent)}
+        )
+    if kind is kernels.ConstantKernel:
+        return described(ConstantSimilarity, numbers, value=_list(given.constant_value))
+    if kind is kernels.WhiteKernel:
+        return described(Noise, numbers, level=_list(given.noise_level))
+    if kind is kernels.RBF or (kind is kernels.Matern and given.nu == np.inf):
+        return described(SquaredExponential, numbers, length=_list(given.length_scale))
+    if kind is kernels.Matern and given.nu in (0.5, 1.5, 2.5):
+        return described(MaternKernel, numbers, length=_list(given.length_scale), facts={"nu": float(given.nu)})
+    if kind is kernels.RationalQuadratic:
+        return described(RationalQuadraticKernel, numbers, length=_list(given.length_scale), alpha=_list(given.alpha))
+    if kind is kernels.ExpSineSquared:
+        return described(PeriodicKernel, numbers, length=_list(given.length_scale), period=_list(given.periodicity))
+    if kind is kernels.DotProduct:
+        return described(DotProductKernel, numbers, sigma=_list(given.sigma_0))
+    raise UnsupportedEstimator(
+        f"a Gaussian process with the kernel {given!r}, which has no module; accepted are {KERNELS}."
+    )
+
+
+def _list(values: Any) -> list[float]:
+    return [float(value) for value in np.atleast_1d(values)]

@@ -1,0 +1,27 @@
+"""scikit-learn's isotonic regression."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from sklearn.isotonic import IsotonicRegression
+
+from windtunnel.modules.columns.interpolated import Interpolated
+from windtunnel.modules.outputs.class_outputs import Flat
+from windtunnel.translators.registry import Predictor, translates
+
+
+@translates(
+    IsotonicRegression,
+    trainable="values at the thresholds",
+    notes="values beyond the thresholds are NaN, or rejected for out_of_bounds='raise'",
+)
+def isotonic(fitted: IsotonicRegression) -> Predictor:
+    """Linear between the points X_thresholds_, y_thresholds_. Both predict and transform."""
+    single = fitted.X_thresholds_.dtype == np.float32
+    x, y = (torch.from_numpy(np.array(one, np.float64)) for one in (fitted.X_thresholds_, fitted.y_thresholds_))
+    return Predictor(
+        Interpolated(x, y, beyond=fitted.out_of_bounds, single=bool(single)),
+        answers={"transform": Flat()},
+        dtypes={"predict": "float32", "transform": "float32"} if single else {},
+    )

@@ -1,0 +1,112 @@
+"""scikit-learn's linear classifiers, and its linear detector of outliers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn import linear_model, svm
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.linear.linear import Linear
+from windtunnel.modules.outputs.class_outputs import AboveZero, Unshifted
+from windtunnel.modules.outputs.label_rules import AtLeast
+from windtunnel.modules.tables.category_table import Identity
+from windtunnel.translators.linear.linear import TRAINABLE, linear
+from windtunnel.translators.registry import Predictor, translates
+
+# The classification losses of SGDClassifier, as losses of the margin. Where there is no such loss of its own name,
+# fine-tuning minimises the nearest one; the scores are exact either way.
+MARGIN_LOSSES = {
+    "log_loss": "logistic",
+    "hinge": "hinge",
+    "squared_hinge": "squared_hinge",
+    "modified_huber": "modified_huber",
+    "perceptron": "hinge",
+    "squared_error": "squared_hinge",
+    "huber": "modified_huber",
+    "epsilon_insensitive": "hinge",
+    "squared_epsilon_insensitive": "squared_hinge",
+}
+
+
+@translates(
+    linear_model.LogisticRegression,
+    linear_model.LogisticRegressionCV,
+    trainable=TRAINABLE,
+    notes="binary and multinomial",
+)
+def logistic_regression(fitted: linear_model.LogisticRegression) -> Predictor:
+    """Log-odds x coef_^T + intercept_; one score for two classes, else one per class and a softmax."""
+    if len(fitted.classes_) <= 2:
+        return Predictor(linear(fitted), link="sigmoid", loss="logistic")
+    return Predictor(linear(fitted), link="softmax", loss="softmax")
+
+
+@translates(
+    linear_model.SGDClassifier,
+    linear_model.Perceptron,
+    linear_model.PassiveAggressiveClassifier,
+    trainable=TRAINABLE,
+    notes="fine-tuned with its loss; perceptron and regression losses with the nearest hinge",
+)
+def sgd_classifier(fitted: Any) -> Predictor:
+    """Margins x coef_^T + intercept_, one-vs-rest beyond two classes; probabilities for log_loss, modified_huber."""
+    binary = len(fitted.classes_) <= 2
+    links = {"log_loss": "sigmoid" if binary else "one_vs_rest", "modified_huber": "modified_huber"}
+    return Predictor(linear(fitted), link=links.get(fitted.loss, "identity"), loss=MARGIN_LOSSES[fitted.loss])
+
+
+@translates(
+    linear_model.RidgeClassifier,
+    linear_model.RidgeClassifierCV,
+    trainable=TRAINABLE,
+    notes="several labels at once too; fine-tuned with the squared hinge",
+)
+def ridge_classifier(fitted: linear_model.RidgeClassifier | linear_model.RidgeClassifierCV) -> Predictor:
+    """Margins x coef_^T + intercept_, one per class beyond two, or one per label. Reads _label_binarizer."""
+    scores, options = linear(fitted), label_options(fitted)
+    return Predictor(scores, loss=MARGIN_LOSSES["squared_error"], **options)
+
+
+@translates(
+    svm.LinearSVC,
+    trainable=TRAINABLE,
+    notes="fine-tuned with its loss; crammer_singer with hinge one-vs-rest",
+)
+def linear_svc(fitted: svm.LinearSVC) -> Predictor:
+    """Margins x coef_^T + intercept_, one per class beyond two."""
+    return Predictor(linear(fitted), loss="hinge" if fitted.multi_class == "crammer_singer" else fitted.loss)
+
+
+@translates(
+    linear_model.SGDOneClassSVM,
+    trainable=TRAINABLE,
+    notes="fine-tuned to tell inliers (1) from outliers (-1)",
+)
+def sgd_one_class(fitted: linear_model.SGDOneClassSVM) -> Predictor:
+    """X coef_ - offset_; an inlier is where that is not negative."""
+    coef = fitted.coef_.toarray() if hasattr(fitted.coef_, "toarray") else fitted.coef_
+    weight = torch.from_numpy(np.array(coef, dtype=np.float64, ndmin=2))
+    offset = torch.from_numpy(np.array(fitted.offset_, dtype=np.float64).reshape(1))
+    return Predictor(
+        Linear(weight, -offset),
+        loss="hinge",
+        classes=np.array([-1, 1], dtype=np.int32),
+        answers={"predict": AtLeast(torch.zeros(1, dtype=torch.float64)[0]), "score_samples": Unshifted(offset[0])},
+    )
+
+
+def label_options(fitted: Any) -> dict[str, Any]:
+    """How a classifier predicts that binarizes its labels: nothing special, or 0 or 1 for each of several labels."""
+    binarizer = fitted._label_binarizer
+    if binarizer.sparse_input_:
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} was fitted on a sparse matrix of labels and predicts sparse matrices; fit it on "
+            "a dense array (y.toarray())."
+        )
+    if not binarizer.y_type_.startswith("multilabel"):
+        return {}
+    answers = {"predict": AboveZero(), "decision_function": Identity()}
+    return {"classes": [np.array([0, 1])] * len(binarizer.classes_), "answers": answers}

@@ -1,0 +1,133 @@
+"""scikit-learn's support vector machines with a kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn import svm
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.base import Module
+from windtunnel.modules.kernels.support_vectors import (
+    MostVotes,
+    PairCoupling,
+    PairVotes,
+    PairWinner,
+    ScoreFrom,
+    SupportVectors,
+    pairs,
+)
+from windtunnel.modules.linear.linear import Linear
+from windtunnel.modules.outputs.label_rules import AtLeast
+from windtunnel.translators.arrays import tensor
+from windtunnel.translators.registry import Predictor, translates
+
+TRAINABLE = "support vectors, weights, bias"
+
+
+@translates(
+    svm.SVC,
+    svm.NuSVC,
+    trainable=TRAINABLE,
+    notes="kernels linear, rbf, poly, sigmoid; raw scores are those of pairs of classes",
+)
+def svc(fitted: svm.SVC | svm.NuSVC) -> Predictor:
+    """Sum of dual_coef_ times kernel, plus intercept_: one score for two classes, else one for each pair of classes.
+
+    Reads support_vectors_, dual_coef_, intercept_, n_support_, _gamma, _probA, _probB.
+    """
+    count = len(fitted.classes_)
+    two = count == 2
+    if fitted.break_ties and fitted.decision_function_shape == "ovo":
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} with break_ties=True and decision_function_shape='ovo' does not predict; "
+            "set one of them otherwise."
+        )
+    answers: dict[str, Module] = {}
+    if two:
+        # At 0 libsvm takes the second label.
+        answers["predict"] = AtLeast(torch.zeros((), dtype=torch.float64))
+    else:
+        answers["predict"] = MostVotes(count) if fitted.break_ties else PairWinner(count)
+        if fitted.decision_function_shape == "ovr":
+            answers["decision_function"] = PairVotes(count)
+    if hasattr(fitted, "predict_proba"):
+        answers["predict_proba"] = PairCoupling(
+            tensor(fitted._probA), tensor(fitted._probB), count, -1.0 if two else 1.0
+        )
+    dual = _dense(fitted.dual_coef_)
+    weight = dual if two else _of_pairs(dual, np.asarray(fitted.n_support_))
+    return Predictor(_machine(fitted, weight), loss="hinge" if two else "one_vs_one_hinge", answers=answers)
+
+
+@translates(svm.SVR, trainable=TRAINABLE, notes="kernels linear, rbf, poly, sigmoid")
+def svr(fitted: svm.SVR) -> Predictor:
+    """Sum of dual_coef_ times kernel, plus intercept_."""
+    return Predictor(
+        _machine(fitted, _dense(fitted.dual_coef_)),
+        loss="epsilon_insensitive",
+        loss_options={"epsilon": float(fitted.epsilon)},
+    )
+
+
+@translates(
+    svm.NuSVR, trainable=TRAINABLE, notes="kernels linear, rbf, poly, sigmoid; fine-tuned with the absolute error"
+)
+def nu_svr(fitted: svm.NuSVR) -> Predictor:
+    """Sum of dual_coef_ times kernel, plus intercept_."""
+    return Predictor(_machine(fitted, _dense(fitted.dual_coef_)), loss="absolute")
+
+
+@translates(
+    svm.OneClassSVM,
+    trainable=TRAINABLE,
+    notes="kernels linear, rbf, poly, sigmoid; fine-tuned to tell inliers (1) from outliers (-1)",
+)
+def one_class_svm(fitted: svm.OneClassSVM) -> Predictor:
+    """Sum of dual_coef_ times kernel, plus intercept_; an inlier (1) where it is above 0. Reads offset_ too."""
+    return Predictor(
+        _machine(fitted, _dense(fitted.dual_coef_)),
+        loss="hinge",
+        classes=np.array([-1, 1], dtype=np.intp),
+        answers={
+            "decision_function": ScoreFrom(torch.zeros((), dtype=torch.float64)),
+            "score_samples": ScoreFrom(-tensor(fitted.offset_).reshape(())),
+        },
+    )
+
+
+def _machine(fitted: Any, weight: NDArray[np.float64]) -> Module:
+    """The sums over support vectors; of the linear kernel they are one vector of weights."""
+    if fitted.kernel not in ("linear", "rbf", "poly", "sigmoid"):
+        given = repr(fitted.kernel) if isinstance(fitted.kernel, str) else "a function"
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} with kernel={given}: a kernel outside the model cannot be translated; "
+            "fit it with 'linear', 'rbf', 'poly' or 'sigmoid'."
+        )
+    points, bias = torch.from_numpy(_dense(fitted.support_vectors_)), tensor(fitted.intercept_)
+    if fitted.kernel == "linear":
+        return Linear(torch.from_numpy(weight) @ points, bias)
+    return SupportVectors(
+        points, torch.from_numpy(weight), bias, fitted.kernel, fitted._gamma, fitted.coef0, fitted.degree
+    )
+
+
+def _of_pairs(dual: NDArray[np.float64], support: NDArray[Any]) -> NDArray[np.float64]:
+    """Weights ``[pairs, vectors]`` from libsvm's table: in its row j - 1 a vector of class i < j stands against j."""
+    start = np.concatenate([[0], np.cumsum(support)])
+    first, second = pairs(len(support))
+    weight = np.zeros((len(first), dual.shape[1]))
+    for pair, (one, other) in enumerate(zip(first, second, strict=True)):
+        of_one, of_other = (slice(start[each], start[each + 1]) for each in (one, other))
+        weight[pair, of_one] = dual[other - 1, of_one]
+        weight[pair, of_other] = dual[one, of_other]
+    return weight
+
+
+def _dense(values: Any) -> NDArray[np.float64]:
+    """A dense copy, also of what was fitted on sparse rows."""
+    dense = values.toarray() if hasattr(values, "toarray") else values
+    return np.array(dense, dtype=np.float64, order="C")

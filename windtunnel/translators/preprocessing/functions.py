@@ -1,0 +1,108 @@
+"""scikit-learn's FunctionTransformer over functions that are known by value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import special
+from sklearn.preprocessing import FunctionTransformer
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.columns.elementwise import Elementwise
+from windtunnel.modules.tables.category_table import Identity
+from windtunnel.translators.registry import translates
+
+KNOWN: dict[Callable[..., Any], str] = {
+    np.log1p: "log1p",
+    np.log: "log",
+    np.log2: "log2",
+    np.log10: "log10",
+    np.exp: "exp",
+    np.exp2: "exp2",
+    np.expm1: "expm1",
+    np.sqrt: "sqrt",
+    np.cbrt: "cbrt",
+    np.square: "square",
+    np.abs: "absolute",
+    np.sign: "sign",
+    np.sin: "sin",
+    np.cos: "cos",
+    np.tanh: "tanh",
+    np.arctan: "arctan",
+    np.sinh: "sinh",
+    np.arcsinh: "arcsinh",
+    np.negative: "negative",
+    np.clip: "clip",
+    np.nan_to_num: "nan_to_num",
+    special.expit: "expit",
+    special.logit: "logit",
+    special.log1p: "log1p",
+    special.expm1: "expm1",
+    special.exp2: "exp2",
+    special.cbrt: "cbrt",
+}
+"""Functions of single numbers -> their names in ``windtunnel.modules.columns.elementwise``."""
+
+OPTIONS: dict[str, dict[str, tuple[int, float]]] = {
+    "clip": {"a_min": (0, -math.inf), "a_max": (1, math.inf), "min": (0, -math.inf), "max": (1, math.inf)},
+    "nan_to_num": {
+        "nan": (0, 0.0),
+        "posinf": (1, float(np.finfo(np.float64).max)),
+        "neginf": (2, float(np.finfo(np.float64).min)),
+    },
+}
+"""The arguments that a function takes: name -> position among the options, and what None stands for."""
+
+
+@translates(
+    FunctionTransformer,
+    notes="functions of NumPy and SciPy by value: logarithms, exponentials, roots, clip, ...; others stay on the host",
+)
+def function_transformer(fitted: FunctionTransformer) -> Elementwise | Identity:
+    """f(x) for each number. Reads func and kw_args."""
+    if fitted.func is None:
+        return Identity()
+    try:
+        name = KNOWN.get(fitted.func)
+    except TypeError:  # what cannot be hashed is none of them
+        name = None
+    if name is None:
+        raise UnsupportedEstimator(
+            f"FunctionTransformer calls {getattr(fitted.func, '__name__', fitted.func)!r}, which is no function that "
+            f"is known by value; known are {', '.join(sorted({_called(one) for one in KNOWN}))}"
+            + (". np.reciprocal has other answers for whole numbers" if fitted.func is np.reciprocal else "")
+        )
+    return Elementwise(torch.tensor(_options(name, fitted.kw_args or {}), dtype=torch.float64), name)
+
+
+def _called(function: Callable[..., Any]) -> str:
+    return f"{'scipy.special' if function in vars(special).values() else 'np'}.{function.__name__}"
+
+
+def _options(name: str, given: dict[str, Any]) -> list[float]:
+    """The three options of a function, from its keyword arguments."""
+    known = OPTIONS.get(name, {})
+    options = [0.0, 0.0, 0.0]
+    for position, otherwise in known.values():
+        options[position] = otherwise
+    # Whether the input is copied changes no answer.
+    wanted = {key: value for key, value in given.items() if key != "copy"}
+    wrong = [f"{key}={value!r}" for key, value in wanted.items() if key not in known or not _is_number(value)]
+    if wrong:
+        raise UnsupportedEstimator(
+            f"FunctionTransformer calls {name} with kw_args {', '.join(wrong)}; accepted are numbers or None for "
+            f"{', '.join(known) or 'no argument at all'}"
+        )
+    for key, value in wanted.items():
+        position, otherwise = known[key]
+        options[position] = otherwise if value is None else float(value)
+    return options
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value))

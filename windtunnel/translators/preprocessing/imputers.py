@@ -1,0 +1,89 @@
+"""scikit-learn's SimpleImputer, for numbers and for categories."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.impute import SimpleImputer
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.imputers.imputer import Imputer
+from windtunnel.translators.registry import Recoding, translates
+
+
+@translates(
+    SimpleImputer,
+    trainable="fill values",
+    notes="indicators and dropped columns only among numbers",
+)
+def simple_imputer(fitted: SimpleImputer) -> Recoding | Imputer:
+    """statistics_ where x is missing_values; columns without a statistic dropped; flags for indicator_.features_.
+
+    A ``Recoding`` keeps each column in its place, so an imputer of numbers that drops columns or adds indicators is
+    a plain ``Imputer``, which cannot stand before an encoder.
+    """
+    kept = _kept(fitted)
+    flagged = fitted.indicator_.features_ if fitted.add_indicator else np.zeros(0, dtype=np.int64)
+    reshapes = len(kept) < len(fitted.statistics_) or len(flagged) > 0
+    statistics = fitted.statistics_[kept].astype(fitted._fill_dtype, copy=False).tolist()
+    # A value that marks what is missing is a category of its own to whoever reads the raw column.
+    marked = [None if pd.isna(fitted.missing_values) else [fitted.missing_values]] * len(statistics)
+    numeric = all(isinstance(value, numbers.Real) for value in statistics) and _marks_numbers(fitted.missing_values)
+    if not numeric:
+        if reshapes or fitted.add_indicator:
+            raise UnsupportedEstimator(
+                f"SimpleImputer over text drops the all-missing columns {sorted(set(_columns(fitted)) - set(kept))} "
+                f"and adds indicators of the columns {list(map(int, flagged))}; over text only plain filling is "
+                "translated: set keep_empty_features=True and add_indicator=False, or leave those columns out"
+            )
+        return Recoding(_filling(fitted.missing_values, statistics), marked)
+    module = Imputer(
+        fill=torch.tensor(statistics, dtype=torch.float64),
+        missing=torch.tensor(
+            math.nan if pd.isna(fitted.missing_values) else float(fitted.missing_values), dtype=torch.float64
+        ),
+        kept=torch.tensor(kept, dtype=torch.int64),
+        flagged=torch.tensor(flagged, dtype=torch.int64),
+    )
+    if reshapes:
+        return module
+    return Recoding(_filling(fitted.missing_values, statistics), marked, number=module)
+
+
+def _columns(fitted: SimpleImputer) -> range:
+    return range(len(fitted.statistics_))
+
+
+def _kept(fitted: SimpleImputer) -> list[int]:
+    """List the columns that are not dropped: those with a statistic, or all with keep_empty_features."""
+    # scikit-learn drops on NaN alone; the fill value of a constant imputer may itself be None.
+    return [k for k in _columns(fitted) if fitted.keep_empty_features or not _is_nan(fitted.statistics_[k])]
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and math.isnan(value)
+
+
+def _marks_numbers(missing_values: Any) -> bool:
+    """Tell whether the mark of a missing value can occur in a column of numbers."""
+    return bool(pd.isna(missing_values)) or isinstance(missing_values, numbers.Real)
+
+
+def _filling(missing_values: Any, statistics: list[Any]) -> Callable[[int, list[Any]], list[Any]]:
+    """Make the ``recode`` of an imputer: the column's statistic for what is missing."""
+    by_nan = missing_values is not None and bool(pd.isna(missing_values))
+
+    def is_filled(value: Any) -> bool:
+        # An imputer of NaN leaves None alone, and one of None leaves NaN alone.
+        return bool(value != value) if by_nan else value is None if missing_values is None else value == missing_values
+
+    def fill(column: int, values: list[Any]) -> list[Any]:
+        return [statistics[column] if is_filled(value) else value for value in values]
+
+    return fill

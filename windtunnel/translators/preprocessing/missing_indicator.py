@@ -1,0 +1,47 @@
+"""scikit-learn's MissingIndicator."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.impute import MissingIndicator
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.imputers.missing_flags import MissingFlags
+from windtunnel.translators.registry import Encoding, translates
+
+
+@translates(
+    MissingIndicator,
+    differentiable=False,
+    notes="of numbers, and of text that one text stands for as missing",
+)
+def missing_indicator(fitted: MissingIndicator) -> MissingFlags | Encoding:
+    """1 where x is missing_values, else 0. Reads features_, missing_values, features and error_on_new."""
+    mark = fitted.missing_values
+    if fitted._precomputed:
+        raise UnsupportedEstimator(
+            "MissingIndicator was fitted on a mask (precomputed=True), not on rows; fit it on the rows themselves"
+        )
+    never = np.setdiff1d(np.arange(fitted.n_features_in_), fitted.features_)
+    strict = fitted.features == "missing-only" and fitted.error_on_new
+    if isinstance(mark, str) or mark is None:
+        if strict and len(never):
+            raise UnsupportedEstimator(
+                f"MissingIndicator rejects missing texts in its columns {never.tolist()}, in which it was fitted on "
+                "none; set error_on_new=False or features='all'"
+            )
+        return Encoding([[mark]] * fitted.n_features_in_, trainable=False)
+    if not (pd.isna(mark) or isinstance(mark, Real)):
+        raise UnsupportedEstimator(
+            f"MissingIndicator looks for {mark!r}; NaN, None, a number or a text can be translated"
+        )
+    return MissingFlags(
+        torch.tensor(math.nan if pd.isna(mark) else float(mark), dtype=torch.float64),
+        torch.from_numpy(np.asarray(fitted.features_, dtype=np.int64)),
+        torch.from_numpy(never.astype(np.int64) if strict else np.zeros(0, dtype=np.int64)),
+    )

@@ -1,0 +1,70 @@
+"""scikit-learn's KNNImputer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.impute import KNNImputer
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.imputers.nearest_imputer import NearestImputer
+from windtunnel.translators.registry import translates
+
+
+@translates(
+    KNNImputer,
+    differentiable=False,
+    notes="exact mode only, and where no column was fitted on equal values: among rows that are equally far the "
+    "source's choice depends on NumPy and the processor",
+)
+def knn_imputer(fitted: KNNImputer) -> NearestImputer:
+    """Means of the nearest rows. Reads _fit_X, _mask_fit_X, n_neighbors, weights, missing_values and indicator_."""
+    if callable(fitted.weights) or callable(fitted.metric):
+        raise UnsupportedEstimator(
+            "KNNImputer calls a function for its weights or distances; weights='uniform' or 'distance' and "
+            "metric='nan_euclidean' can be translated"
+        )
+    known = ~fitted._mask_fit_X
+    _check_ties(np.asarray(fitted._fit_X), known)
+    rows = np.where(known, np.asarray(fitted._fit_X, dtype=np.float64), 0.0)
+    count = known.sum(axis=0)
+    valid = count > 0
+    kept = np.arange(rows.shape[1]) if fitted.keep_empty_features else np.flatnonzero(valid)
+    return NearestImputer(
+        rows=torch.from_numpy(rows),
+        known=torch.from_numpy(known.astype(np.float64)),
+        fill=torch.from_numpy(rows.sum(axis=0) / np.maximum(count, 1)),
+        missing=mark_of(fitted),
+        kept=torch.from_numpy(kept.astype(np.int64)),
+        flagged=flagged_of(fitted),
+        donors=np.minimum(fitted.n_neighbors, count).tolist(),
+        by_distance=fitted.weights == "distance",
+    )
+
+
+def _check_ties(rows: NDArray[Any], known: NDArray[np.bool_]) -> None:
+    """Reject columns with equal values: rows may be equally far then, and nothing tells which the source takes."""
+    columns = [j for j in range(rows.shape[1]) if len(np.unique(rows[known[:, j], j])) < known[:, j].sum()]
+    if columns:
+        raise UnsupportedEstimator(
+            f"KNNImputer was fitted on equal values in columns {columns[:12]}; of rows that are equally far it takes "
+            "those that NumPy's partition leaves in front, which depends on the processor. Fit it on columns without "
+            "equal values, or use SimpleImputer or IterativeImputer"
+        )
+
+
+def mark_of(fitted: Any) -> torch.Tensor:
+    """What stands for a missing number: NaN or ``missing_values``."""
+    mark = fitted.missing_values
+    return torch.tensor(math.nan if pd.isna(mark) else float(mark), dtype=torch.float64)
+
+
+def flagged_of(fitted: Any) -> torch.Tensor:
+    """The columns that get a flag: those of ``indicator_`` with add_indicator."""
+    flagged = fitted.indicator_.features_ if fitted.add_indicator else np.zeros(0)
+    return torch.from_numpy(np.asarray(flagged, dtype=np.int64))

@@ -1,0 +1,71 @@
+"""scikit-learn's scalers of columns and rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn import preprocessing
+
+from windtunnel.modules.columns.affine import Affine, ClippedAffine
+from windtunnel.modules.columns.normalizer import Normalizer
+from windtunnel.translators.registry import translates
+
+
+@translates(preprocessing.StandardScaler, trainable="scale, shift")
+def standard_scaler(fitted: preprocessing.StandardScaler) -> Affine:
+    """(x - mean_) / scale_; 0 and 1 where with_mean or with_std is off."""
+    mean = fitted.mean_ if fitted.with_mean else 0.0
+    scale = fitted.scale_ if fitted.with_std else 1.0
+    return Affine(**_coefficients(fitted, center=mean, divisor=scale))
+
+
+@translates(preprocessing.RobustScaler, trainable="scale, shift")
+def robust_scaler(fitted: preprocessing.RobustScaler) -> Affine:
+    """(x - center_) / scale_; 0 and 1 where with_centering or with_scaling is off."""
+    center = fitted.center_ if fitted.with_centering else 0.0
+    scale = fitted.scale_ if fitted.with_scaling else 1.0
+    coefficients = _coefficients(fitted, center=center, divisor=scale)
+    module = Affine(**coefficients)
+    # Medians are values seen in the data.
+    module.in_float32 = coefficients
+    return module
+
+
+@translates(preprocessing.MinMaxScaler, trainable="scale, shift")
+def min_max_scaler(fitted: preprocessing.MinMaxScaler) -> Affine | ClippedAffine:
+    """X scale_ + min_, clipped to feature_range if clip; in float32 (x - data_min_) scale_ + feature_range[0]."""
+    low, high = fitted.feature_range
+    numbers = _coefficients(fitted, center=0.0, divisor=1.0, start=fitted.min_)
+    numbers["scale"] = torch.from_numpy(fitted.scale_.astype(np.float64))
+    module = ClippedAffine(**numbers, low=low, high=high) if fitted.clip else Affine(**numbers)
+    # Minima are values seen in the data, and a large one would leave few digits of x scale_ + min_.
+    module.in_float32 = _coefficients(fitted, center=fitted.data_min_, divisor=1 / fitted.scale_, start=low)
+    return module
+
+
+@translates(preprocessing.MaxAbsScaler, trainable="scale, shift")
+def max_abs_scaler(fitted: preprocessing.MaxAbsScaler) -> Affine | ClippedAffine:
+    """X / scale_, clipped to [-1, 1] if clip."""
+    numbers = _coefficients(fitted, center=0.0, divisor=fitted.scale_)
+    return ClippedAffine(**numbers, low=-1.0, high=1.0) if fitted.clip else Affine(**numbers)
+
+
+@translates(preprocessing.Normalizer, notes="no parameters; gradients pass through")
+def normalizer(fitted: preprocessing.Normalizer) -> Normalizer:
+    """X / |x| with the norm ``norm``; rows of zeros stay."""
+    return Normalizer(fitted.norm)
+
+
+def _coefficients(
+    fitted: Any, center: ArrayLike, divisor: ArrayLike, start: ArrayLike = 0.0
+) -> dict[str, torch.Tensor]:
+    """Coefficients of (x - center) / divisor + start."""
+    width = fitted.n_features_in_
+    values = {"scale": 1.0, "shift": start, "center": center, "unit": divisor}
+    return {
+        name: torch.from_numpy(np.broadcast_to(np.asarray(value, dtype=np.float64), width).copy())
+        for name, value in values.items()
+    }

@@ -1,0 +1,270 @@
+"""CatBoost: the JSON of a model as flat arrays, its loss as a link."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from catboost import CatBoost, CatBoostClassifier, CatBoostRanker, CatBoostRegressor
+from numpy.typing import NDArray
+
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.base import Module
+from windtunnel.modules.outputs.label_rules import AtLeast, PositionColumn
+from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.one_tree import OneTree, join
+from windtunnel.translators.registry import Hashed, Predictor, translates
+from windtunnel.translators.trees.catboost_categories import Split, Splits
+
+TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
+NOTES = "oblivious and other trees; categories by the hash of their text, their statistics as tables that train along"
+# Loss of a regressor: loss that is fine-tuned. A sum of models of several losses has none.
+VALUES = {
+    "": "squared",
+    "RMSE": "squared",
+    "MultiRMSE": "squared",
+    "MAE": "absolute",
+    "Quantile": "quantile",
+    "Huber": "huber",
+    "MAPE": "mape",
+    "LogCosh": "log_cosh",
+    "Expectile": "expectile",
+    "Lq": "power",
+    "Poisson": "poisson",
+    "Tweedie": "tweedie",
+} | dict.fromkeys(
+    (
+        "PairLogit", "PairLogitPairwise", "YetiRank", "YetiRankPairwise", "LambdaMart", "StochasticFilter",
+        "StochasticRank", "QueryRMSE", "QuerySoftMax", "QueryCrossEntropy", "GroupQuantile",
+    ),
+    "relevance",
+)  # fmt: skip
+CLASSES = {"Logloss": ("sigmoid", "logistic"), "CrossEntropy": ("sigmoid", "logistic"),
+           "MultiClass": ("softmax", "softmax"), "MultiClassOneVsAll": ("sigmoids", "logistic")}  # fmt: skip
+
+
+@translates(CatBoostClassifier, trainable=TRAINABLE, notes=NOTES)
+def classifier(fitted: CatBoostClassifier) -> Predictor:
+    """Log-odds of the trees; one score per class beyond two."""
+    model = _model(fitted)
+    if model.loss not in CLASSES:
+        raise UnsupportedEstimator(
+            f"CatBoostClassifier with loss_function={model.loss!r} has no translation; known are {', '.join(CLASSES)}"
+        )
+    link, loss = CLASSES[model.loss]
+    classes = np.asarray(fitted.classes_)
+    if model.loss == "MultiClassOneVsAll" and len(classes) == 2:
+        raise UnsupportedEstimator(
+            "CatBoostClassifier with loss_function='MultiClassOneVsAll' on two classes; fit it with 'Logloss'"
+        )
+    return Predictor(
+        model.scores(), link=link, loss=loss, classes=classes, answers=_labels(fitted, model), hashed=model.hashed
+    )
+
+
+def _labels(fitted: CatBoostClassifier, model: _Model) -> dict[str, Module]:
+    """What ``predict`` does that the greatest score of a row does not say."""
+    if model.outputs > 1:
+        return {"predict": PositionColumn()}  # a column of labels
+    threshold = fitted.get_probability_threshold()
+    if threshold == 0.5:
+        return {}
+    with np.errstate(divide="ignore"):
+        bound = -np.log(1 / np.float64(threshold) - 1)
+    # The source takes the second label above the bound, not at it.
+    return {"predict": AtLeast(torch.tensor(np.nextafter(bound, np.inf), dtype=torch.float64))}
+
+
+@translates(CatBoostRegressor, CatBoostRanker, trainable=TRAINABLE, notes=NOTES)
+def regressor(fitted: Any) -> Predictor:
+    """Raw scores of the trees, and what ``predict`` makes of them."""
+    model = _model(fitted)
+    ranks = isinstance(fitted, CatBoostRanker)
+    if model.loss not in VALUES and not ranks:
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} with loss_function={model.loss!r} has no translation; known are "
+            f"{', '.join(filter(None, VALUES))}"
+        )
+    # A sum of models has forgotten what its parts predict.
+    link = "exp" if not ranks and fitted._get_default_prediction_type() == "Exponent" else "identity"
+    return model.predictor(link)
+
+
+@translates(
+    CatBoost,
+    trainable=TRAINABLE,
+    notes="regression and ranking losses, others fine-tuned with a loss of one's own only; predicts raw scores as "
+    f"CatBoost.predict; {NOTES}",
+)
+def raw(fitted: CatBoost) -> Predictor:
+    """Raw scores of the trees."""
+    model = _model(fitted)
+    if len(fitted.classes_):
+        raise UnsupportedEstimator(
+            f"CatBoost with loss_function={model.loss!r} is a classifier whose predict gives raw scores; give "
+            "catboost.to_classifier(model), or for a file CatBoostClassifier().load_model(path)"
+        )
+    return model.predictor("identity")
+
+
+# Loss: parameter of the source -> option of the loss here, CatBoost's default.
+_OPTIONS: dict[str, dict[str, tuple[str, float]]] = {
+    "Quantile": {"alpha": ("alpha", 0.5)},
+    "Expectile": {"alpha": ("alpha", 0.5)},
+    "Lq": {"q": ("q", 2.0)},
+    "Huber": {"delta": ("delta", 1.0)},
+    "Tweedie": {"variance_power": ("power", 1.5)},
+}
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A model's JSON; ``width`` is the number of columns of a row."""
+
+    json: Mapping[str, Any]
+    width: int
+
+    @property
+    def _loss(self) -> Mapping[str, Any]:
+        """Of a sum of models the one that they share; one without a type where they share none."""
+        info = self.json["model_info"]
+        loss: Mapping[str, Any] = (
+            info["params"]["loss_function"] if "params" in info else json.loads(info.get("loss_function", "{}"))
+        )
+        return loss
+
+    @property
+    def loss(self) -> str:
+        return str(self._loss.get("type", ""))
+
+    @property
+    def loss_parameters(self) -> Mapping[str, Any]:
+        parameters: Mapping[str, Any] = self._loss.get("params", {})
+        return parameters
+
+    @property
+    def bias(self) -> NDArray[np.float64]:
+        return np.atleast_1d(np.asarray(self.json["scale_and_bias"][1], np.float64))
+
+    @property
+    def outputs(self) -> int:
+        return len(self.bias)
+
+    @cached_property
+    def trees(self) -> list[_Tree]:
+        if "oblivious_trees" in self.json:
+            return [_oblivious(one, self.outputs) for one in self.json["oblivious_trees"]]
+        return [_nested(one, self.outputs) for one in self.json["trees"]]
+
+    @cached_property
+    def splits(self) -> Splits:
+        return Splits.of(self.json, self.width, [split for tree in self.trees for split in tree.splits])
+
+    @property
+    def hashed(self) -> Hashed | None:
+        return self.splits.hashed
+
+    def predictor(self, link: str) -> Predictor:
+        """The raw scores of a model of values, with the loss that it was fitted with."""
+        return Predictor(
+            self.scores(),
+            link=link,
+            loss=VALUES.get(self.loss, "unknown"),
+            loss_options={
+                here: float(self.loss_parameters.get(name, default))
+                for name, (here, default) in _OPTIONS.get(self.loss, {}).items()
+            },
+            flat=self.outputs == 1,
+            hashed=self.hashed,
+        )
+
+    def scores(self) -> HardTrees:
+        """Score = scale * sum of leaves + bias."""
+        scale = float(self.json["scale_and_bias"][0])
+        parts = [_one_tree(tree, [*map(self.splits.of_split, tree.splits)], scale) for tree in self.trees]
+        return HardTrees.of(join(parts, width=self.splits.width, base=self.bias, reads="float32"))
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """Splits from the root on, children as in ``TreeEnsemble``, leaf values ``[leaves, K]``."""
+
+    splits: list[Mapping[str, Any]]
+    left: list[int]
+    right: list[int]
+    leaves: NDArray[np.float64]
+
+
+def _model(fitted: Any) -> _Model:
+    _check(fitted)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        fitted.save_model(str(path), format="json")
+        return _Model(json.loads(path.read_text()), len(fitted.feature_names_))
+
+
+def _oblivious(tree: Mapping[str, Any], outputs: int) -> _Tree:
+    """Every node of a level asks the same; bit d of a leaf's number is the answer to split d."""
+    splits = tree["splits"] or []
+    depth = len(splits)
+    values = np.asarray(tree["leaf_values"], np.float64).reshape(-1, outputs)
+    # The last split at the root: then the leaves stand in order from left to right.
+    nodes = 2**depth - 1
+    levels = [splits[depth - 1 - level] for level in range(depth) for _ in range(2**level)]
+    children = [[2 * node + 1 + side for node in range(nodes)] for side in (0, 1)]
+    left, right = ([one if one < nodes else -1 - (one - nodes) for one in side] for side in children)
+    return _Tree(levels, left, right, values)
+
+
+def _nested(tree: Mapping[str, Any], outputs: int) -> _Tree:
+    """A node is ``{"split", "left", "right"}``, a leaf ``{"value"}``."""
+    splits: list[Mapping[str, Any]] = []
+    sides: list[list[int]] = []
+    leaves: list[Any] = []
+    stack: list[tuple[Mapping[str, Any], int, int]] = [(tree, -1, 0)]
+    while stack:
+        node, parent, side = stack.pop()
+        if "split" in node:
+            number = len(splits)
+            splits.append(node["split"])
+            sides.append([0, 0])
+            stack += [(node["right"], number, 1), (node["left"], number, 0)]
+        else:
+            number = -1 - len(leaves)
+            leaves.append(node["value"])
+        if parent >= 0:
+            sides[parent][side] = number
+    values = np.asarray(leaves, np.float64).reshape(-1, outputs)
+    return _Tree(splits, [one[0] for one in sides], [one[1] for one in sides], values)
+
+
+def _check(fitted: Any) -> None:
+    read = {
+        "text_features": fitted.get_text_feature_indices(),
+        "embedding_features": fitted.get_embedding_feature_indices(),
+    }
+    if other := [f"{kind} (columns {columns})" for kind, columns in read.items() if columns]:
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} with {' and '.join(other)}, which have no translation; turn these columns into "
+            "numbers or categories in front of CatBoost"
+        )
+
+
+def _one_tree(tree: _Tree, splits: Sequence[Split], scale: float) -> OneTree:
+    values = tree.leaves * scale
+    return OneTree(
+        feature=np.array([column for column, _, _ in splits], np.int64),
+        threshold=np.array([border for _, border, _ in splits], np.float32).astype(np.float64),
+        # Missing values fail a comparison, or pass every one.
+        default_left=np.array([not passes for _, _, passes in splits], np.bool_),
+        left=np.array(tree.left, np.int64),
+        right=np.array(tree.right, np.int64),
+        leaf_value=values if values.shape[1] > 1 else values[:, 0],
+    )

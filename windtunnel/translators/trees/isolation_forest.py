@@ -1,0 +1,77 @@
+"""scikit-learn's isolation forest."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from sklearn.ensemble import IsolationForest
+
+from windtunnel.modules.outputs.label_rules import AtLeast
+from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.isolation import IsolationScore
+from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.trees.sklearn_trees import TRAINABLE, tree_ensemble
+
+EULER = float(np.euler_gamma)
+
+
+@translates(
+    IsolationForest,
+    trainable=TRAINABLE,
+    notes="the raw score is the path length over the expected one; fine-tuned to tell inliers (1) from outliers (-1)",
+)
+def isolation_forest(fitted: IsolationForest) -> Predictor:
+    """Path lengths of ``estimators_``: s = sum over trees of depth + c(rows in the leaf), over T c(max_samples_).
+
+    ``score_samples`` is -2^-s, ``decision_function`` that less ``offset_``, and an inlier is where it is not negative.
+    """
+    trees = [member.tree_ for member in fitted.estimators_]
+    # The source adds 1 - 1 for the root; the order of the sum is kept, as contamination ties scores to the offset.
+    values = [one.compute_node_depths() + _path_length(one.n_node_samples) - 1.0 for one in trees]
+    expected = len(trees) * float(_path_length(np.array([fitted.max_samples_]))[0])
+    model = tree_ensemble(
+        trees,
+        values if expected else [np.zeros(one.node_count) for one in trees],
+        width=int(fitted.n_features_in_),
+        # With one row a tree there is no path: the source takes the ratio for 1.
+        base=[0.0 if expected else 1.0],
+        divisor=expected or 1.0,
+        features=fitted.estimators_features_,
+    )
+    offset = torch.tensor(float(fitted.offset_), dtype=torch.float64)
+    return Predictor(
+        HardTrees.of(model),
+        loss="logistic",
+        classes=np.array([-1, 1]),
+        answers={
+            "predict": AtLeast(torch.tensor(_least_inlier(float(fitted.offset_)), dtype=torch.float64)),
+            "score_samples": IsolationScore(torch.zeros_like(offset)),
+            "decision_function": IsolationScore(offset),
+        },
+    )
+
+
+def _path_length(rows: np.ndarray) -> np.ndarray:
+    """c(n), the mean depth at which a search in a random tree over n rows ends: 0 for 1, 1 for 2 rows."""
+    many = np.maximum(rows, 3).astype(np.float64)
+    length = 2.0 * (np.log(many - 1.0) + EULER) - 2.0 * (many - 1.0) / many
+    return np.where(rows <= 1, 0.0, np.where(rows == 2, 1.0, length))
+
+
+def _least_inlier(offset: float) -> float:
+    """The least s that the source calls an inlier, found with its own arithmetic: -2^-s - offset >= 0."""
+    low, high = 0.0, 2000.0
+    if not _inlier(high, offset):
+        return float("inf")
+    if _inlier(low, offset):
+        return low
+    while (middle := (low + high) / 2) not in (low, high):
+        if _inlier(middle, offset):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _inlier(score: float, offset: float) -> bool:
+    return bool(-(2 ** (-np.array([score]))) - offset >= 0)
