@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 from case import NUMBERS, logistic, table, targets
+from scipy.linalg import LinAlgWarning
 from sklearn.decomposition import NMF, PCA, DictionaryLearning, FastICA, KernelPCA
 from sklearn.feature_selection import RFE, SelectKBest
 from sklearn.kernel_approximation import AdditiveChi2Sampler, Nystroem, SkewedChi2Sampler
@@ -44,11 +47,46 @@ def test_what_cannot_be_exact_is_rejected(estimator: Any, rows: Any, words: str)
         read(fitted)
 
 
-def test_a_pca_of_dependent_columns_has_no_likelihood() -> None:
+@pytest.mark.parametrize("variance", [0.0, 1.7e-9], ids=["zero variance", "rounding as variance"])
+def test_whitening_a_dependent_column_is_rejected_on_every_processor(variance: float) -> None:
+    fitted = PCA(whiten=True, svd_solver="covariance_eigh").fit(DEPENDENT)
+    fitted.explained_variance_[-1] = variance
+    with pytest.raises(UnsupportedEstimator, match="components without variance"):
+        read(fitted)
+
+
+def _raise_singular(matrix: Any) -> Any:
+    raise np.linalg.LinAlgError("A singular matrix detected")
+
+
+def _warn_ill_conditioned(matrix: Any) -> Any:
+    warnings.warn("An ill-conditioned matrix detected", LinAlgWarning, stacklevel=2)
+    return np.linalg.inv(matrix + np.diag(np.diag(matrix)) * 1e-15)
+
+
+@pytest.mark.parametrize("inverse", [None, _raise_singular, _warn_ill_conditioned], ids=["scipy", "raises", "warns"])
+@pytest.mark.parametrize("variance", [None, 0.0, 1.7e-9], ids=["fitted", "zero variance", "rounding as variance"])
+def test_a_pca_of_dependent_columns_has_no_likelihood(
+    variance: float | None, inverse: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fitted = PCA().fit(DEPENDENT)
+    if variance is not None:
+        fitted.explained_variance_[-1] = variance
+    if inverse is not None:
+        monkeypatch.setattr(scipy.linalg, "inv", inverse)
     net = windtunnel.compile(fitted)
     np.testing.assert_allclose(net.transform(DEPENDENT), fitted.transform(DEPENDENT), rtol=1e-9, atol=1e-9)
     assert not hasattr(net, "score_samples")
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e9], ids=["alike", "on other scales"])
+def test_a_pca_of_independent_columns_has_a_likelihood(scale: float) -> None:
+    rows = StandardScaler().fit_transform(ROWS) * [1.0, 1.0, 1.0, scale]
+    fitted = PCA(svd_solver="full").fit(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LinAlgWarning)
+        want = fitted.score_samples(rows)
+    np.testing.assert_allclose(windtunnel.compile(fitted).score_samples(rows), want, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("estimator", [AdditiveChi2Sampler(), SkewedChi2Sampler(n_components=3), NMF(2)], ids=str)

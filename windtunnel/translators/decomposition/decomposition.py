@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import LinAlgWarning
 from sklearn import decomposition
 from sklearn.linear_model import ridge_regression
 
@@ -18,8 +20,10 @@ from windtunnel.modules.linear.projection import Projection
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Transformer, translates
 
+EPSILON = float(np.finfo(np.float64).eps)
+
 TOLERANCE = 1e-9
-"""What rounding alone may move an answer by."""
+"""Largest accepted rounding error of an output."""
 
 
 @translates(
@@ -34,6 +38,9 @@ def pca(fitted: Any) -> Projection | Transformer:
     if not fitted.whiten:
         return _with_likelihood(fitted, projection(components, fitted.mean_))
     variance = np.asarray(fitted.explained_variance_, dtype=np.float64)
+    if getattr(fitted, "_fit_svd_solver", "full") == "covariance_eigh":
+        # eigh rounds each eigenvalue by the largest one: a smaller variance may as well be 0, as on another processor.
+        variance = np.where(variance > len(fitted.mean_) * EPSILON * variance.max(), variance, 0.0)
     weight = components / np.maximum(np.sqrt(variance), np.finfo(fitted.explained_variance_.dtype).eps)[:, None]
     _check_scale(fitted, weight, np.sqrt(variance @ components**2), "whiten=True and components without variance")
     return _with_likelihood(fitted, projection(weight, fitted.mean_))
@@ -90,27 +97,37 @@ def linear(weight: ArrayLike, bias: ArrayLike = 0.0) -> Linear:
 
 
 def _with_likelihood(fitted: Any, module: Projection) -> Projection | Transformer:
-    """Add score_samples, where the source has it and its answers are more than rounding (dependent columns)."""
-    if not hasattr(fitted, "score_samples"):
+    """Add score_samples where the source has it and the columns are independent."""
+    if not hasattr(fitted, "score_samples") or _inverse_rounding(fitted.get_covariance()) > TOLERANCE:
         return module
-    try:
+    with warnings.catch_warnings():
+        # SciPy warns of columns on very different scales too, which is harmless here.
+        warnings.simplefilter("ignore", LinAlgWarning)
         precision = np.asarray(fitted.get_precision(), dtype=np.float64)
-    except np.linalg.LinAlgError:  # the source's score_samples raises it as well
-        return module
-    width = len(fitted.mean_)
-    spread = np.sqrt(np.abs(np.diag(fitted.get_covariance())))
     sign, determinant = np.linalg.slogdet(precision)
-    noise = spread @ np.abs(precision) @ spread * np.finfo(np.float64).eps
-    if not (sign > 0 and noise <= TOLERANCE):
+    if sign <= 0:
         return module
-    offset = 0.5 * (determinant - width * math.log(2 * math.pi))
+    offset = 0.5 * (determinant - len(fitted.mean_) * math.log(2 * math.pi))
     likelihood = NormalLikelihood(tensor(fitted.mean_), tensor(precision), tensor(offset))
     return Transformer(module, {"score_samples": likelihood})
 
 
+def _inverse_rounding(covariance: NDArray[Any]) -> float:
+    """Rounding error of a typical row's squared Mahalanobis distance; infinite for a constant column.
+
+    It is the sum of |R^-1| times the machine epsilon, R the correlation matrix. `inv` raises for dependent columns on
+    one processor and warns on another; eigenvalues do neither.
+    """
+    scale = np.sqrt(np.diag(covariance).astype(np.float64))
+    if not scale.all():
+        return math.inf
+    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
+    return float(np.abs((vectors / np.maximum(values, EPSILON)) @ vectors.T).sum()) * EPSILON
+
+
 def _check_scale(fitted: Any, weight: NDArray[np.float64], spread: NDArray[np.float64], what: str) -> None:
     """Reject weights that blow up the rounding of what they are applied to; the source's own answers are noise then."""
-    noise = (np.abs(weight) @ (np.abs(fitted.mean_) + spread)).max() * np.finfo(np.float64).eps
+    noise = (np.abs(weight) @ (np.abs(fitted.mean_) + spread)).max() * EPSILON
     if not noise <= TOLERANCE:
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} with {what}: transform divides rounding errors by (nearly) zero, and no two "
