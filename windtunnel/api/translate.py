@@ -201,6 +201,7 @@ def _translation(assembly: Assembly) -> Translation:
 
 
 def check_options(level: Any, start: str, temperature: float | str, untranslated: str) -> None:
+    """Raise for values of the options of `translate` that are not accepted, all of them at once."""
     wrong = []
     given = level.values() if isinstance(level, Mapping) else [level]
     wrong += [f"level={one!r}; accepted are {', '.join(LEVELS)}" for one in given if one not in LEVELS]
