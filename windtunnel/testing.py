@@ -200,7 +200,7 @@ def _odd_rows(X: Any) -> Iterator[tuple[Any, float, Any]]:
 def _check_saved(net: Translation, fitted: Any, X: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         net.save(Path(folder) / "net.windtunnel")
-        again = load(Path(folder) / "net.windtunnel", host=fitted if net.hosts else None)
+        again: Translation = load(Path(folder) / "net.windtunnel", host=fitted if net.hosts else None)
     ours, theirs = _ask(again, X), _ask(net, X)
     assert ours.keys() == theirs.keys(), f"saved and loaded, it has {[*ours]}; before it had {[*theirs]}."
     for method, wanted in theirs.items():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.export.artefact.container import write_whole
+from windtunnel.export.atomic_write import write_atomically
 from windtunnel.export.tree_file import FinalTrees, Tree, missing_left
 from windtunnel.modules.trees import TreeEnsemble
 
@@ -50,7 +50,7 @@ def export(net: Translation, path: str | PathLike[str]) -> None:
         The translation does not end in hard trees, or has what the format does not: a category that is missing going
         left, or another link.
     """
-    write_whole(path, _filled(text(FinalTrees.of(net, FORMAT))))
+    write_atomically(path, text(FinalTrees.of(net, FORMAT)).encode("ascii"))
 
 
 def text(trees: FinalTrees) -> str:
@@ -152,10 +152,3 @@ def _infos(of: TreeEnsemble) -> list[str]:
         else:
             infos[column] = "[0:0]"
     return infos
-
-
-def _filled(content: str) -> Callable[[IO[bytes]], None]:
-    def fill(file: IO[bytes]) -> None:
-        file.write(content.encode("ascii"))
-
-    return fill

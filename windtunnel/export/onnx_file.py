@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -13,7 +13,7 @@ from windtunnel.compiler import onnx_runtime
 from windtunnel.compiler.onnx_trees import ML, ML_VERSION, put_nodes, with_nodes
 from windtunnel.encode import FIRST_ID, MISSING_ID, UNKNOWN_ID, CategoryColumn
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.export.artefact.container import write_whole
+from windtunnel.export.atomic_write import write_atomically
 from windtunnel.export.columns import names, raw_columns, text_slots
 from windtunnel.export.limits import MISSING, check
 from windtunnel.export.traced import REFUSED_ID, Traced, example, facts
@@ -45,11 +45,7 @@ def export(net: Translation, path: str | PathLike[str]) -> None:
     model, outputs = _model(net)
     described = facts(net, outputs) | {"format": "onnx", "missing": MISSING, "device": "cpu", "misread": _misread(net)}
     model.metadata_props.add(key="windtunnel", value=json.dumps(described))
-
-    def fill(file: IO[bytes]) -> None:
-        file.write(model.SerializeToString())
-
-    write_whole(path, fill)
+    write_atomically(path, model.SerializeToString())
 
 
 def _model(net: Translation) -> tuple[Any, list[str]]:

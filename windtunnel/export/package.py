@@ -15,7 +15,7 @@ import torch
 from windtunnel.compiler.exported import rows_at_once
 from windtunnel.compiler.onnx_runtime import quiet
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.export.artefact.container import write_whole
+from windtunnel.export.atomic_write import write_atomically
 from windtunnel.export.columns import names, text_slots
 from windtunnel.export.limits import check
 from windtunnel.export.traced import Traced, example, facts
@@ -61,9 +61,9 @@ def export(net: Translation, path: str | PathLike[str], *, native: bool) -> None
     }
     said = json.dumps(described, ensure_ascii=False)
     if native:
-        write_whole(path, lambda file: _compile(graph, file, said))
+        write_atomically(path, lambda file: _compile(graph, file, said))
     else:
-        write_whole(path, lambda file: torch.export.save(graph, file, extra_files={MEMBER: said}))
+        write_atomically(path, lambda file: torch.export.save(graph, file, extra_files={MEMBER: said}))
 
 
 def _graph(traced: Traced, net: Translation, device: torch.device) -> torch.export.ExportedProgram:

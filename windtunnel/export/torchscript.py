@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from windtunnel.encode import RowEncoder
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.export.artefact.container import write_whole
+from windtunnel.export.atomic_write import write_atomically
 from windtunnel.export.columns import names, none_columns, raw_columns
 from windtunnel.export.guarded import Guarded, GuardedProgram
 from windtunnel.export.limits import check
@@ -53,7 +53,7 @@ def export(net: "Translation", path: str | PathLike[str]) -> None:
             _silence()
             torch.jit.save(scripted, file)
 
-    write_whole(path, fill)
+    write_atomically(path, fill)
 
 
 def script(scorer: nn.Module) -> Any:

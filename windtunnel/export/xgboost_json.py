@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.export.artefact.container import write_whole
+from windtunnel.export.atomic_write import write_atomically
 from windtunnel.export.tree_file import FinalTrees, Tree, missing_left
 from windtunnel.modules.trees.ensemble import MISSING_ZERO
 
@@ -53,12 +53,7 @@ def export(net: Translation, path: str | PathLike[str]) -> None:
         The translation does not end in hard trees, or has what the format does not: zeros that are missing, or
         another link.
     """
-    content = json.dumps(model(FinalTrees.of(net, FORMAT)))
-
-    def fill(file: IO[bytes]) -> None:
-        file.write(content.encode("ascii"))
-
-    write_whole(path, fill)
+    write_atomically(path, json.dumps(model(FinalTrees.of(net, FORMAT))).encode("ascii"))
 
 
 def model(trees: FinalTrees) -> dict[str, Any]:

@@ -1,18 +1,18 @@
-"""The safe artefact: a translation as JSON, vocabularies and tensors; loading builds modules by name, runs no code."""
+"""The safe artefact: a translation as JSON and tensors; loading builds modules by name and runs no code."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from difflib import get_close_matches
+from importlib.metadata import version
 from os import PathLike, fspath
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
-import safetensors.torch
 import torch
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from safetensors import SafetensorError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 from torch import Tensor, nn
 
 from windtunnel.api.translation import Translation
@@ -21,13 +21,13 @@ from windtunnel.encode import RowEncoder
 from windtunnel.errors import BadFile, UnfaithfulOption
 from windtunnel.export.artefact import container
 from windtunnel.export.artefact.layout import (
-    ChoiceData,
+    SCHEMA,
+    STRICT,
+    CategoriesData,
     GraphData,
-    HistoryData,
-    OriginData,
+    Manifest,
     StepData,
     TakeData,
-    VocabulariesData,
 )
 from windtunnel.export.artefact.parts import (
     check_hosts,
@@ -43,58 +43,71 @@ from windtunnel.modules.linear import residual_model as residual_model  # no con
 from windtunnel.program.head import METHODS, Head
 from windtunnel.program.program import Program, ProgramStep, Take
 
-GRAPH, VOCABULARIES = "graph.json", "vocabularies.json"
-WEIGHTS, START, EXACT = "weights.safetensors", "start.safetensors", "exact.safetensors"
+WEIGHTS, START, EXACT = "weights", "start", "exact"
+"""How the names of tensors begin."""
+CATEGORIES = "categories"
+"""The tensor uint8 that holds ``CategoriesData`` as JSON."""
+Data = TypeVar("Data", bound=BaseModel)
 
 
 def save(net: Translation, path: str | PathLike[str]) -> None:
     """Write a translation as one file that ``load`` reads; the same translation always gives the same bytes.
 
-    The file is a zip of ``manifest.json`` (schema, versions, size and SHA-256 of each member), ``graph.json`` (steps
-    by the names of their modules, wiring, head, columns), ``vocabularies.json``, ``weights.safetensors`` and, once
-    training has moved them, ``start.safetensors``, the weights before. While soft steps are as they came,
-    ``exact.safetensors`` has what the source computes there. It is moved into place when it is whole. The code of
-    steps that stay on the host is not in it: ``load`` takes them from the fitted pipeline, but for vectorizers of a
-    raw column of texts whose tokenizer is told by plain options, which are in the file.
+    The file is a safetensors file. Its metadata is one JSON text (``GraphData``): schema, versions, steps by the names
+    of their modules, wiring, head, columns. Its tensors are the categories as JSON bytes, the weights and, once
+    training has moved them, the weights before. While soft steps are untrained, their exact forms are there too. A
+    SHA-256 covers the text and all tensors. The file is moved into place when it is complete. The code of steps that
+    stay on the host is not in it: ``load`` takes these steps from the fitted pipeline. Vectorizers of a raw column of
+    texts are in the file if plain options describe their tokenizer.
 
     Raises
     ------
     UnfaithfulOption
-        A part that data cannot hold: labels of an unusual type, or a module that is not in the table of modules.
+        A part that data cannot hold: labels of an unusual type, text that is no Unicode, or a module that is not in the
+        table of modules.
     """
+    exact = {str(position): _exact(net, position) for position in net.exact}
     graph = GraphData(
+        format="windtunnel",
+        schema_number=SCHEMA,
+        versions={"windtunnel": version("windtunnel"), "torch": str(torch.__version__)},
         steps=[_step_data(step, origin) for step, origin in zip(net.program.steps, net.origins, strict=True)],
         answers={method: _step_data(step, Origin("", "")) for method, step in net.program.answers.items()},
-        exact={str(position): _step_data(_exact(net, position), Origin("", "")) for position in net.exact},
+        exact={position: _step_data(step, Origin("", "")) for position, step in exact.items()},
         trainable=[name for name, parameter in net.program.named_parameters() if parameter.requires_grad],
         head=head_data(net.head),
         encoder=encoder_data(net.encoder),
         hosts=[host_data(host) for host in net.hosts],
         untranslated=net.untranslated,  # type: ignore[arg-type]  # checked when it is made
         faithful=net.faithful,
-        history=None if net.history is None else HistoryData.model_validate(asdict(net.history)),
-        choices=[ChoiceData.model_validate(asdict(choice)) for choice in net.choices],
+        history=net.history,
+        choices=net.choices,
     )
-    vocabularies = [
-        {"values": list(known.values), "buckets": known.buckets, "hashes": known.hashes}
-        for known in (category.vocabulary for category in net.encoder.categories)
+    categories = [
+        replace(one, rejects_unknown=bool(one.rejects_unknown), rejects_missing=bool(one.rejects_missing))
+        for one in net.encoder.categories
     ]
-    weights = _held(net.program.state_dict())
-    members = {
-        GRAPH: container.to_json(graph.model_dump()),
-        VOCABULARIES: container.to_json({"vocabularies": vocabularies}),
-        WEIGHTS: safetensors.torch.save(weights),
-    }
-    start = _held(net.start)
-    if not _same(start, weights):
-        members[START] = safetensors.torch.save(start)
-    if net.exact:
-        exact = {str(position): _exact(net, position) for position in net.exact}
-        members[EXACT] = safetensors.torch.save(_held(nn.ModuleDict(exact).state_dict()))
-    container.write(path, members)
+    try:
+        text = graph.model_dump_json()
+        categories_text = CategoriesData(categories=categories).model_dump_json()
+    except PydanticSerializationError as error:
+        raise UnfaithfulOption(
+            f"a name, label or category of the translation is no valid Unicode text ({error}), and an artefact holds "
+            "UTF-8 alone. Replace it in the rows before fitting."
+        ) from error
+    weights, start = net.program.state_dict(), dict(net.start)
+    tensors = _named(WEIGHTS, weights)
+    tensors[CATEGORIES] = torch.frombuffer(bytearray(categories_text, "utf-8"), dtype=torch.uint8)
+    if any(_bytes(start[name]) != _bytes(value) for name, value in weights.items()):
+        tensors |= _named(START, start)
+    tensors |= _named(EXACT, nn.ModuleDict(exact).state_dict())
+    container.write(path, text, tensors)
 
 
-def load(path: str | PathLike[str], *, host: Any = None) -> Translation:
+Built = TypeVar("Built", bound=Translation)
+
+
+def load(path: str | PathLike[str], *, host: Any = None, build: type[Built] = Translation) -> Built:  # type: ignore[assignment]
     """Read a translation that ``save`` wrote; its scores are the same bits, and it can be fitted further.
 
     Nothing in the file is executed: modules are built from data by their names in windtunnel's own table.
@@ -103,77 +116,90 @@ def load(path: str | PathLike[str], *, host: Any = None) -> Translation:
     ----------
     path : path
     host : fitted pipeline, optional
-        The pipeline that was translated; needed where steps of it stayed on the host, which are taken from it, and
-        the file does not hold what they do.
+        The pipeline that was translated. It is needed if steps of it stayed on the host and the file does not hold
+        what they do.
+    build : type
+        The class of the result.
 
     Raises
     ------
     BadFile
         The file is damaged, cut short, too large, from another schema, or not what ``save`` writes.
-    UnfaithfulOption
+    InvalidOption
         Steps stayed on the host, and ``host`` is missing or is another pipeline.
     """
-    members = container.read(path)
+    text, tensors = container.read(path)
     try:
-        return _rebuilt(members, host)
+        return _rebuilt(text, tensors, host, build)
     except BadFile as error:
         raise BadFile(f"{fspath(path)!r}: {error}") from error
 
 
-def _rebuilt(members: Mapping[str, bytes], host: Any) -> Translation:
-    graph = container.checked(GraphData, container.from_json(GRAPH, members[GRAPH]), GRAPH)
-    content = container.from_json(VOCABULARIES, members[VOCABULARIES])
-    vocabularies = container.checked(VocabulariesData, content, VOCABULARIES).vocabularies
-    weights = _tensors(members, WEIGHTS)
+def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, build: type[Built]) -> Built:
+    if (number := _checked(Manifest, text, "the metadata").schema_number) != SCHEMA:
+        raise BadFile(f"written in schema {number}; this windtunnel {version('windtunnel')} reads schema {SCHEMA}.")
+    graph = _checked(GraphData, text, "the metadata")
+    weights, start, exact = (_under(group, tensors) for group in (WEIGHTS, START, EXACT))
+    if len(tensors) != 1 + len(weights) + len(start) + len(exact) or CATEGORIES not in tensors:
+        raise BadFile(f"an artefact has the tensors {CATEGORIES}, {WEIGHTS}.*, {START}.* and {EXACT}.* alone.")
+    categories = _checked(CategoriesData, _bytes(tensors[CATEGORIES]), CATEGORIES).categories
     last = len(graph.steps)
     program = Program(
         [_step(f"steps.{position}.", position, data, weights) for position, data in enumerate(graph.steps)],
         {method: _step(f"answers.{method}.", last, data, weights) for method, data in graph.answers.items()},
     )
-    _check_weights(program, weights)
+    _check_weights(program, weights, WEIGHTS)
     _restore_flags(program, graph.trainable)
-    encoder = read_encoder(graph.encoder, vocabularies)
+    encoder = read_encoder(graph.encoder, categories)
     head = read_head(graph.head)
-    check_hosts(graph)
+    check_hosts(graph, categories)
     _try_out(program, encoder, head, graph)
-    net = Translation(
+    net = build(
         program,
         encoder,
         head,
-        [Origin(data.origin.name, data.origin.estimator) for data in graph.steps],
+        [data.origin for data in graph.steps],
         find_hosts(graph, host),
         graph.untranslated,
         graph.faithful,
     )
-    net.history = None if graph.history is None else graph.history.history()
-    net.choices = [data.choice() for data in graph.choices]
-    net.exact = _read_exact(net, graph, members)
-    if START in members:
-        start = _tensors(members, START)
+    net.history, net.choices = graph.history, list(graph.choices)
+    net.exact = _read_exact(net, graph, exact)
+    if start:
         if {name: value.shape for name, value in start.items()} != {n: v.shape for n, v in weights.items()}:
             raise BadFile(f"{START} holds other tensors than {WEIGHTS}.")
         net.start.update(start)
     return net
 
 
+def _checked(model: type[Data], text: str | bytes, name: str) -> Data:
+    """Take a JSON text as a model; ``BadFile`` with the first places where it does not fit."""
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        places = [f"{'.'.join(map(str, one['loc'])) or 'top'}: {one['msg']}" for one in error.errors()[:3]]
+        raise BadFile(f"the JSON of {name} is not what windtunnel writes ({'; '.join(places)}).") from error
+
+
+def _under(group: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a group, by their names without it."""
+    prefix = f"{group}."
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
 def _exact(net: Translation, position: int) -> ProgramStep:
-    """A soft step with what the source computes in its place."""
+    """A soft step with the module that computes what the source computes there."""
     step: Any = net.program.steps[position]
     return step.having(net.exact[position])  # type: ignore[no-any-return]
 
 
-def _read_exact(net: Translation, graph: GraphData, members: Mapping[str, bytes]) -> dict[int, Module]:
-    if bool(graph.exact) != (EXACT in members):
-        raise BadFile(f"{GRAPH} and the members differ in whether there is {EXACT}.")
-    if not graph.exact:
-        return {}
-    tensors = _tensors(members, EXACT)
+def _read_exact(net: Translation, graph: GraphData, tensors: Mapping[str, Tensor]) -> dict[int, Module]:
     steps = {name: _step(f"{name}.", int(name), data, tensors) for name, data in graph.exact.items()}
     _check_weights(nn.ModuleDict(steps), tensors, EXACT)
     for name, data in graph.exact.items():
         soft = graph.steps[int(name)] if int(name) < len(graph.steps) else None
         if soft is None or (soft.takes, soft.rejects) != (data.takes, data.rejects):
-            raise BadFile(f"{GRAPH} has an exact form of step {name}, which is not there or takes other columns.")
+            raise BadFile(f"the graph has an exact form of step {name}, which is not there or takes other columns.")
     exact = {int(name): step.module for name, step in steps.items()}
     _try_out(net.program.having(exact), net.encoder, net.head, graph)
     return exact
@@ -189,7 +215,7 @@ def _step_data(step: Any, origin: Origin) -> StepData:
         )
     return StepData(
         name=step.name,
-        origin=OriginData(name=origin.name, estimator=origin.estimator),
+        origin=origin,
         module=name,
         facts=module.facts(),
         takes=[TakeData(slot=take.slot, columns=take.columns.tolist()) for take in step.takes],
@@ -204,19 +230,17 @@ def _step(place: str, position: int, data: StepData, weights: Mapping[str, Tenso
     for take in data.takes:
         if take.slot > position + 1:
             raise BadFile(f"{where} takes from slot {take.slot}, which is not before it.")
-    prefix = f"{place}module."
-    tensors = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
-    module = _module(_class(data.module), data, tensors, where)
+    module = _module(_class(data.module), data, _under(f"{place}module", weights), where)
     return ProgramStep(module, [Take(take.slot, take.columns) for take in data.takes], data.name, data.rejects)
 
 
 def _class(name: str) -> type[Module]:
     if name not in MODULES:
         close = get_close_matches(name, MODULES, n=1)
-        nearest = f"; the nearest known one is {close[0]!r}" if close else ""
+        nearest = f"; the nearest is {close[0]!r}" if close else ""
         raise BadFile(
-            f"unknown module {name!r}{nearest}. If it is your own, import the file that defines it before loading; "
-            f"otherwise the file needs a newer windtunnel. Known are {', '.join(sorted(MODULES))}."
+            f"unknown module {name!r}{nearest}. Import the file that defines a custom module before loading; otherwise "
+            f"the file needs a newer windtunnel. This one has {', '.join(sorted(MODULES))}."
         )
     return MODULES[name]
 
@@ -224,9 +248,8 @@ def _class(name: str) -> type[Module]:
 def _module(cls: type[Module], data: StepData, tensors: Mapping[str, Tensor], where: str) -> Module:
     hints = get_type_hints(cls.__init__)
     parameters = inspect.signature(cls.__init__).parameters.values()
-    wanted = {
-        one.name for one in parameters if one.name != "self" and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-    }
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    wanted = {parameter.name for parameter in parameters if parameter.kind not in variadic} - {"self"}
     if set(data.facts) != set(cls.FACTS) or set(tensors) | set(cls.FACTS) != wanted:
         raise BadFile(
             f"{where}: {cls.__name__} takes {sorted(wanted)}; "
@@ -234,7 +257,7 @@ def _module(cls: type[Module], data: StepData, tensors: Mapping[str, Tensor], wh
         )
     try:
         for name, value in data.facts.items():
-            TypeAdapter(hints[name], config=ConfigDict(strict=True)).validate_python(value)
+            TypeAdapter(hints[name], config=STRICT).validate_python(value)
         return cls.rebuild(tensors, data.facts)
     except ValidationError as error:
         raise BadFile(f"{where}: facts of {cls.__name__} of the wrong type ({error.errors()[0]['msg']}).") from error
@@ -242,14 +265,14 @@ def _module(cls: type[Module], data: StepData, tensors: Mapping[str, Tensor], wh
         raise BadFile(f"{where}: no {cls.__name__} can be made of its tensors and facts ({error}).") from error
 
 
-def _check_weights(program: nn.Module, weights: Mapping[str, Tensor], file: str = WEIGHTS) -> None:
+def _check_weights(program: nn.Module, weights: Mapping[str, Tensor], group: str) -> None:
     rebuilt = program.state_dict()
     if unknown := sorted(set(weights) ^ set(rebuilt)):
-        raise BadFile(f"{file} and the steps differ in {unknown[:5]}.")
+        raise BadFile(f"{group} and the steps differ in {unknown[:5]}.")
     for name, value in weights.items():
         if rebuilt[name].shape != value.shape or rebuilt[name].dtype != value.dtype:
             raise BadFile(
-                f"{file}: {name} is {value.dtype} {list(value.shape)}, "
+                f"{group}: {name} is {value.dtype} {list(value.shape)}, "
                 f"its module takes {rebuilt[name].dtype} {list(rebuilt[name].shape)}."
             )
 
@@ -258,7 +281,7 @@ def _restore_flags(program: Program, trainable: list[str]) -> None:
     parameters = dict(program.named_parameters())
     wrong = [name for name in trainable if name not in parameters or not parameters[name].is_floating_point()]
     if wrong:
-        raise BadFile(f"{GRAPH} calls {wrong[:5]} trainable; no such parameters.")
+        raise BadFile(f"the graph calls {wrong[:5]} trainable; no such parameters.")
     for name, parameter in parameters.items():
         parameter.requires_grad_(name in trainable)
 
@@ -308,22 +331,9 @@ def _try_head(head: Head, scores: Tensor) -> None:
         raise BadFile(f"the link {head.link!r} does not take {head.link_options} ({error}).") from error
 
 
-def _held(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors as they go into a file: on the CPU, each with memory of its own."""
-    return {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
-
-
-def _tensors(members: Mapping[str, bytes], name: str) -> dict[str, Tensor]:
-    try:
-        return {key: value.clone() for key, value in safetensors.torch.load(members[name]).items()}
-    except (SafetensorError, KeyError, ValueError, RuntimeError, OverflowError) as error:
-        raise BadFile(f"{name} is no safetensors file that can be read ({error}).") from error
-
-
-def _same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
-    """Whether two sets of tensors hold the same bits."""
-    return all(_bytes(value) == _bytes(other[name]) for name, value in one.items())
+def _named(group: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{group}.{name}": value for name, value in tensors.items()}
 
 
 def _bytes(tensor: Tensor) -> bytes:
-    return tensor.numpy().tobytes()
+    return tensor.detach().cpu().numpy().tobytes()

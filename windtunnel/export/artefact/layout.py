@@ -1,18 +1,39 @@
-"""What the JSON members of an artefact hold: wiring and facts; modules go by names in a table, not by import paths."""
+"""The JSON of an artefact: wiring and facts. Modules go by names in a table, not by import paths.
+
+Dataclasses of the package stand in it as they are; pydantic checks their fields as strictly as those of ``Strict``.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from windtunnel.assemble import Origin
 from windtunnel.compiler.strategies import Choice
-from windtunnel.export.artefact.container import Strict
-from windtunnel.program.history import Epoch, History
+from windtunnel.encode import CategoryColumn
+from windtunnel.program.history import History
+
+SCHEMA = 2
+"""The number of the layout that this version writes and reads."""
+STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 Count = Annotated[int, Field(ge=0)]
 Columns = list[Count]
 Label = str | int | float | bool
+
+
+class Strict(BaseModel):
+    """Data from a file: nothing is converted, and unknown fields are errors."""
+
+    model_config = STRICT
+
+
+class Manifest(BaseModel):
+    """What every version of the layout has."""
+
+    format: Literal["windtunnel"]
+    schema_number: int
 
 
 class TakeData(Strict):
@@ -22,22 +43,15 @@ class TakeData(Strict):
     columns: Columns
 
 
-class OriginData(Strict):
-    """The source step behind a program step."""
-
-    name: str
-    estimator: str
-
-
 class StepData(Strict):
-    """One step of the program; its tensors are in the weights under ``steps.<position>.module.``.
+    """One step of the program; its tensors are under ``weights.steps.<position>.module.``.
 
-    A step that answers a method has its tensors under ``answers.<method>.module.``; the exact form of a soft one has
-    them in a file of their own, under ``<position>.module.``.
+    The tensors of a method's step are under ``weights.answers.<method>.module.``, those of the exact form of a soft
+    step under ``exact.<position>.module.``.
     """
 
     name: str
-    origin: OriginData
+    origin: Origin
     module: str
     facts: dict[str, Any]
     takes: list[TakeData]
@@ -66,32 +80,21 @@ class HeadData(Strict):
     dtypes: dict[str, Annotated[str, Field(pattern=r"^(float|int|uint)[0-9]{1,2}$|^bool$|^<U[0-9]{1,6}$")]]
 
 
-class CategoryData(Strict):
-    """One column of ids, under the vocabulary of the same position."""
-
-    column: Count
-    rejects_unknown: bool
-    rejects_missing: bool
-    rejects_infinite: bool
-    rejects_fractions: bool
-
-
 class EncoderData(Strict):
-    """The fields of ``RowEncoder``."""
+    """The fields of ``RowEncoder`` but ``categories``, which may be larger than a header and are a tensor of bytes."""
 
     names: list[str] | None
     width: Count
     numbers: Columns
-    categories: list[CategoryData]
     rejects_sparse: bool
     dtype: Literal["float32", "float64"]
     flat: bool
-    of_frames: bool = False
-    rejects_sparse_columns: bool = False
+    of_frames: bool
+    rejects_sparse_columns: bool
 
 
 class CounterData(Strict):
-    """The fields of ``TermCounter``, and which raw column it reads."""
+    """The raw column that a ``TermCounter`` reads, and the counter's fields."""
 
     column: Count
     analyzer: Literal["word", "char", "char_wb"]
@@ -111,7 +114,7 @@ class CounterData(Strict):
 class HostData(Strict):
     """A step that stays on the host: its place in the source pipeline, whose code no file can hold.
 
-    ``counts`` says that it counts tokens; with ``counter`` it does so without the source.
+    ``counts`` says that the step counts tokens. With a ``counter`` it does so without the source pipeline.
     """
 
     name: str
@@ -122,78 +125,26 @@ class HostData(Strict):
     counter: CounterData | None
 
 
-class EpochData(Strict):
-    """The fields of ``Epoch``."""
-
-    epoch: Count
-    train_loss: float | None
-    val_loss: float
-    metric: float
-    learning_rate: float
-    seconds: float
-
-
-class HistoryData(Strict):
-    """The fields of ``History``."""
-
-    epochs: list[EpochData]
-    metric: str
-    greater_is_better: bool
-    start: float
-    best: float
-    best_epoch: Count
-    validated_on: str
-    seconds: float
-
-    def history(self) -> History:
-        """The record itself."""
-        facts = self.model_dump()
-        return History(**{**facts, "epochs": [Epoch(**epoch) for epoch in facts["epochs"]]})
-
-
-class ChoiceData(Strict):
-    """The fields of ``Choice``."""
-
-    step: str
-    strategy: str
-    rows: Count | None
-    expected: dict[str, float]
-    measured: dict[str, float]
-    backend: str = "torch"
-
-    def choice(self) -> Choice:
-        """The choice itself, the fastest strategy first."""
-        expected, measured = (
-            dict(sorted(one.items(), key=lambda taken: taken[1])) for one in (self.expected, self.measured)
-        )
-        return Choice(self.step, self.strategy, self.rows, expected, measured, self.backend)
-
-
 class GraphData(Strict):
-    """``graph.json``."""
+    """The JSON text."""
 
+    format: Literal["windtunnel"]
+    schema_number: int
+    versions: dict[str, str]
     steps: Annotated[list[StepData], Field(min_length=1)]
     answers: dict[str, StepData]
-    exact: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], StepData] = Field(default_factory=dict)
+    exact: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], StepData]
     trainable: list[str]
     head: HeadData
     encoder: EncoderData
     hosts: list[HostData]
     untranslated: Literal["cache", "stream", "error"]
     faithful: dict[str, float]
-    history: HistoryData | None
-    choices: list[ChoiceData]
+    history: History | None
+    choices: list[Choice]
 
 
-class VocabularyData(Strict):
-    """The fields of ``Vocabulary``."""
+class CategoriesData(Strict):
+    """The columns of ids with their vocabularies."""
 
-    values: list[Label]
-    buckets: Count
-    hashes: list[Count] | None = None
-
-
-class VocabulariesData(Strict):
-    """``vocabularies.json``: one entry per column of ids."""
-
-    vocabularies: list[VocabularyData]
+    categories: list[CategoryColumn]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
@@ -10,18 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from windtunnel.encode import CategoryColumn, RowEncoder, Vocabulary
+from windtunnel.encode import CategoryColumn, RowEncoder
 from windtunnel.errors import BadFile, InvalidOption, UnfaithfulOption
-from windtunnel.export.artefact.layout import (
-    CategoryData,
-    CounterData,
-    EncoderData,
-    GraphData,
-    HeadData,
-    HostData,
-    Labels,
-    VocabularyData,
-)
+from windtunnel.export.artefact.layout import CounterData, EncoderData, GraphData, HeadData, HostData, Labels
 from windtunnel.modules.outputs.links import LINKS
 from windtunnel.objectives.losses import LOSSES
 from windtunnel.pipeline.graph import Answer, Columns, Expression, Joined, Raw, Step, Weighted, raw_columns, walk
@@ -35,49 +26,40 @@ LABEL_BYTES = 1 << 28
 
 
 def head_data(head: Head) -> HeadData:
-    """Write a head as data; ``UnfaithfulOption`` for labels that JSON cannot hold."""
+    """Data of a head; ``UnfaithfulOption`` for labels that JSON cannot hold."""
+    fields = {name: getattr(head, name) for name in HeadData.model_fields}
     return HeadData(
-        task=head.task,  # type: ignore[arg-type]  # one of the four
-        link=head.link,
-        loss=head.loss,
-        link_options={name: float(value) for name, value in head.link_options.items()},
-        loss_options={
-            name: [*map(float, value)] if isinstance(value, list) else float(value)
-            for name, value in head.loss_options.items()
-        },
-        classes=_classes_data(head.classes),
-        methods=list(head.methods),
-        flat=head.flat,
-        decision_scale=head.decision_scale,
-        dtypes=dict(head.dtypes),
+        **fields
+        | {
+            "link_options": {name: float(value) for name, value in head.link_options.items()},
+            "loss_options": {
+                name: [*map(float, value)] if isinstance(value, list) else float(value)
+                for name, value in head.loss_options.items()
+            },
+            "classes": _each(_labels_data, head.classes),
+            "methods": list(head.methods),
+        }
     )
 
 
 def read_head(data: HeadData) -> Head:
-    """Read a head; ``BadFile`` for names that are not known and labels that are not what they say."""
-    for what, name, known in (("link", data.link, set(LINKS)), ("loss", data.loss, set(LOSSES))):
-        if name not in known:
-            close = get_close_matches(name, known, n=1)
-            raise BadFile(f"unknown {what} {name!r}{f'; the nearest known one is {close[0]!r}' if close else ''}.")
+    """Build a head; ``BadFile`` for unknown names and for labels that do not fit their dtype."""
+    for what, name, names in (("link", data.link, set(LINKS)), ("loss", data.loss, set(LOSSES))):
+        if name not in names:
+            close = get_close_matches(name, names, n=1)
+            raise BadFile(f"unknown {what} {name!r}{f'; the nearest is {close[0]!r}' if close else ''}.")
     if unknown := sorted(set(data.methods) - set(METHODS)):
-        raise BadFile(f"unknown methods {unknown}; known are {', '.join(METHODS)}.")
+        raise BadFile(f"unknown methods {unknown}; accepted are {', '.join(METHODS)}.")
     if (data.task in ("binary", "multiclass")) != (data.classes is not None):
         raise BadFile(f"task {data.task!r} {'without' if data.classes is None else 'with'} labels.")
-    plain = ("task", "link", "loss", "link_options", "loss_options", "flat", "decision_scale", "dtypes")
-    fields = {name: getattr(data, name) for name in plain}
-    return Head(**fields, classes=_classes(data.classes), methods=tuple(data.methods))
+    return Head(**dict(data) | {"classes": _each(_labels, data.classes), "methods": tuple(data.methods)})
 
 
-def _classes(data: Labels | list[Labels] | None) -> NDArray[Any] | list[NDArray[Any]] | None:
-    if data is None:
-        return None
-    return [_labels(one) for one in data] if isinstance(data, list) else _labels(data)
-
-
-def _classes_data(classes: Any) -> Labels | list[Labels] | None:
+def _each(convert: Callable[[Any], Any], classes: Any) -> Any:
+    """Convert the labels of one target or of several; None where there are no labels."""
     if classes is None:
         return None
-    return [*map(_labels_data, classes)] if isinstance(classes, list) else _labels_data(classes)
+    return [*map(convert, classes)] if isinstance(classes, list) else convert(classes)
 
 
 def _labels_data(labels: NDArray[Any]) -> Labels:
@@ -109,62 +91,23 @@ def _labels(data: Labels) -> NDArray[Any]:
 
 
 def encoder_data(encoder: RowEncoder) -> EncoderData:
-    """Write which columns are read; the vocabularies go into a member of their own."""
-    return EncoderData(
-        names=encoder.names,
-        width=encoder.width,
-        numbers=encoder.numbers,
-        categories=[
-            CategoryData(
-                column=category.column,
-                rejects_unknown=bool(category.rejects_unknown),
-                rejects_missing=bool(category.rejects_missing),
-                rejects_infinite=category.rejects_infinite,
-                rejects_fractions=category.rejects_fractions,
-            )
-            for category in encoder.categories
-        ],
-        dtype=encoder.dtype,  # type: ignore[arg-type]  # one of the two
-        flat=encoder.flat,
-        rejects_sparse=encoder.rejects_sparse,
-        of_frames=encoder.of_frames,
-        rejects_sparse_columns=encoder.rejects_sparse_columns,
-    )
+    """Data of an encoder but its categories."""
+    return EncoderData(**{name: getattr(encoder, name) for name in EncoderData.model_fields})
 
 
-def read_encoder(data: EncoderData, vocabularies: list[VocabularyData]) -> RowEncoder:
-    """Read which columns are read, with their vocabularies; ``BadFile`` where the two do not fit."""
+def read_encoder(data: EncoderData, categories: list[CategoryColumn]) -> RowEncoder:
+    """Build an encoder; ``BadFile`` where its fields do not fit together."""
     if data.names is not None and len(data.names) != data.width:
         raise BadFile(f"{len(data.names)} names for {data.width} columns.")
-    if len(vocabularies) != len(data.categories):
-        raise BadFile(f"{len(vocabularies)} vocabularies for {len(data.categories)} columns of ids.")
-    for vocabulary in vocabularies:
-        if len(set(vocabulary.values)) < len(vocabulary.values) or any(v != v for v in vocabulary.values):
+    for category in categories:
+        values, hashes = category.vocabulary.values, category.vocabulary.hashes or ()
+        if len(set(values)) < len(values) or any(value != value for value in values):
             raise BadFile("a vocabulary with a category given twice, or NaN.")
-    categories = [
-        CategoryColumn(
-            one.column,
-            Vocabulary(tuple(known.values), known.buckets, None if known.hashes is None else tuple(known.hashes)),
-            one.rejects_unknown,
-            one.rejects_missing,
-            one.rejects_infinite,
-            one.rejects_fractions,
-        )
-        for one, known in zip(data.categories, vocabularies, strict=True)
-    ]
+        if min(category.column, category.vocabulary.buckets, *hashes) < 0:
+            raise BadFile("a vocabulary with a negative column, number of buckets or hash.")
     if data.flat and (data.names is not None or data.width != 1):
         raise BadFile(f"a sequence of rows with {data.width} columns.")
-    return RowEncoder(
-        data.names,
-        data.width,
-        list(data.numbers),
-        categories,
-        data.dtype,
-        data.flat,
-        data.rejects_sparse,
-        data.of_frames,
-        data.rejects_sparse_columns,
-    )
+    return RowEncoder(**dict(data), categories=categories)
 
 
 def host_data(host: HostStep) -> HostData:
@@ -199,16 +142,16 @@ def _read_host(data: HostData, flat: bool) -> HostStep:
     return HostStep(Step(data.name, None, given), tuple(data.columns), data.reason, tokens, data.estimator)
 
 
-def check_hosts(graph: GraphData) -> None:
-    """Check that every column that is read is a raw one, or answered by a step on the host."""
+def check_hosts(graph: GraphData, categories: list[CategoryColumn]) -> None:
+    """Check that every column that is read is a raw one or the output of a step on the host."""
     columns = [column for host in graph.hosts for column in host.columns]
     width = graph.encoder.width + len(columns)
     if columns != list(range(graph.encoder.width, width)):
-        raise BadFile(f"steps on the host answer in columns {columns[:5]}, after {graph.encoder.width} raw ones.")
+        raise BadFile(f"steps on the host write columns {columns[:5]}, after {graph.encoder.width} raw columns.")
     for host in graph.hosts:
         if host.counter is not None:
             _check_counter(host.counter, host, graph.encoder.width)
-    read = [*graph.encoder.numbers, *(category.column for category in graph.encoder.categories)]
+    read = [*graph.encoder.numbers, *(category.column for category in categories)]
     if read and max(read) >= width:
         raise BadFile(f"column {max(read)} is read; there are {width}.")
 
