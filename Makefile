@@ -1,11 +1,11 @@
-# make setup | demo | test | fuzz | check | supported | coverage: everything goes through .venv,
+# make setup | demo | test | fuzz | check | coverage | figure: everything goes through .venv,
 # made from pyproject.toml and constraints.txt.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 BIN := .venv/bin
 export OMP_WAIT_POLICY := passive
 STAMP := .venv/.ready
 
-.PHONY: setup demo test fuzz check lint types supported coverage clean
+.PHONY: setup demo test fuzz check lint types coverage figure clean
 
 setup: $(STAMP)
 
@@ -37,11 +37,11 @@ types: setup
 
 check: lint types test
 
-supported: setup
-	$(BIN)/python -m docs.supported
-
 coverage: setup
 	$(BIN)/python -m docs.coverage
+
+figure: setup
+	$(BIN)/python -m docs.gains
 
 clean:
 	rm -rf .venv demo-output

@@ -21,8 +21,8 @@ from sklearn.utils.discovery import all_estimators
 
 import windtunnel.estimators
 from docs.peers import PEERS
-from windtunnel.translators.untranslated import REASONS, public_name
 from windtunnel.translators.registry import Entry, supported
+from windtunnel.translators.untranslated import REASONS, public_name
 
 PAGE = Path(__file__).resolve().parent / "coverage.md"
 BOOSTERS = (lightgbm, xgboost, catboost)

@@ -1,4 +1,4 @@
-"""The README stays true: its code runs and prints what it says, its table is current, what it names is there."""
+"""The pages stay true: their code runs and prints what they say, and what they name exists."""
 
 import importlib
 import re
@@ -16,18 +16,19 @@ from windtunnel.translators.registry import supported
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = ("README.md", "docs/guide.md")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\d+\.\d+")
 
 
-def blocks() -> list[tuple[str, str]]:
-    """Python blocks, each with the text block that stands right after it as its output, or ''."""
-    fences = list(FENCE.finditer(README))
-    following = [*fences[1:], None]
+def blocks(page: str) -> list[tuple[str, str]]:
+    """Python blocks of a page, each with the text block that follows it as its output, or ''."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    fences = list(FENCE.finditer(text))
     return [
-        (one.group(2), after.group(2) if after and README[one.end() : after.start()].strip() == "" else "")
-        for one, after in zip(fences, following, strict=True)
-        if one.group(1) == "python"
+        (fence.group(2), after.group(2) if after and text[fence.end() : after.start()].strip() == "" else "")
+        for fence, after in zip(fences, [*fences[1:], None], strict=True)
+        if fence.group(1) == "python"
     ]
 
 
@@ -59,43 +60,21 @@ def test_the_first_code_comes_early() -> None:
     assert next(number for number, line in enumerate(lines, start=1) if line.startswith("```python")) < 30
 
 
+@pytest.mark.parametrize("page", PAGES)
 @pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:DeprecationWarning")
 def test_the_code_prints_what_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": "readme"}
-    for code, shown in blocks():
-        exec(compile(code, "README.md", "exec"), namespace)
+    namespace: dict[str, object] = {"__name__": "page"}
+    for code, shown in blocks(page):
+        exec(compile(code, page, "exec"), namespace)
         printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines())
         assert NUMBER.sub("#", printed) == NUMBER.sub("#", shown.rstrip("\n")), printed
         # Sums in another order, as other processors take them, move an AUC by less than half a percent.
         assert [float(value) for value in NUMBER.findall(printed)] == pytest.approx(
             [float(value) for value in NUMBER.findall(shown)], abs=5e-3
         )
-
-
-def test_the_table_of_supported_estimators_is_current(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.syspath_prepend(str(ROOT))
-    docs = importlib.import_module("docs.supported")
-    assert docs.main(["--check"]) == 0, capsys.readouterr().out
-    assert all(f"`{entry.name}`" in README for entry in supported())
-
-
-def test_a_stale_table_is_noticed_and_mended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.syspath_prepend(str(ROOT))
-    docs = importlib.import_module("docs.supported")
-    stale = tmp_path / "README.md"
-    stale.write_text(README.replace("`Ridge`, ", "`Bridge`, "), encoding="utf-8")
-    monkeypatch.setattr(docs, "README", stale)
-    assert docs.main(["--check"]) == 1
-    assert "make supported" in capsys.readouterr().out
-    assert docs.main([]) == 0
-    assert stale.read_text(encoding="utf-8") == README
 
 
 def test_supported_prints_as_a_table() -> None:
@@ -105,7 +84,7 @@ def test_supported_prints_as_a_table() -> None:
     assert next(row for row in rows if row.startswith("TwoHotEncoder")).split()[1:4] == ["windtunnel", "yes", "yes"]
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", [*PAGES, "docs/limits.md", "ARCHITECTURE.md", "CONTRIBUTING.md"])
 def test_what_the_pages_name_is_there(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
@@ -113,8 +92,21 @@ def test_what_the_pages_name_is_there(page: str) -> None:
     commands = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
     assert set(re.findall(r"(?:`|^)windtunnel ([a-z]+)", text, re.MULTILINE)) <= commands
     links = re.findall(r"\]\(([^)#:]+)\)", text)
-    assert [link for link in links if not (ROOT / link).exists()] == []
+    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
 def test_the_ways_to_install_and_to_check_are_named() -> None:
     assert all(f"make {target}" in README for target in ("setup", "demo", "test"))
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 150
+
+
+def test_the_figure_shows_the_measured_gains(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    gains = importlib.import_module("docs.gains")
+    assert gains.main(["--check"]) == 0, capsys.readouterr().out
+    assert ">+0.0482</text>" in gains.figure([gains.Gain("flights", "default", 0.0482, 0.0002)])

@@ -1,0 +1,96 @@
+"""Draw docs/gains.svg, the figure of README.md, from the table "From strong" of docs/accuracy.md.
+
+python -m docs.gains            writes the figure
+python -m docs.gains --check    tells whether it is stale; exit code 1 if so
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER = Path(__file__).resolve().parent
+FIGURE = FOLDER / "gains.svg"
+SECTION = re.compile(r"### From strong: .*?\n\n(.*?)\n\n", re.DOTALL)
+GAIN = re.compile(r"<br>([+-][\d.]+)(?: ± ([\d.]+))?")
+WIDTH, LEFT, TOP, ROW = 720, 190, 46, 34
+STYLE = """
+  text { font: 14px sans-serif; fill: #24292f; }
+  .fit { fill: #0969da; } .crossfit { fill: #bf8700; } .error { stroke: #24292f; stroke-width: 1.5; }
+  .axis { stroke: #8c959f; }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #e6edf3; } .error { stroke: #e6edf3; } .fit { fill: #58a6ff; } .crossfit { fill: #d29922; }
+  }
+"""
+
+
+class Gain(NamedTuple):
+    """The mean gain in test AUC on a data set, with its standard error over the seeds."""
+
+    data_set: str
+    way: str
+    mean: float
+    error: float
+
+
+def gains(page: str) -> list[Gain]:
+    """The gains of ``default`` and ``crossfit`` on the sets that are scored by AUC, without the small built-in ones."""
+    section = SECTION.search(page)
+    if section is None:
+        raise ValueError('docs/accuracy.md has no table "From strong"; write it with python -m benchmarks.accuracy')
+    header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section[1].splitlines()]
+    measured = []
+    for name, *cells in rows:
+        if "(" in name or name.startswith("mean gain") or cells[header.index("warm") - 1] == "-":
+            continue
+        for way, cell in zip(header[1:], cells, strict=True):
+            match = GAIN.search(cell)
+            if way in ("default", "crossfit") and match:
+                measured.append(Gain(name, way, float(match[1]), float(match[2] or 0)))
+    return measured
+
+
+def figure(measured: list[Gain]) -> str:
+    """A bar per gain, with its standard error, as SVG that follows the reader's light or dark theme."""
+    names = list(dict.fromkeys(gain.data_set for gain in measured))
+    scale = (WIDTH - LEFT - 150) / max(gain.mean + gain.error for gain in measured)
+    height = TOP + ROW * len(names) + 12
+    told = "; ".join(f"{gain.data_set} {gain.way} {gain.mean:+.4f}" for gain in measured)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
+        f"<title>Gain in test AUC over the source pipeline: {told}</title>",
+        f"<style>{STYLE}</style>",
+        f'<rect class="fit" x="{LEFT}" y="12" width="14" height="14"/>'
+        f'<text x="{LEFT + 20}" y="24">fit (default)</text>',
+        f'<rect class="crossfit" x="{LEFT + 140}" y="12" width="14" height="14"/>'
+        f'<text x="{LEFT + 160}" y="24">crossfit</text><text x="{LEFT + 260}" y="24">gain in test AUC</text>',
+        f'<line class="axis" x1="{LEFT}" y1="{TOP - 8}" x2="{LEFT}" y2="{height - 8}"/>',
+    ]
+    for position, name in enumerate(names):
+        top = TOP + ROW * position
+        parts.append(f'<text x="{LEFT - 8}" y="{top + 18}" text-anchor="end">{name}</text>')
+        for gain in (gain for gain in measured if gain.data_set == name):
+            y, length = top + (0 if gain.way == "default" else 13), max(gain.mean * scale, 0)
+            kind = "fit" if gain.way == "default" else "crossfit"
+            low, high = LEFT + (gain.mean - gain.error) * scale, LEFT + (gain.mean + gain.error) * scale
+            parts += [
+                f'<rect class="{kind}" x="{LEFT}" y="{y}" width="{length:.1f}" height="11"/>',
+                f'<line class="error" x1="{low:.1f}" y1="{y + 5.5}" x2="{high:.1f}" y2="{y + 5.5}"/>',
+                f'<text x="{high + 6:.1f}" y="{y + 10}" style="font-size: 11px">{gain.mean:+.4f}</text>',
+            ]
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the figure, or with ``--check`` compare it only."""
+    new = figure(gains((FOLDER / "accuracy.md").read_text(encoding="utf-8")))
+    if "--check" in arguments:
+        stale = not FIGURE.exists() or FIGURE.read_text(encoding="utf-8") != new
+        print("docs/gains.svg is stale; run `make figure`" if stale else "docs/gains.svg is up to date")
+        return int(stale)
+    FIGURE.write_text(new, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
