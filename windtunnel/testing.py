@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from windtunnel.api.translate import compile, translate
 from windtunnel.api.translation import Translation
+from windtunnel.compiler.scripted import script
 from windtunnel.errors import BadInput, UnsupportedEstimator
 from windtunnel.export.artefact.artefact import load
-from windtunnel.export.torchscript import script
 from windtunnel.objectives.losses import pick
 from windtunnel.pipeline.graph import Columns, Expression, Joined, Raw, Step, Weighted, walk
 from windtunnel.program.head import METHODS

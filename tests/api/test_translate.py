@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-import warnings
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import torch
 from case import NUMBERS, Case, quick, table, targets
 from cases import CASES, estimators, parametrized
 from lightgbm import Booster, LGBMClassifier, LGBMRegressor
+from parity import ask, assert_same, compiled, translated, unlike
 from scipy import sparse
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
@@ -32,56 +31,9 @@ from windtunnel import RareCategories, TwoHotEncoder
 from windtunnel.errors import InvalidOption, UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees.soft.trees import SoftSplits, SoftTrees
-from windtunnel.program.head import METHODS
 from windtunnel.testing import fingerprint
 
 TREES = [case for case in CASES.values() if "trees" in case.id or "booster" in case.id]
-
-
-@cache
-def compiled(name: str) -> windtunnel.Translation:
-    return windtunnel.compile(CASES[name].fitted())
-
-
-@cache
-def translated(name: str) -> windtunnel.Translation:
-    case = CASES[name]
-    return windtunnel.translate(case.fitted(), calibrate=case.train()[0])
-
-
-def ask(source: Any, method: str, rows: Any) -> Any:
-    """What the source answers, dense; with what it warns of awkward rows left out."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
-        warnings.filterwarnings("ignore", "divide by zero encountered in log", RuntimeWarning)
-        answer = getattr(source, method)(rows)
-    if isinstance(answer, list):
-        return [np.asarray(one) for one in answer]
-    return np.asarray(answer.toarray() if sparse.issparse(answer) else answer)
-
-
-def assert_same(case: Case, net: windtunnel.Translation, source: Any, given: Any, rows: Any = None) -> None:
-    """All methods give for ``given`` what the source gives for ``rows``."""
-    tolerance = case.tolerance if net.encoder.dtype == "float64" else case.coarse
-    for method in METHODS:
-        assert method == "apply" or hasattr(net, method) == hasattr(source, method), method
-        if not hasattr(source, method):
-            continue
-        wanted, given_back = ask(source, method, given if rows is None else rows), getattr(net, method)(given)
-        assert isinstance(given_back, list) == isinstance(wanted, list), method
-        for want, got in zip(wanted, given_back, strict=True) if isinstance(wanted, list) else [(wanted, given_back)]:
-            assert got.shape == want.shape, method
-            if method == "predict" and want.dtype.kind not in "f":
-                assert got.dtype == want.dtype
-                np.testing.assert_array_equal(got, want)
-            else:
-                np.testing.assert_allclose(got, want.astype(float), tolerance, tolerance, err_msg=method)
-
-
-def unlike(case: Case) -> Any:
-    """Rows that no DataFrame method was called on before: the same values on a shuffled index."""
-    rows = case.rows()
-    return rows if case.array else rows.set_axis(np.arange(len(rows))[::-1] * 7)
 
 
 def test_every_supported_class_has_a_case() -> None:

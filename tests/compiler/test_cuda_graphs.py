@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 from cases import CASES
+from parity import assert_same
 from sklearn.decomposition import NMF
-from test_translate import assert_same
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 

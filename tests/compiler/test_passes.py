@@ -39,9 +39,9 @@ from torch import Tensor
 import windtunnel
 from windtunnel.assemble import Assembly
 from windtunnel.compiler.passes import Simplified
+from windtunnel.compiler.scripted import script
 from windtunnel.errors import BadInput
 from windtunnel.export import serving
-from windtunnel.export.torchscript import script
 from windtunnel.modules.base import MODULES, Module
 from windtunnel.modules.columns.affine import Affine, ClippedAffine
 from windtunnel.modules.columns.bins import Bins

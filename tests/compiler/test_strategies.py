@@ -12,7 +12,7 @@ from tree_ensembles import CASES as ENSEMBLES, boosted, rows, scripted, stump
 
 import windtunnel
 from windtunnel.compiler import strategies
-from windtunnel.compiler.backends import alone
+from windtunnel.compiler.backends import tree_runner
 from windtunnel.compiler.cost_model import Shape
 from windtunnel.compiler.strategies import FORMS, choose
 from windtunnel.compiler.tree_costs import coefficients
@@ -329,7 +329,7 @@ def test_a_call_on_threads_takes_what_the_rows_of_one_take():
 def test_where_nothing_is_known_of_a_device_all_forms_are_measured(monkeypatch):
     monkeypatch.setattr(strategies, "coefficients", lambda device: {})
     trees = HardTrees.of(boosted())
-    choice = strategies._automatic(trees, "step", 50, tune=None)
+    choice = strategies._automatic(trees, "step", 50, None)
     assert set(choice.measured) == {name for name in FORMS if Shape.of(trees).takes(name)} and not choice.expected
     assert choice.strategy == min(choice.measured, key=choice.measured.__getitem__)
 
@@ -338,7 +338,7 @@ def test_tuning_takes_what_was_fastest_here(monkeypatch):
     trees = HardTrees.of(boosted())
     taken = {"ranked_traversal": 3.0, "bitvectors": 1.0, "perfect_tree_traversal": 2.0, "gemm": 9.0}
     monkeypatch.setattr(strategies, "_seconds", lambda forms, rows: {one: taken.get(one, 5.0) for one in forms})
-    choice = strategies._automatic(trees, "step", 100, tune="torch")
+    choice = strategies._automatic(trees, "step", 100, strategies.EAGER)
     assert len(choice.measured) == strategies.TUNED and set(choice.measured) == set([*choice.expected][:3])
     assert choice.strategy == min(choice.measured, key=lambda one: taken.get(one, 5.0))
 
@@ -346,8 +346,8 @@ def test_tuning_takes_what_was_fastest_here(monkeypatch):
 @pytest.mark.parametrize("backend", ["torch", "torchscript", "exported"])
 def test_what_is_measured_runs_as_the_backend_runs_it(backend):
     trees, x = HardTrees.of(boosted()), awkward(boosted(), torch.float64)
-    assert torch.equal(alone(trees, backend)(x), trees(x))
-    choice = strategies._automatic(trees, "step", None, tune=backend)
+    assert torch.equal(tree_runner(backend).run(trees)(x), trees(x))
+    choice = strategies._automatic(trees, "step", None, tree_runner(backend))
     assert min(choice.measured.values()) >= 1 and f"backend='{backend}'" in str(choice)
 
 

@@ -22,6 +22,7 @@ from case import Case, table
 from cases import CASES, parametrized
 from lightgbm import LGBMClassifier, LGBMRegressor
 from onnx import helper, numpy_helper
+from parity import compiled
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
 from sklearn.ensemble import (
@@ -43,9 +44,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
-from test_backends import Looping
-from test_translate import compiled
-from way_out import fitted, frame, rows_for, translated, with_host_step
+from way_out import Looping, fitted, frame, rows_for, translated, with_host_step
 
 import windtunnel
 from windtunnel.compiler import exported

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from cases import CASES
-from test_translate import compiled
+from parity import compiled
 from torch import Tensor, nn
 
 from windtunnel.compiler import onnx_runtime

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from parity import compiled
 from sklearn.decomposition import NMF
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -18,18 +19,17 @@ from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, QuantileTransformer
-from test_translate import compiled
 from torch import nn
 from way_out import PIPELINES, binary, fitted, frame, rows_for, target, translated, with_host_step
 
 import windtunnel
 from windtunnel.assemble import Origin
+from windtunnel.compiler.scripted import script
 from windtunnel.encode import CategoryColumn, RowEncoder, Vocabulary, bucket_of
 from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption
 from windtunnel.export import export
 from windtunnel.export.guarded import CHUNK, Guarded
 from windtunnel.export.md5 import bucket_of_bytes
-from windtunnel.export.torchscript import script
 from windtunnel.modules.base import MODULES, Module
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.outputs import links

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from windtunnel.export.torchscript import script
+from windtunnel.compiler.scripted import script
 from windtunnel.modules.base import Module
 from windtunnel.modules.cache_slices import in_cache
 from windtunnel.modules.columns.polynomial import Polynomial

@@ -9,6 +9,7 @@ from typing import Any
 import category_encoders as ce
 import numpy as np
 import pandas as pd
+import torch
 from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer, make_column_transformer
@@ -17,9 +18,11 @@ from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.svm import LinearSVC
+from torch import Tensor
 
 import windtunnel
 from windtunnel import LeafEncoder
+from windtunnel.modules.base import Module
 
 
 def frame(count: int = 200, seed: int = 0) -> pd.DataFrame:
@@ -104,6 +107,16 @@ def with_host_step() -> Any:
     parts = [("scaled", StandardScaler(), ["size"]), ("custom", Custom(), ["size", "code"])]
     pipeline = Pipeline([("columns", ColumnTransformer(parts)), ("model", LogisticRegression())])
     return pipeline.fit(frame(), target(frame()) > 0)
+
+
+class Looping(Module):
+    """Loops over rows, of which a graph cannot tell how many there are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows: list[Tensor] = []
+        for row in range(x.shape[0]):
+            rows.append(x[row] * 2)
+        return torch.stack(rows)
 
 
 @cache

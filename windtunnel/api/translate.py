@@ -14,7 +14,7 @@ import torch
 
 from windtunnel.api.translation import Translation
 from windtunnel.assemble import Assembly
-from windtunnel.compiler.backends import BACKENDS, engine, place
+from windtunnel.compiler.backends import BACKENDS, engine, place, tree_runner
 from windtunnel.compiler.passes import look_up_sums, simplify
 from windtunnel.compiler.strategies import STRATEGIES, choose, fastest
 from windtunnel.encode import Rows, count_rows
@@ -163,7 +163,8 @@ def compile(
     net = exact(pipeline, precision, calibrate)
     simplify(net)
     net.to(place(device))
-    net.choices = choose(net.program, strategy, rows=batch_size, tune=backend if tune and backend != "onnx" else None)
+    measure = tree_runner(backend) if tune and backend != "onnx" else None
+    net.choices = choose(net.program, strategy, rows=batch_size, measure=measure)
     if batch_size is not None:
         net.batch_size = batch_size
     net.engine = engine(net, backend)

@@ -13,6 +13,7 @@ from windtunnel.compiler.engine import Held
 from windtunnel.compiler.exported import ExportedEngine, NativeEngine
 from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.compiler.scripted import TorchScriptEngine
+from windtunnel.compiler.strategies import TreeRunner
 from windtunnel.encode import RowEncoder
 from windtunnel.errors import InvalidOption
 from windtunnel.modules.trees.hard import HardTrees
@@ -46,17 +47,21 @@ def engine(net: Translation, backend: str) -> Engine | None:
     return one
 
 
-def alone(trees: HardTrees, backend: str) -> Callable[[Tensor], Tensor]:
-    """Trees as a backend runs them, without the steps around them: rows ``[B, width]`` -> scores ``[B, K]``."""
-    columns = list(range(trees.width))
-    program = Program([ProgramStep(trees, [Take(0, columns)], "trees")], {}).eval()
-    encoder = RowEncoder(None, trees.width, columns, dtype="float64")
-    one = program if backend == "torch" else ENGINES[backend](program, encoder)
+def tree_runner(backend: str) -> TreeRunner:
+    """What runs trees by themselves on a backend, to measure their strategies."""
 
-    def run(x: Tensor) -> Tensor:
-        return one.answer("scores", x, torch.zeros((len(x), 0), dtype=torch.int64, device=x.device))
+    def runner(trees: HardTrees) -> Callable[[Tensor], Tensor]:
+        columns = list(range(trees.width))
+        program = Program([ProgramStep(trees, [Take(0, columns)], "trees")], {}).eval()
+        encoder = RowEncoder(None, trees.width, columns, dtype="float64")
+        engine = program if backend == "torch" else ENGINES[backend](program, encoder)
 
-    return run
+        def run(x: Tensor) -> Tensor:
+            return engine.answer("scores", x, torch.zeros((len(x), 0), dtype=torch.int64, device=x.device))
+
+        return run
+
+    return TreeRunner(backend, runner)
 
 
 def place(device: str | torch.device) -> torch.device:

@@ -3,6 +3,8 @@
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -10,8 +12,30 @@ from torch import Tensor, nn
 
 from windtunnel.compiler.engine import Held
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.export.torchscript import script
 from windtunnel.program.program import Program, ProgramStep
+
+
+@contextmanager
+def without_deprecations() -> Iterator[None]:
+    """Silence that TorchScript is deprecated since torch 2.11: no other format needs nothing but torch."""
+    with warnings.catch_warnings():
+        for name in ("script", "save", "load", "freeze"):
+            warnings.filterwarnings(
+                "ignore", rf"`torch\.jit\.{name}` is (deprecated|not supported)", DeprecationWarning
+            )
+        yield
+
+
+def script(module: nn.Module) -> Any:
+    """Compile a module; ``UnfaithfulOption`` with the compiler's own words where it cannot be."""
+    with without_deprecations():
+        try:
+            return torch.jit.script(module)
+        except Exception as error:  # the compiler raises RuntimeError, ValueError, NotImplementedError and others
+            raise UnfaithfulOption(
+                f"a step of the translation cannot be compiled as TorchScript ({error}). Write its forward in the "
+                "subset of Python that torch.jit.script takes, with class-level annotations that are no strings."
+            ) from error
 
 
 class Answering(nn.Module):
@@ -72,6 +96,5 @@ class TorchScriptEngine(Held):
 
 def _frozen(scripted: Any) -> Any:
     """The same with its tensors as constants, a third faster on one row; no pass that rounds in another way."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"`torch\.jit\.freeze` is (deprecated|not supported)", DeprecationWarning)
+    with without_deprecations():
         return torch.jit.freeze(scripted, optimize_numerics=False)

@@ -73,7 +73,27 @@ class Choice:
         return f"{self.step}: {self.strategy}, the fastest {how} for {rows}" + (f" ({others})" if others else "")
 
 
-def choose(program: Program, strategy: str, *, rows: int | None = None, tune: str | None = None) -> list[Choice]:
+@dataclass(frozen=True)
+class TreeRunner:
+    """A backend that can run trees without the steps around them.
+
+    Attributes
+    ----------
+    backend : str
+    run : callable
+        ``run(trees)`` gives a function of rows ``[B, width]`` to scores ``[B, K]``.
+    """
+
+    backend: str
+    run: Callable[[HardTrees], Callable[[Tensor], Tensor]]
+
+
+EAGER = TreeRunner("torch", lambda trees: trees)
+
+
+def choose(
+    program: Program, strategy: str, *, rows: int | None = None, measure: TreeRunner | None = None
+) -> list[Choice]:
     """Put each tree ensemble of a program into the form that the strategy names; all forms give the same bits.
 
     "tree_traversal" takes one step down every tree at a time; "ranked_traversal" does so over ranks and leaves a tree
@@ -81,8 +101,8 @@ def choose(program: Program, strategy: str, *, rows: int | None = None, tune: st
     the bits of leaves that a row does not reach, up to 64 leaves; "oblivious" asks once for each level of a tree, where
     all nodes of a level ask the same; "gemm" asks every node at once and multiplies, for few leaves. "auto" takes what
     the cost model expects to be fastest for ``rows`` rows, or for one, for few and for many where ``rows`` is None;
-    with ``tune``, the name of a backend, the best of the expected are measured here as it runs them; so are all, on
-    devices of which it knows nothing. Trees that tell their leaves (``apply``) or that have linear models in them are
+    with ``measure``, a backend, the best of the expected are measured here as it runs them; so are all, on devices of
+    which it knows nothing. Trees that tell their leaves (``apply``) or that have linear models in them are
     always walked.
 
     Raises
@@ -99,7 +119,7 @@ def choose(program: Program, strategy: str, *, rows: int | None = None, tune: st
                     if module not in forms:
                         choice = Choice(step.name, strategy)
                         if strategy == "auto":
-                            choice = _automatic(module, step.name, rows, tune)
+                            choice = _automatic(module, step.name, rows, measure)
                         choices.append(choice)
                         forms[module] = _formed(module, choice.strategy, step.name)
                     setattr(parent, name, forms[module])
@@ -110,7 +130,7 @@ def fastest(trees: HardTrees) -> HardTrees:
     """The form that is expected to be fastest for one, few and many rows; trees that are always walked as they are."""
     if type(trees) not in FORMS.values():
         return trees
-    return _formed(trees, _automatic(trees, "", None, tune=None).strategy, "").eval()
+    return _formed(trees, _automatic(trees, "", None, None).strategy, "").eval()
 
 
 def _steps(program: Program) -> Iterator[ProgramStep]:
@@ -127,19 +147,16 @@ def _formed(trees: HardTrees, strategy: str, step: str) -> HardTrees:
         raise InvalidOption(f"step {step!r}: {error}") from error
 
 
-def _automatic(trees: HardTrees, step: str, rows: int | None, tune: str | None) -> Choice:
-    from windtunnel.compiler.backends import alone  # files, which backends take, hold choices
-
+def _automatic(trees: HardTrees, step: str, rows: int | None, measure: TreeRunner | None) -> Choice:
     shape, device = Shape.of(trees), trees.threshold.device.type
     learned, threads = coefficients(device), torch.get_num_threads() if device == "cpu" else 1
     expected = _compared(lambda count: shape.seconds(count, learned, threads), rows) if learned else {}
-    if tune is None and learned:
+    if measure is None and learned:
         return Choice(step, next(iter(expected)), rows, expected)
-    tune, tried = tune or "torch", list(expected)[:TUNED] or [name for name in FORMS if shape.takes(name)]
-    forms = {strategy: _formed(trees, strategy, step) for strategy in tried}
-    runs = {strategy: alone(form, tune) for strategy, form in forms.items()}
+    measure, tried = measure or EAGER, list(expected)[:TUNED] or [name for name in FORMS if shape.takes(name)]
+    runs = {strategy: measure.run(_formed(trees, strategy, step)) for strategy in tried}
     measured = _compared(lambda count: _seconds(runs, _around(trees, min(count, MOST_ROWS))), rows)
-    return Choice(step, next(iter(measured)), rows, expected, measured, tune)
+    return Choice(step, next(iter(measured)), rows, expected, measured, measure.backend)
 
 
 def _compared(seconds: Callable[[int], dict[str, float]], rows: int | None) -> dict[str, float]:

@@ -3,16 +3,16 @@
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
 import copy
-import warnings
 from collections.abc import Sequence
+from functools import partial
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from windtunnel.compiler.scripted import script, without_deprecations
 from windtunnel.encode import RowEncoder
-from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.atomic_write import write_atomically
 from windtunnel.export.columns import names, none_columns, raw_columns
 from windtunnel.export.guarded import Guarded, GuardedProgram
@@ -48,31 +48,8 @@ def export(net: "Translation", path: str | PathLike[str]) -> None:
     check(net, "torchscript")
     scripted = script(_scorer(net))
 
-    def fill(file: IO[bytes]) -> None:
-        with warnings.catch_warnings():
-            _silence()
-            torch.jit.save(scripted, file)
-
-    write_atomically(path, fill)
-
-
-def script(scorer: nn.Module) -> Any:
-    """Compile a module; ``UnfaithfulOption`` with the compiler's own words where it cannot be."""
-    with warnings.catch_warnings():
-        _silence()
-        try:
-            return torch.jit.script(scorer)
-        except Exception as error:  # the compiler raises RuntimeError, ValueError, NotImplementedError and others
-            raise UnfaithfulOption(
-                f"a step of the translation cannot be compiled as TorchScript ({error}). Write its forward in the "
-                "subset of Python that torch.jit.script takes, with class-level annotations that are no strings."
-            ) from error
-
-
-def _silence() -> None:
-    # Deprecated since torch 2.11, and still the one format that needs nothing but torch.
-    for name in ("script", "save", "load"):
-        warnings.filterwarnings("ignore", rf"`torch\.jit\.{name}` is (deprecated|not supported)", DeprecationWarning)
+    with without_deprecations():
+        write_atomically(path, partial(torch.jit.save, scripted))
 
 
 class Scorer(nn.Module):
