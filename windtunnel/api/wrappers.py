@@ -28,9 +28,9 @@ from sklearn.utils.validation import (
 from windtunnel.api.crossfit import crossfit
 from windtunnel.api.translate import translate
 from windtunnel.encode import as_column, objects
+from windtunnel.encode.one_dimensional import one_dimensional
 from windtunnel.errors import InvalidOption
 from windtunnel.estimators.fitting import asked_stops, check_fits, fitted, last_step, settled, unfitted
-from windtunnel.pipeline.graph import one_dimensional
 from windtunnel.trainers.recipe import Recipe, reject
 
 CALIBRATION_ROWS = 5000

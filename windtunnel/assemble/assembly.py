@@ -18,6 +18,7 @@ from windtunnel.assemble.output_head import dtypes_of, head_of, methods_beside, 
 from windtunnel.assemble.predictors import Predictors
 from windtunnel.assemble.wires import Wire
 from windtunnel.encode import RowEncoder, Rows
+from windtunnel.encode.one_dimensional import one_dimensional
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.columns.affine import Affine
@@ -30,7 +31,6 @@ from windtunnel.pipeline.graph import (
     Raw,
     Step,
     Weighted,
-    one_dimensional,
     raw_columns,
     walk,
 )

@@ -1,4 +1,4 @@
-"""Members fitted on all but one fold each, their mean as one model, and out-of-fold scores for what comes after it."""
+"""Cross-fitted ensembles: members fitted on all but one fold each, their mean, and out-of-fold predictions."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from windtunnel.encode.one_dimensional import one_dimensional
 from windtunnel.errors import BadInput
 from windtunnel.estimators.fitting import check_fits, fitted, settled
 
@@ -27,7 +28,7 @@ LEAST_PROBABILITY = 1e-7
 
 
 class _CrossFitted(BaseEstimator):
-    """What the classifier and the regressor share: folds and members."""
+    """Folds, members and out-of-fold predictions of the classifier and the regressor."""
 
     def __init__(self, estimator: Any, *, folds: int = 5, random_state: int | None = 0) -> None:
         self.estimator = estimator
@@ -35,15 +36,15 @@ class _CrossFitted(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None, time: Any = None) -> Self:
-        """Fit the members, each on all rows but those of one fold.
+        """Fit one member per fold, on the rows of all other folds.
 
         Parameters
         ----------
         X : rows
-            DataFrame, array, or what the estimator takes.
+            DataFrame, array, or anything that the estimator takes.
         y : array of shape (rows,)
         sample_weight : array of shape (rows,), optional
-            For the estimator, or the last step of a pipeline.
+            Weights for the estimator, or for the last step of a pipeline.
         groups : array of shape (rows,), optional
             Rows of one group stay together in one fold.
         time : array of shape (rows,), optional
@@ -66,10 +67,8 @@ class _CrossFitted(BaseEstimator):
         return self
 
     def __sklearn_tags__(self) -> Any:
-        from windtunnel.pipeline.graph import one_dimensional  # which knows the translators, and these us
-
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = not one_dimensional(self.estimator)  # texts, where it begins with a vectorizer
+        tags.input_tags.two_d_array = not one_dimensional(self.estimator)  # a vectorizer takes texts
         return tags
 
     def _fold(self, X: Any, y: NDArray[Any], groups: Any, time: Any) -> NDArray[np.int64]:
@@ -78,63 +77,63 @@ class _CrossFitted(BaseEstimator):
         if isinstance(self.folds, bool) or not isinstance(self.folds, Integral) or not 2 <= self.folds <= count:
             raise BadInput(f"folds={self.folds!r} must be a whole number from 2 to the number of rows, {count}")
         if groups is not None and time is not None:
-            raise BadInput("groups and time are both given; folds go by one of them")
+            raise BadInput("groups and time are both given; give one of them")
         if groups is not None:
             parts: Any = GroupKFold(self.folds).split(y, y, groups)
         elif time is not None:
             order = np.argsort(np.asarray(time), kind="stable")
-            parts = ((None, order[held]) for _, held in KFold(self.folds).split(order))
+            parts = ((None, order[held_out]) for _, held_out in KFold(self.folds).split(order))
         elif is_classifier(self) and np.unique(y, return_counts=True)[1].min() >= self.folds:
             parts = StratifiedKFold(self.folds, shuffle=True, random_state=self.random_state).split(y, y)
         else:
             parts = KFold(self.folds, shuffle=True, random_state=self.random_state).split(y)
         fold = np.empty(count, dtype=np.int64)
-        for number, (_, held) in enumerate(parts):
-            fold[held] = number
+        for number, (_, held_out) in enumerate(parts):
+            fold[held_out] = number
         return fold
 
     def _check_labels(self, y: NDArray[Any], fold: int) -> None:
         if is_classifier(self) and (missing := sorted(set(self.classes_.tolist()) - set(y.tolist()))):
             raise BadInput(
-                f"the rows outside of fold {fold} hold no row of class {missing[0]!r}; every member has to meet every "
+                f"the rows outside of fold {fold} hold no row of class {missing[0]!r}; every member needs rows of every "
                 "class: take fewer folds, random ones, or drop the class"
             )
 
     def out_of_fold(self, X: Any) -> NDArray[np.float64]:
-        """What each row of the training data gets from the member that did not see it, [rows, ...].
+        """Predict each training row by the member that was not fitted on it, [rows, ...].
 
-        Probabilities of a classifier, values of a regressor. X has to be the rows that ``fit`` was given, in order.
+        Probabilities of a classifier, values of a regressor. X must be the rows that ``fit`` got, in the same order.
         """
         check_is_fitted(self)
         check_consistent_length(X, self.fold_)
-        answers: NDArray[np.float64] | None = None
+        outputs: NDArray[np.float64] | None = None
         for fold, member in enumerate(self.estimators_):
             rows = np.flatnonzero(self.fold_ == fold)
-            answer = np.asarray(self._answer(member, _safe_indexing(X, rows)), dtype=np.float64)
-            if answers is None:
-                answers = np.empty((len(self.fold_), *answer.shape[1:]))
-            answers[rows] = answer
-        assert answers is not None
-        return answers
+            output = np.asarray(self._predict_member(member, _safe_indexing(X, rows)), dtype=np.float64)
+            if outputs is None:
+                outputs = np.empty((len(self.fold_), *output.shape[1:]))
+            outputs[rows] = output
+        assert outputs is not None
+        return outputs
 
-    def _answer(self, member: Any, X: Any) -> Any:
+    def _predict_member(self, member: Any, X: Any) -> Any:
         raise NotImplementedError
 
 
 class CrossFittedClassifier(ClassifierMixin, _CrossFitted):
-    """The logarithmic mean of members that were fitted on all but one fold of the rows each.
+    """Classify by the logarithmic mean of members that were fitted on all but one fold of the rows each.
 
         p_k(x) proportional to exp(mean over members m of log p_mk(x)),    p_mk >= 1e-7
 
-    Rows of a fold are known to all members but one, whose answers for them are honest (``out_of_fold``).
+    ``out_of_fold`` predicts each training row by the one member that was not fitted on it.
 
     Parameters
     ----------
     estimator : classifier or Pipeline with predict_proba
-        Cloned. Where it is fitted and was stopped early, members get as many trees as it has.
+        Cloned. If it is fitted and stopped early, members get as many trees as it has.
     folds : int, default 5
     random_state : int or None, default 0
-        Of the folds.
+        Seed of the folds.
 
     Attributes
     ----------
@@ -157,12 +156,12 @@ class CrossFittedClassifier(ClassifierMixin, _CrossFitted):
         labels: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return labels
 
-    def _answer(self, member: Any, X: Any) -> Any:
+    def _predict_member(self, member: Any, X: Any) -> Any:
         return member.predict_proba(X)
 
 
 class CrossFittedRegressor(RegressorMixin, _CrossFitted):
-    """The mean of members that were fitted on all but one fold of the rows each.
+    """Predict by the mean of members that were fitted on all but one fold of the rows each.
 
     Parameters and attributes are those of ``CrossFittedClassifier``, without labels.
     """
@@ -173,7 +172,7 @@ class CrossFittedRegressor(RegressorMixin, _CrossFitted):
         mean: NDArray[np.float64] = np.mean([member.predict(X) for member in self.estimators_], axis=0)
         return mean
 
-    def _answer(self, member: Any, X: Any) -> Any:
+    def _predict_member(self, member: Any, X: Any) -> Any:
         return member.predict(X)
 
 

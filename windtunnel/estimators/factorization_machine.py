@@ -1,4 +1,4 @@
-"""Factorization machines in scikit-learn's manner: linear models with factored products of columns."""
+"""Factorization machines as scikit-learn estimators: linear models with factored products of columns."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from windtunnel.errors import BadInput
+from windtunnel.estimators.options import check_options
 
 
 class _FactorizationMachine(BaseEstimator):
-    """What the classifier and the regressor share: options, the optimiser, raw scores."""
+    """Options, training and raw scores of the classifier and the regressor."""
 
     def __init__(
         self,
@@ -35,14 +36,12 @@ class _FactorizationMachine(BaseEstimator):
         self.regularization = regularization
         self.random_state = random_state
 
-    def _learn(self, X: Any, target: NDArray[Any], outputs: int, bias: float, loss: str) -> None:
+    def _fit_machine(self, X: Any, target: NDArray[Any], outputs: int, bias: float, loss: str) -> None:
         """Fit ``intercept_`` [K], ``coef_`` [K, width] and ``factors_`` [K, width, n_factors] by Adam."""
         import torch  # here, so that the other estimators load without it
 
         from windtunnel.estimators.factorization_training import fit_machine
         from windtunnel.modules.linear.factorization_machine import FactorizationMachine
-        from windtunnel.objectives.losses import LOSSES
-        from windtunnel.trainers.recipe import Recipe
 
         seed = int(check_random_state(self.random_state).randint(2**31))
         shape = (outputs, X.shape[1], self.n_factors)
@@ -52,17 +51,19 @@ class _FactorizationMachine(BaseEstimator):
             bias=torch.full(shape[:1], bias, dtype=torch.float64),
             factors=draws * 0.01,
         )
-        recipe = Recipe(
-            residual=False,
+        self.loss_curve_ = fit_machine(
+            machine,
+            X,
+            target,
+            loss=loss,
             epochs=int(self.epochs),
             learning_rate=float(self.learning_rate),
             weight_decay=float(self.regularization),
             batch_size=None if self.batch_size is None else int(self.batch_size),
             seed=seed,
         )
-        self.loss_curve_ = fit_machine(machine, X, target, LOSSES[loss], recipe)
         self.intercept_, self.coef_, self.factors_ = (
-            one.detach().numpy().copy() for one in (machine.bias, machine.weight, machine.factors)
+            parameter.detach().numpy().copy() for parameter in (machine.bias, machine.weight, machine.factors)
         )
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
@@ -71,25 +72,13 @@ class _FactorizationMachine(BaseEstimator):
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         linear = X @ self.coef_.T + self.intercept_
         for k, factors in enumerate(self.factors_):
-            own = (X.multiply(X) if sparse.issparse(X) else X * X) @ (factors * factors).sum(axis=1)
-            linear[:, k] += 0.5 * (np.square(X @ factors).sum(axis=1) - own)
+            diagonal = (X.multiply(X) if sparse.issparse(X) else X * X) @ (factors * factors).sum(axis=1)
+            linear[:, k] += 0.5 * (np.square(X @ factors).sum(axis=1) - diagonal)
         scores: NDArray[np.float64] = linear
         return scores
 
     def _check_options(self) -> None:
-        wrong = []
-        for name, other in (("n_factors", ""), ("epochs", ""), ("batch_size", ", or None")):
-            value = getattr(self, name)
-            if value is None and other:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                wrong.append(f"{name}={value!r}; give a whole number from 1 up{other}")
-        if not self.learning_rate > 0:
-            wrong.append(f"learning_rate={self.learning_rate!r}; give a number above 0")
-        if not self.regularization >= 0:
-            wrong.append(f"regularization={self.regularization!r}; give a number from 0 up")
-        if wrong:
-            raise BadInput(". ".join(wrong))
+        check_options(self, {"n_factors": 1, "epochs": 1, "batch_size": 1}, optional=("batch_size",))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -109,16 +98,15 @@ class FactorizationMachineClassifier(ClassifierMixin, _FactorizationMachine):
     n_factors : int, default 20
         F, the length of the factors of a column.
     learning_rate : float, default 1e-3
-        Of Adam.
+        Step size of Adam.
     epochs : int, default 30
-        How often each row is seen. Over the leaves of trees that were fitted on the same rows (``LeafEncoder``), which
-        know these rows already, one or two are enough, and more memorise them.
+        Passes over the rows. Leaves of trees fitted on the same rows (``LeafEncoder``) need one or two; more overfit.
     batch_size : int or None, default None
-        Rows in a step of the optimiser; None is 4096, or so few that an epoch has 20 steps.
+        Rows per step; None is 4096, or less so that an epoch has 20 steps.
     regularization : float, default 1e-6
         Weight decay of Adam, on all coefficients.
     random_state : int, RandomState or None, default None
-        Draws the first factors and the order of the rows. With an int, every fit on the same rows gives the same model.
+        Seed of the initial factors and of the order of the rows; with an int, fits are reproducible.
 
     Attributes
     ----------
@@ -151,9 +139,9 @@ class FactorizationMachineClassifier(ClassifierMixin, _FactorizationMachine):
                 f"labels of one class, {self.classes_[0]!r}; a classifier needs rows of at least two classes."
             )
         if len(self.classes_) == 2:
-            self._learn(X, target, 1, bias=0.0, loss="logistic")
+            self._fit_machine(X, target, 1, bias=0.0, loss="logistic")
         else:
-            self._learn(X, target, len(self.classes_), bias=0.0, loss="softmax")
+            self._fit_machine(X, target, len(self.classes_), bias=0.0, loss="softmax")
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -166,8 +154,8 @@ class FactorizationMachineClassifier(ClassifierMixin, _FactorizationMachine):
         scores = self._scores(X)
         if scores.shape[1] == 1:
             scores = np.concatenate([np.zeros_like(scores), scores], axis=1)
-        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
-        probabilities: NDArray[np.float64] = shares / shares.sum(axis=1, keepdims=True)
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        probabilities: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
         return probabilities
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -183,23 +171,9 @@ class FactorizationMachineRegressor(RegressorMixin, _FactorizationMachine):
 
         y = b + sum_i w_i x_i + sum over i < j of <v_i, v_j> x_i x_j
 
-    Fitted on the squared error, from the mean of the targets on.
+    Minimises the squared error; the initial bias is the mean of the targets.
 
-    Parameters
-    ----------
-    n_factors : int, default 20
-        F, the length of the factors of a column.
-    learning_rate : float, default 1e-3
-        Of Adam.
-    epochs : int, default 30
-        How often each row is seen. Over the leaves of trees that were fitted on the same rows (``LeafEncoder``), which
-        know these rows already, one or two are enough, and more memorise them.
-    batch_size : int or None, default None
-        Rows in a step of the optimiser; None is 4096, or so few that an epoch has 20 steps.
-    regularization : float, default 1e-6
-        Weight decay of Adam, on all coefficients.
-    random_state : int, RandomState or None, default None
-        Draws the first factors and the order of the rows. With an int, every fit on the same rows gives the same model.
+    Parameters are those of ``FactorizationMachineClassifier``.
 
     Attributes
     ----------
@@ -217,7 +191,7 @@ class FactorizationMachineRegressor(RegressorMixin, _FactorizationMachine):
         self._check_options()
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
         target = np.asarray(y, dtype=np.float64)
-        self._learn(X, target, 1, bias=float(target.mean()), loss="squared")
+        self._fit_machine(X, target, 1, bias=float(target.mean()), loss="squared")
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:

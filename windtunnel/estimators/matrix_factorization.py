@@ -1,4 +1,4 @@
-"""Ratings of items by users, as inner products of learned vectors."""
+"""Matrix factorization: predicts ratings by inner products of learned vectors."""
 
 from __future__ import annotations
 
@@ -12,35 +12,36 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from windtunnel.errors import BadInput
 from windtunnel.estimators.columns import Table, column_at, counted, looked_up, read_table
+from windtunnel.estimators.options import check_options
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 BATCHES = 100
-"""Steps of the optimiser in an epoch, as long as a step has 32 to 1024 rows."""
+"""Steps per epoch; a step has at least 32 and at most 1024 rows."""
 
 
 class MatrixFactorization(RegressorMixin, BaseEstimator):
-    """Predict what a user makes of an item from a vector for each.
+    """Predict the rating of an item by a user from a learned vector for each.
 
         y = mean_ + b_u + c_i + <p_u, q_i>
 
     Fitted by Adam on the mean squared error plus ``regularization`` times the mean of |p_u|^2 + |q_i|^2 + b_u^2 + c_i^2
-    over the rows of a batch. A user or item that is missing, or that ``fit`` has not seen, has zeros for its vector and
-    its bias.
+    over the rows of a batch. A missing user or item, or one that ``fit`` has not seen, has a zero vector and a zero
+    bias.
 
     Parameters
     ----------
     n_factors : int, default 20
         Length of the vectors.
     learning_rate : float, default 0.01
-        Of Adam.
+        Step size of Adam.
     epochs : int, default 30
-        How often each row is seen.
+        Passes over the rows.
     regularization : float, default 0.02
-        See above.
+        Factor of the squared norms in the loss.
     random_state : int, RandomState or None, default None
-        Draws the first vectors and the order of the rows. With an int, every fit on the same rows gives the same model.
+        Seed of the initial vectors and of the order of the rows; with an int, fits are reproducible.
 
     Attributes
     ----------
@@ -85,14 +86,14 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from a table [rows, 2] of users and items, and what each made of the other, numbers [rows]."""
-        self._check_options()
+        """Fit on a table [rows, 2] of users and items, and a rating for each row [rows]."""
+        check_options(self, {"n_factors": 1, "epochs": 0})
         table = self._read(X, fitting=True)
         target = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y").reshape(-1)
         check_consistent_length(table, target)
         self.users_, self.items_ = (list(counted(table, at)) for at in (0, 1))
         self.mean_ = float(target.mean())
-        # Missing ones take part with zeros, in a last row that is never moved.
+        # Missing values have the last row of a table: zeros that are never trained.
         codes = self._codes(table)
         users, items = _fitted_tables(self, codes, target - self.mean_)
         self.user_biases_, self.user_factors_ = users[:, 0].copy(), users[:, 1:].copy()
@@ -100,7 +101,7 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """What each user [rows, 2] is expected to make of the item, float64 [rows]."""
+        """Return the expected rating of each pair of user and item [rows, 2], float64 [rows]."""
         check_is_fitted(self)
         users, items = self._codes(self._read(X, fitting=False)).T
         biases = _with_zeros(self.user_biases_)[users] + _with_zeros(self.item_biases_)[items]
@@ -118,25 +119,12 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):
         return table
 
     def _codes(self, table: Table) -> NDArray[np.int64]:
-        """Positions of users and items [rows, 2]; of missing and unknown ones, one behind the last."""
+        """Positions of users and items [rows, 2]; of missing and unknown ones, the number of known ones."""
         columns = []
         for at, known in enumerate((self.users_, self.items_)):
             positions, _ = looked_up(column_at(table, at), known)
             columns.append(np.where(positions < 0, len(known), positions))
         return np.stack(columns, axis=1)
-
-    def _check_options(self) -> None:
-        wrong = []
-        for name, least in (("n_factors", 1), ("epochs", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                wrong.append(f"{name}={value!r}; give a whole number from {least} up")
-        if not self.learning_rate > 0:
-            wrong.append(f"learning_rate={self.learning_rate!r}; give a number above 0")
-        if not self.regularization >= 0:
-            wrong.append(f"regularization={self.regularization!r}; give a number from 0 up")
-        if wrong:
-            raise BadInput(". ".join(wrong))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -148,7 +136,7 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):
 
 
 def _with_zeros(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A table with one more row, that of unknown ones."""
+    """Append the row of zeros of unknown users or items."""
     return np.concatenate([rows, np.zeros((1, *rows.shape[1:]))])
 
 
@@ -159,20 +147,20 @@ def _fitted_tables(
     import torch  # here, so that the other estimators load without it
 
     random = torch.Generator().manual_seed(int(check_random_state(model.random_state).randint(2**31)))
-    tables = [_first_table(len(known), model.n_factors, random) for known in (model.users_, model.items_)]
+    tables = [_initial_table(len(known), model.n_factors, random) for known in (model.users_, model.items_)]
     optimizer = torch.optim.Adam(tables, lr=model.learning_rate)
-    wanted, positions = torch.from_numpy(target), torch.from_numpy(codes)
+    ratings, positions = torch.from_numpy(target), torch.from_numpy(codes)
     size = min(max(len(target) // BATCHES, 32), 1024)
     for _ in range(model.epochs):
-        for rows in torch.randperm(len(wanted), generator=random).split(size):  # type: ignore[no-untyped-call]
+        for rows in torch.randperm(len(ratings), generator=random).split(size):  # type: ignore[no-untyped-call]
             optimizer.zero_grad()
-            _loss(tables, positions[rows], wanted[rows], model.regularization).backward()  # type: ignore[no-untyped-call]
+            _loss(tables, positions[rows], ratings[rows], model.regularization).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     users, items = (table.detach()[:-1].numpy() for table in tables)
     return users, items
 
 
-def _first_table(count: int, factors: int, random: Any) -> Tensor:
+def _initial_table(count: int, factors: int, random: Any) -> Tensor:
     import torch
 
     table = torch.randn(count + 1, 1 + factors, generator=random, dtype=torch.float64) * 0.1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +9,9 @@ from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from windtunnel.encode.one_dimensional import leading_steps, one_dimensional
 from windtunnel.errors import NotFitted, UnsupportedEstimator
 from windtunnel.translators.registry import has_converter
 
@@ -89,7 +88,7 @@ def raw_columns(pipeline: Any) -> tuple[list[str] | None, int]:
     """Names (None where it was fitted on an array) and number of the columns that a pipeline was fitted on."""
     if one_dimensional(pipeline):
         return None, 1
-    first: Any = next(_leading(pipeline), None)
+    first: Any = next(leading_steps(pipeline), None)
     if hasattr(first, "feature_name") and hasattr(first, "num_feature"):  # a raw booster
         names: Any = first.feature_name()
     else:
@@ -106,29 +105,6 @@ def raw_columns(pipeline: Any) -> tuple[list[str] | None, int]:
     # LightGBM and CatBoost invent names for arrays; such rows are taken by position.
     invented = names is None or all(str(name) in (f"Column_{i}", str(i)) for i, name in enumerate(names))
     return (None if invented else [str(name) for name in names]), int(width)
-
-
-def one_dimensional(pipeline: Any) -> bool:
-    """Whether rows are a sequence with one text, label, dict or list of tokens each, and no table."""
-    for step in _leading(pipeline):
-        # A function that was fitted on a table knows how wide it is.
-        if isinstance(step, FunctionTransformer) and not hasattr(step, "n_features_in_"):
-            continue
-        table = hasattr(step, "n_features_in_") or not hasattr(step, "__sklearn_tags__")
-        return not (table or get_tags(step).input_tags.two_d_array)
-    return False
-
-
-def _leading(pipeline: Any) -> Iterator[Any]:
-    """The estimators of a pipeline in order; the first is the one that sees the raw rows."""
-    if isinstance(pipeline, Pipeline):
-        for _, step in pipeline.steps:
-            yield from _leading(step)
-    elif isinstance(pipeline, FeatureUnion) and not hasattr(pipeline, "n_features_in_"):
-        for _, part in pipeline.transformer_list:
-            yield from _leading(part)
-    elif pipeline is not None and not isinstance(pipeline, str):
-        yield pipeline
 
 
 def _walk(estimator: Any, given: Expression, name: str) -> Expression:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,32 @@ class HostStep:
     def estimator(self) -> str:
         """The class of the step."""
         return self.source or type(self.step.estimator).__name__
+
+    def facts(self) -> dict[str, Any]:
+        """The step as JSON values; ``counter`` describes term counts, and is None for all other steps."""
+        counter, column, terms = self.tokens.counter if self.tokens else None, None, None
+        match self.step.given:
+            case Raw():
+                column = 0
+            case Columns(given=Raw(), positions=(only,), flat=True):
+                column = only
+        if counter is not None and column is not None:
+            terms = {"column": column, **asdict(counter), "ngram_range": list(counter.ngram_range)}
+        return {
+            "name": self.name,
+            "estimator": self.estimator,
+            "columns": list(self.columns),
+            "reason": self.reason,
+            "counts": self.tokens is not None,
+            "counter": terms,
+        }
+
+    def same_fit(self, other: HostStep) -> bool:
+        """Whether two steps are the same fitted estimator, or count the same terms."""
+        if self.columns == other.columns and self.step.estimator is other.step.estimator is not None:
+            return True
+        facts = self.facts()
+        return facts["counter"] is not None and facts == other.facts()
 
     def answer(self, rows: Any) -> pd.DataFrame:
         """What the source's step makes of raw rows, under ``columns``."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
 
@@ -111,26 +110,8 @@ def read_encoder(data: EncoderData, categories: list[CategoryColumn]) -> RowEnco
 
 
 def host_data(host: HostStep) -> HostData:
-    """Write a step on the host: where it is in the pipeline and, where data can say it, what it counts."""
-    counter = None if host.tokens is None else host.tokens.counter
-    column = None
-    match host.step.given:
-        case Raw():
-            column = 0
-        case Columns(given=Raw(), positions=(only,), flat=True):
-            column = only
-    data = None
-    if counter is not None and column is not None:
-        options: dict[str, Any] = {**asdict(counter), "ngram_range": list(counter.ngram_range)}
-        data = CounterData(column=column, **options)
-    return HostData(
-        name=host.name,
-        estimator=host.estimator,
-        columns=list(host.columns),
-        reason=host.reason,
-        counts=host.tokens is not None,
-        counter=data,
-    )
+    """Write a step on the host."""
+    return HostData.model_validate(host.facts())
 
 
 def _read_host(data: HostData, flat: bool) -> HostStep:

@@ -17,7 +17,7 @@ from windtunnel.trainers.loop.processes import rank, world
 
 if TYPE_CHECKING:
     from windtunnel.api.translation import Translation
-    from windtunnel.trainers.data.encoding import Encoding
+    from windtunnel.trainers.data.schema import BatchSchema
 
 
 Item = tuple[Batch, Tensor] | tuple[Batch, Tensor, Tensor]
@@ -48,7 +48,7 @@ class Batches:
 
     Attributes
     ----------
-    encoding : Encoding or None
+    schema : BatchSchema or None
         What the rows were encoded by, where ``windtunnel.loader`` did it: ``fit`` rejects those of another translation.
     scores : Tensor or None
         ``[N, K]``, raw scores that a residual model learns beside, in the place of those of the translation.
@@ -78,7 +78,7 @@ class Batches:
         self.shuffle = shuffle
         self.seed = whole("seed", seed, 0)
         self.drop_last = drop_last
-        self.encoding: Encoding | None = None
+        self.schema: BatchSchema | None = None
         self.scores: Tensor | None = None
         self.equal = True
         self.skipped = 0
@@ -188,7 +188,7 @@ class Batches:
     def _with(self, rows: Batch, target: Tensor | None, weight: Tensor | None, *, shuffle: bool) -> Batches:
         options = {"batch_size": self.batch_size, "seed": self.seed, "drop_last": self.drop_last and shuffle}
         made = self._of(rows, target, weight, shuffle=shuffle, **options)
-        made.equal, made.encoding = self.equal, self.encoding
+        made.equal, made.schema = self.equal, self.schema
         return made
 
     def _of(self, rows: Batch, target: Tensor | None, weight: Tensor | None, **options: Any) -> Batches:

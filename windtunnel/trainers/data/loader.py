@@ -11,9 +11,9 @@ import torch
 from windtunnel.encode import Batch, as_column, as_frame, objects
 from windtunnel.errors import BadInput
 from windtunnel.trainers.data.batches import Batches, Item, Streamed
-from windtunnel.trainers.data.encoding import Encoding
 from windtunnel.trainers.data.items import ACCEPTED, Classes, encode, encode_item, plain
 from windtunnel.trainers.data.order import resumable
+from windtunnel.trainers.data.schema import BatchSchema
 from windtunnel.trainers.loop.processes import in_step, world
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def loader(
     made = Batches(rows, target, weights, **options)
     if raw is not None:
         made = Streamed(net, raw, rows, target, weights, training=training, **options)
-    made.encoding = Encoding.of(net)
+    made.schema = BatchSchema.of(net)
     return made
 
 

@@ -15,10 +15,10 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from windtunnel.encode import MISSING_ID, UNKNOWN_ID, Batch
 from windtunnel.errors import BadInput, nearest
-from windtunnel.trainers.data.encoding import Encoding
 from windtunnel.trainers.data.items import encode_item
 from windtunnel.trainers.data.order import whole
 from windtunnel.trainers.data.row_groups import Paths, RowGroups
+from windtunnel.trainers.data.schema import BatchSchema
 from windtunnel.trainers.loop.processes import rank, world
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Stream(IterableDataset[Any]):
 
     Attributes
     ----------
-    encoding : Encoding
+    schema : BatchSchema
         What the rows are encoded by.
     skipped : int
         Batches that the next pass leaves out at its start.
@@ -66,7 +66,7 @@ class Stream(IterableDataset[Any]):
         buffer: int,
         training: bool,
     ) -> None:
-        self.net, self.groups, self.encoding = net, groups, Encoding.of(net)
+        self.net, self.groups, self.schema = net, groups, BatchSchema.of(net)
         self.read, self.target, self.weight = columns, target, weight
         self.batch_size, self.shuffle, self.seed, self.training = batch_size, shuffle, seed, training
         self.window = max(buffer // batch_size, 1) * batch_size

@@ -18,10 +18,10 @@ from windtunnel.modules.base import Module
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric
 from windtunnel.trainers.data.batches import Batches
-from windtunnel.trainers.data.encoding import encoding_of
 from windtunnel.trainers.data.hold_out import hold_out
 from windtunnel.trainers.data.items import check_classes
 from windtunnel.trainers.data.loader import Encoded, loader
+from windtunnel.trainers.data.schema import schema_of
 from windtunnel.trainers.loop.compiled import check_accumulation, check_tables, compiled, explained
 from windtunnel.trainers.loop.processes import check_same, share_of_weight, summed, world
 from windtunnel.trainers.optimizers.large_tables import VisitedRows
@@ -259,8 +259,8 @@ class DataModule(Loaders):
 def _batches(net: Translation, data: Any, recipe: Recipe, *, training: bool) -> Batches | Encoded:
     role = "train" if training else "valid"
     loads = isinstance(data, Iterable) and not isinstance(data, (str, dict, tuple)) and not hasattr(data, "columns")
-    if loads and (encoding := encoding_of(data)) is not None:
-        encoding.check(net, f"the {role} loader")
+    if loads and (schema := schema_of(data)) is not None:
+        schema.check(net, f"the {role} loader")
     if isinstance(data, Batches):
         if data.target is None:
             raise BadInput(f"{role} is a loader without targets; build it as windtunnel.loader(net, X, y)")
