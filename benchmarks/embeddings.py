@@ -22,14 +22,14 @@ import typer
 from benchmarks.command import command
 from benchmarks.train_step import resident
 from windtunnel.api.translation import Translation
-from windtunnel.assemble import Origin
 from windtunnel.encode import Batch, CategoryColumn, RowEncoder, Vocabulary
 from windtunnel.modules.linear.linear import Linear
+from windtunnel.modules.tables import large_tables
 from windtunnel.modules.tables.category_table import CategoryTable
 from windtunnel.program.head import Head
+from windtunnel.program.origin import Origin
 from windtunnel.program.program import IDS, Program, ProgramStep, Take
 from windtunnel.trainers.data.batches import Batches
-from windtunnel.trainers.optimizers import large_tables as met_rows
 
 MIB = 2**20
 app = command()
@@ -55,7 +55,7 @@ def main(
         result = json.loads(answer.stdout)
     else:
         torch.set_num_threads(threads)
-        met_rows.LARGE = rows * width + 1 if dense else 1
+        large_tables.LARGE = rows * width + 1 if dense else 1
         trained(100, 2, 200, 50, 1, checkpoints=checkpoints)  # loads code
         result = trained(rows, width, samples, batch, epochs, checkpoints=checkpoints) | {"dense": dense}
     if as_json or here:

@@ -26,10 +26,10 @@ import windtunnel
 from benchmarks.command import command
 from benchmarks.train_step import Settings, random_trees
 from windtunnel.api.translation import Translation
-from windtunnel.assemble import Origin
 from windtunnel.encode import Batch, RowEncoder
 from windtunnel.errors import BadInput
 from windtunnel.program.head import Head
+from windtunnel.program.origin import Origin
 from windtunnel.program.program import NUMBERS, Program, ProgramStep, Take
 from windtunnel.trainers.data.batches import Batches
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from windtunnel.api.crossfit import crossfit as crossfit
+    from windtunnel.api.load import load as load
     from windtunnel.api.translate import compile as compile, translate as translate
     from windtunnel.api.translation import Translation as Translation
     from windtunnel.api.wrappers import (
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
         RareCategories as RareCategories,
         TwoHotEncoder as TwoHotEncoder,
     )
-    from windtunnel.export.artefact.artefact import load as load
     from windtunnel.sweeps.result import SweepResult as SweepResult
     from windtunnel.sweeps.sweep import sweep as sweep
     from windtunnel.trainers.data.loader import loader as loader
@@ -73,7 +73,7 @@ _PLACES = {
     "WindTunnelRegressor": "api.wrappers",
     "compile": "api.translate",
     "crossfit": "api.crossfit",
-    "load": "export.artefact.artefact",
+    "load": "api.load",
     "loader": "trainers.data.loader",
     "stream": "trainers.data.streaming",
     "supported": "translators",

@@ -16,11 +16,11 @@ from joblib.hashing import NumpyHasher  # type: ignore[import-untyped]
 from sklearn.neighbors import BallTree, KDTree
 from torch import Tensor, nn
 
+from windtunnel.api.load import load
 from windtunnel.api.translate import compile, translate
 from windtunnel.api.translation import Translation
 from windtunnel.compiler.scripted import script
 from windtunnel.errors import BadInput, UnsupportedEstimator
-from windtunnel.export.artefact.artefact import load
 from windtunnel.objectives.losses import pick
 from windtunnel.pipeline.graph import Columns, Expression, Joined, Raw, Step, Weighted, walk
 from windtunnel.program.head import METHODS
@@ -80,7 +80,7 @@ def check_translator(fitted: Any, X: Any, *, tolerance: float = 1e-9, coarse: fl
     _check_scripted(net, X, tolerance)
     soft = _translated(fitted, X, "cache" if net.hosts else "error")
     if soft is not None:
-        r2 = soft.faithful["r2"]
+        r2 = soft.fidelity.r2
         assert r2 >= FAITHFUL, (
             f"translate keeps R squared {r2:.5f} of the answers before training; at least {FAITHFUL}."
         )

@@ -61,7 +61,7 @@ def _translated(source: Any, task: Task, seed: int) -> Translation:
 
 
 def _facts(net: Translation) -> Facts:
-    facts: Facts = {"faithful_r2": net.faithful["r2"]} if net.faithful else {}  # an exact one has no need of it
+    facts: Facts = {"faithful_r2": net.fidelity.r2} if net.fidelity else {}  # an exact one has no need of it
     if net.history is not None:
         facts |= {"epochs": len(net.history.epochs) - 1, "best_epoch": net.history.best_epoch}
     return facts

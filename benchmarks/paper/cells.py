@@ -202,7 +202,7 @@ def tuned(
         "auc": auc(net, *test),
         "start_auc": start,
         "valid_auc": history.best,
-        "faithful_r2": net.faithful["r2"],
+        "faithful_r2": net.fidelity.r2,
         "epochs": len(history.epochs) - 1,
         "best_epoch": history.best_epoch,
         "seconds": round(time.perf_counter() - started, 2),

@@ -11,7 +11,7 @@ import torch
 from way_out import PIPELINES, fitted, frame, target, translated, with_host_step
 
 import windtunnel
-from windtunnel.assemble import Origin
+from windtunnel.program.origin import Origin
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -48,8 +48,8 @@ def test_drift_is_the_relative_distance_from_the_start() -> None:
 
 def test_drift_from_zero_is_how_far_it_went() -> None:
     net = translated("logistic")
-    for name in net.start:
-        net.start[name] = torch.zeros_like(net.start[name])
+    for name in net.initial_weights:
+        net.initial_weights[name] = torch.zeros_like(net.initial_weights[name])
     row, last = net.report().rows[-1], net.program.steps[-1].module
     size = float(torch.cat([last.weight.flatten(), last.bias]).detach().norm())
     assert (row.from_zero, row.drift) == (True, pytest.approx(size, rel=1e-6))
@@ -64,7 +64,7 @@ def test_drift_from_zero_is_how_far_it_went() -> None:
         (lambda: translated("lightgbm_binary", calibrate=None), "not measured: translate was given no calibrate rows"),
         (
             lambda: translated("lightgbm_binary"),
-            r"R2 [01]\.\d{6} against the source.s own answers on 200 calibr",
+            r"R2 [01]\.\d{6} against the source.s own outputs on 200 calibr",
         ),
     ],
 )

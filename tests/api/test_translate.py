@@ -98,8 +98,8 @@ def test_the_warm_start_is_faithful(case: Case) -> None:
     if rejects_translate(case):
         return
     net, (X, _) = translated(case.id), case.train()
-    assert net.faithful["rows"] == len(X)
-    assert net.faithful["r2"] >= case.softens
+    assert net.fidelity.rows == len(X)
+    assert net.fidelity.r2 >= case.softens
     softened = any(type(step.module).soft is not Module.soft for step in compiled(case.id).program.steps)
     soft_trees = any(isinstance(step.module, SoftSplits) for step in net.program.steps)
     if not (softened or soft_trees or net.hosts):
@@ -216,7 +216,7 @@ def test_missing_texts_of_polars_are_none_as_the_source_takes_them(missing: Any,
     columns = make_column_transformer((encoded, ["city"]), (SimpleImputer(), ["age"]))
     source = make_pipeline(columns, LogisticRegression()).fit(rows, (city == "b") | (age > 1) | pd.isna(city))
     net = windtunnel.translate(source, calibrate=rows)  # a warning would be an error
-    assert net.faithful["r2"] > 0.999999
+    assert net.fidelity.r2 > 0.999999
     for one in (net, windtunnel.compile(source)):
         np.testing.assert_allclose(one.predict_proba(rows), source.predict_proba(rows), atol=1e-6)
 

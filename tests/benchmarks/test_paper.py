@@ -205,7 +205,7 @@ def test_every_pipeline_is_translated_whole_and_warm(path: Path) -> None:
             pipeline.set_params(**{name: quick[option]})
     source = pipeline.fit(X, y)
     net = windtunnel.translate(source, calibrate=X, untranslated="error")
-    assert net.faithful["r2"] > 0.999
+    assert net.fidelity.r2 > 0.999
     # And on rows that neither has seen.
     answers = [one.predict_proba(click_log(1000, seed=1)[0].tail(500))[:, 1] for one in (net, source)]
     assert np.corrcoef(answers)[0, 1] > 0.995

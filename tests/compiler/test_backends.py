@@ -239,10 +239,10 @@ def test_a_slice_that_is_not_shared_is_run_by_a_thread_that_shares_nothing() -> 
 def test_large_trees_are_shared_among_threads_sooner() -> None:
     case = CASES["trees of three classes"]
     program = windtunnel.compile(case.fitted()).program
-    assert slices.least_share(program) == slices.SHARE
+    assert slices.least_rows(program) == slices.SHARE
     assert slices.least_of(slices.MANY_LEAVES) == slices.SHARE_OF_TREES
     assert (
-        slices.least_share(windtunnel.translate(case.fitted(), calibrate=case.rows()).program) == slices.SHARE_OF_TREES
+        slices.least_rows(windtunnel.translate(case.fitted(), calibrate=case.rows()).program) == slices.SHARE_OF_TREES
     )
 
 

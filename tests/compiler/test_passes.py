@@ -38,7 +38,6 @@ from torch import Tensor
 
 import windtunnel
 from windtunnel.assemble import Assembly
-from windtunnel.compiler.passes import Simplified
 from windtunnel.compiler.scripted import script
 from windtunnel.errors import BadInput
 from windtunnel.export import serving
@@ -60,6 +59,7 @@ from windtunnel.modules.tables.tfidf import TermSums, Tfidf
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaves import LeafOneHot
 from windtunnel.program.non_finite import takes_missing
+from windtunnel.program.simplification import Simplification
 
 NUMBERS = [f"n{at}" for at in range(8)]
 TEXTS = [f"c{at}" for at in range(4)]
@@ -162,10 +162,9 @@ def compiled(name: str) -> windtunnel.Translation:
     return windtunnel.compile(fitted(name))
 
 
-def found(net: windtunnel.Translation) -> Simplified:
-    simplified = Simplified.read(net)
-    assert simplified is not None
-    return simplified
+def found(net: windtunnel.Translation) -> Simplification:
+    assert net.simplification is not None
+    return net.simplification
 
 
 def modules(net: windtunnel.Translation) -> list[Any]:

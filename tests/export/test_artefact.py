@@ -38,7 +38,7 @@ def test_scores_of_a_loaded_translation_are_the_same_bits(name: str, tmp_path: P
         assert given.dtype == expected.dtype
         np.testing.assert_array_equal(given, expected)
     assert _flags(loaded) == _flags(net)
-    assert loaded.faithful == net.faithful
+    assert loaded.fidelity == net.fidelity
     assert loaded.origins == net.origins
     loaded.save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "net").read_bytes()
@@ -74,7 +74,10 @@ def test_fitting_goes_on_after_loading(tmp_path: Path) -> None:
     net.save(tmp_path / "net")
     loaded = windtunnel.load(tmp_path / "net")
     assert str(loaded.report()) == str(net.report())
-    assert all(torch.equal(loaded.start[name].nan_to_num(), value.nan_to_num()) for name, value in net.start.items())
+    assert all(
+        torch.equal(loaded.initial_weights[name].nan_to_num(), value.nan_to_num())
+        for name, value in net.initial_weights.items()
+    )
     for one in (net, loaded):
         one.fit((rows, labels), (rows, labels), **options)
     assert torch.equal(loaded.scores(rows), net.scores(rows))
@@ -87,11 +90,11 @@ def test_a_default_fit_finds_the_trees_of_the_source_in_the_file(tmp_path: Path)
     labels = np.where(target(rows) > 0, "yes", "no")
     net.save(tmp_path / "net")
     loaded = windtunnel.load(tmp_path / "net")
-    assert net.exact and loaded.exact.keys() == net.exact.keys()
+    assert net.exact_modules and loaded.exact_modules.keys() == net.exact_modules.keys()
     for one in (net, loaded):
         one.fit((rows, labels), (rows, labels), epochs=2, batch_size=50, progress=False)
         one.save(tmp_path / "tuned")
-        assert not one.exact and not windtunnel.load(tmp_path / "tuned").exact
+        assert not one.exact_modules and not windtunnel.load(tmp_path / "tuned").exact_modules
     assert torch.equal(loaded.scores(rows), net.scores(rows)) and loaded.history.start == net.history.start
 
 

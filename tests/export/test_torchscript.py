@@ -23,7 +23,6 @@ from torch import nn
 from way_out import PIPELINES, binary, fitted, frame, rows_for, target, translated, with_host_step
 
 import windtunnel
-from windtunnel.assemble import Origin
 from windtunnel.compiler.scripted import script
 from windtunnel.encode import CategoryColumn, RowEncoder, Vocabulary, bucket_of
 from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption
@@ -34,6 +33,7 @@ from windtunnel.modules.base import MODULES, Module
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.outputs import links
 from windtunnel.program.head import Head
+from windtunnel.program.origin import Origin
 from windtunnel.program.program import Program, ProgramStep, Take
 
 RAISED = (torch.jit.Error, RuntimeError)

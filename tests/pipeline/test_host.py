@@ -182,7 +182,7 @@ def test_a_translation_scores_alike(name: str) -> None:
     source, rows = fitted(name)
     net = windtunnel.translate(source, calibrate=rows)
     assert [host.name for host in net.hosts] == HOSTED[name][2]
-    assert net.faithful["r2"] > 0.999
+    assert net.fidelity.r2 > 0.999
     if not any(isinstance(step.module, SoftTrees) for step in net.program.steps):
         assert_same(net, source, rows)
 

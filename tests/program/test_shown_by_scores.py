@@ -14,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer, PowerTransformer, Standar
 
 import windtunnel
 from windtunnel.errors import BadInput
-from windtunnel.program.non_finite import shown_by_scores
+from windtunnel.program.non_finite import cleared_by_scores
 from windtunnel.program.program import Program
 
 X = np.random.default_rng(0).normal(size=(200, 3)) ** 2
@@ -40,7 +40,7 @@ def test_what_a_step_rejects_shows_in_the_scores_or_is_looked_at(name: str, monk
     source = make().fit(X, Y)
     net = windtunnel.compile(source)
     asking = {at for at, step in enumerate(net.program.steps) if step.rejects}
-    assert asking and (asking <= shown_by_scores(net.program)) == shown
+    assert asking and (asking <= cleared_by_scores(net.program)) == shown
     np.testing.assert_allclose(net.predict(X), source.predict(X))
     rows = X.copy()
     rows[5, 1] = 0  # whose logarithm is infinite
@@ -58,7 +58,7 @@ def test_what_a_step_rejects_shows_in_the_scores_or_is_looked_at(name: str, monk
 def test_what_a_module_rejects_by_itself_is_looked_at() -> None:
     source = make_pipeline(PowerTransformer("box-cox"), RandomForestRegressor(3)).fit(X, Y)
     net, rows = windtunnel.compile(source), -X
-    assert 0 not in shown_by_scores(net.program)
+    assert 0 not in cleared_by_scores(net.program)
     with pytest.raises(ValueError, match="strictly positive"):
         source.predict(rows)
     with pytest.raises(BadInput):

@@ -25,7 +25,7 @@ class SmallNet(nn.Module):
     def __init__(self, head: Head, seed: int = 0) -> None:
         super().__init__()
         self.head = head
-        self.exact: dict[int, Any] = {}
+        self.exact_modules: dict[int, Any] = {}
         self.encoder, self.hosts = RowEncoder(["x", "z", "c"], 3, [0, 1]), list[Any]()
         self.dropout = 0.0
         outputs = len(head.classes) if head.task == "multiclass" and head.classes is not None else 1
@@ -40,8 +40,11 @@ class SmallNet(nn.Module):
     def takes_residual_model(self) -> bool:
         return False
 
-    def as_came(self) -> dict[int, Any]:
-        return self.exact
+    def drop_trained_exact_modules(self) -> None:
+        """There are none."""
+
+    def set_exact_modules(self, modules: dict[int, Any]) -> None:
+        self.exact_modules = modules
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         rows = torch.cat([numbers * self.frozen, self.table(ids[:, 0])], dim=1)

@@ -16,16 +16,16 @@ from torch import Tensor, nn
 
 import windtunnel
 from windtunnel.api.translation import Translation
-from windtunnel.assemble import Origin
 from windtunnel.encode import Batch, CategoryColumn, RowEncoder, Vocabulary
 from windtunnel.errors import BadInput
 from windtunnel.modules.linear.linear import Linear
+from windtunnel.modules.tables import large_tables
 from windtunnel.modules.tables.category_table import CategoryTable
 from windtunnel.program.head import Head
+from windtunnel.program.origin import Origin
 from windtunnel.program.program import IDS, Program, ProgramStep, Take
 from windtunnel.trainers.data.batches import Batches
 from windtunnel.trainers.loop.callbacks import CHECKPOINT
-from windtunnel.trainers.optimizers import large_tables as met_rows
 from windtunnel.trainers.optimizers.large_tables import VisitedRows
 from windtunnel.trainers.optimizers.row_adam import RowAdam
 
@@ -134,7 +134,7 @@ def test_the_best_rows_come_back() -> None:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a small table count as large."""
-    monkeypatch.setattr(met_rows, "LARGE", ROWS * WIDTH)
+    monkeypatch.setattr(large_tables, "LARGE", ROWS * WIDTH)
 
 
 def translation() -> Translation:
@@ -226,7 +226,7 @@ def test_a_resumed_run_ends_with_the_same_bits(weight_decay: float, tmp_path: Pa
     whole = fitted(**options, callbacks=[CopyOf(tmp_path / CHECKPOINT, tmp_path / "middle.ckpt", 11)])
     resumed = fitted(resume_from=tmp_path / "middle.ckpt", weight_decay=weight_decay)
     assert all(torch.equal(value, weights(resumed)[name]) for name, value in weights(whole).items())
-    assert all(torch.equal(value, resumed.start[name]) for name, value in whole.start.items())
+    assert all(torch.equal(value, resumed.initial_weights[name]) for name, value in whole.initial_weights.items())
 
 
 class CopyOf(pl.Callback):
@@ -243,7 +243,7 @@ class CopyOf(pl.Callback):
 @pytest.mark.usefixtures("large")
 def test_a_checkpoint_of_rows_needs_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fitted(checkpoint_dir=tmp_path)
-    monkeypatch.setattr(met_rows, "LARGE", ROWS * WIDTH + 1)
+    monkeypatch.setattr(large_tables, "LARGE", ROWS * WIDTH + 1)
     with pytest.raises(
         BadInput, match=r"large tables \['program.steps.0.module.rows'\] trained by rows, and now .* \[\]"
     ):
@@ -256,12 +256,12 @@ def test_drift_is_measured_from_the_start(options: dict[str, Any], tmp_path: Pat
     before = translation().program.state_dict()
     net = fitted(**options)
     net.fit(batches(2), batches(3), **OPTIONS | options)
-    assert list(net.start) == list(before) and len(net.start) == len(before)
-    assert all(torch.equal(value, before[name]) for name, value in net.start.items())
+    assert list(net.initial_weights) == list(before) and len(net.initial_weights) == len(before)
+    assert all(torch.equal(value, before[name]) for name, value in net.initial_weights.items())
     change = net.program.state_dict()[TABLE] - before[TABLE]
     drift = {row.step: row.drift for row in net.report().rows}["encode"]
     assert drift == pytest.approx(float(change.norm() / before[TABLE].norm()), rel=1e-5) and drift > 0
-    assert all(torch.equal(value, before[name]) for name, value in deepcopy(net).start.items())
+    assert all(torch.equal(value, before[name]) for name, value in deepcopy(net).initial_weights.items())
 
 
 @pytest.mark.usefixtures("large")
@@ -271,7 +271,7 @@ def test_a_saved_one_can_be_fitted_further(options: dict[str, Any], tmp_path: Pa
     fitted(**options).save(path)
     net = windtunnel.load(path)
     net.fit(batches(2), batches(3), **OPTIONS | options)
-    assert all(torch.equal(value, before[name]) for name, value in net.start.items())
+    assert all(torch.equal(value, before[name]) for name, value in net.initial_weights.items())
 
 
 @pytest.mark.usefixtures("large")

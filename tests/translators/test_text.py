@@ -155,7 +155,7 @@ def test_rows_that_are_rejected(rows: Any, message: str) -> None:
 
 
 def test_calibration_rows_are_texts_too() -> None:
-    assert windtunnel.translate(tfidf(), calibrate=list(TEXTS)).faithful["rows"] == len(TEXTS)
+    assert windtunnel.translate(tfidf(), calibrate=list(TEXTS)).fidelity.rows == len(TEXTS)
     with pytest.raises(BadInput, match="calibrate= has 0 rows"):
         windtunnel.translate(tfidf(), calibrate=[])
 

@@ -108,7 +108,7 @@ def crossfit(
 
 def _exact(source: Any) -> Translation:
     net = exact(source, torch.float32)
-    net.choices = choose(net.program, "auto")
+    net.configure(strategy_choices=choose(net.program, "auto"))
     return net
 
 

@@ -17,7 +17,6 @@ from rich.text import Text
 from torch import Tensor
 
 from windtunnel.compiler.onnx_runtime import OnnxEngine
-from windtunnel.compiler.passes import Simplified
 from windtunnel.modules.trees.soft.trees import SoftSplits
 from windtunnel.pipeline.host_step import HostStep
 
@@ -144,7 +143,7 @@ def _row(net: Translation, name: str, positions: list[int]) -> Row:
         for key, parameter in net.program.steps[position].named_parameters(prefix=f"steps.{position}"):
             parameters += parameter.numel()
             if parameter.requires_grad:
-                trainable.append((parameter.detach().cpu(), net.start[key].cpu()))
+                trainable.append((parameter.detach().cpu(), net.initial_weights[key].cpu()))
     moved, start = _distances(trainable)
     return Row(
         step=name,
@@ -192,26 +191,27 @@ def _facts(net: Translation) -> list[tuple[str, str]]:
         reason = host.reason.removeprefix(f"step {host.name!r}: ")
         text = f"{host.name}: {reason} The gradient ends there: nothing before it is trained."
         facts.append(("on the host", text))
-    if (simplified := Simplified.read(net)) is not None and simplified.saves():
-        facts.append(("simplified", str(simplified)))
+    if net.simplification is not None and net.simplification.saves():
+        facts.append(("simplified", str(net.simplification)))
     own = "; ONNX Runtime walks them by an operator of its own" if isinstance(net.engine, OnnxEngine) else ""
-    facts += [("trees", f"{choice}{own}") for choice in net.choices]
+    facts += [("trees", f"{choice}{own}") for choice in net.strategy_choices]
     if net.history is not None:
         facts.append(("fine-tuned", _history(net.history)))
-    if "hardened_trees" in net.faithful:
+    if net.hardened:
         facts.append(("hardened", str(net.hardening or "not measured: harden was given no rows")))
     return facts
 
 
 def _faithful(net: Translation) -> str:
     soft = any(isinstance(step.module, SoftSplits) for step in net.program.steps)
-    rows, kept = net.faithful.get("rows"), net.faithful.get("r2")
-    soft = soft or "hardened_trees" in net.faithful
-    if not soft and (kept is None or kept > 1 - 1e-6):
+    fidelity = net.fidelity
+    if not soft and not net.hardened and (fidelity is None or fidelity.r2 > 1 - 1e-6):
         return "exact: every step computes what its source does"
-    if rows is None or kept is None:
+    if fidelity is None:
         return "soft trees, not measured: translate was given no calibrate rows"
-    return f"before training, R2 {kept:.6f} against the source's own answers on {rows:,.0f} calibration rows"
+    return (
+        f"before training, R2 {fidelity.r2:.6f} against the source's own outputs on {fidelity.rows:,} calibration rows"
+    )
 
 
 def _history(history: Any) -> str:

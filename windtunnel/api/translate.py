@@ -21,7 +21,7 @@ from windtunnel.encode import Rows, count_rows
 from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.modules.trees import HardTrees
 from windtunnel.modules.trees.soft.trees import LEVELS
-from windtunnel.program.fidelity import measure
+from windtunnel.program.fidelity import OUTPUT_METHODS, Fidelity
 from windtunnel.program.softening import redraw_tables, soften_steps
 
 WANTED = 0.999
@@ -83,25 +83,28 @@ def translate(
     exact = soften_steps(net, level, start, temperature, batch)
     soft = any(step.module is not exact[position] for position, step in enumerate(net.program.steps))
     if soft and net.head.link == "probabilities" and not isinstance(net.head.classes, list):
-        net.head = replace(net.head, link="shares")  # what leaks out of soft leaves would be below 0 or above 1
+        net.replace_head(replace(net.head, link="shares"))  # what leaks out of soft leaves would be below 0 or above 1
     if start == "warm":
         steps = enumerate(net.program.steps)
         replaced = {position: exact[position] for position, step in steps if step.module is not exact[position]}
-        net.exact = {at: fastest(one) if isinstance(one, HardTrees) else one for at, one in replaced.items()}
-    net.choices = choose(net.program, "auto")  # of trees that are too large to be soft
+        net.set_exact_modules({at: fastest(m) if isinstance(m, HardTrees) else m for at, m in replaced.items()})
+    net.configure(strategy_choices=choose(net.program, "auto"))  # of trees that are too large to be soft
     if start == "cold":
         redraw_tables(net.program)
     if batch is not None:
-        net.faithful = measure(net, batch, pipeline, net.encoder.as_fitted(calibrate))
-        if start == "warm" and temperature == "auto" and net.faithful["r2"] < WANTED:
+        method = next(name for name in OUTPUT_METHODS if name in net.head.methods)
+        source_outputs = getattr(pipeline, method)(net.encoder.as_fitted(calibrate))
+        fidelity = Fidelity.between(getattr(net, method)(batch), source_outputs)
+        net.record(fidelity=fidelity)
+        if start == "warm" and temperature == "auto" and fidelity.r2 < WANTED:
             warnings.warn(
-                f"the translation keeps R2 {net.faithful['r2']:.4f} of the source's answers on the "
+                f"the translation keeps R2 {fidelity.r2:.4f} of the source's outputs on the "
                 f"{len(batch.ids):,} calibration rows; wanted is {WANTED}. Give more calibration rows, or "
                 "take windtunnel.compile for exact answers without training.",
                 UserWarning,
                 stacklevel=2,
             )
-    net.mark_start()
+    net.mark_initial_weights()
     return net.eval()  # with the modules that were put in
 
 
@@ -164,10 +167,8 @@ def compile(
     simplify(net)
     net.to(place(device))
     measure = tree_runner(backend) if tune and backend != "onnx" else None
-    net.choices = choose(net.program, strategy, rows=batch_size, measure=measure)
-    if batch_size is not None:
-        net.batch_size = batch_size
-    net.engine = engine(net, backend)
+    choices = choose(net.program, strategy, rows=batch_size, measure=measure)
+    net.configure(engine=engine(net, backend), batch_size=batch_size, strategy_choices=choices)
     return net
 
 

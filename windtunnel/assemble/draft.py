@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,15 +19,8 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.outputs.method_outputs import AsColumns
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.pipeline.graph import Step
+from windtunnel.program.origin import Origin
 from windtunnel.program.program import NUMBERS, ProgramStep, takes_of
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Which source step a program step comes from."""
-
-    name: str
-    estimator: str
 
 
 class Draft:

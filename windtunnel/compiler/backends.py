@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,9 +17,7 @@ from windtunnel.encode import RowEncoder
 from windtunnel.errors import InvalidOption
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.program.program import Program, ProgramStep, Take
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Engine, Translation
+from windtunnel.program.translated import Engine, TranslatedPipeline
 
 ENGINES: dict[str, type[Held]] = {
     "torchscript": TorchScriptEngine,
@@ -32,7 +29,7 @@ ENGINES: dict[str, type[Held]] = {
 BACKENDS = ("torch", *ENGINES)
 
 
-def engine(net: Translation, backend: str) -> Engine | None:
+def engine(net: TranslatedPipeline, backend: str) -> Engine | None:
     """The engine of a backend; None is eager torch.
 
     Raises

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,68 +19,13 @@ from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftSpli
 from windtunnel.modules.trees.soft.harden import harden as hard_ensemble, harden_splits
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric, own_methods
+from windtunnel.program.hardening_result import HardeningResult
+from windtunnel.program.translated import TranslatedPipeline
 
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
-
-PREFIX = "hardened_"
-"""Under which ``Translation.faithful`` keeps the numbers, so that they are saved with the rest."""
+Net = TypeVar("Net", bound=TranslatedPipeline)
 
 
-@dataclass(frozen=True)
-class HardeningResult:
-    """A translation before and after a change, on rows that had no part in it.
-
-    Attributes
-    ----------
-    rows : int
-    change : float
-        Root mean square of the change of the raw scores, over their standard deviation.
-    metric : str
-        What ``before`` and ``after`` are: the metric that fine-tuning takes by default.
-    before, after : float
-        NaN where no targets were given.
-    loss_before, loss_after : float
-        The loss that fine-tuning takes by default; NaN where no targets were given.
-    """
-
-    rows: int
-    change: float
-    metric: str
-    before: float
-    after: float
-    loss_before: float
-    loss_after: float
-
-    def __str__(self) -> str:
-        text = f"raw scores moved by {self.change:.4f} of their standard deviation on {self.rows:,} rows"
-        if self.before != self.before:
-            return text
-        return (
-            f"{self.metric} {self.before:.6f} before, {self.after:.6f} after; "
-            f"loss {self.loss_before:.6f} before, {self.loss_after:.6f} after; {text}"
-        )
-
-    def numbers(self, prefix: str) -> dict[str, float]:
-        """Everything that is there but the name of the metric."""
-        named = {name: float(value) for name, value in vars(self).items() if name != "metric"}
-        return {f"{prefix}{name}": value for name, value in named.items() if value == value}
-
-    @classmethod
-    def read(cls, net: Translation, prefix: str) -> HardeningResult | None:
-        """What ``numbers`` put into ``net.faithful``; None where there is nothing."""
-        held = {key.removeprefix(prefix): value for key, value in net.faithful.items() if key.startswith(prefix)}
-        if "change" not in held:
-            return None
-        names = ("change", "before", "after", "loss_before", "loss_after")
-        return cls(
-            rows=int(held["rows"]),
-            metric=Metric(None, net.head, own_methods(net)).name,
-            **{name: held.get(name, math.nan) for name in names},
-        )
-
-
-def harden(net: Translation, valid: Any = None) -> Translation:
+def harden(net: Net, valid: Any = None) -> Net:
     """A copy with hard trees in the place of soft ones: the limit as the temperature goes to 0.
 
     Soft leaves are never quite shut, and what leaks out of them is about the same for every row; with ``valid`` rows
@@ -88,7 +33,7 @@ def harden(net: Translation, valid: Any = None) -> Translation:
 
     Parameters
     ----------
-    net : Translation
+    net : TranslatedPipeline
         Left as it is; trained at L0, L1 or L2. Trees that are hard already stay as they are.
     valid : rows, (rows, target) or (rows, target, weight), optional
         On which the change is measured; with targets also the metric and the loss.
@@ -102,20 +47,19 @@ def harden(net: Translation, valid: Any = None) -> Translation:
         raise UnfaithfulOption("this translation runs on a backend that is fixed; its trees are hard already.")
     rows, target, weight = parts(net, valid)
     hard = copy.deepcopy(net).eval()
-    hard.exact = hard.as_came()
+    hard.drop_trained_exact_modules()
     for position, step in enumerate(hard.program.steps):
         if isinstance(step.module, SoftSplits):
-            step.module = _hard(hard, position, rows)
-    hard.choices = choose(hard.program, "auto")
-    hard.exact = {}
-    hard.mark_start()
-    hard.faithful = {**net.faithful, f"{PREFIX}trees": 1.0}
-    if rows is not None:
-        hard.faithful |= judged(net, hard, rows, target, weight).numbers(PREFIX)
+            hard.replace_modules({position: _hard(hard, position, rows)})
+    hard.configure(strategy_choices=choose(hard.program, "auto"))
+    hard.set_exact_modules({})
+    hard.mark_initial_weights()
+    measured = None if rows is None else judged(net, hard, rows, target, weight)
+    hard.record(hardened=True, hardening=measured)
     return hard.eval()
 
 
-def parts(net: Translation, given: Any) -> tuple[Batch | None, Tensor | None, Tensor | None]:
+def parts(net: TranslatedPipeline, given: Any) -> tuple[Batch | None, Tensor | None, Tensor | None]:
     """Encoded rows, targets and weights of what ``harden`` is given."""
     rows, target, weight = given, None, None
     if isinstance(given, tuple) and not isinstance(given, Batch):
@@ -133,7 +77,7 @@ def parts(net: Translation, given: Any) -> tuple[Batch | None, Tensor | None, Te
 
 
 def judged(
-    before: Translation, after: Translation, rows: Batch, target: Tensor | None, weight: Tensor | None
+    before: TranslatedPipeline, after: TranslatedPipeline, rows: Batch, target: Tensor | None, weight: Tensor | None
 ) -> HardeningResult:
     """How far the scores moved and, with targets, the metric and the loss."""
     scores = [one.scores(rows) for one in (before, after)]
@@ -149,17 +93,17 @@ def judged(
     metrics = []
     for net, one, of_one in zip((before, after), scores, losses, strict=True):
         judge.reset()
-        judge.update(one, target, weight, answer=None if judge.method is None else net._run(judge.method, rows))
+        judge.update(one, target, weight, answer=None if judge.method is None else net.output(judge.method, rows))
         metrics.append(of_one if judge.name == "loss" else judge.compute())
     return replace(result, before=metrics[0], after=metrics[1], loss_before=losses[0], loss_after=losses[1])
 
 
-def _hard(net: Translation, position: int, rows: Batch | None) -> Module:
+def _hard(net: TranslatedPipeline, position: int, rows: Batch | None) -> Module:
     """The hard form of one step: what the source has, where that is known."""
     step: Any = net.program.steps[position]
     soft: SoftTrees | SoftLeaves = step.module
-    if position in net.exact:
-        return net.exact[position]
+    if position in net.exact_modules:
+        return net.exact_modules[position]
     try:
         if isinstance(soft, SoftLeaves):
             ensemble = harden_splits(soft)
@@ -169,7 +113,7 @@ def _hard(net: Translation, position: int, rows: Batch | None) -> Module:
         raise UnfaithfulOption(f"step {step.name!r}: {error}") from error
     hard = HardTrees.of(ensemble)
     if rows is not None:
-        given = net._in_slices(partial(net.program.inputs_of, position), rows)
+        given = net.run_in_slices(partial(net.program.inputs_of, position), rows)
         with torch.inference_mode():
             leaks = [(soft(one).double() - hard(one.double())).sum(dim=0) for one in torch.split(given.cpu(), 4096)]
         shift = torch.stack(leaks).sum(dim=0) / len(given)

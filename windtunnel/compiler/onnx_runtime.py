@@ -178,7 +178,7 @@ def session(model: Any, output: str | None = None) -> Any:
     from onnxscript import optimizer
 
     options = onnxruntime.SessionOptions()
-    # Slices of the rows go to threads of their own, see ``Translation``; one row wakes none.
+    # Slices of the rows go to threads of their own, see ``TranslatedPipeline``; one row wakes none.
     options.intra_op_num_threads = 1
     # Extended fusions keep a float64 factor as a float32 attribute.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC

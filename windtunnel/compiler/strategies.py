@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from windtunnel.modules.trees.forms.perfect import PerfectTrees
 from windtunnel.modules.trees.forms.ranked_walk import RankedWalkTrees
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.program.program import Program, ProgramStep
+from windtunnel.program.strategy_choice import StrategyChoice
 
 FORMS: dict[str, type[HardTrees]] = {
     "gemm": GemmTrees,
@@ -37,40 +38,6 @@ TUNED = 3
 """How many of the strategies that are expected to be fastest are measured."""
 TURNS = 7
 MOST_ROWS = 10_000
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The strategy of one tree ensemble, and why.
-
-    Attributes
-    ----------
-    step, strategy : str
-    rows : int or None
-        For how many rows it was chosen; None for one, few and many.
-    backend : str
-        What ran the trees where they were measured; see ``windtunnel.compile``.
-    expected, measured : dict of str to float
-        Seconds of a call by strategy, the fastest first; where ``rows`` is None how many times slower than the fastest,
-        as a mean over 1, 1,000 and 100,000 rows. Empty where nothing was compared.
-    """
-
-    step: str
-    strategy: str
-    rows: int | None = None
-    expected: dict[str, float] = field(default_factory=dict)
-    measured: dict[str, float] = field(default_factory=dict)
-    backend: str = "torch"
-
-    def __str__(self) -> str:
-        compared = self.measured or self.expected
-        if not compared:
-            return f"{self.step}: {self.strategy}, as asked"
-        best = min(compared.values())
-        others = ", ".join(f"{name} {value / best:.2g} x" for name, value in compared.items() if name != self.strategy)
-        how = f"measured here with backend={self.backend!r}" if self.measured else "expected"
-        rows = "any number of rows" if self.rows is None else f"{self.rows:,} rows"
-        return f"{self.step}: {self.strategy}, the fastest {how} for {rows}" + (f" ({others})" if others else "")
 
 
 @dataclass(frozen=True)
@@ -93,7 +60,7 @@ EAGER = TreeRunner("torch", lambda trees: trees)
 
 def choose(
     program: Program, strategy: str, *, rows: int | None = None, measure: TreeRunner | None = None
-) -> list[Choice]:
+) -> list[StrategyChoice]:
     """Put each tree ensemble of a program into the form that the strategy names; all forms give the same bits.
 
     "tree_traversal" takes one step down every tree at a time; "ranked_traversal" does so over ranks and leaves a tree
@@ -111,13 +78,13 @@ def choose(
         Trees are too deep, or have too many leaves, for the strategy.
     """
     forms: dict[HardTrees, HardTrees] = {}
-    choices: list[Choice] = []
+    choices: list[StrategyChoice] = []
     for step in _steps(program):
         for parent in list(step.modules()):
             for name, module in list(parent.named_children()):
                 if isinstance(module, HardTrees) and type(module) in FORMS.values():
                     if module not in forms:
-                        choice = Choice(step.name, strategy)
+                        choice = StrategyChoice(step.name, strategy)
                         if strategy == "auto":
                             choice = _automatic(module, step.name, rows, measure)
                         choices.append(choice)
@@ -147,16 +114,16 @@ def _formed(trees: HardTrees, strategy: str, step: str) -> HardTrees:
         raise InvalidOption(f"step {step!r}: {error}") from error
 
 
-def _automatic(trees: HardTrees, step: str, rows: int | None, measure: TreeRunner | None) -> Choice:
+def _automatic(trees: HardTrees, step: str, rows: int | None, measure: TreeRunner | None) -> StrategyChoice:
     shape, device = Shape.of(trees), trees.threshold.device.type
     learned, threads = coefficients(device), torch.get_num_threads() if device == "cpu" else 1
     expected = _compared(lambda count: shape.seconds(count, learned, threads), rows) if learned else {}
     if measure is None and learned:
-        return Choice(step, next(iter(expected)), rows, expected)
+        return StrategyChoice(step, next(iter(expected)), rows, expected)
     measure, tried = measure or EAGER, list(expected)[:TUNED] or [name for name in FORMS if shape.takes(name)]
     runs = {strategy: measure.run(_formed(trees, strategy, step)) for strategy in tried}
     measured = _compared(lambda count: _seconds(runs, _around(trees, min(count, MOST_ROWS))), rows)
-    return Choice(step, next(iter(measured)), rows, expected, measured, measure.backend)
+    return StrategyChoice(step, next(iter(measured)), rows, expected, measured, measure.backend)
 
 
 def _compared(seconds: Callable[[int], dict[str, float]], rows: int | None) -> dict[str, float]:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from difflib import get_close_matches
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from windtunnel.errors import InvalidOption
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
+from windtunnel.program.translated import TranslatedPipeline
 
 SUFFIXES = {
     "torchscript": (".ts", ".pt"),
@@ -24,12 +21,12 @@ SUFFIXES = {
 FORMATS = tuple(SUFFIXES)
 
 
-def export(net: Translation, path: str | PathLike[str], format: str = "torchscript") -> None:
+def export(net: TranslatedPipeline, path: str | PathLike[str], format: str = "torchscript") -> None:
     """Write one file that scores without windtunnel.
 
     Parameters
     ----------
-    net : Translation
+    net : TranslatedPipeline
         Left as it is.
     path : path
     format : str

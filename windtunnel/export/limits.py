@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names, raw_columns
+from windtunnel.program.translated import TranslatedPipeline
 
 if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
     from windtunnel.encode import CategoryColumn
 
 GRAPHS = ("onnx", "exported", "aoti")
@@ -43,66 +43,66 @@ class Limit:
     said: str
     because: str
     instead: str
-    found: Callable[[Translation], list[str]]
+    found: Callable[[TranslatedPipeline], list[str]]
 
 
-def met(net: Translation, format: str) -> Limit | None:
+def met(net: TranslatedPipeline, format: str) -> Limit | None:
     """The first of ``LIMITS`` that keeps a translation out of a file."""
     return next((one for one in LIMITS if format in one.formats and one.found(net)), None)
 
 
-def check(net: Translation, format: str) -> None:
+def check(net: TranslatedPipeline, format: str) -> None:
     """Reject a translation that a format cannot hold: ``UnfaithfulOption`` with the first limit that it meets."""
     if limit := met(net, format):
         found = ", ".join(limit.found(net))
         raise UnfaithfulOption(f"{limit.said.format(found)}: {limit.because}. {limit.instead}")
 
 
-def _hosts(net: Translation) -> list[str]:
+def _hosts(net: TranslatedPipeline) -> list[str]:
     return [f"{host.name!r} ({host.estimator})" for host in net.hosts]
 
 
-def _mixed(net: Translation) -> list[str]:
+def _mixed(net: TranslatedPipeline) -> list[str]:
     return _columns(net, lambda one: one.vocabulary.kind == "mixed")
 
 
-def _wide(net: Translation) -> list[str]:
+def _wide(net: TranslatedPipeline) -> list[str]:
     return _columns(net, lambda one: one.vocabulary.wide)
 
 
-def _both(net: Translation) -> list[str]:
+def _both(net: TranslatedPipeline) -> list[str]:
     """Columns of which one vocabulary has texts and another reader takes numbers; an empty one says nothing."""
     numbers, texts = net.encoder.read_as()
     return _columns(net, lambda one: one.vocabulary.kind == "text" and one.column in numbers & texts)
 
 
-def _hashed(net: Translation) -> list[str]:
+def _hashed(net: TranslatedPipeline) -> list[str]:
     texts = raw_columns(net.encoder)[1]
     return _columns(net, lambda one: one.column in texts and one.vocabulary.buckets > 0 and not one.vocabulary.values)
 
 
-def _told_by_hash(net: Translation) -> list[str]:
+def _told_by_hash(net: TranslatedPipeline) -> list[str]:
     return _columns(
         net, lambda one: one.vocabulary.hashes is not None and one.rejects_unknown and not one.vocabulary.values
     )
 
 
-def _no_column(net: Translation) -> list[str]:
+def _no_column(net: TranslatedPipeline) -> list[str]:
     return [] if any(raw_columns(net.encoder)) else ["no column"]
 
 
-def _named_as_outputs(net: Translation) -> list[str]:
+def _named_as_outputs(net: TranslatedPipeline) -> list[str]:
     own = [column for column in sum(raw_columns(net.encoder), []) if column < net.encoder.width]
     read = names(net.encoder, own)
     return [repr(name) for name in read if name in OUTPUTS or not name or name.startswith("windtunnel/")]
 
 
-def _called_missing(net: Translation) -> list[str]:
+def _called_missing(net: TranslatedPipeline) -> list[str]:
     texts = raw_columns(net.encoder)[1]
     return _columns(net, lambda one: one.column in texts and MISSING in one.vocabulary.values)
 
 
-def _columns(net: Translation, concerned: Callable[[CategoryColumn], bool]) -> list[str]:
+def _columns(net: TranslatedPipeline, concerned: Callable[[CategoryColumn], bool]) -> list[str]:
     found = [net.encoder.name(one.column) for one in net.encoder.categories if concerned(one)]
     return list(dict.fromkeys(found))
 

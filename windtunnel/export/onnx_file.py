@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -17,9 +17,7 @@ from windtunnel.export.atomic_write import write_atomically
 from windtunnel.export.columns import names, raw_columns, text_slots
 from windtunnel.export.limits import MISSING, check
 from windtunnel.export.traced import REFUSED_ID, Traced, example, facts
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
+from windtunnel.program.translated import TranslatedPipeline
 
 WRITTEN_FOR_MISSING = ("None", "nan", "<NA>")
 """What the runtime makes, without a word, of the values that stand for missing texts elsewhere."""
@@ -27,7 +25,7 @@ INSIDE = "windtunnel/"
 """How the names of all values inside the graph begin, so that they are none of those of columns."""
 
 
-def export(net: Translation, path: str | PathLike[str]) -> None:
+def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
     """Write a translation as one ONNX model; ONNX Runtime scores raw rows with it.
 
     The model has one input for each raw column that it reads, by its name (a column without a name goes by its
@@ -48,7 +46,7 @@ def export(net: Translation, path: str | PathLike[str]) -> None:
     write_atomically(path, model.SerializeToString())
 
 
-def _model(net: Translation) -> tuple[Any, list[str]]:
+def _model(net: TranslatedPipeline) -> tuple[Any, list[str]]:
     onnx_runtime.check_installed("format='onnx'")
     check(net, "onnx")
     traced = Traced(net).cpu()
@@ -78,14 +76,14 @@ def _check(model: Any, outputs: list[str], blocks: tuple[Tensor, ...], wanted: l
             onnx_runtime.check_same(found, want, answers[0].dtype)
 
 
-def _why(net: Translation, error: Exception) -> str:
+def _why(net: TranslatedPipeline, error: Exception) -> str:
     """Name the step, as the engine of ``compile(backend="onnx")`` does."""
     engine = onnx_runtime.OnnxEngine(net.program, net.encoder)
     said = engine.why(error).replace("backend='onnx'", "format='onnx'", 1)
     return said[: said.index("Choose backend=")] + "Choose format='torchscript'."
 
 
-def _with_columns(model: Any, number_columns: list[str], net: Translation) -> Any:
+def _with_columns(model: Any, number_columns: list[str], net: TranslatedPipeline) -> Any:
     """Put the raw columns in front of the two blocks that the program takes."""
     import onnx
     from onnx import TensorProto, helper
@@ -171,7 +169,7 @@ def _lookup(name: str, ids: str, category: CategoryColumn) -> Any:
     )
 
 
-def _misread(net: Translation) -> dict[str, list[str]]:
+def _misread(net: TranslatedPipeline) -> dict[str, list[str]]:
     """For each column of texts those that are no category of it, and that ``_lookup`` takes for a missing one."""
     texts = {names(net.encoder, [one.column])[0]: [MISSING, *WRITTEN_FOR_MISSING] for _, one in text_slots(net.encoder)}
     for _, one in text_slots(net.encoder):

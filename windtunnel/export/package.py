@@ -8,7 +8,7 @@ import warnings
 import zipfile
 from os import PathLike
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import torch
 
@@ -20,14 +20,12 @@ from windtunnel.export.columns import names, text_slots
 from windtunnel.export.limits import check
 from windtunnel.export.traced import Traced, example, facts
 from windtunnel.program.program import ProgramStep
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
+from windtunnel.program.translated import TranslatedPipeline
 
 MEMBER = "windtunnel.json"
 
 
-def export(net: Translation, path: str | PathLike[str], *, native: bool) -> None:
+def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) -> None:
     """Write a translation as a ``.pt2`` package, which torch loads where windtunnel is not installed.
 
     Its program takes ``numbers`` float64 ``[B, number columns]``, NaN where missing, and ``ids`` int64 ``[B, id
@@ -37,7 +35,7 @@ def export(net: Translation, path: str | PathLike[str], *, native: bool) -> None
 
     Parameters
     ----------
-    net : Translation
+    net : TranslatedPipeline
         Left as it is. The program is for the device that it is on.
     path : path
     native : bool
@@ -66,7 +64,7 @@ def export(net: Translation, path: str | PathLike[str], *, native: bool) -> None
         write_atomically(path, lambda file: torch.export.save(graph, file, extra_files={MEMBER: said}))
 
 
-def _graph(traced: Traced, net: Translation, device: torch.device) -> torch.export.ExportedProgram:
+def _graph(traced: Traced, net: TranslatedPipeline, device: torch.device) -> torch.export.ExportedProgram:
     blocks, rows = example(net, device), torch.export.Dim("rows")
     try:
         with quiet(), torch.no_grad():
@@ -124,7 +122,7 @@ def _compile(graph: torch.export.ExportedProgram, file: IO[bytes], said: str) ->
         file.write(Path(path).read_bytes())
 
 
-def _categories(net: Translation) -> list[dict[str, Any]]:
+def _categories(net: TranslatedPipeline) -> list[dict[str, Any]]:
     """The vocabulary of each column of ids: text i has id 2 + i, 0 is an unknown one, 1 a missing one."""
     return [
         {

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +20,10 @@ from windtunnel.export.limits import check
 from windtunnel.export.lookups import NumberLookup, TextLookup
 from windtunnel.modules.outputs.method_outputs import Linked, Positions
 from windtunnel.program.program import Answers, ProgramStep, Take
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
+from windtunnel.program.translated import TranslatedPipeline
 
 
-def export(net: "Translation", path: str | PathLike[str]) -> None:
+def export(net: "TranslatedPipeline", path: str | PathLike[str]) -> None:
     """Write a translation as a TorchScript program; ``torch.jit.load(path)`` reads it where only torch is installed.
 
     The program has ``number_columns()`` and ``string_columns()``, the raw columns that it reads, in order (a column
@@ -37,7 +35,7 @@ def export(net: "Translation", path: str | PathLike[str]) -> None:
 
     ``forward(numbers, strings)`` gives raw scores float32 ``[B, K]``, ``predict_proba`` probabilities float64
     ``[B, classes]`` and ``predict`` the position of a label in ``classes()``, int64 ``[B]``, or for regressors values
-    float64 ``[B]`` or ``[B, K]``. B may be 0. What ``Translation`` rejects, the program rejects too:
+    float64 ``[B]`` or ``[B, K]``. B may be 0. What ``TranslatedPipeline`` rejects, the program rejects too:
     it raises, with the name of the step or the column.
 
     Raises
@@ -255,7 +253,7 @@ class Regressor(Scorer):
         return values[:, 0] if self.flat and values.shape[1] == 1 else values  # type: ignore[no-any-return]
 
 
-def _scorer(net: "Translation") -> Scorer:
+def _scorer(net: "TranslatedPipeline") -> Scorer:
     program = copy.deepcopy(net.program).cpu().eval().requires_grad_(False)
     head = net.head
     answers, guarded = program.answers, GuardedProgram(program)

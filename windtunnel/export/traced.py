@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +15,7 @@ from windtunnel.export.torchscript import InDouble
 from windtunnel.modules.outputs.method_outputs import Linked, Positions
 from windtunnel.program.head import Head
 from windtunnel.program.program import Answers, Program, ProgramStep
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
+from windtunnel.program.translated import TranslatedPipeline
 
 REFUSED_ID = -1
 """The id of a text that an encoder of the source rejects."""
@@ -44,7 +42,7 @@ class Traced(nn.Module):
         where the source has them.
     """
 
-    def __init__(self, net: Translation) -> None:
+    def __init__(self, net: TranslatedPipeline) -> None:
         super().__init__()
         encoder, head = net.encoder, net.head
         self.program: Program = copy.deepcopy(net.program).eval().requires_grad_(False)
@@ -131,7 +129,7 @@ class OnlyPosition(nn.Module):
         return torch.zeros_like(scores[:, 0], dtype=torch.int64)
 
 
-def facts(net: Translation, outputs: list[str]) -> dict[str, Any]:
+def facts(net: TranslatedPipeline, outputs: list[str]) -> dict[str, Any]:
     """What whoever feeds the program has to know, as JSON values."""
     numbers, strings = (names(net.encoder, columns) for columns in raw_columns(net.encoder))
     return {
@@ -148,7 +146,7 @@ def facts(net: Translation, outputs: list[str]) -> dict[str, Any]:
     }
 
 
-def example(net: Translation, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+def example(net: TranslatedPipeline, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
     """Made-up rows to take a graph from; as many as no width, so that no step takes the one for the other."""
     from windtunnel.compiler.onnx_runtime import EXAMPLE_ROWS
 

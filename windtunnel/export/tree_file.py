@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,7 @@ from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.trees import HardTrees, SoftTrees, TreeEnsemble
 from windtunnel.modules.trees.ensemble import MISSING_NONE
 from windtunnel.program.program import NUMBERS
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
+from windtunnel.program.translated import TranslatedPipeline
 
 FORBIDDEN = set(' "\\,:[]{}<>=\t\r\n')
 """What a name must not hold in the text of LightGBM and in XGBoost."""
@@ -55,7 +53,7 @@ class FinalTrees:
     scale: float
 
     @classmethod
-    def of(cls, net: Translation, format: str) -> FinalTrees:
+    def of(cls, net: TranslatedPipeline, format: str) -> FinalTrees:
         """Read a translation; ``UnfaithfulOption`` where it does not end in hard trees."""
         step: Any = net.program.steps[-1]
         if not isinstance(step.module, HardTrees):
@@ -116,7 +114,7 @@ def _tree(of: TreeEnsemble, tree: int, score: int | None = None) -> Tree:
     )
 
 
-def _names(net: Translation, step: Any) -> list[str] | None:
+def _names(net: TranslatedPipeline, step: Any) -> list[str] | None:
     if net.encoder.names is None or any(take.slot != NUMBERS for take in step.takes):
         return None
     columns = [net.encoder.numbers[at] for take in step.takes for at in take.columns.tolist()]
@@ -125,7 +123,7 @@ def _names(net: Translation, step: Any) -> list[str] | None:
     return names if fine and len(set(names)) == len(names) else None
 
 
-def _why_not(net: Translation, format: str) -> str:
+def _why_not(net: TranslatedPipeline, format: str) -> str:
     step: Any = net.program.steps[-1]
     what, name = type(step.module).__name__, f"format={format!r} holds one sum of trees"
     others = "Choose format='torchscript' or 'onnx' for the whole translation."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,7 @@ from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.atomic_write import write_atomically
 from windtunnel.export.tree_file import FinalTrees, Tree, missing_left
 from windtunnel.modules.trees.ensemble import MISSING_ZERO
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
+from windtunnel.program.translated import TranslatedPipeline
 
 FORMAT = "xgboost"
 # Link: the objective whose predict applies it, and what base_score is where the raw score starts from 0.
@@ -38,7 +36,7 @@ MOST_CATEGORIES = 2**24
 """XGBoost reads codes as float32."""
 
 
-def export(net: Translation, path: str | PathLike[str]) -> None:
+def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
     """Write the trees that a translation ends in as a model that ``xgboost.Booster(model_file=path)`` reads.
 
     ``predict`` of the booster gives what stands behind the link (probabilities of class 1 or of every class, values),

@@ -1,4 +1,4 @@
-"""The weights that a translation came with, which the report's drift is measured from."""
+"""The weights of a translation before training, from which the report's drift is measured."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator, MutableMapping
 import torch
 from torch import Tensor, nn
 
-from windtunnel.trainers.optimizers.large_tables import large_tables
+from windtunnel.modules.tables.large_tables import large_tables
 
 
-class Start(MutableMapping[str, Tensor]):
+class InitialWeights(MutableMapping[str, Tensor]):
     """The state of a program at one time, by name.
 
-    Of a large table that can be trained no copy is made: it is the table as it is now, with the rows that training
-    moved as they came, which ``fit`` tells (``moved``); what else changes such a table is not seen.
+    A large table that can be trained is not copied: its value is the present table with the old rows that ``fit``
+    passes to ``moved``. Any other change of such a table goes unnoticed.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Start(MutableMapping[str, Tensor]):
         self._moved.pop(name, None)
 
     def __delitem__(self, name: str) -> None:
-        raise TypeError(f"{name!r} cannot be taken out: a start has the weights that its program has")
+        raise TypeError(f"{name!r} cannot be deleted: the initial weights have the names of the program's weights")
 
     def __iter__(self) -> Iterator[str]:
         yield from self._program.state_dict()
@@ -50,15 +50,15 @@ class Start(MutableMapping[str, Tensor]):
         return len(self._copies) + len(self._moved)
 
     def moved(self, name: str, rows: Tensor, before: Tensor) -> None:
-        """Take what rows of a large table were before; what is known of a row already stands."""
+        """Store the values of rows of a large table from before training; the first value of a row stays."""
         if name in self._copies:
             return
-        known, values = self._moved[name]
-        new = ~torch.isin(rows.cpu(), known)
-        self._moved[name] = torch.cat([known, rows.cpu()[new]]), torch.cat([values, before.cpu()[new]])
+        stored, values = self._moved[name]
+        new = ~torch.isin(rows.cpu(), stored)
+        self._moved[name] = torch.cat([stored, rows.cpu()[new]]), torch.cat([values, before.cpu()[new]])
 
     def copy(self, name: str) -> None:
-        """Copy a large table after all, as all of it is about to move."""
+        """Copy a large table, before training moves all of it."""
         self[name] = self[name]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from windtunnel.assemble import Origin
 from windtunnel.modules.outputs.finite import Finite
+from windtunnel.program.origin import Origin
 from windtunnel.program.program import IDS, NUMBERS, Program
 from windtunnel.program.wiring import Node, Place, Source, Wiring
 
@@ -40,7 +40,7 @@ def takes_missing(program: Program, always_finite: Iterable[int] = ()) -> bool:
     return not any(map(odd.rejects_missing, wiring.everything()))
 
 
-def shown_by_scores(program: Program, always_finite: Iterable[int] = ()) -> frozenset[int]:
+def cleared_by_scores(program: Program, always_finite: Iterable[int] = ()) -> frozenset[int]:
     """The positions of steps that reject no row whose scores are finite: what they reject is NaN or infinite there."""
     wiring, odd = _read(program, always_finite)
     end = wiring.nodes[-1]

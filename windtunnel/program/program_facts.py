@@ -1,76 +1,83 @@
-"""What is known of a program that answers, found out once."""
+"""Facts of a program that every prediction needs, cached."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from windtunnel.encode import RowEncoder
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.tables.tfidf import TermSums
+from windtunnel.pipeline.host_step import HostStep
+from windtunnel.program.non_finite import cleared_by_scores, takes_missing
 from windtunnel.program.program import Program
-from windtunnel.program.row_slices import CPU, least_share
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
+from windtunnel.program.row_slices import CPU, least_rows
 
 
-class Known:
-    """What is asked of a program before every answer, and stays as it is while its steps have the same modules.
+def always_finite(encoder: RowEncoder, hosts: Sequence[HostStep]) -> list[int]:
+    """The positions of numbers that are finite in every row, such as counts of tokens."""
+    counts = {column for host in hosts if host.tokens and host.tokens.finite for column in host.columns}
+    return [position for position, column in enumerate(encoder.numbers) if column in counts]
+
+
+class ProgramFacts:
+    """What the checks before a prediction need; valid while the steps of the program have the same modules.
 
     Attributes
     ----------
     modules : list of Module
-        Of the steps, then of the methods that have one of their own (``own``).
+        Of the steps, then of the methods that have a step.
+    methods : frozenset of str
+        Methods that have a step in the program.
     partial, whole : bool
         See ``Program``.
-    least : int
+    least_rows : int
         The fewest rows of one thread.
     always_finite : list of int
-        See ``Translation.always_finite``.
-    sums : Linear, TermSums or None
-        The one step, where scores are sums of the finite counts of one step on the host, and of nothing else.
-    others : int64 Tensor or None
-        The columns that are not; None where those are all.
+        See ``always_finite``.
+    guarded : int64 Tensor or None
+        The other columns; None for all.
+    count_sums : Linear, TermSums or None
+        The only step, where scores are sums of the finite counts of one host step and of nothing else.
     buffers : dict
-        Of the first step that takes columns: they are where the program is.
+        Of the first step that takes columns; their device is that of the program.
     """
 
-    def __init__(self, net: Translation, modules: list[nn.Module | None]) -> None:
-        self.program, self.modules, self.always_finite = net.program, modules, net.always_finite()
-        program, finite = net.program, set(self.always_finite)
-        others = [at for at in range(len(net.encoder.numbers)) if at not in finite]
-        self.others = torch.tensor(others, dtype=torch.int64) if finite else None
-        self.partial, self.whole, self.own = program.partial(), program.whole(), frozenset(program.answers)
-        self.least = least_share(program)
+    def __init__(
+        self, program: Program, modules: list[nn.Module | None], encoder: RowEncoder, hosts: Sequence[HostStep]
+    ) -> None:
+        self.program, self.modules, self.always_finite = program, modules, always_finite(encoder, hosts)
+        finite, width = set(self.always_finite), len(encoder.numbers)
+        guarded = [position for position in range(width) if position not in finite]
+        self.guarded = torch.tensor(guarded, dtype=torch.int64) if finite else None
+        self.partial, self.whole, self.methods = program.partial(), program.whole(), frozenset(program.answers)
+        self.least_rows = least_rows(program)
         buffers = [take._buffers for step in program.steps for take in step.takes]  # type: ignore[union-attr]
         self.buffers: dict[str, Tensor | None] = next(iter(buffers), {})
-        only_counts = self.others is not None and len(self.others) == 0 and not net.encoder.categories
-        self.sums = _sums(program, len(net.encoder.numbers)) if only_counts and len(net.hosts) == 1 else None
+        only_counts = bool(finite) and not guarded and not encoder.categories and len(hosts) == 1
+        self.count_sums = _only_sums(program, width) if only_counts else None
 
     @cached_property
     def takes_missing(self) -> bool:
-        """Whether no step rejects a row for a missing number or an unknown category; looked at column by column."""
-        from windtunnel.program.non_finite import takes_missing
-
+        """Whether no step rejects a row for a missing number or an unknown category."""
         return takes_missing(self.program, self.always_finite)
 
     @cached_property
-    def shown_by_scores(self) -> frozenset[int]:
+    def cleared_by_scores(self) -> frozenset[int]:
         """The positions of steps that reject no row whose scores are finite."""
-        from windtunnel.program.non_finite import shown_by_scores
-
-        return shown_by_scores(self.program, self.always_finite)
+        return cleared_by_scores(self.program, self.always_finite)
 
     def device(self) -> torch.device:
-        """Where the tensors of the program are; what a step takes is one of them."""
+        """The device of the program."""
         return CPU if (columns := self.buffers.get("columns")) is None else columns.device
 
 
-def _sums(program: Program, width: int) -> Linear | TermSums | None:
-    """The only step of a program, where it gives sums of all of the numbers as they are."""
+def _only_sums(program: Program, width: int) -> Linear | TermSums | None:
+    """The only step of a program, if it sums all of the numbers in their order."""
     if len(program.steps) != 1:
         return None
     step: Any = program.steps[0]

@@ -67,7 +67,7 @@ def share(rows: int, threads: int, least: int = SHARE) -> int:
     return rows if rows < 2 * least else max(least, -(-rows // threads))
 
 
-def least_share(program: Program) -> int:
+def least_rows(program: Program) -> int:
     """The fewest rows of one thread."""
     soft = any(isinstance(one, SoftTrees | SoftLeaves) for one in program.modules())
     leaves = sum(one.leaf_value.shape[0] for one in program.modules() if isinstance(one, TreeWalk))

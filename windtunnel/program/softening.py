@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from windtunnel.api.translation import Translation
 from windtunnel.encode import Batch
 from windtunnel.errors import InvalidOption
 from windtunnel.modules.base import Module
@@ -20,8 +19,9 @@ from windtunnel.modules.tables.code_tables import CodeTables
 from windtunnel.modules.tables.target_statistics import TargetStatistics
 from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftTrees, TreeEnsemble
 from windtunnel.modules.trees.soft.soften import soften, soften_leaves
-from windtunnel.program.fidelity import variance_kept
+from windtunnel.program.fidelity import explained_variance
 from windtunnel.program.program import Program, ProgramStep, Take, steps_read
+from windtunnel.program.translated import TranslatedPipeline
 
 SPREADS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.0)
 """Candidates for how soft trees start, softest first: see ``soften``."""
@@ -32,7 +32,7 @@ LARGEST = 2**26
 
 
 def soften_steps(
-    net: Translation, level: str | Mapping[str, str], start: str, temperature: float | str, batch: Batch | None
+    net: TranslatedPipeline, level: str | Mapping[str, str], start: str, temperature: float | str, batch: Batch | None
 ) -> dict[int, Module]:
     """Put soft modules in; what was in the steps before, by their positions. Arguments as those of ``translate``.
 
@@ -102,7 +102,7 @@ def _may_soften(step: ProgramStep) -> bool:
 
 
 def _soften_step(
-    net: Translation, position: int, level: str, start: str, temperature: float | str, batch: Batch | None
+    net: TranslatedPipeline, position: int, level: str, start: str, temperature: float | str, batch: Batch | None
 ) -> None:
     """Put soft trees in the place of hard ones, soft leaves in that of one-hot ones."""
     step: ProgramStep = net.program.steps[position]  # type: ignore[assignment]
@@ -140,7 +140,7 @@ def _soften_step(
 
     exact = judged(hard)
     for spread in SPREADS:
-        if variance_kept(judged(softened("L0", "warm", spread)), exact) >= FAITHFUL:
+        if explained_variance(judged(softened("L0", "warm", spread)), exact) >= FAITHFUL:
             break
     step.module = softened(level, start, spread)
 

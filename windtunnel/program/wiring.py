@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from windtunnel.assemble import Origin
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.base import Module
+from windtunnel.program.origin import Origin
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take, takes_of
 
 

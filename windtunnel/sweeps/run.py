@@ -21,10 +21,10 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from sklearn.utils.parallel import Parallel, delayed
 
+from windtunnel.api.load import load
 from windtunnel.api.translate import translate
 from windtunnel.api.translation import Translation
 from windtunnel.errors import BadInput
-from windtunnel.export.artefact.artefact import load
 from windtunnel.sweeps.artefacts import Artefacts, winners
 from windtunnel.sweeps.budget import COUNTED, Budget, Surplus
 from windtunnel.sweeps.quiet import quiet

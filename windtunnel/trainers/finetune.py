@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -20,9 +20,11 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch import nn
 
 from windtunnel.errors import BadInput
+from windtunnel.modules.tables.large_tables import large_tables
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.history import Epoch, History
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.order import order_of, resumable
 from windtunnel.trainers.loop.callbacks import Average, BestCheckpoint, LocalCheckpointIO
 from windtunnel.trainers.loop.module import DataModule, FineTuning, Loaders
@@ -30,14 +32,10 @@ from windtunnel.trainers.loop.processes import launched, quieten
 from windtunnel.trainers.loop.quiet import quiet
 from windtunnel.trainers.loop.resuming import check_order, check_rows, found
 from windtunnel.trainers.loop.termination import Termination
-from windtunnel.trainers.optimizers.large_tables import ADAM, VisitedRows, gradients_of_rows, large_tables
+from windtunnel.trainers.optimizers.large_tables import ADAM, VisitedRows, gradients_of_rows
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.residual import Stage, grow, or_source
 from windtunnel.trainers.residual.significance import metric
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
-
 
 RANKS = (
     "the source ranks rows within their groups (queries), of which fit is not told: it fits the relevance of each row "
@@ -48,7 +46,7 @@ RANKS = (
 
 
 def finetune(
-    net: Translation,
+    net: TranslatedPipeline,
     train: Any,
     valid: Any = None,
     *,
@@ -79,7 +77,7 @@ def finetune(
 
     Parameters
     ----------
-    net : Translation
+    net : TranslatedPipeline
         Changed in place.
     train, valid : loader, (X, y) or (X, y, weight)
         A loader yields ``(rows, target)`` or ``(rows, target, weight)``. Without ``valid`` the recipe's
@@ -139,7 +137,7 @@ def finetune(
         checkpoint = None if resume_from is None else Path(resume_from)
         return _stage(net, data, recipe, own, folder, checkpoint_every, checkpoint, finish)
 
-    net.exact = net.as_came()  # a loop of one's own may have moved the others
+    net.drop_trained_exact_modules()  # a loop of one's own may have moved the others
     data = DataModule(net, train, valid, options)
     if checkpoint_every is not None and resumable(data.train) is None:
         raise BadInput(
@@ -166,7 +164,7 @@ def finetune(
     )
 
 
-def _check_task(net: Translation, options: Recipe) -> None:
+def _check_task(net: TranslatedPipeline, options: Recipe) -> None:
     """Reject what answers with the probabilities of classes, and does not tell which targets these are."""
     if options.loss is None and net.head.task == "regression" and net.head.loss == "softmax":
         source = next(origin.estimator for origin in reversed(net.origins) if origin.estimator)
@@ -177,14 +175,14 @@ def _check_task(net: Translation, options: Recipe) -> None:
         )
 
 
-def _learns(net: Translation) -> bool:
+def _learns(net: TranslatedPipeline) -> bool:
     return any(parameter.requires_grad for parameter in net.parameters())
 
 
-def _as_it_came(net: Translation, data: DataModule, options: Recipe, started: float) -> History:
+def _as_it_came(net: TranslatedPipeline, data: DataModule, options: Recipe, started: float) -> History:
     """The history of an exact translation beside which no column has anything to say."""
     loss, judge = pick(options.loss, net.head), Metric.of(options, net)
-    scored = [((net._in_slices(net.program, rows),), *rest) for rows, *rest in data.valid]
+    scored = [((net.run_in_slices(net.program, rows),), *rest) for rows, *rest in data.valid]
     value, found = (metric(one, loss, lambda scores: scores, scored) for one in (Metric("loss", net.head), judge))
     seconds = time.perf_counter() - started
     return History(
@@ -200,7 +198,7 @@ def _as_it_came(net: Translation, data: DataModule, options: Recipe, started: fl
 
 
 def _joint(
-    net: Translation, data: DataModule, options: Recipe, stage: Stage, finish: Callable[[BestCheckpoint], None]
+    net: TranslatedPipeline, data: DataModule, options: Recipe, stage: Stage, finish: Callable[[BestCheckpoint], None]
 ) -> BestCheckpoint:
     """Train the translation itself."""
     if not _learns(net) and getattr(net, "history", None) is not None:
@@ -213,9 +211,9 @@ def _joint(
             "nothing in this translation is trainable: its steps are frozen or have no parameters; translate with "
             'level="L1" to "L4", or set requires_grad on what shall move'
         )
-    net.exact = {}  # what training moves is not what the source has
+    net.set_exact_modules({})  # what training moves is not what the source has
     if net.head.link == "probabilities":  # nor within 0 and 1
-        net.head = replace(net.head, link="shares")
+        net.replace_head(replace(net.head, link="shares"))
     return stage(net, data, options, finish)
 
 
@@ -259,7 +257,9 @@ def _stage(
                 _fit(trainer, module, data, keeper, checkpoint)
         finally:
             for name, met in tables.items():
-                net.start.moved(name.removeprefix("program."), met.number[: met.count], met.start[: met.count])
+                net.initial_weights.moved(
+                    name.removeprefix("program."), met.number[: met.count], met.start[: met.count]
+                )
             finish(keeper)
     return keeper
 
@@ -274,7 +274,7 @@ def _tables(net: Any, options: Recipe, trainer: pl.Trainer) -> dict[str, Visited
     if options.optimizer in ADAM and not clipped and trainer.world_size == 1:
         return {name: VisitedRows(module.rows, options.ema) for name, module in large.items()}
     for name in large:
-        net.start.copy(name.removeprefix("program."))
+        net.initial_weights.copy(name.removeprefix("program."))
     return {}
 
 

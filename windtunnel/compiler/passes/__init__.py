@@ -1,6 +1,6 @@
 """Passes over a program: the same answers and rejections, of fewer columns and steps."""
 
 from windtunnel.compiler.passes.fold import look_up_sums
-from windtunnel.compiler.passes.simplify import Simplified, simplify
+from windtunnel.compiler.passes.simplify import simplify
 
-__all__ = ["Simplified", "look_up_sums", "simplify"]
+__all__ = ["look_up_sums", "simplify"]

@@ -10,12 +10,10 @@ rounds it.
 from __future__ import annotations
 
 from types import UnionType
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from windtunnel.assemble import Origin
 from windtunnel.modules.base import Module
 from windtunnel.modules.columns.affine import Affine
 from windtunnel.modules.linear.linear import Linear
@@ -24,10 +22,9 @@ from windtunnel.modules.tables.category_table import CategoryTable, SumGroups
 from windtunnel.modules.tables.one_hot import OneHot
 from windtunnel.modules.tables.tfidf import TermSums, Tfidf, weighted
 from windtunnel.program.non_finite import NOT_FINITE
+from windtunnel.program.origin import Origin
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.program.wiring import Node, Wiring
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
 
 FAR = 1000.0
 """Columns that a scaler shifts by more than this, in the unit of its answers, are left to it: the source rounds there,
@@ -48,7 +45,7 @@ def fold(wiring: Wiring) -> None:
     _drop_unread(wiring)
 
 
-def look_up_sums(net: Translation) -> None:
+def look_up_sums(net: TranslatedPipeline) -> None:
     """Multiply one-hot columns that no table holds into the linear maps behind them, to be learned; in place.
 
     Their sums are a table of ``[V, K]``, which says all that weights behind such columns can.
@@ -60,7 +57,8 @@ def look_up_sums(net: Translation) -> None:
         if type(node.module) in (Linear, Projection):
             _fold_tables(wiring, node, OneHot, trainable=True)
     _drop_unread(wiring)
-    net.program, net.origins = wiring.program()
+    program, origins = wiring.program()
+    net.replace_program(program, origins=origins)
 
 
 def _scaler_before(wiring: Wiring, node: Node) -> Node | None:

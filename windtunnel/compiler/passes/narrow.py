@@ -15,9 +15,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
-from windtunnel.assemble import Origin
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.program.non_finite import NOT_FINITE, Guard, Oddities
+from windtunnel.program.origin import Origin
 from windtunnel.program.wiring import Node, Place, Source, Wiring
 
 

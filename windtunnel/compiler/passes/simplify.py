@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from windtunnel.compiler.passes.fold import fold
 from windtunnel.compiler.passes.narrow import narrow
@@ -12,56 +11,13 @@ from windtunnel.encode import RowEncoder
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.program.program import IDS, NUMBERS
+from windtunnel.program.program_facts import always_finite
+from windtunnel.program.simplification import Simplification
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.program.wiring import Place, Wiring
 
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
 
-PREFIX = "simplified_"
-"""Under which ``Translation.faithful`` keeps the numbers, so that they are saved with the rest."""
-
-
-@dataclass(frozen=True)
-class Simplified:
-    """What ``simplify`` has saved.
-
-    Attributes
-    ----------
-    columns, of_columns : int
-        How many columns the steps compute for a row, and how many there were.
-    unread : tuple of str
-        The raw columns that the source was fitted on and that nothing reads.
-    """
-
-    columns: int
-    of_columns: int
-    unread: tuple[str, ...]
-
-    @classmethod
-    def read(cls, net: Translation) -> Simplified | None:
-        """What stands in ``net.faithful``; None where nothing was simplified."""
-        if PREFIX + "columns" not in net.faithful:
-            return None
-        columns, of_columns = (int(net.faithful[PREFIX + name]) for name in ("columns", "of_columns"))
-        used = set(net.encoder.used())
-        every = range(net.encoder.width)
-        # The source's own code, on the host, is given all of them.
-        unread = () if net.hosts else tuple(net.encoder.name(column) for column in every if column not in used)
-        return cls(columns, of_columns, unread)
-
-    def saves(self) -> bool:
-        """Whether anything is left out."""
-        return self.columns < self.of_columns or bool(self.unread)
-
-    def __str__(self) -> str:
-        text = f"{self.columns:,} of {self.of_columns:,} columns computed"
-        if not self.unread:
-            return text
-        more = f" and {len(self.unread) - 12} more" if len(self.unread) > 12 else ""
-        return f"{text}; not read: {', '.join(self.unread[:12])}{more}"
-
-
-def simplify(net: Translation) -> None:
+def simplify(net: TranslatedPipeline) -> None:
     """Narrow and fold the program of a net in place, and have its encoder read no more than that takes.
 
     Answers stay what they were to the last few digits (decisions of trees to the last one), and what was rejected is
@@ -73,18 +29,27 @@ def simplify(net: Translation) -> None:
         return  # files of LightGBM and XGBoost are given all columns that the trees were fitted on
     wiring = Wiring.of(net.program, net.origins)
     before = wiring.widths(net.encoder)
-    narrow(wiring, before, net.always_finite())
+    narrow(wiring, before, always_finite(net.encoder, net.hosts))
     fold(wiring)
-    net.encoder = _reading(wiring, net.encoder)
-    net.program, net.origins = wiring.program()
+    encoder = _reading(wiring, net.encoder)
+    program, origins = wiring.program()
+    net.replace_program(program, origins=origins, encoder=encoder)
     net.requires_grad_(False).eval()
-    net.mark_start()
+    net.mark_initial_weights()
     after = wiring.widths(net.encoder)
     # Guards pass on what others have computed.
     columns = sum(after[node] for node in wiring.nodes if not isinstance(node.module, Identity))
     none = {NUMBERS, IDS, *wiring.answers.values()}
     of_columns = sum(width for source, width in before.items() if source not in none)
-    net.faithful |= {f"{PREFIX}columns": float(columns), f"{PREFIX}of_columns": float(of_columns)}
+    net.record(simplification=Simplification(columns, of_columns, _unread(net)))
+
+
+def _unread(net: TranslatedPipeline) -> tuple[str, ...]:
+    """The raw columns that no step reads; a host step reads all of them."""
+    if net.hosts:
+        return ()
+    read = set(net.encoder.used())
+    return tuple(net.encoder.name(column) for column in range(net.encoder.width) if column not in read)
 
 
 def _reading(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:

@@ -15,8 +15,6 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 from torch import Tensor, nn
 
-from windtunnel.api.translation import Translation
-from windtunnel.assemble import Origin
 from windtunnel.encode import RowEncoder
 from windtunnel.errors import BadFile, UnfaithfulOption
 from windtunnel.export.artefact import container
@@ -41,7 +39,9 @@ from windtunnel.export.artefact.parts import (
 from windtunnel.modules.base import MODULES, Module
 from windtunnel.modules.linear import residual_model as residual_model  # no converter imports it, and files hold it
 from windtunnel.program.head import METHODS, Head
+from windtunnel.program.origin import Origin
 from windtunnel.program.program import Program, ProgramStep, Take
+from windtunnel.program.translated import TranslatedPipeline
 
 WEIGHTS, START, EXACT = "weights", "start", "exact"
 """How the names of tensors begin."""
@@ -50,7 +50,7 @@ CATEGORIES = "categories"
 Data = TypeVar("Data", bound=BaseModel)
 
 
-def save(net: Translation, path: str | PathLike[str]) -> None:
+def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
     """Write a translation as one file that ``load`` reads; the same translation always gives the same bytes.
 
     The file is a safetensors file. Its metadata is one JSON text (``GraphData``): schema, versions, steps by the names
@@ -66,7 +66,7 @@ def save(net: Translation, path: str | PathLike[str]) -> None:
         A part that data cannot hold: labels of an unusual type, text that is no Unicode, or a module that is not in the
         table of modules.
     """
-    exact = {str(position): _exact(net, position) for position in net.exact}
+    exact = {str(position): _exact(net, position) for position in net.exact_modules}
     graph = GraphData(
         format="windtunnel",
         schema_number=SCHEMA,
@@ -79,9 +79,12 @@ def save(net: Translation, path: str | PathLike[str]) -> None:
         encoder=encoder_data(net.encoder),
         hosts=[host_data(host) for host in net.hosts],
         untranslated=net.untranslated,  # type: ignore[arg-type]  # checked when it is made
-        faithful=net.faithful,
+        fidelity=net.fidelity,
+        simplification=net.simplification,
+        hardened=net.hardened,
+        hardening=net.hardening,
         history=net.history,
-        choices=net.choices,
+        choices=net.strategy_choices,
     )
     categories = [
         replace(one, rejects_unknown=bool(one.rejects_unknown), rejects_missing=bool(one.rejects_missing))
@@ -95,7 +98,7 @@ def save(net: Translation, path: str | PathLike[str]) -> None:
             f"a name, label or category of the translation is no valid Unicode text ({error}), and an artefact holds "
             "UTF-8 alone. Replace it in the rows before fitting."
         ) from error
-    weights, start = net.program.state_dict(), dict(net.start)
+    weights, start = net.program.state_dict(), dict(net.initial_weights)
     tensors = _named(WEIGHTS, weights)
     tensors[CATEGORIES] = torch.frombuffer(bytearray(categories_text, "utf-8"), dtype=torch.uint8)
     if any(_bytes(start[name]) != _bytes(value) for name, value in weights.items()):
@@ -104,30 +107,11 @@ def save(net: Translation, path: str | PathLike[str]) -> None:
     container.write(path, text, tensors)
 
 
-Built = TypeVar("Built", bound=Translation)
+Built = TypeVar("Built", bound=TranslatedPipeline)
 
 
-def load(path: str | PathLike[str], *, host: Any = None, build: type[Built] = Translation) -> Built:  # type: ignore[assignment]
-    """Read a translation that ``save`` wrote; its scores are the same bits, and it can be fitted further.
-
-    Nothing in the file is executed: modules are built from data by their names in windtunnel's own table.
-
-    Parameters
-    ----------
-    path : path
-    host : fitted pipeline, optional
-        The pipeline that was translated. It is needed if steps of it stayed on the host and the file does not hold
-        what they do.
-    build : type
-        The class of the result.
-
-    Raises
-    ------
-    BadFile
-        The file is damaged, cut short, too large, from another schema, or not what ``save`` writes.
-    InvalidOption
-        Steps stayed on the host, and ``host`` is missing or is another pipeline.
-    """
+def load(path: str | PathLike[str], build: type[Built], *, host: Any = None) -> Built:
+    """Read a translation that ``save`` wrote, as an object of class ``build``; see ``windtunnel.load``."""
     text, tensors = container.read(path)
     try:
         return _rebuilt(text, tensors, host, build)
@@ -154,22 +138,25 @@ def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, build: type[Bu
     head = read_head(graph.head)
     check_hosts(graph, categories)
     _try_out(program, encoder, head, graph)
-    net = build(
+    hosts, exact_modules = find_hosts(graph, host), _read_exact(program, encoder, head, graph, exact)
+    if start and {name: value.shape for name, value in start.items()} != {n: v.shape for n, v in weights.items()}:
+        raise BadFile(f"{START} holds other tensors than {WEIGHTS}.")
+    return build(
         program,
         encoder,
         head,
         [data.origin for data in graph.steps],
-        find_hosts(graph, host),
+        hosts,
         graph.untranslated,
-        graph.faithful,
+        exact_modules=exact_modules,
+        initial_weights=start,
+        strategy_choices=graph.choices,
+        fidelity=graph.fidelity,
+        simplification=graph.simplification,
+        hardened=graph.hardened,
+        hardening=graph.hardening,
+        history=graph.history,
     )
-    net.history, net.choices = graph.history, list(graph.choices)
-    net.exact = _read_exact(net, graph, exact)
-    if start:
-        if {name: value.shape for name, value in start.items()} != {n: v.shape for n, v in weights.items()}:
-            raise BadFile(f"{START} holds other tensors than {WEIGHTS}.")
-        net.start.update(start)
-    return net
 
 
 def _checked(model: type[Data], text: str | bytes, name: str) -> Data:
@@ -187,13 +174,15 @@ def _under(group: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _exact(net: Translation, position: int) -> ProgramStep:
+def _exact(net: TranslatedPipeline, position: int) -> ProgramStep:
     """A soft step with the module that computes what the source computes there."""
     step: Any = net.program.steps[position]
-    return step.having(net.exact[position])  # type: ignore[no-any-return]
+    return step.having(net.exact_modules[position])  # type: ignore[no-any-return]
 
 
-def _read_exact(net: Translation, graph: GraphData, tensors: Mapping[str, Tensor]) -> dict[int, Module]:
+def _read_exact(
+    program: Program, encoder: RowEncoder, head: Head, graph: GraphData, tensors: Mapping[str, Tensor]
+) -> dict[int, Module]:
     steps = {name: _step(f"{name}.", int(name), data, tensors) for name, data in graph.exact.items()}
     _check_weights(nn.ModuleDict(steps), tensors, EXACT)
     for name, data in graph.exact.items():
@@ -201,7 +190,7 @@ def _read_exact(net: Translation, graph: GraphData, tensors: Mapping[str, Tensor
         if soft is None or (soft.takes, soft.rejects) != (data.takes, data.rejects):
             raise BadFile(f"the graph has an exact form of step {name}, which is not there or takes other columns.")
     exact = {int(name): step.module for name, step in steps.items()}
-    _try_out(net.program.having(exact), net.encoder, net.head, graph)
+    _try_out(program.having(exact), encoder, head, graph)
     return exact
 
 

@@ -9,10 +9,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from windtunnel.assemble import Origin
-from windtunnel.compiler.strategies import Choice
 from windtunnel.encode import CategoryColumn
+from windtunnel.program.fidelity import Fidelity
+from windtunnel.program.hardening_result import HardeningResult
 from windtunnel.program.history import History
+from windtunnel.program.origin import Origin
+from windtunnel.program.simplification import Simplification
+from windtunnel.program.strategy_choice import StrategyChoice
 
 SCHEMA = 2
 """The number of the layout that this version writes and reads."""
@@ -139,9 +142,12 @@ class GraphData(Strict):
     encoder: EncoderData
     hosts: list[HostData]
     untranslated: Literal["cache", "stream", "error"]
-    faithful: dict[str, float]
+    fidelity: Fidelity | None
+    simplification: Simplification | None
+    hardened: bool
+    hardening: HardeningResult | None
     history: History | None
-    choices: list[Choice]
+    choices: list[StrategyChoice]
 
 
 class CategoriesData(Strict):

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.order import whole
 from windtunnel.trainers.loop.processes import rank, world
 
 if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
     from windtunnel.trainers.data.schema import BatchSchema
 
 
@@ -208,7 +208,7 @@ class Streamed(Batches):
 
     Parameters
     ----------
-    net : Translation
+    net : TranslatedPipeline
         Encodes the rows.
     raw : DataFrame, array or sparse matrix
         All rows.
@@ -222,7 +222,7 @@ class Streamed(Batches):
 
     def __init__(
         self,
-        net: Translation,
+        net: TranslatedPipeline,
         raw: Any,
         rows: Batch,
         target: Tensor | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,11 +10,8 @@ from torch import Tensor
 
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.batches import Batches, Item
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
-
 
 ACCEPTED = (
     "fit takes an iterable of (rows, target) or (rows, target, weight), where rows are a DataFrame, an Arrow table, "
@@ -22,7 +19,7 @@ ACCEPTED = (
 )
 
 
-def encode_item(net: Translation, item: Any, *, training: bool = False) -> Item:
+def encode_item(net: TranslatedPipeline, item: Any, *, training: bool = False) -> Item:
     """One item of a loader, ``(rows, target)`` or ``(rows, target, weight)``, encoded."""
     if not isinstance(item, (tuple, list)) or isinstance(item, Batch) or len(item) not in (2, 3):
         got = f"{type(item).__name__} of {len(item)}" if isinstance(item, (tuple, list)) else type(item).__name__
@@ -36,7 +33,7 @@ def encode_item(net: Translation, item: Any, *, training: bool = False) -> Item:
 
 
 def encode(
-    net: Translation, X: Any, y: Any = None, weight: Any = None, *, training: bool
+    net: TranslatedPipeline, X: Any, y: Any = None, weight: Any = None, *, training: bool
 ) -> tuple[Batch, Tensor | None, Tensor | None]:
     """Rows, and targets and weights where there are any, as tensors."""
     encoded = isinstance(X, Batch)
@@ -67,7 +64,7 @@ def _check_length(name: str, values: Any, count: int) -> None:
         raise BadInput(f"{name} has {len(values)} values for {count} rows; give one per row, in the same order")
 
 
-def _checked_target(net: Translation, target: Tensor) -> Tensor:
+def _checked_target(net: TranslatedPipeline, target: Tensor) -> Tensor:
     """Check an already encoded target: class indices in range, or finite values."""
     if net.head.classes is None:
         if not target.isfinite().all():
@@ -100,7 +97,7 @@ def _weights(weight: Any, count: int) -> Tensor:
     return values
 
 
-def check_classes(net: Translation, batches: Batches) -> None:
+def check_classes(net: TranslatedPipeline, batches: Batches) -> None:
     """Reject to train a classifier on rows of one class."""
     assert batches.target is not None
     classes = Classes(net)
@@ -111,7 +108,7 @@ def check_classes(net: Translation, batches: Batches) -> None:
 class Classes:
     """Whether more than one class was seen; looks no further once two were."""
 
-    def __init__(self, net: Translation) -> None:
+    def __init__(self, net: TranslatedPipeline) -> None:
         self._labels = net.head.labels_in_order or None
         self._only: int | None = None
         self._enough = self._labels is None

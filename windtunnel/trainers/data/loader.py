@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sized
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from windtunnel.encode import Batch, as_column, as_frame, objects
 from windtunnel.errors import BadInput
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.batches import Batches, Item, Streamed
 from windtunnel.trainers.data.items import ACCEPTED, Classes, encode, encode_item, plain
 from windtunnel.trainers.data.order import resumable
 from windtunnel.trainers.data.schema import BatchSchema
 from windtunnel.trainers.loop.processes import in_step, world
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
-
 
 _EMPTY = f"the loader yielded nothing; {ACCEPTED}: give at least one batch"
 
@@ -33,7 +30,7 @@ class Encoded:
 
     Parameters
     ----------
-    net : Translation
+    net : TranslatedPipeline
         Encodes rows and targets.
     loader : iterable
         A DataLoader, a list, a generator, anything that yields such items.
@@ -41,7 +38,7 @@ class Encoded:
         Whether the rows are for training; then targets of one class only are rejected.
     """
 
-    def __init__(self, net: Translation, loader: Iterable[Any], *, training: bool = False) -> None:
+    def __init__(self, net: TranslatedPipeline, loader: Iterable[Any], *, training: bool = False) -> None:
         if not isinstance(loader, Iterable):
             raise BadInput(f"a loader of type {type(loader).__name__} cannot be iterated; {ACCEPTED}")
         if isinstance(loader, Sized) and _length(loader) == 0:
@@ -107,7 +104,7 @@ class Encoded:
 
 
 def loader(
-    net: Translation,
+    net: TranslatedPipeline,
     X: Any,
     y: Any = None,
     weight: Any = None,
@@ -124,7 +121,7 @@ def loader(
 
     Parameters
     ----------
-    net : Translation
+    net : TranslatedPipeline
         Encodes rows and targets.
     X : DataFrame, Arrow table, array or dict of columns
         Raw rows.
@@ -161,7 +158,7 @@ def loader(
     return made
 
 
-def _streams(net: Translation) -> bool:
+def _streams(net: TranslatedPipeline) -> bool:
     return getattr(net, "untranslated", "cache") == "stream" and len(net.hosts) > 0
 
 

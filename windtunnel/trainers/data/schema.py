@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from windtunnel.encode import RowEncoder
 from windtunnel.errors import BadInput
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.head import Head
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.order import behind
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
 
 _EXPECTED = "train on rows that this one encodes: windtunnel.loader(net, X, y), windtunnel.stream(net, ...) or (X, y)"
 
@@ -37,11 +35,11 @@ class BatchSchema:
     head: Head
 
     @classmethod
-    def of(cls, net: Translation) -> BatchSchema:
+    def of(cls, net: TranslatedPipeline) -> BatchSchema:
         """The schema of the batches that a translation encodes."""
         return cls(net.encoder, net.hosts, net.head)
 
-    def check(self, net: Translation, what: str) -> None:
+    def check(self, net: TranslatedPipeline, what: str) -> None:
         """Raise ``BadInput`` where a translation encodes rows in another way.
 
         Columns, vocabularies and labels are compared by value: a second translation of the same pipeline, or a loaded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +15,12 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from windtunnel.encode import MISSING_ID, UNKNOWN_ID, Batch
 from windtunnel.errors import BadInput, nearest
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.items import encode_item
 from windtunnel.trainers.data.order import whole
 from windtunnel.trainers.data.row_groups import Paths, RowGroups
 from windtunnel.trainers.data.schema import BatchSchema
 from windtunnel.trainers.loop.processes import rank, world
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
 
 BUFFER = 2**18
 AT_ONCE = 2**16
@@ -54,7 +52,7 @@ class Stream(IterableDataset[Any]):
 
     def __init__(
         self,
-        net: Translation,
+        net: TranslatedPipeline,
         groups: RowGroups,
         columns: list[str],
         target: str,
@@ -196,7 +194,7 @@ class Stream(IterableDataset[Any]):
 
     def _tensors(self, table: pa.Table) -> list[Tensor]:
         rejected = [(one.rejects_unknown, one.rejects_missing) for one in self.net.encoder.categories]
-        (rows,) = self.net._encoded(table.select(self.read).to_pandas(), training=self.training)
+        (rows,) = self.net.encoded_parts(table.select(self.read).to_pandas(), training=self.training)
         given = [table.column(name).to_pandas() for name in (self.target, self.weight) if name is not None]
         (numbers, ids), *rest = encode_item(self.net, (rows, *given), training=self.training)
         now = [(one.rejects_unknown, one.rejects_missing) for one in self.net.encoder.categories]
@@ -269,7 +267,7 @@ class _Pass:
 
 
 def stream(
-    net: Translation,
+    net: TranslatedPipeline,
     paths: Paths,
     *,
     target: str,
@@ -288,7 +286,7 @@ def stream(
 
     Parameters
     ----------
-    net : Translation
+    net : TranslatedPipeline
         Encodes rows and targets.
     paths : path or list of paths
         Files, folders of ``*.parquet``, or patterns such as ``"folder/*.parquet"``, of one table.
@@ -341,7 +339,7 @@ def stream(
     )
 
 
-def _read_by_name(net: Translation, names: list[str]) -> list[str]:
+def _read_by_name(net: TranslatedPipeline, names: list[str]) -> list[str]:
     """The columns that a translation reads, where they go by the names of the files; else all of them."""
     encoder = net.encoder
     if encoder.names is None:

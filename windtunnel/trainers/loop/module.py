@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -17,6 +17,7 @@ from windtunnel.errors import BadInput
 from windtunnel.modules.base import Module
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.batches import Batches
 from windtunnel.trainers.data.hold_out import hold_out
 from windtunnel.trainers.data.items import check_classes
@@ -28,16 +29,13 @@ from windtunnel.trainers.optimizers.large_tables import VisitedRows
 from windtunnel.trainers.optimizers.row_adam import RowAdam
 from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
 
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
-
 
 class FineTuning(pl.LightningModule):
     """Minimises the loss of a translation; logs ``train_loss``, ``val_loss`` and ``val_<metric>`` once per epoch.
 
     Parameters
     ----------
-    net : Translation
+    net : TranslatedPipeline
         ``net(numbers [B, n], ids [B, m]) -> scores [B, K]``.
     recipe : Recipe
         The options.
@@ -45,7 +43,9 @@ class FineTuning(pl.LightningModule):
         Parameter of the net -> its rows; large tables that are trained by rows.
     """
 
-    def __init__(self, net: Translation, recipe: Recipe, tables: Mapping[str, VisitedRows] | None = None) -> None:
+    def __init__(
+        self, net: TranslatedPipeline, recipe: Recipe, tables: Mapping[str, VisitedRows] | None = None
+    ) -> None:
         super().__init__()
         self.net = net
         self.recipe = recipe
@@ -222,7 +222,7 @@ class DataModule(Loaders):
 
     Parameters
     ----------
-    net : Translation
+    net : TranslatedPipeline
         Encodes rows and targets.
     train, valid : loader, (X, y) or (X, y, weight)
         Rows; without ``valid`` a share of the training rows is held out where they are at hand, that is from ``(X, y)``
@@ -236,14 +236,14 @@ class DataModule(Loaders):
         "validation rows", "held-out rows" or "training rows".
     """
 
-    def __init__(self, net: Translation, train: Any, valid: Any = None, recipe: Recipe | None = None) -> None:
+    def __init__(self, net: TranslatedPipeline, train: Any, valid: Any = None, recipe: Recipe | None = None) -> None:
         self.recipe = recipe or Recipe()
         super().__init__(_batches(net, train, self.recipe, training=True), None)
         if isinstance(self.train, Batches):
             check_classes(net, self.train)
         self.valid, self.validated_on = self._resolve(net, valid)
 
-    def _resolve(self, net: Translation, valid: Any) -> tuple[Batches | Encoded, str]:
+    def _resolve(self, net: TranslatedPipeline, valid: Any) -> tuple[Batches | Encoded, str]:
         if valid is not None:
             judged = _batches(net, valid, self.recipe, training=False)
             return judged.in_order(), "validation rows"
@@ -256,7 +256,7 @@ class DataModule(Loaders):
         return split[1].in_order(), "held-out rows"
 
 
-def _batches(net: Translation, data: Any, recipe: Recipe, *, training: bool) -> Batches | Encoded:
+def _batches(net: TranslatedPipeline, data: Any, recipe: Recipe, *, training: bool) -> Batches | Encoded:
     role = "train" if training else "valid"
     loads = isinstance(data, Iterable) and not isinstance(data, (str, dict, tuple)) and not hasattr(data, "columns")
     if loads and (schema := schema_of(data)) is not None:

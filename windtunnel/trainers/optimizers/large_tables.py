@@ -9,17 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from windtunnel.modules.tables.category_table import CategoryTable
-from windtunnel.modules.tables.code_tables import CodeTables
-from windtunnel.modules.tables.target_statistics import TargetStatistics
+from windtunnel.modules.tables.large_tables import large_tables
 
-TABLES = CategoryTable | CodeTables | TargetStatistics
-LARGE = 2**22
-"""Numbers from which a table is trained by rows: 16 MiB in float32.
-
-All of it would be there eight times (weights, gradient, two moments, average, best epoch, start, and the weights put
-aside while the average is judged), and be gone through in each step, which takes longer than a small step itself.
-"""
 ADAM = ("adam", "adamw")
 _GROWTH = 1.5
 
@@ -163,15 +154,6 @@ class VisitedRows:
             for name, value in list(vars(self).items()):
                 if isinstance(value, Tensor) and value is not self.table:
                     setattr(self, name, value.to(self.table.device))
-
-
-def large_tables(net: nn.Module) -> dict[str, TABLES]:
-    """The modules with a large table that is trained, by the name of that parameter."""
-    return {
-        f"{name}.rows" if name else "rows": module
-        for name, module in net.named_modules()
-        if isinstance(module, TABLES) and module.rows.requires_grad and module.rows.numel() >= LARGE
-    }
 
 
 @contextlib.contextmanager

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from windtunnel.assemble import Origin
 from windtunnel.compiler.strategies import choose
 from windtunnel.encode import Batch, CategoryColumn
 from windtunnel.modules.ensembles.log_pool import LogProbabilities
@@ -22,7 +21,9 @@ from windtunnel.objectives.losses import Loss, pick
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import by_blocks, of_any_rows
 from windtunnel.program.head import Head
+from windtunnel.program.origin import Origin
 from windtunnel.program.program import IDS, NUMBERS, ProgramStep, Take
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.batches import Batches
 from windtunnel.trainers.loop.callbacks import BestCheckpoint
 from windtunnel.trainers.loop.module import DataModule, Loaders
@@ -45,9 +46,6 @@ from windtunnel.trainers.residual.screening import MOST_ROWS, screen
 from windtunnel.trainers.residual.significance import collected, counted, gains, halves, helps, metric
 from windtunnel.trainers.residual.tree_block_weights import Judged, gated
 
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
-
 NAME = "residual"
 Items = tuple[Any, ...]
 """Rows, targets, and weights where there are any."""
@@ -65,7 +63,7 @@ class Stage(Protocol):
         ...
 
 
-def grow(net: Translation, data: DataModule, recipe: Recipe, stage: Stage) -> BestCheckpoint | None:
+def grow(net: TranslatedPipeline, data: DataModule, recipe: Recipe, stage: Stage) -> BestCheckpoint | None:
     """Train a residual model beside a translation and make it part of it where it helps; None where no residual model can be had.
 
     One half of the judged rows has a part in choosing gates, columns and combinations, the other has none, so there
@@ -101,7 +99,7 @@ class Finish:
 
     Parameters
     ----------
-    net : Translation
+    net : TranslatedPipeline
     plan : Plan
     gates : dict
     scored : Scorer
@@ -113,7 +111,7 @@ class Finish:
 
     def __init__(
         self,
-        net: Translation,
+        net: TranslatedPipeline,
         plan: Plan,
         gates: dict[int, HardTrees],
         scored: Scorer,
@@ -125,8 +123,8 @@ class Finish:
         self.recipe, self.rows, self.valid = recipe, rows, valid
         self.start = deepcopy(plan.beside.state_dict())
         # What stands for the pipeline, where that is not the translation as it came.
-        sources = [Scorer(net, {})] if net.exact and gates else []
-        self.others = [*sources, scored] if net.exact or gates else []
+        sources = [Scorer(net, {})] if net.exact_modules and gates else []
+        self.others = [*sources, scored] if net.exact_modules or gates else []
 
     def __call__(self, keeper: BestCheckpoint) -> None:
         """Choose, and tell the keeper the metric of what came and of what is chosen."""
@@ -164,19 +162,19 @@ class Finish:
         return metric(judge, plan.loss, plan.alone, self.valid if scored in (None, self.scored) else scored(self.rows))
 
 
-def or_source(net: Translation, data: DataModule, recipe: Recipe) -> Callable[[BestCheckpoint], None]:
+def or_source(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> Callable[[BestCheckpoint], None]:
     """What ends a joint training that a residual model was not possible for: the source, where it is better on judged rows.
 
     Its trees are exact, and the soft ones that are trained start a little below them.
     """
-    head, exact, judge = net.head, net.exact, Metric.of(recipe, net)
+    head, exact, judge = net.head, net.exact_modules, Metric.of(recipe, net)
     if not exact or data.validated_on == "training rows" or (head.link in PROBABILITIES and judge.name == "loss"):
         return lambda keeper: None
     program = deepcopy(net.program.having(exact)).eval()
     loss = pick(recipe.loss, head)
 
     def answers(method: str, numbers: Tensor, ids: Tensor) -> Tensor:
-        return net._in_slices(partial(program.answer, method), Batch(numbers, ids))
+        return net.run_in_slices(partial(program.answer, method), Batch(numbers, ids))
 
     own = None if judge.method is None else partial(answers, judge.method)
     worth = metric(judge, loss, partial(answers, "scores"), data.valid, own)
@@ -184,25 +182,25 @@ def or_source(net: Translation, data: DataModule, recipe: Recipe) -> Callable[[B
     def finish(keeper: BestCheckpoint) -> None:
         if keeper.epochs and keeper.judge.better(worth, keeper.best_metric):
             keeper.best_epoch, keeper.best_metric = 0, worth
-            net.program, net.head, net.exact = program, head, exact
+            net.replace_program(program, head=head, exact_modules=exact)
             settle(net, {})
 
     return finish
 
 
 def _gates(
-    net: Translation, held: list[Items], loss: Loss, judge: Metric, generator: torch.Generator
+    net: TranslatedPipeline, held: list[Items], loss: Loss, judge: Metric, generator: torch.Generator
 ) -> dict[int, HardTrees]:
     """The last step as gated trees, where it is boosted trees and closing them in part clearly helps.
 
     The gates are learned on one half of the judged rows and have to help on the other, as a residual model has to.
     """
     last = len(net.program.steps) - 1
-    trees: Any = net.exact.get(last, net.program.steps[last].module)
+    trees: Any = net.exact_modules.get(last, net.program.steps[last].module)
     if not isinstance(trees, HardTrees):
         return {}
     trees, program = deepcopy(trees).cpu(), Scorer(net, {}).program
-    inputs = [net._in_slices(partial(program.inputs_of, last), half[0]) for half in held]
+    inputs = [net.run_in_slices(partial(program.inputs_of, last), half[0]) for half in held]
     found = gated(trees, Judged(inputs[0], *held[0][1:]), by_blocks(loss), generator)
     if found is None:
         return {}
@@ -349,7 +347,7 @@ def counting(items: Items) -> tuple[Items, Tensor | None]:
 
 
 def begin(
-    net: Translation, items: Items, held: list[Items], loss: Loss, rank: int, generator: torch.Generator
+    net: TranslatedPipeline, items: Items, held: list[Items], loss: Loss, rank: int, generator: torch.Generator
 ) -> Plan | None:
     """Choose what a residual model shall read, and learn its combinations; None where no column has anything to say.
 
@@ -400,44 +398,43 @@ def begin(
     return plan.combining(combinations, seen, (narrowed(half[0], inputs, outputs), *half[1:]))
 
 
-def settle(net: Translation, gates: dict[int, HardTrees]) -> None:
+def settle(net: TranslatedPipeline, gates: dict[int, HardTrees]) -> None:
     """Put the trees of the source, or gated ones, in the place of the soft ones; from now on they stay."""
-    for index, module in {**net.exact, **gates}.items():
-        net.program.steps[index].module = module
-    if net.exact or gates:
-        net.choices = choose(net.program, "auto")
-    net.exact = {}
+    for index, module in {**net.exact_modules, **gates}.items():
+        net.replace_modules({index: module})
+    if net.exact_modules or gates:
+        net.configure(strategy_choices=choose(net.program, "auto"))
+    net.set_exact_modules({})
     net.program.requires_grad_(False)
-    net.mark_start()
+    net.mark_initial_weights()
     net.eval()
 
 
-def attach(net: Translation, residual: ResidualModel, inputs: Inputs) -> None:
+def attach(net: TranslatedPipeline, residual: ResidualModel, inputs: Inputs) -> None:
     """Make a residual model part of a settled translation, as two further steps."""
     outputs = range(len(residual.unit))
     if net.head.link in PROBABILITIES:
         _append(net, LogProbabilities(), [_last(net, outputs)])
-    net.head = branch_head(net.head)
+    net.replace_head(branch_head(net.head))
     scores = _last(net, outputs)
     takes = ((NUMBERS, inputs.numbers), (IDS, inputs.ids))
     _append(net, residual, [Take(slot, columns) for slot, columns in takes if columns])
     _append(net, Added(), [scores, _last(net, outputs)])
     residual.cast(getattr(torch, net.encoder.dtype))
     residual.requires_grad_()
-    net.mark_start()
+    net.mark_initial_weights()
     for name in ("weight", "factors", "cross"):
-        net.start[f"steps.{len(net.program.steps) - 2}.module.{name}"].zero_()
+        net.initial_weights[f"steps.{len(net.program.steps) - 2}.module.{name}"].zero_()
     net.eval()
 
 
-def _last(net: Translation, columns: range) -> Take:
+def _last(net: TranslatedPipeline, columns: range) -> Take:
     """The answer of the last step so far."""
     return Take(1 + len(net.program.steps), columns)
 
 
-def _append(net: Translation, module: Any, takes: list[Take]) -> None:
-    net.program.steps.append(ProgramStep(module, takes, NAME))
-    net.origins.append(Origin(NAME, ""))
+def _append(net: TranslatedPipeline, module: Any, takes: list[Take]) -> None:
+    net.append_step(ProgramStep(module, takes, NAME), Origin(NAME, ""))
 
 
 def _one_each(categories: list[CategoryColumn]) -> list[int]:

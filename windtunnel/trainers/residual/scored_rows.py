@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +16,8 @@ from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.program.head import Head
 from windtunnel.program.program import Program
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.batches import Batches
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
 
 USUAL_SLOPE = 0.4
 """The slope of the log loss where a fifth of the rows is positive: sqrt(0.2 (1 - 0.2))."""
@@ -80,9 +78,9 @@ class Scorer:
     translation.
     """
 
-    def __init__(self, net: Translation, gates: dict[int, HardTrees]) -> None:
+    def __init__(self, net: TranslatedPipeline, gates: dict[int, HardTrees]) -> None:
         self.net = net
-        self.program = net.program.having({**net.exact, **gates}).eval()
+        self.program = net.program.having({**net.exact_modules, **gates}).eval()
 
     def __call__(self, loader: Any) -> Any:
         """The same batches with scores: those that the loader itself brings, or the program's."""
@@ -99,7 +97,7 @@ class Scorer:
 
     def answers(self, program: Program, numbers: Tensor, ids: Tensor) -> Tensor:
         """What a program gives, probabilities as they are."""
-        return self.net._in_slices(program, Batch(numbers, ids))
+        return self.net.run_in_slices(program, Batch(numbers, ids))
 
     def _raw(self, scores: Tensor) -> Tensor:
         return LogProbabilities()(scores) if self.net.head.link in PROBABILITIES else scores

@@ -1,0 +1,40 @@
+"""The change that hardening has made, measured on rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class HardeningResult:
+    """A translation before and after hardening, on the rows that ``harden`` was given.
+
+    Attributes
+    ----------
+    rows : int
+    change : float
+        Root mean square of the change of the raw scores, over their standard deviation.
+    metric : str
+        What ``before`` and ``after`` are: the default metric of fine-tuning.
+    before, after : float
+        NaN without targets.
+    loss_before, loss_after : float
+        The default loss of fine-tuning; NaN without targets.
+    """
+
+    rows: int
+    change: float
+    metric: str
+    before: float
+    after: float
+    loss_before: float
+    loss_after: float
+
+    def __str__(self) -> str:
+        text = f"raw scores moved by {self.change:.4f} of their standard deviation on {self.rows:,} rows"
+        if self.before != self.before:
+            return text
+        return (
+            f"{self.metric} {self.before:.6f} before, {self.after:.6f} after; "
+            f"loss {self.loss_before:.6f} before, {self.loss_after:.6f} after; {text}"
+        )

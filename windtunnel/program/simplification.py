@@ -1,0 +1,33 @@
+"""What the compiler passes have left out of a program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Simplification:
+    """What ``compile`` has saved.
+
+    Attributes
+    ----------
+    columns, of_columns : int
+        Columns that the steps compute for a row, after and before.
+    unread : tuple of str
+        Raw columns of the source that no step reads.
+    """
+
+    columns: int
+    of_columns: int
+    unread: tuple[str, ...]
+
+    def saves(self) -> bool:
+        """Whether anything is left out."""
+        return self.columns < self.of_columns or bool(self.unread)
+
+    def __str__(self) -> str:
+        text = f"{self.columns:,} of {self.of_columns:,} columns computed"
+        if not self.unread:
+            return text
+        more = f" and {len(self.unread) - 12} more" if len(self.unread) > 12 else ""
+        return f"{text}; not read: {', '.join(self.unread[:12])}{more}"
