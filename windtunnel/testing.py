@@ -80,6 +80,7 @@ def check_translator(fitted: Any, X: Any, *, tolerance: float = 1e-9, coarse: fl
     _check_scripted(net, X, tolerance)
     soft = _translated(fitted, X, "cache" if net.hosts else "error")
     if soft is not None:
+        assert soft.fidelity is not None
         r2 = soft.fidelity.r2
         assert r2 >= FAITHFUL, (
             f"translate keeps R squared {r2:.5f} of the answers before training; at least {FAITHFUL}."
