@@ -17,7 +17,7 @@ import torch
 from case import NUMBERS, Case, quick, table, targets
 from cases import CASES, estimators, parametrized
 from lightgbm import Booster, LGBMClassifier, LGBMRegressor
-from parity import ask, assert_same, compiled, translated, unlike
+from parity import assert_case, assert_same, compiled, reindexed_rows, source_output, translated
 from scipy import sparse
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
@@ -43,59 +43,62 @@ def test_every_supported_class_has_a_case() -> None:
 
 
 @parametrized()
-def test_parity(case: Case) -> None:
-    source, rows = case.fitted(), unlike(case)
-    state, given = fingerprint(source), copy.deepcopy(rows)
-    net = compiled(case.id)
+def test_parity(case: Case, tmp_path: Path) -> None:
+    """Float64: all rows, one row, rows with one column shifted, and the file."""
+    source, rows, net = case.fitted(), reindexed_rows(case), compiled(case.id)
+    state, before = fingerprint(source), copy.deepcopy(rows)
     assert [host.name for host in net.hosts] == [*case.hosts]
-    assert_same(case, net, source, rows)
+    assert_case(case, net)
+    if case.one_row:
+        assert_same(case, net, source, case.rows()[:1])
+    if isinstance(rows, pd.DataFrame) and hasattr(source, "transform"):
+        assert_columns_are_wired(net, source, case.rows(50))
+    assert_saved(net, case, tmp_path / "net")
     assert fingerprint(source) == state
-    assert rows.equals(given) if isinstance(rows, pd.DataFrame) else (pd.DataFrame(rows).equals(pd.DataFrame(given)))
-
-
-@parametrized()
-def test_a_saved_one_gives_the_same_bits(case: Case, tmp_path: Path) -> None:
-    assert_saved(compiled(case.id), case, tmp_path / "net")
-
-
-def assert_saved(net: windtunnel.Translation, case: Case, path: Path) -> None:
-    """What is loaded again answers with the same bits."""
-    rows = case.rows()
-    net.save(path)
-    again = windtunnel.load(path, host=case.fitted() if net.hosts else None)
-    assert again.head.methods == net.head.methods
-    torch.testing.assert_close(again.scores(rows), net.scores(rows), rtol=0, atol=0, equal_nan=True)
-    for method in net.program.answers:
-        ours, theirs = (getattr(one, method)(rows) for one in (net, again))
-        for one, other in zip(ours, theirs, strict=True):
-            np.testing.assert_array_equal(one, other)
+    assert pd.DataFrame(rows).equals(pd.DataFrame(before))
 
 
 @parametrized()
 def test_parity_in_float32(case: Case, tmp_path: Path) -> None:
     net = windtunnel.compile(case.fitted(), dtype=torch.float32)
-    assert_same(case, net, case.fitted(), unlike(case))
+    assert_case(case, net)
     assert_saved(net, case, tmp_path / "net")
 
 
-@parametrized(*[case for case in CASES.values() if case.one_row])
-def test_one_row(case: Case) -> None:
-    assert_same(case, compiled(case.id), case.fitted(), case.rows()[:1])
+def assert_columns_are_wired(net: windtunnel.Translation, source: Any, rows: pd.DataFrame) -> None:
+    """A change of one raw column changes the same columns of ``transform`` in both."""
+    expected, output = source_output(source, "transform", rows), net.transform(rows)
+    for column in range(rows.shape[1]):
+        shifted = rows.copy()
+        values = shifted.iloc[:, column]
+        shifted.isetitem(column, pd.Series(np.roll(values, 1), index=values.index).astype(values.dtype))
+        wanted = changed_columns(expected, source_output(source, "transform", shifted))
+        assert changed_columns(output, net.transform(shifted)) == wanted, column
 
 
-def rejects_translate(case: Case) -> bool:
-    """Whether something that predicts has no differentiable form, which ``translate`` says."""
-    inside = {type(one) for one in estimators(case.fitted()) if hasattr(one, "predict")}
-    if not any(entry.estimator in inside and not entry.differentiable for entry in windtunnel.supported()):
-        return False
-    with pytest.raises(UnsupportedEstimator, match="has no differentiable form"):
-        translated(case.id)
-    return True
+def changed_columns(before: np.ndarray, after: np.ndarray) -> list[int]:
+    return np.flatnonzero(~((before == after) | (np.isnan(before) & np.isnan(after))).all(axis=0)).tolist()
+
+
+def assert_saved(net: windtunnel.Translation, case: Case, path: Path) -> None:
+    """A loaded net gives the same bits."""
+    rows = case.rows()
+    net.save(path)
+    loaded = windtunnel.load(path, host=case.fitted() if net.hosts else None)
+    assert loaded.head.methods == net.head.methods
+    torch.testing.assert_close(loaded.scores(rows), net.scores(rows), rtol=0, atol=0, equal_nan=True)
+    for method in net.program.answers:
+        for before, after in zip(getattr(net, method)(rows), getattr(loaded, method)(rows), strict=True):
+            np.testing.assert_array_equal(after, before)
 
 
 @parametrized()
-def test_the_warm_start_is_faithful(case: Case) -> None:
-    if rejects_translate(case):
+def test_warm_start_and_gradients(case: Case) -> None:
+    """The initial weights keep the predictions of the source, and every trainable parameter gets a gradient."""
+    inside = {type(part) for part in estimators(case.fitted()) if hasattr(part, "predict")}
+    if any(entry.estimator in inside and not entry.differentiable for entry in windtunnel.supported()):
+        with pytest.raises(UnsupportedEstimator, match="has no differentiable form"):
+            translated(case.id)
         return
     net, (X, _) = translated(case.id), case.train()
     assert net.fidelity.rows == len(X)
@@ -104,6 +107,18 @@ def test_the_warm_start_is_faithful(case: Case) -> None:
     soft_trees = any(isinstance(step.module, SoftSplits) for step in net.program.steps)
     if not (softened or soft_trees or net.hosts):
         assert_same(case, net, case.fitted(), X)
+    assert_gradients(copy.deepcopy(net), case.rows())
+
+
+def assert_gradients(net: windtunnel.Translation, rows: Any) -> None:
+    trainable = {name: one for name, one in net.named_parameters() if one.requires_grad and one.numel()}
+    if not trainable:
+        assert not any(parameter.numel() for parameter in net.parameters())
+        return
+    net.train()
+    scores = net(*net.encode(rows))
+    scores[scores.isfinite()].sum().backward()
+    assert not [name for name, one in trainable.items() if one.grad is None or not one.grad.isfinite().all()]
 
 
 REAL = {"n_estimators": 50, "num_leaves": 31}
@@ -136,43 +151,6 @@ def test_soft_trees_score_the_metric_of_the_source(name: str) -> None:
     else:
         want, got = (r2_score(y, one.predict(X)) for one in (source, net))
     assert got == pytest.approx(want, abs=1e-3)
-
-
-@parametrized()
-def test_gradients_reach_every_trainable_parameter(case: Case) -> None:
-    if rejects_translate(case):
-        return
-    net = copy.deepcopy(translated(case.id))
-    trainable = {
-        name: parameter for name, parameter in net.named_parameters() if parameter.requires_grad and parameter.numel()
-    }
-    if not trainable:
-        assert not any(parameter.numel() for parameter in net.parameters())
-        return
-    net.train()
-    scores = net(*net.encode(case.rows()))
-    scores[scores.isfinite()].sum().backward()
-    lost = [name for name, one in trainable.items() if one.grad is None or not one.grad.isfinite().all()]
-    assert not lost
-
-
-def moved(before: np.ndarray, after: np.ndarray) -> list[int]:
-    return np.flatnonzero(~((before == after) | (np.isnan(before) & np.isnan(after))).all(axis=0)).tolist()
-
-
-FRAMES = [case for case in CASES.values() if not (case.array or isinstance(case.columns, str))]
-TRANSFORMERS = [case for case in FRAMES if hasattr(case.fitted(), "transform")]
-
-
-@parametrized(*TRANSFORMERS)
-def test_a_column_moves_what_it_is_wired_to(case: Case) -> None:
-    source, net, rows = case.fitted(), compiled(case.id), case.rows(50)
-    exact, ours = ask(source, "transform", rows), net.transform(rows)
-    for column in range(rows.shape[1]):
-        shifted = rows.copy()
-        values = shifted.iloc[:, column]
-        shifted.isetitem(column, pd.Series(np.roll(values, 1), index=values.index).astype(values.dtype))
-        assert moved(ours, net.transform(shifted)) == moved(exact, ask(source, "transform", shifted)), column
 
 
 FORMS: dict[str, Callable[[pd.DataFrame], Any]] = {

@@ -1,4 +1,4 @@
-"""One row of the case table, the rows that it is fitted on, and short names for what is used often."""
+"""``Case``, a row of the case table; the data that cases are fitted on; constructors that many families use."""
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ UNSEEN = {"city": "Atlantis", "device": "toaster", "plan": "gold", "zip": 999}
 
 def table(rows: int = 300, seed: int = 0, *, missing: bool = False, unseen: bool = False) -> pd.DataFrame:
     """Return numbers and categories of every kind; rare categories in each column; ``unseen`` adds one more to each."""
+    return _table(rows, seed, missing, unseen).copy()
+
+
+@cache
+def _table(rows: int, seed: int, missing: bool, unseen: bool) -> pd.DataFrame:
     random = np.random.default_rng(seed)
     # float32 values: a tree decides in float64, and a raw value between two float32 numbers could fall either way.
     data: dict[str, Any] = {
@@ -91,9 +96,14 @@ def targets(frame: pd.DataFrame, seed: int = 0) -> dict[str, NDArray[Any]]:
     }
 
 
+@cache
+def _targets(missing: bool) -> dict[str, NDArray[Any]]:
+    return targets(table(missing=missing))
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One row of the table.
+    """One fitted pipeline of the case table.
 
     Attributes
     ----------
@@ -105,7 +115,7 @@ class Case:
     target : str
         A key of ``targets``.
     missing, unseen : bool
-        Whether the rows have missing values; whether the rows that it is asked about have categories not fitted on.
+        Whether the rows have missing values; whether the rows of ``rows`` have categories that ``train`` has not.
     array : bool
         Whether it is fitted on a NumPy array.
     fit : callable or None
@@ -113,11 +123,11 @@ class Case:
     tolerance : float
         Relative and absolute, of float64 numbers.
     coarse : float
-        The same where ``compile`` is asked for float32.
+        The same for ``compile(dtype=torch.float32)``.
     softens : float
         The R squared that the warm start of ``translate`` has to keep; 0 where there is nothing to translate.
     one_row : bool
-        False where the source does not answer one row as it answers several.
+        False where the source predicts a single row in another way than several.
     hosts : sequence of str
         The steps that stay on the host.
     why : str
@@ -146,13 +156,13 @@ class Case:
     def train(self) -> tuple[Any, Any]:
         """The rows that it was fitted on and their targets."""
         frame = table(missing=self.missing)
-        return self._given(frame), targets(frame)[self.target]
+        return self._select(frame), _targets(self.missing)[self.target].copy()
 
     def rows(self, rows: int = 200) -> Any:
         """Other rows, in the form that it was fitted on."""
-        return self._given(table(rows, seed=1, missing=self.missing, unseen=self.unseen))
+        return self._select(table(rows, seed=1, missing=self.missing, unseen=self.unseen))
 
-    def _given(self, frame: pd.DataFrame) -> Any:
+    def _select(self, frame: pd.DataFrame) -> Any:
         if "share" in self.columns:
             # A second column without equal values; no other case has it, as every row would have to change for it.
             share = np.random.default_rng(len(frame)).random(len(frame)).astype(np.float32).astype(np.float64)
