@@ -196,7 +196,9 @@ def test_members_have_as_many_trees_as_stopping_early_leaves():
 @pytest.mark.parametrize("library", STOPPING)
 def test_members_have_no_rows_to_stop_by(library):
     booster, _ = STOPPING[library]
-    with pytest.raises(BadInput, match=r"asks for rows to stop by \(early_stopping_rounds?=3\), .* give it fitted"):
+    with pytest.raises(
+        BadInput, match=r"stops early on validation rows \(early_stopping_rounds?=3\), .* give it fitted"
+    ):
         windtunnel.crossfit(make_pipeline(StandardScaler(), booster), *load_breast_cancer(return_X_y=True))
 
 

@@ -110,8 +110,8 @@ def test_trees_that_are_fitted_already_stay_as_they_are(cls: type) -> None:
     ("options", "message"),
     [
         ({"output": "dense"}, "output='dense'; give 'one_hot' or 'ids'"),
-        ({"estimator": LogisticRegression()}, r"LogisticRegression\(\) tells no leaves; give a model of trees"),
-        ({"estimator": xgb.XGBClassifier(booster="gblinear", n_estimators=1)}, "tells no leaves"),
+        ({"estimator": LogisticRegression()}, r"LogisticRegression\(\) exposes no leaves; give a model of trees"),
+        ({"estimator": xgb.XGBClassifier(booster="gblinear", n_estimators=1)}, "exposes no leaves"),
     ],
 )
 def test_what_it_rejects(options: dict[str, Any], message: str) -> None:

@@ -18,8 +18,8 @@ from sklearn.svm import SVC
 import windtunnel
 from windtunnel.errors import BadInput
 from windtunnel.experiment.run import measure
-from windtunnel.objectives.metrics import SAME, Metric
-from windtunnel.objectives.weighted import R2, _all_merged
+from windtunnel.objectives.metrics import ALIASES, Metric
+from windtunnel.objectives.weighted import WeightedMetric, r2
 from windtunnel.program.head import Head
 
 ROWS = 200
@@ -140,7 +140,7 @@ def rows(count: int = 400, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
     return X, np.digitize(s, [0.3] if classes == 2 else [-0.7, 0.7])
 
 
-@pytest.mark.parametrize("name", [*SAME, "average_precision", "f1", "accuracy"])
+@pytest.mark.parametrize("name", [*ALIASES, "average_precision", "f1", "accuracy"])
 def test_names_of_scikit_learn_mean_the_same(name: str) -> None:
     X, y = rows(classes=2)
     weight = np.random.default_rng(1).exponential(size=len(y))
@@ -266,13 +266,20 @@ def test_r2_of_targets_far_from_0_in_batches_and_from_several_processes() -> Non
     values, target, weight = scored(VALUE, 2)
     values, target, weight = values + 1e7, target + 1e7, weight + 0.1
     wanted = sk.r2_score(target, values, sample_weight=weight)
-    parts = []
-    for rows in (slice(0, 70), slice(70, 150), slice(150, 200)):
-        parts.append(R2(2))
-        parts[-1].update(values[rows], target[rows], weight[rows])
-    parts[0].moments = _all_merged(torch.stack([R2(2).moments, *(part.moments for part in parts)]))
-    assert float(parts[0].compute()) == pytest.approx(wanted, rel=1e-8)
+    gathered = WeightedMetric(r2)
+    gathered.update(values[:70], target[:70], weight[:70])
+    # What gathering leaves: one tensor per state.
+    gathered.values, gathered.targets, gathered.weights = values, target, weight  # type: ignore[assignment]
+    assert float(gathered.compute()) == pytest.approx(wanted, rel=1e-8)
     assert judged(Metric("r2", VALUE), values, target, weight) == pytest.approx(wanted, rel=1e-8)
+
+
+def test_scores_that_are_not_finite_make_every_metric_nan() -> None:
+    for head, name in [*((MULTI, name) for name in CLASSIFIERS), *((VALUE, name) for name in VALUES)]:
+        for bad in (math.nan, math.inf):
+            scores, target, _ = scored(head, 1 if head is VALUE else 3)
+            scores[5, 0] = bad
+            assert math.isnan(judged(Metric(name, head), scores, target))
 
 
 @pytest.mark.parametrize("classes", [2, 3])

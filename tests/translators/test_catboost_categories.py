@@ -21,7 +21,7 @@ import windtunnel
 from windtunnel import RareCategories
 from windtunnel.encode.cityhash import hash_of, hash_of_bytes
 from windtunnel.errors import BadInput, UnfaithfulOption, UnsupportedEstimator
-from windtunnel.estimators.fitting import unfitted
+from windtunnel.estimators.fitting import clone_unfitted
 from windtunnel.export import serving
 from windtunnel.modules.tables.target_statistics import PastBorders, TargetStatistics
 
@@ -302,7 +302,7 @@ def test_fit_learns_of_categories_that_have_no_text(known: bool) -> None:
 
 def test_an_unfitted_copy_knows_its_categories() -> None:
     fitted = cb.CatBoostClassifier(**QUICK).fit(frame(), binary(frame()), cat_features=CATS)
-    again = unfitted(make_pipeline("passthrough", fitted)).fit(frame(), binary(frame()))
+    again = clone_unfitted(make_pipeline("passthrough", fitted)).fit(frame(), binary(frame()))
     np.testing.assert_array_equal(again.predict_proba(frame(50, 1)), fitted.predict_proba(frame(50, 1)))
 
 

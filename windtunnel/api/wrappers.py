@@ -30,7 +30,14 @@ from windtunnel.api.translate import translate
 from windtunnel.encode import as_column, objects
 from windtunnel.encode.one_dimensional import one_dimensional
 from windtunnel.errors import InvalidOption
-from windtunnel.estimators.fitting import asked_stops, check_fits, fitted, last_step, settled, unfitted
+from windtunnel.estimators.fitting import (
+    check_needs_no_queries,
+    clone_for_refit,
+    clone_unfitted,
+    early_stopping_options,
+    fit_estimator,
+    last_step,
+)
 from windtunnel.trainers.recipe import Recipe, reject
 
 CALIBRATION_ROWS = 5000
@@ -99,15 +106,15 @@ class _WindTunnel(BaseEstimator):
         recipe = Recipe.resolve(self.recipe, {} if seed is None else {"seed": seed})
         source = self._source()
         if self.folds not in ("auto", None):
-            if asked_stops(last_step(source)):  # members get as many trees as it stops with
-                source = settled(fitted(source, *parts[0], held=parts[1]))
+            if early_stopping_options(last_step(source)):  # members get as many trees as it stops with
+                source = clone_for_refit(fit_estimator(source, *parts[0], validation=parts[1]))
             self.translation_ = crossfit(
                 source, *parts[0], valid=parts[1], folds=self.folds, recipe=recipe, progress=self.progress
             )
             if is_classifier(self):
                 self.classes_ = self.translation_.classes_
             return self
-        self.pipeline_ = fitted(source, *parts[0], held=parts[1])
+        self.pipeline_ = fit_estimator(source, *parts[0], validation=parts[1])
         if is_classifier(self):
             self.classes_ = self.pipeline_.classes_
         calibrate = np.sort(np.random.default_rng(seed).permutation(used)[:CALIBRATION_ROWS])
@@ -146,8 +153,8 @@ class _WindTunnel(BaseEstimator):
         return np.sort(held), np.sort(used)
 
     def _source(self) -> Any:
-        source = unfitted(self._given())
-        check_fits(source)
+        source = clone_unfitted(self._given())
+        check_needs_no_queries(source)
         if is_classifier(source) != is_classifier(self):
             wanted, other = ("classifier", "Regressor") if is_classifier(self) else ("regressor", "Classifier")
             raise InvalidOption(

@@ -1,4 +1,4 @@
-"""Estimators in the manner of scikit-learn that the field lacks."""
+"""Estimators with scikit-learn's API that other libraries lack."""
 
 from windtunnel.estimators.bin_encoder import BinEncoder
 from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor

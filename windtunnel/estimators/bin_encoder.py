@@ -1,4 +1,4 @@
-"""Numbers as categories: put into bins, which an encoder of categories then encodes."""
+"""Bins numbers and encodes the bins as categories."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class BinEncoder(TransformerMixin, BaseEstimator):
     The edges of a column are its quantiles i / n_bins, i = 1 .. n_bins - 1, each a number that occurs; equal ones
     count once, and no bin is empty. A missing number (NaN) is a category of its own.
 
-    ``fit_transform`` is that of the encoder, so that an encoder which cross-fits what training sees, as scikit-learn's
-    ``TargetEncoder`` does, does so here too.
+    ``fit_transform`` calls that of the encoder, so that a cross-fitting encoder such as scikit-learn's
+    ``TargetEncoder`` cross-fits here too.
 
     Parameters
     ----------
     encoder : encoder of categories, default None
         Fitted on a DataFrame of texts, a column for each column of numbers; None is ``TwoHotEncoder()``.
     n_bins : int, default 32
-        At most so many bins for each column, 2 or more.
+        Largest number of bins per column, at least 2.
 
     Attributes
     ----------

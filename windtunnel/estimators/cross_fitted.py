@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 
 from windtunnel.encode.one_dimensional import one_dimensional
 from windtunnel.errors import BadInput
-from windtunnel.estimators.fitting import check_fits, fitted, settled
+from windtunnel.estimators.fitting import check_needs_no_queries, clone_for_refit, fit_estimator
 
 LEAST_PROBABILITY = 1e-7
 """Probabilities are kept above it before their logarithm is taken."""
@@ -50,7 +50,7 @@ class _CrossFitted(BaseEstimator):
         time : array of shape (rows,), optional
             Folds are blocks of neighbouring rows in the order of these values.
         """
-        check_fits(self.estimator)
+        check_needs_no_queries(self.estimator)
         validate_data(self, X, skip_check_array=True)  # names and number of columns
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y, sample_weight, groups, time)
@@ -63,7 +63,9 @@ class _CrossFitted(BaseEstimator):
             rows = np.flatnonzero(self.fold_ != fold)
             self._check_labels(y[rows], fold)
             weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
-            self.estimators_.append(fitted(settled(self.estimator), _safe_indexing(X, rows), y[rows], weight))
+            self.estimators_.append(
+                fit_estimator(clone_for_refit(self.estimator), _safe_indexing(X, rows), y[rows], weight)
+            )
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -95,8 +97,8 @@ class _CrossFitted(BaseEstimator):
     def _check_labels(self, y: NDArray[Any], fold: int) -> None:
         if is_classifier(self) and (missing := sorted(set(self.classes_.tolist()) - set(y.tolist()))):
             raise BadInput(
-                f"the rows outside of fold {fold} hold no row of class {missing[0]!r}; every member needs rows of every "
-                "class: take fewer folds, random ones, or drop the class"
+                f"the rows outside of fold {fold} hold no row of class {missing[0]!r}; every member needs rows of "
+                "every class: take fewer folds, random ones, or drop the class"
             )
 
     def out_of_fold(self, X: Any) -> NDArray[np.float64]:

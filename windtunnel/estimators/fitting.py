@@ -1,4 +1,4 @@
-"""Estimators of other libraries fitted on other rows: clones, weights, and rows for boosters to stop by."""
+"""Fits and clones estimators of other libraries: row weights, and validation rows for early stopping."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from sklearn.pipeline import Pipeline
 
 from windtunnel.errors import BadInput
 
-STOPS = {
+EARLY_STOPPING = {
     "lightgbm": {"early_stopping_round", "early_stopping_rounds", "early_stopping", "n_iter_no_change"},
     "xgboost": {"early_stopping_rounds"},
     "catboost": {"early_stopping_rounds", "od_wait", "od_type", "od_pval", "use_best_model"},
 }
-"""The options by which a booster asks for rows of its own to stop by."""
+"""Early-stopping options by library, which need validation rows in ``fit``."""
 RANKERS = {"LGBMRanker", "XGBRanker", "CatBoostRanker"}
 
 
-def fitted(
+def fit_estimator(
     estimator: Any,
     X: Any,
     y: NDArray[Any],
     weight: NDArray[Any] | None = None,
     *,
-    held: tuple[Any, ...] | None = None,
+    validation: tuple[Any, ...] | None = None,
 ) -> Any:
     """Fit an estimator; row weights go to it, or to the last step of a pipeline.
 
-    ``held`` are rows ``(X, y)`` or ``(X, y, weight)`` for a booster to stop by that asks for some.
+    ``validation`` are rows ``(X, y)`` or ``(X, y, weight)``, which only a booster with early stopping uses.
     """
-    if held is not None and asked_stops(last_step(estimator)):
-        return _stopping(estimator, X, y, weight, held)
+    if validation is not None and early_stopping_options(last_step(estimator)):
+        return _fit_with_early_stopping(estimator, X, y, weight, validation)
     if weight is None:
         return estimator.fit(X, y)
     name, last = "", estimator
@@ -44,24 +44,26 @@ def fitted(
     return estimator.fit(X, y, **{f"{name}sample_weight": weight})
 
 
-def _stopping(estimator: Any, X: Any, y: NDArray[Any], weight: NDArray[Any] | None, held: tuple[Any, ...]) -> Any:
-    """Fit a booster, and the steps of a pipeline before it, which the rows to stop by go through too."""
+def _fit_with_early_stopping(
+    estimator: Any, X: Any, y: NDArray[Any], weight: NDArray[Any] | None, validation: tuple[Any, ...]
+) -> Any:
+    """Fit a booster, and the steps of a pipeline before it, which transform the validation rows too."""
     if not isinstance(estimator, Pipeline):
         with warnings.catch_warnings():
             # LightGBM wants eval_X and eval_y, whose labels its classifiers do not encode (LightGBM issue 7400).
             warnings.filterwarnings("ignore", message="The argument 'eval_set' is deprecated")
-            return estimator.fit(X, y, sample_weight=weight, **_to_stop_by(estimator, *held))
+            return estimator.fit(X, y, sample_weight=weight, **_validation_arguments(estimator, *validation))
     if len(estimator.steps) > 1:
         before = estimator[:-1]
         X = before.fit_transform(X, y)
-        held = (before.transform(held[0]), *held[1:])
+        validation = (before.transform(validation[0]), *validation[1:])
         estimator.steps[:-1] = before.steps  # copies, where the pipeline has a memory
-    _stopping(estimator.steps[-1][1], X, y, weight, held)
+    _fit_with_early_stopping(estimator.steps[-1][1], X, y, weight, validation)
     return estimator
 
 
-def _to_stop_by(booster: Any, X: Any, y: NDArray[Any], weight: NDArray[Any] | None = None) -> dict[str, Any]:
-    """What ``fit`` of a booster calls the rows to stop by."""
+def _validation_arguments(booster: Any, X: Any, y: NDArray[Any], weight: NDArray[Any] | None = None) -> dict[str, Any]:
+    """The validation rows as arguments of a booster's ``fit``."""
     weights = None if weight is None else [weight]
     match _library(booster):
         case "lightgbm":
@@ -76,10 +78,10 @@ def _to_stop_by(booster: Any, X: Any, y: NDArray[Any], weight: NDArray[Any] | No
     return {"eval_set": Pool(X, y, weight=weight, **kinds)}
 
 
-def check_fits(estimator: Any) -> None:
-    """Reject what more is needed to fit than rows, targets and weights."""
+def check_needs_no_queries(estimator: Any) -> None:
+    """Reject rankers, which need more than rows, targets and weights to be fitted."""
     last = last_step(estimator)
-    if RANKERS & {one.__name__ for one in type(last).__mro__}:
+    if RANKERS & {parent.__name__ for parent in type(last).__mro__}:
         raise BadInput(
             f"{type(last).__name__} is fitted on groups of rows (queries), which only its own fit can be given; fit it "
             "yourself, and take windtunnel.translate(fitted) or windtunnel.compile(fitted)"
@@ -87,69 +89,69 @@ def check_fits(estimator: Any) -> None:
 
 
 def last_step(estimator: Any) -> Any:
-    """What predicts."""
+    """The last step of a pipeline, or the estimator itself."""
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
     return estimator
 
 
-def asked_stops(estimator: Any) -> dict[str, Any]:
-    """The options by which a booster asks for rows to stop by, as they are set."""
-    names = STOPS.get(_library(estimator), ()) if hasattr(estimator, "get_params") else ()
+def early_stopping_options(estimator: Any) -> dict[str, Any]:
+    """The early-stopping options of a booster that are set."""
+    names = EARLY_STOPPING.get(_library(estimator), ()) if hasattr(estimator, "get_params") else ()
     options = estimator.get_params() if names else {}
-    given = {name: options.get(name) for name in sorted(names)}
-    return {name: one for name, one in given.items() if isinstance(one, str) or (one or 0) > 0}
+    values = {name: options.get(name) for name in sorted(names)}
+    return {name: value for name, value in values.items() if isinstance(value, str) or (value or 0) > 0}
 
 
-def settled(estimator: Any) -> Any:
-    """A clone to fit on other rows; one that was stopped early by rows of its own gets as many trees as it has.
+def clone_for_refit(estimator: Any) -> Any:
+    """Clone an estimator to fit it on other rows; a booster that stopped early gets a fixed number of trees, its own.
 
     Raises
     ------
     BadInput
-        Where it would stop early, and is not fitted.
+        For an unfitted estimator with early stopping.
     """
-    copy = unfitted(estimator)
+    copy = clone_unfitted(estimator)
     last = last_step(copy)
-    if options := _stopped(last_step(estimator)):
+    if options := _fixed_size(last_step(estimator)):
         last.set_params(**options)
-    elif asked := asked_stops(last):
+    elif stopping := early_stopping_options(last):
         raise BadInput(
-            f"{type(last).__name__} asks for rows to stop by ({_told(asked)}), of which members have none. Fit it with "
-            "rows to stop by and give it fitted: members get as many trees as it has. WindTunnelClassifier and "
-            f"WindTunnelRegressor with folds= do so. Or set {_told(dict.fromkeys(asked))} and a number of trees."
+            f"{type(last).__name__} stops early on validation rows ({_listed(stopping)}), of which members have none. "
+            "Fit it with validation rows and give it fitted: members get as many trees as it has. WindTunnelClassifier "
+            f"and WindTunnelRegressor with folds= do so. Or set {_listed(dict.fromkeys(stopping))} and a number of trees."
         )
     return copy
 
 
-def unfitted(estimator: Any) -> Any:
-    """A clone, where CatBoost copies its list of ``cat_features`` too, which scikit-learn's ``clone`` takes amiss."""
+def clone_unfitted(estimator: Any) -> Any:
+    """An unfitted clone; ``clone`` of scikit-learn rejects CatBoost, which copies its list of ``cat_features``."""
     if isinstance(estimator, Pipeline):
-        same = shallow(estimator)
+        copied = shallow(estimator)
         *steps, (name, last) = estimator.steps
-        same.steps = [*((step, clone(one, safe=False)) for step, one in steps), (name, unfitted(last))]
-        return same
+        copied.steps = [*((step, clone(before, safe=False)) for step, before in steps), (name, clone_unfitted(last))]
+        return copied
     if _library(estimator) != "catboost":
         return clone(estimator, safe=False)
     options = estimator.get_params()
     if estimator.is_fitted() and (columns := estimator.get_cat_feature_indices()):
-        options["cat_features"] = columns  # which only fit may have been told of
+        options["cat_features"] = columns  # they may have been given to fit alone
     return type(estimator)(**options)
 
 
-def _stopped(fitted: Any) -> dict[str, Any]:
-    """The options of a booster that stopped early which give as many trees without rows to stop by."""
+def _fixed_size(fitted: Any) -> dict[str, Any]:
+    """Options that give a booster the number of trees at which another one stopped early; empty if it did not."""
     library, options = _library(fitted), fitted.get_params()
-    own = STOPS.get(library, set()) & options.keys()
+    set_to_none = EARLY_STOPPING.get(library, set()) & options.keys()
     if library == "lightgbm" and getattr(fitted, "best_iteration_", None):
-        return {**dict.fromkeys(own, 0), "n_estimators": fitted.best_iteration_}
+        return {**dict.fromkeys(set_to_none, 0), "n_estimators": fitted.best_iteration_}
     if library == "xgboost" and options.get("early_stopping_rounds") and hasattr(fitted, "best_iteration"):
         return {"n_estimators": fitted.best_iteration + 1, "early_stopping_rounds": None}
     if library == "catboost" and fitted.is_fitted() and fitted.tree_count_:
         name = next(
             (name for name in ("n_estimators", "num_boost_round", "num_trees") if name in options), "iterations"
         )
-        return {**dict.fromkeys(own), name: fitted.tree_count_}
+        return {**dict.fromkeys(set_to_none), name: fitted.tree_count_}
     return {}
 
 
@@ -157,5 +159,5 @@ def _library(estimator: Any) -> str:
     return type(estimator).__module__.split(".")[0]
 
 
-def _told(options: dict[str, Any]) -> str:
+def _listed(options: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in options.items())

@@ -1,4 +1,4 @@
-"""Encode rows by the leaves that they fall into, in the trees of an ensemble."""
+"""Encodes rows by the leaves that they reach in the trees of an ensemble."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ OUTPUTS = ("one_hot", "ids")
 
 
 class LeafEncoder(TransformerMixin, BaseEstimator):
-    """Encode a row by the leaf that it falls into in each tree of an ensemble, which ``fit`` fits.
+    """Encode a row by the leaf that it reaches in each tree of an ensemble, which ``fit`` fits.
 
-        one-hot: column start_t + l is 1 where the row falls into leaf l of tree t, and 0 elsewhere
-        ids: column t is l, from 0, in the order of the numbers that the library gives to the leaves of a tree
+        one-hot: column start_t + l is 1 if the row reaches leaf l of tree t, and else 0
+        ids: column t is l, from 0, in the order of the library's leaf numbers
 
-    Gradient-boosted trees in front of a factorization machine or a linear model find crossings of columns and bins of
-    numbers for it.
+    With gradient-boosted trees, a factorization machine or linear model after this step gets feature crosses and bins.
 
     Parameters
     ----------
@@ -33,7 +32,7 @@ class LeafEncoder(TransformerMixin, BaseEstimator):
         The trees: an unfitted model of LightGBM, XGBoost, CatBoost, or of scikit-learn a decision tree, random forest,
         extra trees, gradient boosting or histogram gradient boosting. None is the paper's
         ``LGBMClassifier(n_estimators=100, num_leaves=64)``, for labels; for numbers give a regressor. Trees that are
-        fitted already stay as they are inside ``sklearn.frozen.FrozenEstimator``.
+        fitted already go into ``sklearn.frozen.FrozenEstimator``.
     output : {"one_hot", "ids"}, default "one_hot"
         A sparse matrix in CSR form, float64 [rows, leaves in all], or an array int64 [rows, trees].
 
@@ -41,7 +40,7 @@ class LeafEncoder(TransformerMixin, BaseEstimator):
     ----------
     estimator_ : fitted estimator
     leaves_ : int64 array [trees]
-        How many leaves each tree has.
+        Number of leaves of each tree.
     n_features_in_, feature_names_in_
         As usual.
 
@@ -77,7 +76,7 @@ class LeafEncoder(TransformerMixin, BaseEstimator):
         fitted = clone(estimator).fit(X, y, **weights)
         self.estimator_ = fitted.estimator if isinstance(fitted, FrozenEstimator) else fitted
         self._numbers = leaf_numbers(self.estimator_)
-        self.leaves_ = np.array([len(known) for known in self._numbers], np.int64)
+        self.leaves_ = np.array([len(numbers) for numbers in self._numbers], np.int64)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -97,11 +96,13 @@ class LeafEncoder(TransformerMixin, BaseEstimator):
         )
 
     def _read(self, X: Any, *, fitting: bool) -> Any:
-        """Check rows as far as the trees do not: a DataFrame may hold categories that they know."""
-        lenient = get_tags(self).input_tags.allow_nan
-        if lenient and hasattr(X, "columns"):
+        """Check rows; a DataFrame may hold categories, which the trees check themselves."""
+        accepts_missing = get_tags(self).input_tags.allow_nan
+        if accepts_missing and hasattr(X, "columns"):
             return validate_data(self, X, reset=fitting, skip_check_array=True)
-        return validate_data(self, X, accept_sparse="csr", dtype=None, ensure_all_finite=not lenient, reset=fitting)
+        return validate_data(
+            self, X, accept_sparse="csr", dtype=None, ensure_all_finite=not accepts_missing, reset=fitting
+        )
 
     def _trees(self) -> Any:
         if self.estimator is not None:

@@ -1,4 +1,4 @@
-"""Which leaf of each tree a row falls into, asked of the library that the trees come from."""
+"""Leaf numbers of rows and trees, computed by the library of the trees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Integers = NDArray[np.int64]
 
 
 def leaf_ids(ensemble: Any, X: Any) -> Integers:
-    """The leaf of every row in every tree, by the number that the library gives it, int64 ``[rows, trees]``."""
+    """The library's number of the leaf of each row in each tree, int64 ``[rows, trees]``."""
     if hasattr(ensemble, "booster_"):
         ids = ensemble.predict(X, pred_leaf=True)
     elif hasattr(ensemble, "calc_leaf_indexes"):
@@ -30,12 +30,12 @@ def leaf_ids(ensemble: Any, X: Any) -> Integers:
 
 
 def leaf_numbers(ensemble: Any) -> list[Integers]:
-    """The numbers that the library gives to the leaves of each tree, ascending.
+    """The library's leaf numbers of each tree, ascending.
 
     Raises
     ------
     BadInput
-        The estimator has no trees, or does not tell their leaves.
+        The estimator has no trees, or does not expose their leaves.
     """
     if hasattr(ensemble, "booster_"):  # LightGBM
         return [np.arange(tree["num_leaves"]) for tree in ensemble.booster_.dump_model()["tree_info"]]
@@ -49,13 +49,13 @@ def leaf_numbers(ensemble: Any) -> list[Integers]:
         members = np.ravel(getattr(ensemble, "estimators_", ensemble))
         return [np.flatnonzero(member.tree_.children_left < 0) for member in members]
     raise BadInput(
-        f"estimator={ensemble!r} tells no leaves; give a model of trees: LightGBM, XGBoost, CatBoost, or of "
+        f"estimator={ensemble!r} exposes no leaves; give a model of trees: LightGBM, XGBoost, CatBoost, or of "
         "scikit-learn a decision tree, random forest, extra trees, gradient boosting or histogram gradient boosting"
     )
 
 
 def _used(booster: Any) -> Any:
-    """XGBoost's trees up to the best iteration, where fitting stopped early, as ``apply`` takes them."""
+    """XGBoost's trees up to the best iteration of early stopping, which ``apply`` uses."""
     best = booster.attr("best_iteration")
     return booster if best is None else booster[: int(best) + 1]
 
@@ -66,7 +66,7 @@ def _dumped_leaves(dump: str) -> Integers:
 
 
 def _histogram_leaves(ensemble: Any, X: Any) -> NDArray[np.float64]:
-    """Histogram gradient boosting has no ``apply``: its trees, with numbers for values, predict the leaf."""
+    """Histogram gradient boosting has no ``apply``: trees with node numbers as values predict the leaf."""
     trees = [_with_numbers(tree) for stage in ensemble._predictors for tree in stage]
     numbered = copy(ensemble)
     numbered._predictors, numbered.n_trees_per_iteration_ = [trees], len(trees)
@@ -84,4 +84,4 @@ def _with_numbers(tree: Any) -> Any:
 
 def positions(ids: Integers, numbers: Sequence[Integers]) -> Integers:
     """The position of each leaf among those of its tree, ``[rows, trees]``."""
-    return np.stack([np.searchsorted(known, column) for known, column in zip(numbers, ids.T, strict=True)], axis=1)
+    return np.stack([np.searchsorted(leaves, column) for leaves, column in zip(numbers, ids.T, strict=True)], axis=1)

@@ -154,7 +154,8 @@ def _fitted_tables(
     for _ in range(model.epochs):
         for rows in torch.randperm(len(ratings), generator=random).split(size):  # type: ignore[no-untyped-call]
             optimizer.zero_grad()
-            _loss(tables, positions[rows], ratings[rows], model.regularization).backward()  # type: ignore[no-untyped-call]
+            loss = _loss(tables, positions[rows], ratings[rows], model.regularization)
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     users, items = (table.detach()[:-1].numpy() for table in tables)
     return users, items

@@ -33,7 +33,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from windtunnel.api.translate import translate
 from windtunnel.api.translation import Translation
 from windtunnel.errors import BadInput
-from windtunnel.estimators.fitting import fitted
+from windtunnel.estimators.fitting import fit_estimator
 from windtunnel.experiment.config import Config, DataConfig, PipelineConfig
 from windtunnel.experiment.files import read_table_file
 from windtunnel.program.head import Head
@@ -183,7 +183,7 @@ def _finite(value: Any) -> Any:
 def fit_source(pipeline: Any, parts: Mapping[str, Part]) -> Any:
     """Fit on the training rows; a booster with early stopping among its options stops by the validation rows."""
     try:
-        return fitted(pipeline, *parts["train"], held=parts["valid"])
+        return fit_estimator(pipeline, *parts["train"], validation=parts["valid"])
     except (ValueError, TypeError) as error:
         raise BadInput(f"the pipeline cannot be fitted on the training rows: {error}") from error
 

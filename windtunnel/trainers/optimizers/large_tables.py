@@ -1,4 +1,4 @@
-"""Tables too large to copy: what training keeps of the rows that it has met, and of no others."""
+"""Training state of large tables, for the visited rows only."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ _GROWTH = 1.5
 
 
 class VisitedRows:
-    """The rows of a table that training has met, and what is kept of each.
+    """The rows of a table that training has visited, and the state of each.
 
-    A row is met in the first step in which it has a gradient. For n rows met of a table ``[V, w]`` that is up to
-    1.5 n rows in each of ``start``, ``first``, ``second`` and ``average`` and n in ``best``, and 4 V bytes to find a
-    row's place.
+    A step visits the rows that have a gradient. For n visited rows of a table ``[V, w]`` there are up to 1.5 n rows in
+    each of ``start``, ``first``, ``second`` and the average, n rows in the best weights, and 4 V bytes that map a row
+    to its place.
 
-    The average is that of ``Average``, a <- decay a + (1 - decay) w in every step, of rows that the step does not meet
-    too: their w stands still, so that k such steps are made up for at once, a <- w + decay^k (a - w).
+    The average of the weights is a <- decay a + (1 - decay) w in every step, also for rows that the step does not
+    visit. Their w is constant, so that k such steps are applied at once: a <- w + decay^k (a - w).
 
     Parameters
     ----------
     table : Tensor
         ``[V, w]``, a parameter.
     decay : float or None
-        Of the average; None for none.
+        Decay of the average; None for no average.
 
     Attributes
     ----------
     steps : int
         Steps taken.
     count : int
-        n; what is kept has room for more.
+        n; the state tensors are larger, so that they grow rarely.
     number : Tensor
         int64, the row in each place.
     start, first, second : Tensor
-        The row as it came, and Adam's moments.
+        The initial row, and Adam's moments.
     """
 
     def __init__(self, table: Tensor, decay: float | None) -> None:
@@ -50,24 +50,24 @@ class VisitedRows:
         self.number = torch.empty(0, dtype=torch.int64)
         self.start, self.first, self.second, self._average = (table.detach()[:0].clone() for _ in range(4))
         self._averaged_at = torch.empty(0, dtype=torch.int64)
-        self._place = torch.zeros(len(table), dtype=torch.int32)  # from 1; 0 is a row that was not met
+        self._place = torch.zeros(len(table), dtype=torch.int32)  # from 1; 0 is a row that was not visited
         self._best: Tensor | None = None
-        self._aside: Tensor | None = None
+        self._replaced: Tensor | None = None
 
-    def meet(self, rows: Tensor) -> Tensor:
-        """The places of rows, int64 ``[n]``, none of which comes twice."""
-        self._follow()
+    def places(self, rows: Tensor) -> Tensor:
+        """The places of distinct rows, int64 ``[n]``; rows that were not visited are added."""
+        self._move_to_device()
         place = self._place[rows].long() - 1
         new = place < 0
-        if fresh := int(new.sum()):
-            self._reserve(self.count + fresh)
-            at = torch.arange(self.count, self.count + fresh, device=rows.device)
-            self._enter(rows[new], at)
+        if added := int(new.sum()):
+            self._reserve(self.count + added)
+            at = torch.arange(self.count, self.count + added, device=rows.device)
+            self._add(rows[new], at)
             place[new] = at
         return place
 
-    def move(self, rows: Tensor, place: Tensor, change: Tensor) -> None:
-        """Add to rows, as a step; their averages follow."""
+    def step(self, rows: Tensor, place: Tensor, change: Tensor) -> None:
+        """Add a step's change to rows, and update their averages."""
         self.steps += 1
         table = self.table.detach()
         if self.decay is not None:
@@ -78,35 +78,35 @@ class VisitedRows:
             self._averaged_at[place] = self.steps
 
     def keep(self) -> None:
-        """Take the rows as they are for the best."""
-        self._best = self.table.detach()[self._met()]
+        """Store the rows as the best weights."""
+        self._best = self.table.detach()[self._visited()]
 
     def restore(self) -> None:
-        """Put the best rows back; what was met since is put back as it came."""
+        """Restore the best weights; rows that were visited later get their initial weights."""
         if self._best is not None:
-            table, met, known = self.table.detach(), self._met(), len(self._best)
-            table[met[:known]] = self._best
-            table[met[known:]] = self.start[known : self.count]
+            table, visited, stored = self.table.detach(), self._visited(), len(self._best)
+            table[visited[:stored]] = self._best
+            table[visited[stored:]] = self.start[stored : self.count]
 
     def put_average(self) -> None:
         """Put the averages into the table."""
-        table, met = self.table.detach(), self._met()
-        self._aside = table[met]
-        table[met] = self._averages(torch.arange(self.count, device=met.device), self._aside, self.steps)
+        table, visited = self.table.detach(), self._visited()
+        self._replaced = table[visited]
+        table[visited] = self._averages(torch.arange(self.count, device=visited.device), self._replaced, self.steps)
 
     def put_back(self) -> None:
-        """Put back what the averages took the place of."""
-        if self._aside is not None:
-            self.table.detach()[self._met()] = self._aside
-            self._aside = None
+        """Put back the weights that the averages replaced."""
+        if self._replaced is not None:
+            self.table.detach()[self._visited()] = self._replaced
+            self._replaced = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the table."""
+        """The state, without the table."""
         blocks = {name: block[: self.count].clone() for name, block in self._blocks().items()}
-        return {**blocks, "number": self._met().clone(), "steps": self.steps, "best": self._best}
+        return {**blocks, "number": self._visited().clone(), "steps": self.steps, "best": self._best}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self.steps, self.count, self.number = state["steps"], len(state["number"]), state["number"]
         for name in self._blocks():
             setattr(self, name, state[name])
@@ -115,18 +115,18 @@ class VisitedRows:
         self._place = torch.zeros(len(self.table), dtype=torch.int32, device=device)
         self._place[self.number] = torch.arange(1, self.count + 1, dtype=torch.int32, device=device)
 
-    def _met(self) -> Tensor:
-        self._follow()
+    def _visited(self) -> Tensor:
+        self._move_to_device()
         return self.number[: self.count]
 
     def _averages(self, place: Tensor, now: Tensor, steps: int) -> Tensor:
-        """The averages after so many steps of rows that are ``now`` since they were last averaged."""
+        """The averages after so many steps of rows whose weights are ``now`` since their last visit."""
         if self.decay is None:
             return now
-        share = self.decay ** (steps - self._averaged_at[place]).to(now.dtype)
-        return torch.lerp(now, self._average[place], share.unsqueeze(1))
+        weight = self.decay ** (steps - self._averaged_at[place]).to(now.dtype)
+        return torch.lerp(now, self._average[place], weight.unsqueeze(1))
 
-    def _enter(self, rows: Tensor, at: Tensor) -> None:
+    def _add(self, rows: Tensor, at: Tensor) -> None:
         values = self.table.detach()[rows]
         self._place[rows] = (at + 1).int()
         self.number[at], self.start[at] = rows, values
@@ -148,8 +148,8 @@ class VisitedRows:
             larger[: self.count] = block[: self.count]
             setattr(self, name, larger)
 
-    def _follow(self) -> None:
-        """Go where the table has gone."""
+    def _move_to_device(self) -> None:
+        """Move the state to the device of the table."""
         if self.number.device != self.table.device:
             for name, value in list(vars(self).items()):
                 if isinstance(value, Tensor) and value is not self.table:
@@ -158,7 +158,7 @@ class VisitedRows:
 
 @contextlib.contextmanager
 def gradients_of_rows(net: nn.Module, names: Container[str]) -> Iterator[None]:
-    """Let these tables have gradients that hold the rows of a batch only."""
+    """Give the named tables sparse gradients, of the rows of a batch only."""
     modules = [module for name, module in large_tables(net).items() if name in names]
     try:
         for module in modules:
