@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from windtunnel.api.crossfit import crossfit as crossfit
     from windtunnel.api.load import load as load
+    from windtunnel.api.sweep import sweep as sweep
     from windtunnel.api.translate import compile as compile, translate as translate
     from windtunnel.api.translation import Translation as Translation
     from windtunnel.api.wrappers import (
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
         TwoHotEncoder as TwoHotEncoder,
     )
     from windtunnel.sweeps.result import SweepResult as SweepResult
-    from windtunnel.sweeps.sweep import sweep as sweep
     from windtunnel.trainers.data.loader import loader as loader
     from windtunnel.trainers.data.streaming import stream as stream
     from windtunnel.trainers.recipe import Recipe as Recipe
@@ -77,7 +77,7 @@ _PLACES = {
     "loader": "trainers.data.loader",
     "stream": "trainers.data.streaming",
     "supported": "translators",
-    "sweep": "sweeps.sweep",
+    "sweep": "api.sweep",
     "translate": "api.translate",
     "translates": "translators",
 }

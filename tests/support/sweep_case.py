@@ -1,10 +1,12 @@
-"""What sweeps are tried on, here and in processes of their own: ``python sweep_case.py URL TRIALS [kill at]``."""
+"""Pipelines, rows and spaces for the tests of sweeps; as a program: ``python sweep_case.py URL TRIALS NUMBER``."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import windtunnel
-from windtunnel.sweeps import trial as one_trial
 
 QUICK = windtunnel.Recipe(residual=False, epochs=2, learning_rate=1e-3, batch_size=50, ema=None)
-BRANCH = windtunnel.Recipe(epochs=2, batch_size=50, ema=None)
+RESIDUAL = windtunnel.Recipe(epochs=2, batch_size=50, ema=None)
 SPACE: dict[str, Any] = {"learning_rate": {"low": 1e-3, "high": 0.1, "log": True}, "weight_decay": [0.0, 3e-4, 1e-2]}
 
 
@@ -41,20 +42,23 @@ def trees() -> Any:
     return model.fit(*TRAIN)
 
 
-def kill_at(number: int) -> None:
-    """Let this process be killed in the midst of its so-manieth trial."""
-    real, count = one_trial.translate, iter(range(1, 100))
+def kill_in_trial(number: int) -> None:
+    """Kill this process while it trains the trial of that number."""
+    from windtunnel.sweeps.objective import Objective
 
-    def translate(*arguments: Any, **options: Any) -> Any:
-        if next(count) == number:
+    train, numbers = Objective.train, itertools.count()
+
+    def train_or_die(objective: Any, *arguments: Any) -> Any:
+        if next(numbers) == number:
+            time.sleep(0.5)  # Optuna's thread records the first heartbeat
             os.kill(os.getpid(), signal.SIGKILL)
-        return real(*arguments, **options)
+        return train(objective, *arguments)
 
-    one_trial.translate = translate
+    Objective.train = train_or_die  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 3:
-        kill_at(int(sys.argv[3]))
-    url, trials = sys.argv[1], int(sys.argv[2])
+    assert windtunnel.sweep and windtunnel.SweepResult and "optuna" not in sys.modules
+    url, trials, killed = sys.argv[1], *map(int, sys.argv[2:])
+    kill_in_trial(killed)
     windtunnel.sweep(logistic(), TRAIN, VALID, space=SPACE, recipe=QUICK, trials=trials, storage=url)

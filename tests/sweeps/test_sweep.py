@@ -7,6 +7,7 @@ import json
 import logging
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,18 +27,19 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
-from sweep_case import BRANCH, QUICK, SPACE, TRAIN, VALID, logistic, rows, trees
+from sweep_case import QUICK, RESIDUAL, SPACE, TRAIN, VALID, logistic, rows, trees
 from typer.testing import CliRunner
 
 import windtunnel
+from windtunnel.api.sweep import check_option
 from windtunnel.cli import app
 from windtunnel.clicklog import click_log
 from windtunnel.errors import BadInput, InvalidOption
-from windtunnel.sweeps import storage, trial as one_trial
-from windtunnel.sweeps.budget import CAREFUL
+from windtunnel.sweeps import study as study_module
 from windtunnel.sweeps.cost import inference_cost
+from windtunnel.sweeps.objective import Objective
 from windtunnel.sweeps.rows import SharedRows
-from windtunnel.sweeps.space import DEFAULT, RECIPE, TRANSLATE, Choice, Range, Space, default_space
+from windtunnel.sweeps.space import DEFAULT, RECIPE_OPTIONS, TRANSLATE_OPTIONS, Space, default_space, parse_space
 from windtunnel.trainers.loop.module import FineTuning
 
 CASE = Path(__file__).parents[1] / "support" / "sweep_case.py"
@@ -83,7 +85,9 @@ def test_a_default_outside_of_the_space_is_run_all_the_same() -> None:
 
 def test_the_default_space_leaves_out_what_has_no_effect() -> None:
     def names(fitted: Any, recipe: str) -> set[str]:
-        return set(default_space(windtunnel.translate(fitted), windtunnel.Recipe.named(recipe), 200).swept)
+        return set(
+            default_space(windtunnel.translate(fitted), windtunnel.Recipe.named(recipe), 200, check_option).swept
+        )
 
     assert names(logistic(), "default") == {
         "residual", "residual_rank", "learning_rate", "weight_decay", "batch_size", "ema"
@@ -92,20 +96,19 @@ def test_the_default_space_leaves_out_what_has_no_effect() -> None:
     assert names(trees(), "default") == {*DEFAULT, "batch_size"} - {"table_rate"}
 
 
-def test_first_trials_of_the_default_space_keep_start_and_temperature() -> None:
-    options = {**EVERY, "recipe": replace(BRANCH, epochs=1), "pruner": optuna.pruners.NopPruner()}
-    result = windtunnel.sweep(trees(), TRAIN, VALID, trials=CAREFUL, **options)
-    joint = result.history[~result.history["residual"]]
-    assert len(joint) > 1
-    assert set(joint["start"]) == {"warm"} and set(joint["temperature"]) == {"auto"}
-    assert result.history["learning_rate"].nunique() == CAREFUL
+def test_first_trials_of_the_default_space_keep_start_and_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {**EVERY, "recipe": replace(QUICK, epochs=1)}
+    monkeypatch.setattr("windtunnel.sweeps.objective.CAUTIOUS_TRIALS", 4)
+    table = windtunnel.sweep(trees(), TRAIN, VALID, trials=4, **options).history
+    assert set(table["start"]) == {"warm"} and set(table["temperature"]) == {"auto"}
+    assert table["learning_rate"].nunique() == 4
 
 
-@pytest.mark.parametrize("option", [*TRANSLATE, *RECIPE])
+@pytest.mark.parametrize("option", [*TRANSLATE_OPTIONS, *RECIPE_OPTIONS])
 def test_every_option_can_be_fixed(option: str) -> None:
     usual = {"level": "L4", "start": "warm", "temperature": "auto"}
     value = usual[option] if option in usual else getattr(windtunnel.Recipe(), option)
-    assert Space.of({option: value}).fixed == {option: value}
+    assert parse_space({option: value}, check_option).fixed == {option: value}
 
 
 def test_a_space_reads_alike_from_python_yaml_and_optuna() -> None:
@@ -118,47 +121,40 @@ def test_a_space_reads_alike_from_python_yaml_and_optuna() -> None:
     weight_decay: [0.0]
     epochs: 5
     """
-    wanted = Space(
-        {
-            "learning_rate": Range(1e-5, 1e-2, log=True),
-            "level": Choice(("L1", "L4")),
-            "batch_size": Range(256, 4096, step=256, whole=True),
-            "dropout": Range(0.0, 0.5, step=0.1),
-            "temperature": Range(0.1, 1),
-        },
-        {"weight_decay": 0.0, "epochs": 5},
-    )
-    given = {
+    distributions: dict[str, Any] = {
         "learning_rate": FloatDistribution(1e-5, 1e-2, log=True),
         "level": CategoricalDistribution(["L1", "L4"]),
         "batch_size": IntDistribution(256, 4096, step=256),
         "dropout": FloatDistribution(0.0, 0.5, step=0.1),
         "temperature": FloatDistribution(0.1, 1),
-        "weight_decay": CategoricalDistribution([0.0]),
-        "epochs": 5,
     }
-    assert Space.of(yaml.safe_load(text)) == Space.of(given) == wanted
-    assert all(wanted.distributions()[name] == given[name] for name in wanted.swept)
+    fixed = {"weight_decay": 0.0, "epochs": 5}
+    written = {**distributions, "weight_decay": CategoricalDistribution([0.0]), "epochs": 5}
+    assert parse_space(yaml.safe_load(text), check_option) == Space(distributions, fixed)
+    assert parse_space(written, check_option) == Space(distributions, fixed)
 
 
 @pytest.mark.parametrize(
     ("space", "message"),
     [
         ({"learning_rat": [1e-3]}, "learning_rat is no option: did you mean learning_rate?"),
-        ({"levels": ["L1"]}, "levels is no option: did you mean level?"),
+        (
+            {"levl": ["L1"], "epoch": [1, 2]},
+            "levl is no option: did you mean level?; epoch is no option: did you mean epochs?",
+        ),
         ({"untranslated": ["cache"]}, "untranslated is no option"),
         ({"metric": ["auroc"]}, "give it as metric=..."),
         ({"level": ["L1", "L9"]}, "level='L9'; accepted are L0, L1, L2, L3, L4"),
-        ({"level": {"low": 1, "high": 2}}, "its values have no order"),
+        ({"level": {"low": 1, "high": 2}}, "level=1.0; accepted are L0, L1"),
         ({"dropout": {"lo": 0.1, "high": 0.2}}, "unknown key 'lo' of a range: did you mean low?"),
         ({"dropout": {"low": 0.1}}, "a range needs low and high; high is missing"),
-        ({"dropout": {"low": 0.5, "high": 0.1}}, "low=0.5 must be below high=0.1"),
+        ({"dropout": {"low": 0.5, "high": 0.1}}, "dropout: `low <= high` must hold, but got (low=0.5, high=0.1)"),
         ({"dropout": {"low": 0.5, "high": 1.0}}, "dropout=1.0 must be in [0, 1)"),
         ({"dropout": {"low": "0", "high": 0.5}}, "low='0' must be a number"),
-        ({"weight_decay": {"low": 0.0, "high": 0.1, "log": True}}, "a log range starts above 0"),
+        ({"weight_decay": {"low": 0.0, "high": 0.1, "log": True}}, "weight_decay: `low > 0` must hold for `log=True`"),
         ({"batch_size": {"low": 1.5, "high": 8}}, "must be whole numbers"),
         ({"batch_size": [32, "many"]}, "batch_size='many' must be a whole number from 1, or None"),
-        ({"optimizer": []}, "an empty list"),
+        ({"optimizer": []}, "optimizer: The `choices` must contain one or more elements"),
         ({"ema": [0.9, (1,)]}, "cannot be stored"),
         ({"temperature": [1.0, -1.0]}, "temperature=-1.0; accepted are 'auto' and finite numbers above 0"),
         ({"epochs": 3}, "leaves nothing to try"),
@@ -172,22 +168,20 @@ def test_a_space_that_is_wrong_says_how(space: Any, message: str) -> None:
     assert message in str(raised.value)
 
 
-def test_all_that_is_wrong_with_a_space_is_said_at_once() -> None:
-    with pytest.raises(BadInput, match="levl is no option.*epoch is no option"):
-        Space.of({"levl": ["L1"], "epoch": [1, 2]})
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"trials": 0}, "trials=0 must be a whole number from 1"),
-        ({"timeout": 0}, "timeout=0 must be a number of seconds above 0"),
-        ({"timeout": "1h"}, "timeout='1h' must be a number of seconds above 0"),
+        ({"trials": 0}, "trials=0: Input should be greater than or equal to 1"),
+        ({"timeout": 0}, "timeout=0: Input should be greater than 0"),
+        ({"timeout": "1h", "jobs": True}, "timeout='1h': Input should be a valid number; jobs=True: Input should be"),
         ({"jobs": 2}, "processes share their trials by a URL"),
         ({"jobs": 2, "storage": "sqlite:///:memory:"}, "processes share their trials by a URL"),
         ({"storage": "sweep.db"}, "give a URL such as sqlite:///sweep.db"),
         ({"storage": "sqlite:////no/such/folder/sweep.db"}, "in a folder that exists"),
-        ({"objectives": ("metric", "inference_costs")}, "did you mean inference_cost?"),
+        (
+            {"objectives": ("metric", "inference_costs")},
+            "objectives=('metric', 'inference_costs'): Value error, accepted are ('metric',) and",
+        ),
         ({"objectives": "metric"}, "accepted are ('metric',)"),
         ({"objectives": ("metric", "inference_cost"), "pruner": optuna.pruners.NopPruner()}, "leave it out"),
         ({"metric": "auc"}, "metric='auc' is not known"),
@@ -207,14 +201,9 @@ def test_rows_are_raw_pairs_and_translate_is_asked_at_once() -> None:
 
 
 def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windtunnel.sweeps.sweep.find_spec", lambda name: None)
+    monkeypatch.setattr("windtunnel.api.sweep.find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"pip install 'windtunnel\[tune\]'"):
         sweep(None)
-
-
-def test_optuna_is_not_imported_before_a_sweep() -> None:
-    code = "import sys, windtunnel; windtunnel.sweep, windtunnel.SweepResult; print('optuna' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
 
 
 # What trials share
@@ -265,7 +254,7 @@ def test_categories_that_the_source_rejects_are_learned_in_every_trial() -> None
 
 def test_options_are_suggested_where_they_have_an_effect() -> None:
     space = {**SPACE, "residual": [True, False], "residual_rank": [0, 8], "level": ["L1", "L4"]}
-    result = sweep(trees(), 8, space=space, recipe=BRANCH)
+    result = sweep(trees(), 8, space=space, recipe=RESIDUAL)
     branched = result.history["residual"]
     assert set(branched) == {True, False} and branched.iloc[0]
     assert result.history["level"].isna().tolist() == branched.tolist()
@@ -296,13 +285,13 @@ def test_the_first_trial_is_what_fit_does_by_default(shows: bool) -> None:
         (
             {"level": ["L1", "L4"]},
             None,
-            "level without effect beside a residual model, which the recipe trains; add residual model: false",
+            "level without effect with a residual model, which the recipe trains; add residual: false",
         ),
-        ({"leaf_rate": [0.1, 1.0], "residual": True}, "joint", "leaf_rate without effect beside a branch"),
+        ({"leaf_rate": [0.1, 1.0], "residual": True}, "joint", "leaf_rate without effect with a residual model"),
         (
             {"residual_rank": [0, 4]},
             "joint",
-            "residual_rank without effect without a residual model; add residual model: true",
+            "residual_rank without effect without a residual model; add residual: true",
         ),
     ],
 )
@@ -380,54 +369,47 @@ def url(folder: Path) -> str:
     return f"sqlite:///{folder / 'sweep.db'}"
 
 
-def run_case(*arguments: object) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, str(CASE), *map(str, arguments)], stderr=subprocess.PIPE)
-
-
-@pytest.mark.parametrize("killed", [1, 3])
-def test_after_a_kill_no_trial_is_lost_or_counted_twice(
-    killed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process = run_case(url(tmp_path), 5, killed)
-    process.communicate(timeout=120)
-    assert process.returncode == -9
+@pytest.mark.parametrize("stopped", [0, 2])
+def test_a_killed_process_loses_no_trial(stopped: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default trial in this process, by an exception that Optuna does not handle; a later one by SIGKILL."""
+    if stopped == 0:
+        with monkeypatch.context() as context:
+            context.setattr(Objective, "train", interrupt(SystemExit()))
+            with pytest.raises(SystemExit):
+                sweep(logistic(), 5, storage=url(tmp_path), accelerator="auto")
+    else:
+        command = [sys.executable, str(CASE), url(tmp_path), "5", str(stopped)]
+        assert subprocess.run(command, stderr=subprocess.PIPE, timeout=120).returncode == -9
     before = optuna.load_study(study_name="sweep", storage=url(tmp_path)).trials
-    assert [trial.state for trial in before] == [TrialState.COMPLETE] * (killed - 1) + [TrialState.RUNNING]
-    monkeypatch.setattr(storage, "GRACE", 1)
+    assert [trial.state for trial in before] == [TrialState.COMPLETE] * stopped + [TrialState.RUNNING]
+    monkeypatch.setattr(study_module, "GRACE", 1)
+    time.sleep(2.1)  # SQLite's clock has whole seconds
     result = sweep(logistic(), 5, storage=url(tmp_path), accelerator="auto")
     study = result.study
     assert len(counted(study)) == 5 == len(result.history)
     states = Counter(trial.state for trial in study.trials)
     assert states == {TrialState.COMPLETE: 5, TrialState.FAIL: 1}
-    assert study.trials[killed - 1].state == TrialState.FAIL
-    assert [trial.params for trial in study.trials[: killed - 1]] == [trial.params for trial in before[: killed - 1]]
+    assert study.trials[stopped].state == TrialState.FAIL
+    assert [trial.params for trial in study.trials[:stopped]] == [trial.params for trial in before[:stopped]]
     assert result.history["default"].sum() == 1
-    if killed > 1:
-        (again,) = (trial for trial in study.trials if trial.user_attrs.get("retry_of") == killed - 1)
-        assert again.params.items() >= before[killed - 1].params.items()
+    (again,) = (trial for trial in study.trials if trial.system_attrs.get("failed_trial") == stopped)
+    assert again.params.items() >= before[stopped].params.items()
     assert auroc(result.net) == pytest.approx(result.best_value, abs=1e-6)
 
 
-def test_two_processes_on_one_storage_run_as_many_trials_as_asked(tmp_path: Path) -> None:
-    processes = [run_case(url(tmp_path), 7) for _ in range(2)]
-    told = [process.communicate(timeout=240)[1].decode() for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], told
-    study = optuna.load_study(study_name="sweep", storage=url(tmp_path))
-    assert len(counted(study)) == 7
-    assert [trial.number for trial in study.trials] == list(range(len(study.trials)))
-    defaults = [one for one in counted(study) if one.user_attrs.get("default")]
-    assert len(defaults) == 1
-    assert len({json.dumps(trial.params) for trial in counted(study)}) == 7
-    more = sweep(logistic(), 7, storage=url(tmp_path), accelerator="auto")
-    assert len(more.study.trials) == len(study.trials)
-
-
-def test_jobs_are_processes(tmp_path: Path) -> None:
-    result = sweep(logistic(), 4, storage=url(tmp_path), jobs=2, folder=tmp_path / "models")
-    assert len(result.history) == 4
+def test_jobs_are_processes_that_share_the_trials(tmp_path: Path) -> None:
+    """A process that runs a trial when another one finishes the last one completes it, so one more may be counted."""
+    result = sweep(logistic(), 7, storage=url(tmp_path), jobs=2, folder=tmp_path / "models", accelerator="auto")
+    trials = counted(result.study)
+    assert len(result.history) == len(trials) in (7, 8)
+    assert [trial.number for trial in result.study.trials] == list(range(len(trials)))
+    assert [trial.number for trial in trials if trial.user_attrs["default"]] == [0]
+    assert len({json.dumps(trial.params) for trial in trials}) == len(trials)
     assert [path.stem for path in (tmp_path / "models" / "trials").iterdir()] == [f"{result.front[0]:04d}"]
     best = windtunnel.load(tmp_path / "models" / "best.windtunnel")
     assert auroc(best) == pytest.approx(result.best_value, abs=1e-6)
+    more = sweep(logistic(), 7, storage=url(tmp_path), accelerator="auto")
+    assert len(more.study.trials) == len(trials)
 
 
 def test_a_later_call_adds_what_is_missing_and_finds_the_model(tmp_path: Path) -> None:
@@ -443,78 +425,59 @@ def test_a_later_call_adds_what_is_missing_and_finds_the_model(tmp_path: Path) -
         assert auroc(windtunnel.load(result.folder / "best.windtunnel")) == auroc(result.net)
 
 
-def test_when_time_is_up_no_trial_is_begun_and_a_later_call_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first = sweep(logistic(), 3, storage=url(tmp_path), timeout=1e-9, progress=True)
+def test_when_time_is_up_no_trial_begins_and_a_later_call_continues(tmp_path: Path) -> None:
+    first = sweep(logistic(), 3, storage=url(tmp_path), timeout=1e-9)
     assert first.history["default"].tolist() == [True] and first.best_value == first.default_value
-    assert "time is up after 1 of 3 trials" in capsys.readouterr().err
     later = sweep(logistic(), 3, storage=url(tmp_path), timeout=3600)
     assert len(later.study.trials) == 3 and later.history.iloc[:1].equals(first.history)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_a_study_of_something_else_is_rejected(tmp_path: Path) -> None:
+    sweep(logistic(), 1, storage=url(tmp_path))
+    for options, message in (
         ({"metric": "log_loss"}, "metric='auroc' (now 'log_loss')"),
         ({"recipe": replace(QUICK, epochs=1)}, "epochs=2 (now 1)"),
         ({"space": {**SPACE, "epochs": 3}}, "epochs=2 (now 3)"),
-        ({"space": {**SPACE, "weight_decay": [0.0, 1.0]}}, "only the bounds of ranges may change"),
+        ({"space": {**SPACE, "weight_decay": [0.0, 1.0]}}, "Only the bounds of ranges may change"),
         ({"objectives": ("metric", "inference_cost")}, "objectives=['metric'] (now"),
-    ],
-)
-def test_a_study_of_something_else_is_rejected(options: dict[str, Any], message: str, tmp_path: Path) -> None:
-    sweep(logistic(), 1, storage=url(tmp_path))
-    with pytest.raises(BadInput) as raised:
-        sweep(logistic(), 2, storage=url(tmp_path), **options)
-    assert message in str(raised.value)
-    wider = {**SPACE, "learning_rate": {"low": 1e-4, "high": 0.2, "log": True}}
-    assert len(sweep(logistic(), 2, storage=url(tmp_path), space=wider).history) == 2
-
-
-def test_other_rows_and_other_pipelines_are_rejected(tmp_path: Path) -> None:
-    sweep(logistic(), 1, storage=url(tmp_path))
+    ):
+        with pytest.raises(BadInput) as raised:
+            sweep(logistic(), 2, storage=url(tmp_path), **options)
+        assert message in str(raised.value)
     with pytest.raises(BadInput, match="targets="):
         windtunnel.sweep(logistic(), rows(200, 7), VALID, trials=1, storage=url(tmp_path), space=SPACE, **EVERY)
     with pytest.raises(BadInput, match="steps="):
         sweep(trees(), 1, storage=url(tmp_path))
+    wider = {**SPACE, "learning_rate": {"low": 1e-4, "high": 0.2, "log": True}}
+    assert len(sweep(logistic(), 2, storage=url(tmp_path), space=wider).history) == 2
 
 
-def test_an_interrupt_queues_the_trial_again_and_an_error_says_where(
+def interrupt(*errors: BaseException | None) -> Callable[..., Any]:
+    """``Objective.train`` that raises these errors, one per call."""
+    train, remaining = Objective.train, iter(errors)
+
+    def train_or_raise(objective: Objective, *arguments: Any) -> Any:
+        if (error := next(remaining, None)) is not None:
+            raise error
+        return train(objective, *arguments)
+
+    return train_or_raise
+
+
+def test_an_interrupt_or_error_ends_the_sweep_and_says_in_which_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, errors = one_trial.translate, iter([None, KeyboardInterrupt(), ZeroDivisionError("by zero")])
-
-    def translate(*arguments: Any, **options: Any) -> Any:
-        if (error := next(errors, None)) is not None:
-            raise error
-        return real(*arguments, **options)
-
-    monkeypatch.setattr(one_trial, "translate", translate)
+    errors = KeyboardInterrupt(), None, ZeroDivisionError("by zero")
+    monkeypatch.setattr(Objective, "train", interrupt(*errors))
     with pytest.raises(KeyboardInterrupt):
         sweep(logistic(), 3, storage=url(tmp_path))
     with pytest.raises(ZeroDivisionError) as raised:
         sweep(logistic(), 3, storage=url(tmp_path))
     assert "in trial 2 with {'learning_rate':" in raised.value.__notes__[0]
-    study = sweep(logistic(), 3, storage=url(tmp_path)).study
-    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "FAIL", "FAIL", "COMPLETE", "COMPLETE"]
-    assert study.trials[2].params == study.trials[1].params
-
-
-def test_a_trial_that_another_process_gave_up_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, count = one_trial.translate, iter(range(10))
-
-    def translate(*arguments: Any, **options: Any) -> Any:
-        if next(count) == 1:  # as another process would, after a silence
-            study = optuna.load_study(study_name="sweep", storage=url(tmp_path))
-            study.tell(1, state=TrialState.FAIL)
-            storage.try_again(study, study.trials[1])
-        return real(*arguments, **options)
-
-    monkeypatch.setattr(one_trial, "translate", translate)
-    study = sweep(logistic(), 3, storage=url(tmp_path)).study
-    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
-    assert study.trials[2].params == study.trials[1].params
+    result = sweep(logistic(), 3, storage=url(tmp_path))
+    states = [trial.state.name for trial in result.study.trials]
+    assert states == ["FAIL", "COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
+    assert result.history["default"].tolist() == [True, False, False]
 
 
 def test_the_metric_may_be_one_that_is_to_be_small() -> None:
@@ -573,18 +536,21 @@ def test_the_dashboard_opens_the_storage(tmp_path: Path) -> None:
     assert [study["study_name"] for study in json.loads(body)["study_summaries"]] == ["sweep"]
 
 
-def test_a_line_per_trial_goes_to_stderr_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
-    level = optuna.logging.get_verbosity()
-    sweep(logistic(), 2, progress=True)
-    out, error = capsys.readouterr()
-    assert out == "" and len(error.splitlines()) == 2
-    assert error.startswith("sweep: trial 0, 1 of 2: auroc 0.")
+@pytest.mark.parametrize("progress", [True, False])
+def test_optuna_logs_a_line_per_trial(progress: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger, level = logging.getLogger("optuna"), optuna.logging.get_verbosity()
+    logger.addHandler(handler)
+    result = sweep(logistic(), 2, progress=progress)
+    logger.removeHandler(handler)
+    assert capsys.readouterr().out == ""
+    finished = [line for line in lines if line.startswith("Trial ")]
+    assert len(finished) == (2 if progress else 0)
+    assert not progress or f"Best is trial 0 with value: {result.default_value}" in finished[0]
     assert optuna.logging.get_verbosity() == level == logging.INFO
-
-
-def test_the_metric_that_is_told_is_that_of_the_trainer() -> None:
-    net = windtunnel.translate(logistic())
-    assert FineTuning(net, QUICK).judge.name == sweep(logistic(), 1).metric == "auroc"
+    assert result.metric == FineTuning(windtunnel.translate(logistic()), QUICK).judge.name == "auroc"
 
 
 # The command line
@@ -618,7 +584,7 @@ def run_command(config: Path, *arguments: object) -> Any:
     return CliRunner().invoke(app, list(map(str, [*fixed, *arguments])))
 
 
-def test_the_command_sweeps_and_goes_on(config: Path) -> None:
+def test_the_command_sweeps_and_continues(config: Path) -> None:
     out = config.parent / "out"
     assert run_command(config, "--timeout", 1e-9).exit_code == 0
     assert json.loads((out / "summary.json").read_text())["trials"] == 1
@@ -638,8 +604,10 @@ def test_the_command_sweeps_and_goes_on(config: Path) -> None:
     [
         (["--set", "sweep.trails=3"], "unknown key 'sweep.trails' (did you mean 'trials'?)"),
         (["--set", "sweep.space={learning_rat: [1.0]}"], "learning_rat is no option: did you mean learning_rate?"),
-        (["--trials", "0"], "sweep.trials=0"),
-        (["--timeout", "0"], "sweep.timeout=0"),
+        (
+            ["--trials", "0", "--timeout", "0"],
+            "sweep.trials=0: input should be greater than or equal to 1; sweep.timeout=0",
+        ),
         (["--storage", "sweep.db"], "give a URL such as sqlite:///sweep.db"),
         (["--set", "translate.calibrate_rows=0"], "give at least 1"),
     ],

@@ -7,11 +7,11 @@ from typing import Any
 
 from rich.table import Table
 
+from windtunnel.api.sweep import sweep
 from windtunnel.errors import BadInput
 from windtunnel.experiment.config import Config
 from windtunnel.experiment.run import build_pipeline, fit_source, load_parts, measure, write_json
 from windtunnel.sweeps.result import SweepResult
-from windtunnel.sweeps.sweep import sweep
 from windtunnel.trainers.recipe import Recipe
 
 

@@ -1,4 +1,4 @@
-"""What a prediction costs: a count of operations, which is the same on a busy machine as on an idle one."""
+"""The inference cost of a translation: a count of operations, which does not depend on the load of the machine."""
 
 from __future__ import annotations
 
@@ -9,41 +9,39 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from windtunnel.api.translation import Translation
 from windtunnel.encode import Batch
+from windtunnel.program.translated import TranslatedPipeline
 
 
-class _Written(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves the mode untyped
-    """Counts the numbers that operations write; views write none."""
+class _CountOutputs(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves the mode untyped
+    """Counts the elements of the tensors that operations return; views do not count."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.numbers = 0
+        self.elements = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        answer = func(*args, **(kwargs or {}))
-        view = any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns)
-        if not view:
-            parts = answer if isinstance(answer, tuple | list) else [answer]
-            self.numbers += sum(part.numel() for part in parts if isinstance(part, Tensor))
-        return answer
+        output = func(*args, **(kwargs or {}))
+        if not any(value.alias_info is not None and not value.alias_info.is_write for value in func._schema.returns):
+            tensors = output if isinstance(output, tuple | list) else [output]
+            self.elements += sum(tensor.numel() for tensor in tensors if isinstance(tensor, Tensor))
+        return output
 
 
-def inference_cost(net: Translation, batch: Batch) -> float:
-    """Operations per row of a prediction: the floating-point operations of matrix products, and one per number written.
+def inference_cost(net: TranslatedPipeline, batch: Batch) -> float:
+    """Operations per row of a prediction: the FLOPs of matrix products, plus one per number that operations write.
 
-    A count, not a time: seconds per row vary by a tenth and more from run to run where other programs share the
-    machine, which would make a Pareto front of noise. Host steps and the encoding, which no trial changes, are left
-    out; so is how well a device runs each kind of operation.
+    This is a count and not a time, because measured times vary by 10 % and more on a shared machine, which would make
+    the Pareto front random. Host steps and the encoding are left out, as no trial changes them.
 
     Parameters
     ----------
-    net : Translation
+    net : TranslatedPipeline
     batch : Batch
-        Encoded rows, a few hundred: what is done once per call counts as a share of each.
+        A few hundred encoded rows; the fixed cost of a call is divided among them.
     """
     program = net.program
     device = next(program.parameters()).device
-    with torch.no_grad(), FlopCounterMode(display=False) as products, _Written() as written:
+    with torch.no_grad(), FlopCounterMode(display=False) as products, _CountOutputs() as outputs:
         program(*(block.to(device) for block in batch))
-    return float(products.get_total_flops() + written.numbers) / len(batch.ids)
+    return float(products.get_total_flops() + outputs.elements) / len(batch.ids)

@@ -1,4 +1,4 @@
-"""What a sweep hands back."""
+"""The result of a sweep."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ import pandas as pd
 if TYPE_CHECKING:
     import optuna
 
-    from windtunnel.api.translation import Translation
-
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What a sweep found.
+    """The result of ``windtunnel.sweep``.
 
     Attributes
     ----------
     study : optuna.Study
-        All trials, with everything that Optuna knows of them.
+        All trials.
     best_options : dict
         The options of the best trial that the space names: those of ``translate`` and of the recipe.
     best_value : float
-        Its metric on the validation rows, which chose it, so that it flatters a little: score the model on other rows.
+        Its metric on the validation rows. They chose the trial, so it is optimistic: score ``net`` on other rows.
     net : Translation
         Its model.
     metric : str
@@ -33,21 +31,21 @@ class SweepResult:
     greater_is_better : bool
         Its direction.
     objectives : tuple of str
-        "metric", and "inference_cost" (operations per row, the fewer the better) where that is an objective too; then
-        the best trial is the one of the front with the best metric.
+        ("metric",) or ("metric", "inference_cost"); the cost is in operations per row. With two objectives the best
+        trial is the one of the Pareto front with the best metric.
     history : DataFrame
-        One row per trial that is complete or pruned: ``trial``, ``state``, a column per objective, one per option,
-        ``epochs``, ``best_epoch``, ``seconds``, ``default`` (whether it was the default recipe).
+        One row per complete or pruned trial: ``trial``, ``state``, a column per objective and per option, ``epochs``,
+        ``best_epoch``, ``seconds``, ``default`` (whether it is the default trial).
     front : tuple of int
-        The numbers of the trials that no other beats: the Pareto front, or the best trial alone.
+        Numbers of the trials of the Pareto front; with one objective, of the best trial.
     folder : path or None
-        Where ``best.windtunnel`` and ``trials/<number>.windtunnel`` of the front are.
+        Holds ``best.windtunnel``, and ``trials/<number>.windtunnel`` of the front.
     """
 
     study: optuna.Study
     best_options: dict[str, Any]
     best_value: float
-    net: Translation = field(repr=False)
+    net: Any = field(repr=False)
     metric: str
     greater_is_better: bool
     objectives: tuple[str, ...]
@@ -57,20 +55,20 @@ class SweepResult:
 
     @property
     def default_value(self) -> float:
-        """The metric of the default recipe on the same validation rows."""
+        """The metric of the default trial on the same validation rows."""
         return float(self.history.loc[self.history["default"], self.metric].iloc[0])
 
     def plots(self, folder: str | Path) -> list[Path]:
-        """Draw the sweep; each plot as HTML, which needs ``plotly.min.js`` beside it, and as PNG.
+        """Write Optuna's plots of the sweep, each as HTML (with ``plotly.min.js`` next to it) and as PNG.
 
-        ``history`` (the metric by trial), ``importances`` (what matters, by PED-ANOVA), ``parallel`` (parallel
-        coordinates), ``level`` (level against metric), and with two objectives ``front``. Options of which complete
-        trials tried one value only have no axis; plots that would show nothing are left out.
+        ``history`` (metric by trial), ``importances`` (by PED-ANOVA), ``parallel`` (parallel coordinates), ``level``
+        (level against metric), and with two objectives ``front``. Options with a single value have no axis; plots that
+        would show nothing are left out.
 
         Parameters
         ----------
         folder : path
-            Made where it is missing.
+            Created if missing.
 
         Returns
         -------
@@ -82,47 +80,33 @@ class SweepResult:
         BadInput
             matplotlib or plotly is not installed.
         """
-        from windtunnel.sweeps.plots import draw
+        from windtunnel.sweeps.plots import write_plots
 
-        return draw(self, Path(folder))
+        return write_plots(self.study, self.metric, Path(folder))
 
     def __str__(self) -> str:
-        counts = self.history["state"].value_counts()
-        told = ", ".join(f"{counts[state]} {state}" for state in ("complete", "pruned") if state in counts)
+        states = ", ".join(f"{count} {state}" for state, count in self.history["state"].value_counts().items())
         lines = [
-            f"{len(self.history)} trials ({told}) of study {self.study.study_name!r}",
+            f"{len(self.history)} trials ({states}) of study {self.study.study_name!r}",
             f"{self.metric} on the validation rows: default {self.default_value:.6f}, best {self.best_value:.6f}",
-            *(f"  {name} = {_short(value)}" for name, value in self.best_options.items()),
         ]
+        for name, value in self.best_options.items():
+            lines.append(f"  {name} = {f'{value:.4g}' if isinstance(value, float) else value}")
         if len(self.objectives) > 1:
-            lines += ["front", *(f"  {line}" for line in self._front_table().to_string(index=False).splitlines())]
+            trials = self.history.set_index("trial", drop=False).loc[list(self.front)]
+            table = trials[["trial", self.metric, "inference_cost"]].to_string(index=False)
+            lines += ["front", *(f"  {line}" for line in table.splitlines())]
         return "\n".join(lines)
 
-    def _front_table(self) -> pd.DataFrame:
-        rows = self.history.set_index("trial", drop=False).loc[list(self.front)]
-        return rows[["trial", self.metric, "inference_cost"]]
 
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def history(study: optuna.Study, columns: tuple[str, ...]) -> pd.DataFrame:
-    """Make the table of the trials that count, one column for each objective's value."""
+def history(study: optuna.Study, objectives: list[str]) -> pd.DataFrame:
+    """The table of complete and pruned trials, with one column per objective."""
     rows = []
     for trial in study.get_trials(deepcopy=False):
-        if trial.state.name not in ("COMPLETE", "PRUNED"):
-            continue
-        told = trial.user_attrs
-        values = trial.values or [float("nan")] * len(columns)
-        rows.append(
-            {
-                "trial": trial.number,
-                "state": trial.state.name.lower(),
-                **dict(zip(columns, values, strict=True)),
-                **told["options"],
-                **{name: told.get(name) for name in ("epochs", "best_epoch", "seconds")},
-                "default": bool(told.get("default")),
-            }
-        )
+        if trial.state.name in ("COMPLETE", "PRUNED"):
+            attrs = trial.user_attrs
+            values = trial.values or [float("nan")] * len(objectives)
+            row = {"trial": trial.number, "state": trial.state.name.lower()}
+            row |= dict(zip(objectives, values, strict=True)) | attrs["options"]
+            rows.append(row | {name: attrs[name] for name in ("epochs", "best_epoch", "seconds", "default")})
     return pd.DataFrame(rows)

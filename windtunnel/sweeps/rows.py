@@ -10,57 +10,56 @@ from typing import Any
 
 from sklearn.utils import resample
 
-from windtunnel.api.translation import Translation
 from windtunnel.encode import Batch, as_frame, count_rows
 from windtunnel.errors import BadInput
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.batches import Batches
 from windtunnel.trainers.data.items import check_classes
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.recipe import Recipe
 
-CALIBRATE_ROWS = 5000
+CALIBRATION_ROWS = 5000
 
 
 class SharedRows:
-    """Training and validation rows as tensors, with what steps on the host answer for them.
+    """Training and validation rows as tensors, with the outputs of host steps.
 
-    How rows are encoded goes by the pipeline and the calibration rows alone, not by anything that is swept; ``batches``
-    makes certain of it.
+    The encoding depends on the pipeline and the calibration rows, not on swept options; ``batches`` checks that.
 
     Parameters
     ----------
-    net : Translation
+    net : TranslatedPipeline
         Any translation of the pipeline; encodes the rows.
     train, valid : (X, y) or (X, y, weight)
     """
 
-    def __init__(self, net: Translation, train: Any, valid: Any) -> None:
-        self._before = _layout(net)
-        self.train = _encoded(net, train, "train", training=True)
+    def __init__(self, net: TranslatedPipeline, train: Any, valid: Any) -> None:
+        self._layout = _layout(net)
+        self.train = loader(net, *_pair(train, "train"), training=True)
         check_classes(net, self.train)
-        self.valid = _encoded(net, valid, "valid", training=False).in_order()
+        self.valid = loader(net, *_pair(valid, "valid"), training=False).in_order()
         self._categories = net.encoder.categories
 
-    def batches(self, net: Translation, recipe: Recipe) -> tuple[Batches, Batches]:
-        """Give the rows to a trial: in its order, in batches of its size."""
-        if _layout(net) != self._before:
+    def batches(self, net: TranslatedPipeline, recipe: Recipe) -> tuple[Batches, Batches]:
+        """The training rows in the recipe's order and batch size, and the validation rows."""
+        if _layout(net) != self._layout:
             raise BadInput("the options of this trial change how rows are encoded; give them as fixed values")
-        # Categories that the source rejects and that were let through to be trained on are no longer rejected.
-        net.encoder.categories = [replace(one) for one in self._categories]
+        # Training rows may hold categories that the source rejects; the encoder of the trial has to accept them too.
+        net.encoder.categories = [replace(category) for category in self._categories]
         train = copy.copy(self.train)
         train.batch_size, train.seed = recipe.rows_per_step(train.size), recipe.seed
         train.set_epoch(0)
         return train, copy.copy(self.valid)
 
-    def some(self, count: int = 256) -> Batch:
+    def first_valid(self, count: int = 256) -> Batch:
         """The first validation rows."""
-        few = copy.copy(self.valid)
-        few.batch_size = count
-        rows: Batch = next(iter(few))[0]
+        valid = copy.copy(self.valid)
+        valid.batch_size = count
+        rows: Batch = next(iter(valid))[0]
         return rows
 
-    def facts(self) -> dict[str, Any]:
-        """What tells these rows from others."""
+    def fingerprint(self) -> dict[str, Any]:
+        """Numbers of rows and a hash of the targets, as JSON values."""
         digest = hashlib.sha256()
         for part in (self.train, self.valid):
             assert part.target is not None
@@ -69,23 +68,19 @@ class SharedRows:
 
 
 def calibration_rows(train: Any, seed: int) -> Any:
-    """Up to 5,000 of the training rows."""
+    """Draw up to 5,000 training rows."""
     X = _pair(train, "train")[0]
     rows = as_frame(X) if isinstance(X, Mapping) or hasattr(X, "to_pandas") else X
-    return resample(rows, replace=False, n_samples=min(CALIBRATE_ROWS, count_rows(rows)), random_state=seed)
+    return resample(rows, replace=False, n_samples=min(CALIBRATION_ROWS, count_rows(rows)), random_state=seed)
 
 
-def _layout(net: Translation) -> Any:
+def _layout(net: TranslatedPipeline) -> Any:
     encoder = net.encoder
     categories = [replace(category) for category in encoder.categories]
     return list(encoder.numbers), categories, encoder.names, encoder.width, encoder.dtype
 
 
-def _encoded(net: Translation, part: Any, role: str, *, training: bool) -> Batches:
-    return loader(net, *_pair(part, role), training=training)
-
-
-def _pair(part: Any, role: str) -> tuple[Any, ...]:
+def _pair(part: Any, name: str) -> tuple[Any, ...]:
     if not isinstance(part, tuple) or isinstance(part, Batch) or len(part) not in (2, 3) or part[1] is None:
-        raise BadInput(f"{role} is a {type(part).__name__}; a sweep takes (X, y) or (X, y, weight), rows raw")
+        raise BadInput(f"{name} is a {type(part).__name__}; a sweep takes (X, y) or (X, y, weight) with raw rows")
     return part

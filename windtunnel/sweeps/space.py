@@ -1,34 +1,28 @@
-"""What a sweep varies: options of ``translate`` and of the recipe, each a range, a choice or a fixed value."""
+"""The search space of a sweep: options of ``translate`` and ``Recipe`` as Optuna's distributions or fixed values."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from windtunnel.api.translate import check_options, translate
 from windtunnel.errors import BadInput, WindTunnelError, nearest
 from windtunnel.modules.base import Module
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import Recipe
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
-    from optuna.trial import Trial
 
-    from windtunnel.api.translation import Translation
-
-TRANSLATE = tuple(
-    name for name in inspect.signature(translate).parameters if name not in ("pipeline", "calibrate", "untranslated")
-)
-"""The options of ``translate`` that a space may name."""
+CheckOption = Callable[[str, Any], None]
+"""Raises for an option of ``translate`` whose value is not accepted."""
+TRANSLATE_OPTIONS = ("level", "start", "temperature")
 _NOT_SWEPT = {
     "metric": "trials are compared by one metric; give it as metric=...",
     "validation_fraction": "the validation rows are given, so none are held out",
 }
-RECIPE = tuple(field.name for field in fields(Recipe) if field.name not in _NOT_SWEPT)
-"""The options of the recipe that a space may name."""
-_WHOLE = frozenset(name for name, hint in get_type_hints(Recipe).items() if int in (hint, *get_args(hint)))
+RECIPE_OPTIONS = tuple(field.name for field in fields(Recipe) if field.name not in _NOT_SWEPT)
+_INTEGERS = frozenset(name for name, hint in get_type_hints(Recipe).items() if int in (hint, *get_args(hint)))
 _RANGE = ("low", "high", "log", "step")
 
 DEFAULT: dict[str, Any] = {
@@ -45,171 +39,140 @@ DEFAULT: dict[str, Any] = {
     "dropout": {"low": 0.0, "high": 0.3},
     "ema": [0.9, 0.99],
 }
-"""What is swept where no space is given; the batch size joins, from a quarter of the recipe's to four times it."""
-WITHOUT_BRANCH = (*TRANSLATE, "table_rate", "tree_rate", "leaf_rate", "dropout")
-"""Options of what a residual model leaves as it is; suggested where there is none."""
-OF_BRANCH = ("residual_rank",)
-"""Options of a residual model; suggested where there is one."""
+"""The default space; ``default_space`` adds the batch size, from a quarter to four times the recipe's."""
+WITHOUT_RESIDUAL = (*TRANSLATE_OPTIONS, "table_rate", "tree_rate", "leaf_rate", "dropout")
+"""Options that have an effect only without a residual model."""
+WITH_RESIDUAL = ("residual_rank",)
+"""Options that have an effect only with a residual model."""
 RISKY = ("temperature", "start")
-"""Most values of these lose what the source knows, so the first trials of the default space keep the default's."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """Numbers from ``low`` to ``high``, both included; whole ones for options that count something."""
-
-    low: float
-    high: float
-    log: bool = False
-    step: float | None = None
-    whole: bool = False
-
-    def distribution(self) -> BaseDistribution:
-        """Give the same as Optuna's distribution."""
-        from optuna.distributions import FloatDistribution, IntDistribution
-
-        if self.whole:
-            return IntDistribution(int(self.low), int(self.high), log=self.log, step=int(self.step or 1))
-        return FloatDistribution(self.low, self.high, log=self.log, step=self.step)
-
-    def suggest(self, trial: Trial, name: str) -> float:
-        """Let a trial suggest a number."""
-        if self.whole:
-            step = int(self.step or 1)
-            return trial.suggest_int(name, int(self.low), int(self.high), log=self.log, step=step)
-        return trial.suggest_float(name, self.low, self.high, log=self.log, step=self.step)
-
-    def holds(self, value: Any) -> bool:
-        """Whether a value is one of these numbers."""
-        if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
-            return False
-        steps = (value - self.low) / self.step if self.step else 0.0
-        return abs(steps - round(steps)) < 1e-8
-
-    def wrong(self) -> str | None:
-        """Say what no range may be."""
-        if not self.low < self.high:
-            return f"low={self.low} must be below high={self.high}"
-        if self.log and (self.low <= 0 or self.step is not None):
-            return "a log range starts above 0 and has no step"
-        if self.step is not None and self.step <= 0:
-            return f"step={self.step} must be above 0"
-        whole = all(float(one).is_integer() for one in (self.low, self.high, self.step or 1))
-        return "low, high and step must be whole numbers" if self.whole and not whole else None
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of some plain values."""
-
-    values: tuple[Any, ...]
-
-    def distribution(self) -> BaseDistribution:
-        """Give the same as Optuna's distribution."""
-        from optuna.distributions import CategoricalDistribution
-
-        return CategoricalDistribution(self.values)
-
-    def suggest(self, trial: Trial, name: str) -> Any:
-        """Let a trial suggest one of the values."""
-        return trial.suggest_categorical(name, self.values)
-
-    def holds(self, value: Any) -> bool:
-        """Whether a value is one of these."""
-        return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in self.values)
-
-    def wrong(self) -> str | None:
-        """Say what no choice may hold."""
-        odd = [one for one in self.values if not isinstance(one, str | int | float | bool | None)]
-        if odd:
-            return f"{odd[0]!r} cannot be stored; choose among text, numbers, true, false and null"
-        return None if self.values else "an empty list; give at least one value"
+"""Most values of these options lose accuracy, so the first trials of the default space do not vary them."""
 
 
 @dataclass(frozen=True)
 class Space:
-    """The options that trials suggest, and those that all of them share.
+    """The options that trials suggest (name to distribution), and those that all trials share (name to value).
 
-    Attributes
-    ----------
-    swept : dict
-        Name to ``Range`` or ``Choice``.
-    fixed : dict
-        Name to value.
-    careful : bool
-        Whether the first trials keep the default's values of the options in ``RISKY``.
+    ``is_default`` says that no space was given: the first trials then leave the options in ``RISKY`` as they are.
     """
 
-    swept: dict[str, Range | Choice]
+    swept: dict[str, BaseDistribution]
     fixed: dict[str, Any]
-    careful: bool = False
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any], *, careful: bool = False) -> Space:
-        """Read a space.
-
-        Parameters
-        ----------
-        given : mapping
-            Name to a list (one of its values), a mapping of low, high and perhaps log or step (a range), a distribution
-            of Optuna's, or a plain value (fixed).
-
-        Raises
-        ------
-        BadInput
-            Naming all that is wrong: unknown names with the nearest known one, values that the option does not take.
-        """
-        if not isinstance(given, Mapping):
-            raise BadInput(
-                f"space={given!r} must be a mapping, such as {{'learning_rate': {{'low': 1e-5, 'high': 1e-2}}}}"
-            )
-        swept: dict[str, Range | Choice] = {}
-        fixed: dict[str, Any] = {}
-        wrong = []
-        for name, one in given.items():
-            try:
-                part = _part(str(name), one)
-            except WindTunnelError as error:
-                wrong.append(str(error))
-                continue
-            if isinstance(part, Range | Choice):
-                swept[name] = part
-            else:
-                fixed[name] = part
-        if wrong:
-            raise BadInput("space: " + "; ".join(wrong))
-        return cls(swept, fixed, careful)
+    is_default: bool = False
 
     def active(self, residual: bool) -> list[str]:
-        """Names of the swept options that have an effect with a residual model, or without one."""
-        idle = WITHOUT_BRANCH if residual else OF_BRANCH
+        """Names of the swept options, ``residual`` aside, that have an effect with or without a residual model."""
+        idle = WITHOUT_RESIDUAL if residual else WITH_RESIDUAL
         return [name for name in self.swept if name != "residual" and name not in idle]
 
     def check_effect(self, residual: bool) -> None:
-        """Reject to sweep what has no effect where ``residual`` says whether all trials have one.
-
-        Raises
-        ------
-        BadInput
-        """
+        """Raise ``BadInput`` for swept options without effect, if ``residual`` holds for all trials."""
         idle = [name for name in self.swept if name not in self.active(residual)]
         if idle and "residual" not in self.swept:
-            where = "beside a residual model, which the recipe trains" if residual else "without a residual model"
-            told = "residual: false, or [true, false]" if residual else "residual: true, or [true, false]"
-            raise BadInput(f"space: {', '.join(idle)} without effect {where}; add {told}")
+            where = "with a residual model, which the recipe trains" if residual else "without a residual model"
+            raise BadInput(
+                f"space: {', '.join(idle)} without effect {where}; add residual: {str(not residual).lower()}, or "
+                "[true, false]"
+            )
 
-    def distributions(self) -> dict[str, BaseDistribution]:
-        """Give the swept options as Optuna's distributions."""
-        return {name: part.distribution() for name, part in self.swept.items()}
+    def contains(self, name: str, value: Any) -> bool:
+        """Whether a swept option may have this value."""
+        from optuna.trial import create_trial
+
+        try:
+            create_trial(params={name: value}, distributions={name: self.swept[name]}, value=0.0)
+        except ValueError:
+            return False
+        return True
 
 
-def default_space(net: Translation, recipe: Recipe, rows: int) -> Space:
-    """Sweep what has an effect on this translation, trained on so many rows.
+def parse_space(space: Mapping[str, Any], check: CheckOption, *, is_default: bool = False) -> Space:
+    """Convert a space as users write it.
 
-    Without trees there is no level, no temperature and no rate for them, without category tables no rate for those;
-    whether to train a residual model is swept where the recipe trains one.
+    Parameters
+    ----------
+    space : mapping
+        Name to a list (one of its values), a mapping of low, high and optionally log or step (a range), a distribution
+        of Optuna, or a single value (fixed).
+    check : callable
+        Checks the options of ``translate``.
+
+    Raises
+    ------
+    BadInput
+        Names all errors: unknown names with the nearest valid one, values that the option does not accept.
     """
-    branched = recipe.residual and net.takes_residual_model()
+    from optuna.distributions import BaseDistribution
+
+    if not isinstance(space, Mapping):
+        raise BadInput(f"space={space!r} must be a mapping, such as {{'learning_rate': {{'low': 1e-5, 'high': 1e-2}}}}")
+    swept: dict[str, BaseDistribution] = {}
+    fixed: dict[str, Any] = {}
+    errors = []
+    for name, value in space.items():
+        try:
+            option = _parse_option(str(name), value, check)
+        except (WindTunnelError, ValueError) as error:  # ValueError: from Optuna's distributions
+            errors.append(str(error) if isinstance(error, WindTunnelError) else f"{name}: {error}")
+            continue
+        if isinstance(option, BaseDistribution):
+            swept[name] = option
+        else:
+            fixed[name] = option
+    if errors:
+        raise BadInput("space: " + "; ".join(errors))
+    return Space(swept, fixed, is_default)
+
+
+def _parse_option(name: str, value: Any, check: CheckOption) -> Any:
+    """A distribution, or the fixed value; a distribution over a single value is that value."""
+    from optuna.distributions import BaseDistribution, CategoricalDistribution
+
+    if name in _NOT_SWEPT:
+        raise BadInput(f"{name}: {_NOT_SWEPT[name]}")
+    if name not in TRANSLATE_OPTIONS + RECIPE_OPTIONS:
+        raise BadInput(f"{name} is no option: {nearest(name, TRANSLATE_OPTIONS + RECIPE_OPTIONS)}")
+    option = value
+    if isinstance(value, list | tuple):
+        if unstored := [choice for choice in value if not isinstance(choice, str | int | float | bool | None)]:
+            raise BadInput(f"{name}: {unstored[0]!r} cannot be stored; use text, numbers, true, false and null")
+        option = CategoricalDistribution(value)
+    elif isinstance(value, Mapping) and (name != "level" or set(value) & set(_RANGE)):
+        option = _parse_range(name, value)
+    values = [option]
+    if isinstance(option, BaseDistribution):
+        values = [*option.choices] if isinstance(option, CategoricalDistribution) else [option.low, option.high]  # type: ignore[attr-defined]
+    for each in values:
+        check(name, each) if name in TRANSLATE_OPTIONS else Recipe.resolve(None, {name: each})
+    return values[0] if isinstance(option, BaseDistribution) and option.single() else option
+
+
+def _parse_range(name: str, bounds: Mapping[str, Any]) -> BaseDistribution:
+    from optuna.distributions import FloatDistribution, IntDistribution
+
+    if unknown := [key for key in bounds if key not in _RANGE]:
+        raise BadInput(f"{name}: unknown key {unknown[0]!r} of a range: {nearest(str(unknown[0]), _RANGE)}")
+    if missing := [key for key in ("low", "high") if key not in bounds]:
+        raise BadInput(f"{name}: a range needs low and high; {' and '.join(missing)} is missing")
+    numbers = {key: bounds[key] for key in ("low", "high", "step") if bounds.get(key) is not None or key != "step"}
+    for key, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise BadInput(f"{name}: {key}={value!r} must be a number")
+    if not isinstance(log := bounds.get("log", False), bool):
+        raise BadInput(f"{name}: log={log!r} must be true or false")
+    if name not in _INTEGERS:
+        return FloatDistribution(**numbers, log=log)
+    if not all(float(value).is_integer() for value in numbers.values()):
+        raise BadInput(f"{name}: low, high and step must be whole numbers")
+    return IntDistribution(**{key: int(value) for key, value in numbers.items()}, log=log)
+
+
+def default_space(net: TranslatedPipeline, recipe: Recipe, rows: int, check: CheckOption) -> Space:
+    """The options that have an effect on this translation, trained on ``rows`` rows.
+
+    Without trees there is no level, temperature, tree or leaf rate, without category tables no table rate. ``residual``
+    is swept where the recipe trains a residual model.
+    """
+    residual = recipe.residual and net.takes_residual_model()
     modules = [module for module in net.modules() if isinstance(module, Module)]
     kinds = {
         module.KINDS.get(name, "")
@@ -218,8 +181,8 @@ def default_space(net: Translation, recipe: Recipe, rows: int) -> Space:
         if parameter.requires_grad
     }
     without = {
-        "residual": not branched,
-        "residual_rank": not branched,
+        "residual": not residual,
+        "residual_rank": not residual,
         "level": "leaf" not in kinds,
         "temperature": "leaf" not in kinds,
         "tree_rate": "tree" not in kinds,
@@ -228,66 +191,7 @@ def default_space(net: Translation, recipe: Recipe, rows: int) -> Space:
         "start": not kinds & {"leaf", "table"},
         "dropout": not any(isinstance(getattr(module, "dropout", None), float) for module in modules),
     }
-    usual = recipe.rows_per_step(rows)
-    batch = {"low": max(1, usual // 4), "high": min(rows, usual * 4), "log": True}
-    given = {name: one for name, one in DEFAULT.items() if not without.get(name, False)}
-    return Space.of({**given, **({"batch_size": batch} if batch["low"] < batch["high"] else {})}, careful=True)
-
-
-def _part(name: str, given: Any) -> Any:
-    """A ``Range``, a ``Choice``, or the fixed value itself."""
-    if name in _NOT_SWEPT:
-        raise BadInput(f"{name}: {_NOT_SWEPT[name]}")
-    if name not in TRANSLATE + RECIPE:
-        raise BadInput(f"{name} is no option: {nearest(name, TRANSLATE + RECIPE)}")
-    part = _read(name, given)
-    if isinstance(part, Range | Choice):
-        if fault := part.wrong():
-            raise BadInput(f"{name}: {fault}")
-        values = part.values if isinstance(part, Choice) else (part.low, part.high)
-        if isinstance(part, Choice) and len(values) == 1:
-            part = values[0]
-    else:
-        values = (part,)
-    for value in values:
-        _check_value(name, int(value) if isinstance(part, Range) and part.whole else value)
-    return part
-
-
-def _read(name: str, given: Any) -> Any:
-    if hasattr(given, "choices"):  # Optuna's categorical distribution
-        return Choice(tuple(given.choices))
-    if all(hasattr(given, part) for part in _RANGE):  # its ranges, where whole numbers always have a step
-        step = None if given.step == 1 and name in _WHOLE else given.step
-        return Range(given.low, given.high, given.log, step, whole=name in _WHOLE)
-    if isinstance(given, list | tuple):
-        return Choice(tuple(given))
-    if isinstance(given, Mapping) and (name != "level" or set(given) & set(_RANGE)):
-        return _range(name, given)
-    return given
-
-
-def _range(name: str, given: Mapping[str, Any]) -> Range:
-    if unknown := [key for key in given if key not in _RANGE]:
-        raise BadInput(f"{name}: unknown key {unknown[0]!r} of a range: {nearest(str(unknown[0]), _RANGE)}")
-    if missing := [key for key in ("low", "high") if key not in given]:
-        raise BadInput(f"{name}: a range needs low and high; {' and '.join(missing)} is missing")
-    if name == "level" or name == "start":
-        raise BadInput(f"{name}: its values have no order; give a list of them")
-    for key in ("low", "high", "step"):
-        value = given.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float | None):
-            raise BadInput(f"{name}: {key}={value!r} must be a number")
-    if not isinstance(given.get("log", False), bool):
-        raise BadInput(f"{name}: log={given['log']!r} must be true or false")
-    return Range(given["low"], given["high"], given.get("log", False), given.get("step"), whole=name in _WHOLE)
-
-
-def _check_value(name: str, value: Any) -> None:
-    """Ask whoever takes the option."""
-    if name in RECIPE:
-        Recipe.resolve(None, {name: value})
-        return
-    usual = {"level": "L4", "start": "warm", "temperature": "auto", "untranslated": "cache"}
-    if name in usual:
-        check_options(**{**usual, name: value})
+    size = recipe.rows_per_step(rows)
+    space = {name: option for name, option in DEFAULT.items() if not without.get(name, False)}
+    space["batch_size"] = {"low": max(1, size // 4), "high": min(rows, size * 4), "log": True}
+    return parse_space(space, check, is_default=True)

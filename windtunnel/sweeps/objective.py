@@ -1,0 +1,216 @@
+"""The objective of a sweep: suggest options, translate, fine-tune, save the model, return its value."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytorch_lightning as pl
+from optuna.distributions import CategoricalDistribution, IntDistribution
+from optuna.samplers import PartialFixedSampler, TPESampler
+from optuna.trial import Trial
+
+from windtunnel.sweeps.cost import inference_cost
+from windtunnel.sweeps.rows import SharedRows, calibration_rows
+from windtunnel.sweeps.settings import Settings
+from windtunnel.sweeps.space import RISKY, TRANSLATE_OPTIONS, default_space
+from windtunnel.trainers.loop.module import FineTuning
+from windtunnel.trainers.recipe import Recipe
+
+CAUTIOUS_TRIALS = 10
+"""So many first trials of the default space do not vary start and temperature."""
+
+
+class ReportEpochs(pl.Callback):
+    """Reports the validation metric of each epoch to the trial, from epoch 0 (before training) on.
+
+    Parameters
+    ----------
+    trial : optuna.Trial
+    reports : bool
+        False for several objectives, for which Optuna accepts no reports.
+    may_prune : bool
+
+    Attributes
+    ----------
+    pruned : bool
+        Whether training was stopped because Optuna prunes the trial.
+    recipe : Recipe or None
+        The recipe that ``fit`` used; it differs from the given one if no residual model can be trained.
+    """
+
+    sees_start = True
+
+    def __init__(self, trial: Trial, *, reports: bool, may_prune: bool) -> None:
+        self.trial, self.reports, self.may_prune = trial, reports, may_prune
+        self.pruned = False
+        self.recipe: Recipe | None = None
+        self._epoch = 0
+
+    def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Report the metric, and stop after this epoch if the trial is pruned."""
+        assert isinstance(module, FineTuning)
+        self.recipe = module.recipe
+        if self.reports:
+            self.trial.report(float(trainer.callback_metrics[f"val_{module.judge.name}"]), self._epoch)
+            if self.may_prune and self._epoch > 0 and self.trial.should_prune():
+                self.pruned = trainer.should_stop = True
+            self._epoch += 1
+
+
+class Objective:
+    """Translates and fine-tunes the pipeline with the options that a trial suggests, and returns its value.
+
+    Trial 0 is the default: it uses the given recipe and is never pruned.
+
+    Parameters
+    ----------
+    settings : Settings
+    folder : path
+        Gets ``trials/<number>.windtunnel``.
+    """
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self.settings, self.models = settings, folder / "trials"
+        self.models.mkdir(parents=True, exist_ok=True)
+        self.calibrate = settings.calibrate
+        if self.calibrate is None:
+            self.calibrate = calibration_rows(settings.train, settings.seed)
+        net = settings.translate(settings.pipeline, calibrate=self.calibrate, **settings.translate_options)
+        self.takes_residual = net.takes_residual_model()
+        name = "joint" if settings.recipe in (None, "default") and not self.takes_residual else settings.recipe
+        self.recipe = Recipe.resolve(name, settings.recipe_options)
+        metric = FineTuning(net, self.recipe).judge
+        self.metric, self.greater_is_better = metric.name, metric.greater_is_better
+        self.rows = SharedRows(net, settings.train, settings.valid)
+        check, rows = settings.check_option, self.rows.train.size
+        self.space = settings.space or default_space(net, self.recipe, rows, check)
+        self.space.check_effect(self._has_residual({}))
+        steps = net.program.steps
+        self._sizes = [[s.name, type(s.module).__name__, sum(p.numel() for p in s.parameters())] for s in steps]
+
+    def model_path(self, number: int) -> Path:
+        """The file of a trial's model."""
+        return self.models / f"{number:04d}.windtunnel"
+
+    def __call__(self, trial: Trial) -> float | tuple[float, float]:
+        """Run a trial; its model is saved before its value is returned."""
+        started = time.perf_counter()
+        default = trial.number == 0 or bool(trial.user_attrs.get("default"))
+        trial.set_user_attr("default", default)
+        suggested = self._suggest(trial, default)
+        trial.set_user_attr("options", self.options(suggested))
+        several = len(self.settings.objectives) > 1
+        report = ReportEpochs(trial, reports=not several, may_prune=not default)
+        try:
+            net = self.train({} if default else suggested, [report])
+        except Exception as error:
+            error.add_note(
+                f"in trial {trial.number} with {suggested}; the trials before it are stored: call the sweep again with "
+                "the same storage to continue"
+            )
+            raise
+        results = {
+            "options": self.options(suggested, report.recipe if default else None),
+            "epochs": len(net.history.epochs) - 1,
+            "best_epoch": net.history.best_epoch,
+            "seconds": round(time.perf_counter() - started, 3),
+        }
+        for name, value in results.items():
+            trial.set_user_attr(name, value)
+        if report.pruned:
+            raise optuna.TrialPruned(f"after {results['epochs']} epochs")
+        net.save(self.model_path(trial.number))
+        best: float = net.history.best
+        return (best, inference_cost(net, self.rows.first_valid())) if several else best
+
+    def train(self, suggested: dict[str, Any], callbacks: list[pl.Callback]) -> Any:
+        """Translate and fine-tune with the suggested options; without any this is the default trial."""
+        settings, options = self.settings, {**self.space.fixed, **suggested}
+        swept = {name: options[name] for name in TRANSLATE_OPTIONS if name in options}
+        net = settings.translate(settings.pipeline, calibrate=self.calibrate, **{**settings.translate_options, **swept})
+        train, valid = self.rows.batches(net, self._fit_recipe(options))
+        return net.fit(
+            train,
+            valid,
+            recipe=settings.recipe,
+            callbacks=callbacks,
+            accelerator=settings.accelerator,
+            progress=False,
+            **{**settings.recipe_options, **_of_recipe(options)},
+        )
+
+    def options(self, suggested: dict[str, Any], used: Recipe | None = None) -> dict[str, Any]:
+        """The options of a trial that the space names, as JSON values; ``used`` is the recipe that ``fit`` chose."""
+        names = [name for name in self.space.swept if name == "residual"]
+        names += self.space.active(self._has_residual(suggested))
+        options = {**{name: self._default_value(name) for name in names}, **self.space.fixed, **suggested}
+        facts = (used or Recipe.resolve(self.recipe, _of_recipe(options))).facts()
+        return {name: value if facts.get(name) is None else facts[name] for name, value in options.items()}
+
+    def facts(self) -> dict[str, Any]:
+        """What all calls on one study must have in common for their values to be comparable, as JSON values."""
+        settings, fixed = self.settings, self.space.fixed
+        return {
+            **Recipe.resolve(self.recipe, _of_recipe(fixed)).facts(),
+            **settings.translate_options,
+            **fixed,
+            **{name: _kind(distribution) for name, distribution in self.space.swept.items()},
+            "metric": self.metric,
+            "objectives": list(settings.objectives),
+            **self.rows.fingerprint(),
+            "steps": self._sizes,
+        }
+
+    def _default_value(self, name: str) -> Any:
+        if name == "batch_size":
+            return self._fit_recipe(self.space.fixed).rows_per_step(self.rows.train.size)
+        return self.settings.translate_options[name] if name in TRANSLATE_OPTIONS else getattr(self.recipe, name)
+
+    def _fit_recipe(self, options: dict[str, Any]) -> Recipe:
+        return Recipe.resolve(self.settings.recipe, {**self.settings.recipe_options, **_of_recipe(options)})
+
+    def _has_residual(self, suggested: dict[str, Any]) -> bool:
+        return self.takes_residual and bool(
+            {"residual": self.recipe.residual, **self.space.fixed, **suggested}["residual"]
+        )
+
+    def _suggest(self, trial: Trial, default: bool) -> dict[str, Any]:
+        """Suggest the options that have an effect; those of the default trial that the space contains."""
+        # The seed depends on the trial, so that processes draw different values and a resumed sweep continues.
+        seed = int(np.random.SeedSequence([self.settings.seed, trial.number]).generate_state(1)[0])
+        sampler = self.settings.sampler or TPESampler(seed=seed)
+        names = ["residual"] if "residual" in self.space.swept else []
+        suggested: dict[str, Any] = {}
+        if default:
+            names += self.space.active(self._has_residual({}))
+            values = {name: self._default_value(name) for name in names}
+            values = {name: value for name, value in values.items() if self.space.contains(name, value)}
+            trial.study.sampler = PartialFixedSampler(values, sampler)
+            return {name: self._suggest_option(trial, name) for name in values}
+        trial.study.sampler = sampler
+        suggested = {name: self._suggest_option(trial, name) for name in names}
+        skipped = RISKY if self.space.is_default and trial.number < CAUTIOUS_TRIALS else ()
+        names = [name for name in self.space.active(self._has_residual(suggested)) if name not in skipped]
+        return suggested | {name: self._suggest_option(trial, name) for name in names}
+
+    def _suggest_option(self, trial: Trial, name: str) -> Any:
+        distribution: Any = self.space.swept[name]
+        if isinstance(distribution, CategoricalDistribution):
+            return trial.suggest_categorical(name, distribution.choices)
+        suggest: Any = trial.suggest_int if isinstance(distribution, IntDistribution) else trial.suggest_float
+        return suggest(name, distribution.low, distribution.high, step=distribution.step, log=distribution.log)
+
+
+def _of_recipe(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in TRANSLATE_OPTIONS}
+
+
+def _kind(distribution: Any) -> Any:
+    """What Optuna allows to change between the calls on one study is the bounds of ranges only."""
+    if isinstance(distribution, CategoricalDistribution):
+        return list(distribution.choices)
+    return "log range" if distribution.log else "range"
