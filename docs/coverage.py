@@ -21,7 +21,7 @@ from sklearn.utils.discovery import all_estimators
 
 import windtunnel.estimators
 from docs.peers import PEERS
-from windtunnel.translators.registry import Entry, supported
+from windtunnel.translators.registry import SupportedEstimator, supported
 from windtunnel.translators.untranslated import REASONS, public_name
 
 PAGE = Path(__file__).resolve().parent / "coverage.md"
@@ -38,9 +38,9 @@ apart, so that its steps are what has to have a translation. A peer's yes says t
 """
 
 
-def registered() -> dict[str, Entry]:
+def registered() -> dict[str, SupportedEstimator]:
     """The readers of the package itself, without those that somebody has added from outside."""
-    ours = (entry for entry in supported() if entry.read.__module__.startswith("windtunnel."))
+    ours = (entry for entry in supported() if entry.convert.__module__.startswith("windtunnel."))
     return {public_name(entry.estimator): entry for entry in ours}
 
 

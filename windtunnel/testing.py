@@ -22,7 +22,7 @@ from windtunnel.api.translation import Translation
 from windtunnel.compiler.scripted import script
 from windtunnel.errors import BadInput, UnsupportedEstimator
 from windtunnel.objectives.losses import pick
-from windtunnel.pipeline.graph import Columns, Expression, Joined, Raw, Step, Weighted, walk
+from windtunnel.pipeline.graph import Columns, Concatenated, Expression, Raw, Step, Weighted, build_graph
 from windtunnel.program.head import METHODS
 from windtunnel.translators.registry import supported
 
@@ -241,7 +241,7 @@ def _check_eager(module: nn.Module, given: tuple[Tensor, ...], tolerance: float,
 def _translated(fitted: Any, X: Any, untranslated: str) -> Translation | None:
     """The differentiable translation; None where a reader says that there is none."""
     known = {entry.estimator: entry for entry in supported()}
-    steps = [type(step.estimator) for step in _steps(walk(fitted))]
+    steps = [type(step.estimator) for step in _steps(build_graph(fitted))]
     exact_only = [cls.__name__ for cls in steps if not known[cls].differentiable]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an R squared that is too low is an error here
@@ -256,13 +256,13 @@ def _steps(expression: Expression) -> Iterator[Step]:
     match expression:
         case Raw():
             return
-        case Joined(parts=parts):
+        case Concatenated(parts=parts):
             for part in parts:
                 yield from _steps(part)
-        case Columns(given=given) | Weighted(given=given):
-            yield from _steps(given)
-        case Step(given=given):
-            yield from _steps(given)
+        case Columns(inputs=inputs) | Weighted(inputs=inputs):
+            yield from _steps(inputs)
+        case Step(inputs=inputs):
+            yield from _steps(inputs)
             yield expression
 
 
@@ -288,5 +288,5 @@ def _check_gradient(net: Translation, X: Any, y: Any) -> None:
         assert torch.isfinite(parameter.grad).all(), f"the gradient of the parameter {name} is not finite."
     if numbers.grad is not None:
         odd = ~torch.isfinite(numbers.grad) & torch.isfinite(numbers.detach()) & finite.all(dim=1, keepdim=True)
-        where = sorted({net.encoder.name(net.encoder.numbers[int(column)]) for column in odd.nonzero()[:, 1]})
+        where = sorted({net.encoder.column_name(net.encoder.numbers[int(column)]) for column in odd.nonzero()[:, 1]})
         assert not where, f"the gradient that reaches the columns {', '.join(where)} is not finite."

@@ -29,7 +29,7 @@ from windtunnel.compiler import exported
 from windtunnel.compiler.backends import engine
 from windtunnel.compiler.decompositions import bucketize, cdist, searchsorted
 from windtunnel.encode import Batch
-from windtunnel.encode.vocabulary import FEW
+from windtunnel.encode.vocabulary import FEW_ROWS
 from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees.hard import TreeWalk
@@ -267,7 +267,7 @@ ALONE = ["rare, two-hot, trees", "trees of three classes", "booster over pandas 
 def test_a_row_alone_is_answered_as_among_others(backend: str, name: str) -> None:
     case = CASES[name]
     net, rows = windtunnel.compile(case.fitted(), backend=backend), case.rows()
-    assert len(rows) > FEW
+    assert len(rows) > FEW_ROWS
     for method in {"predict", "predict_proba", "decision_function"} & {*net.head.methods}:
         together = getattr(net, method)(rows)
         for at in (0, 7, len(rows) - 1):

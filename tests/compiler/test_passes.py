@@ -355,7 +355,7 @@ def test_rows_of_numbers_without_names_keep_their_places() -> None:
     source = make_pipeline(make_column_transformer((PolynomialFeatures(2), [0, 1, 2, 3]), ("passthrough", [4, 5])),
                            few_trees()).fit(X, LABEL)  # fmt: skip
     net = windtunnel.compile(source)
-    assert 0 < len(net.encoder.used()) < len(NUMBERS)
+    assert 0 < len(net.encoder.used_columns()) < len(NUMBERS)
     np.testing.assert_allclose(net.predict_proba(X), source.predict_proba(X), 1e-9)
     with pytest.raises(BadInput, match="^got 3 columns; the pipeline was fitted on 8"):
         net.predict(X[:, :3])
@@ -617,7 +617,7 @@ def test_an_array_of_which_trees_read_a_few_columns_is_read_where_it_is() -> Non
     y = X[:, 30] + X[:, 7] > 0
     source = make_pipeline(SelectKBest(k=3), few_trees()).fit(X, y)
     net = windtunnel.compile(source, backend="torch")
-    batch = net.encoder.block(X, shared=True)
+    batch = net.encoder.encode_array(X, shared=True)
     assert batch is not None and batch.numbers.data_ptr() == X.ctypes.data
     guard, trees = net.program.steps
     assert guard.rejects and [take.neighbours for take in guard.takes] == [True]

@@ -13,8 +13,8 @@ import torch
 from category_encoders import HashingEncoder
 from hypothesis import given, strategies as st
 
-from windtunnel.encode import NONE, Batch, CategoryColumn, RowEncoder, Vocabulary, as_frame, bucket_of
-from windtunnel.encode.vocabulary import FEW, UNKNOWN_ID
+from windtunnel.encode import NONE_CATEGORY, Batch, CategoryColumn, RowEncoder, Vocabulary, as_frame, hash_bucket
+from windtunnel.encode.vocabulary import FEW_ROWS, UNKNOWN_ID
 from windtunnel.errors import BadInput
 
 NAN = float("nan")
@@ -60,11 +60,11 @@ def test_ids(name: str) -> None:
     assert ids.dtype == np.int64 and ids.tolist() == want
     encoder = RowEncoder(["c"], 1, [], [CategoryColumn(0, vocabulary)])
     assert encoder.encode(encoder.select(column.to_frame("c"))).ids[:, 0].tolist() == want
-    many = pd.concat([column] * (FEW + 1))  # which are not looked up one by one
-    assert vocabulary.ids(many).tolist() == want * (FEW + 1)
+    many = pd.concat([column] * (FEW_ROWS + 1))  # which are not looked up one by one
+    assert vocabulary.ids(many).tolist() == want * (FEW_ROWS + 1)
 
 
-@pytest.mark.parametrize("count", [1, FEW + 1])
+@pytest.mark.parametrize("count", [1, FEW_ROWS + 1])
 def test_what_neither_arrow_nor_float64_can_hold_is_unknown(count: int) -> None:
     for vocabulary, value in ((TEXT, "\ud800"), (NUMBER, 10**400)):
         column = pd.Series([value] * count, dtype=object)
@@ -107,11 +107,11 @@ def test_columns_are_those_that_are_selected(name: str) -> None:
 def test_a_table_of_numbers_is_read_as_its_columns_are(dtype: str, names: list[str] | None) -> None:
     frame = pd.DataFrame({"a": [1, 0], "b": [0, 1]}).astype(dtype).assign(b=[0.5, np.nan])
     encoder = RowEncoder(names, 2, [1, 0], dtype="float64")
-    block = encoder.block(frame)
+    block = encoder.encode_array(frame)
     assert (block is None) == (dtype in ("Int64", "object"))
     for found in (block or encoder.encode(encoder.select(frame)), encoder.encode(encoder.columns(frame), rows=2)):
         np.testing.assert_array_equal(found.numbers, [[0.5, 1.0], [np.nan, 0.0]])
-    assert encoder.block(frame.assign(c=1)) is None
+    assert encoder.encode_array(frame.assign(c=1)) is None
 
 
 @given(st.lists(st.one_of(st.text(max_size=3), st.none()), max_size=8), st.sets(st.text(max_size=2), max_size=5))
@@ -132,7 +132,7 @@ def test_buckets_are_those_of_the_hashing_encoder(dtype: Any) -> None:
     known = column.astype(object).to_numpy() == "value 3"
     assert (ids[known] == 2).all()
     np.testing.assert_array_equal(ids[~known] - 3, hashed.to_numpy().argmax(axis=1)[~known])
-    assert bucket_of("value 3", 7) == hashed.to_numpy()[3].argmax() and len(vocabulary) == 10
+    assert hash_bucket("value 3", 7) == hashed.to_numpy()[3].argmax() and len(vocabulary) == 10
 
 
 NUMBERS: dict[str, tuple[pd.Series, list[float]]] = {
@@ -265,14 +265,14 @@ def test_training_on_known_categories_goes_on_refusing() -> None:
 
 def test_the_same_column_twice() -> None:
     encoder = RowEncoder(["zip"], 1)
-    assert [encoder.number(0), encoder.number(0)] == [0, 0]
+    assert [encoder.add_number(0), encoder.add_number(0)] == [0, 0]
     column = CategoryColumn(0, NUMBER)
     assert [
-        encoder.category(column),
-        encoder.category(CategoryColumn(0, NUMBER)),
-        encoder.category(CategoryColumn(0, TEXT)),
+        encoder.add_category(column),
+        encoder.add_category(CategoryColumn(0, NUMBER)),
+        encoder.add_category(CategoryColumn(0, TEXT)),
     ] == [0, 0, 1]
-    assert encoder.used() == [0]
+    assert encoder.used_columns() == [0]
 
 
 NAMES = ["age", "city", "income"]
@@ -372,16 +372,16 @@ def test_lists_keep_their_values() -> None:
 
 
 def test_none_has_an_id_of_its_own_where_the_source_tells_it_from_nan() -> None:
-    vocabulary = Vocabulary(("a", NONE))
+    vocabulary = Vocabulary(("a", NONE_CATEGORY))
     assert vocabulary.ids(pd.Series(["a", None, np.nan, "x"], dtype=object)).tolist() == [2, 3, 1, 0]
     assert vocabulary.ids(pd.Series(["a", None], dtype="str")).tolist() == [2, 1]
 
 
 def test_batches_of_another_translation(encoder: RowEncoder) -> None:
     ready = Batch(torch.zeros(2, 2), torch.zeros(2, 0, dtype=torch.int64))
-    assert encoder.checked(ready) is ready
+    assert encoder.check_batch(ready) is ready
     with pytest.raises(BadInput) as error:
-        encoder.checked(Batch(torch.zeros(2, 1), torch.zeros(2, 3, dtype=torch.int64)))
+        encoder.check_batch(Batch(torch.zeros(2, 1), torch.zeros(2, 3, dtype=torch.int64)))
     assert str(error.value) == (
         "got a batch of 1 numbers in 2 rows and 3 ids in 2 rows; this translation reads 2 numbers and 0 ids. "
         "Give raw rows, or what its own encode gave."
@@ -398,10 +398,12 @@ def test_a_column_that_float32_blurs_is_said_once() -> None:
 
 def test_years_are_what_they_are_in_float32() -> None:
     encoder = RowEncoder(None, 1, numbers=[0])
-    assert encoder.block(np.array([[2016.0], [2017.0]] * 50)) is not None
+    assert encoder.encode_array(np.array([[2016.0], [2017.0]] * 50)) is not None
 
 
-@pytest.mark.parametrize("vocabulary", [TEXT, NUMBER, Vocabulary(("a", NONE))], ids=["text", "number", "None known"])
+@pytest.mark.parametrize(
+    "vocabulary", [TEXT, NUMBER, Vocabulary(("a", NONE_CATEGORY))], ids=["text", "number", "None known"]
+)
 def test_none_in_a_list_is_missing_whatever_stands_beside_it(vocabulary: Vocabulary) -> None:
     encoder = RowEncoder(["x"], 1, categories=[CategoryColumn(0, vocabulary)])
     for column in ([None], [None, vocabulary.values[0]], [None] * 50, [None] * 50 + [vocabulary.values[0]]):
@@ -414,7 +416,7 @@ def test_an_array_that_float32_blurs_is_told_column_by_column() -> None:
     given = np.arange(5000.0)
     rows = np.stack([1.6e9 + given, given, np.where(given == 3, np.inf, 2e9 + given)], axis=1)
     with pytest.warns(UserWarning) as said:
-        found = encoder.block(rows)
+        found = encoder.encode_array(rows)
     assert [str(one.message).partition(" runs")[0] for one in said] == ["column number 0", "column number 2"]
     assert found is not None and torch.equal(found.numbers, torch.from_numpy(rows.astype(np.float32)))
-    encoder.block(rows)
+    encoder.encode_array(rows)

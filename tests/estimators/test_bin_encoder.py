@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import windtunnel
 from windtunnel.errors import BadInput, UnsupportedEstimator
 from windtunnel.estimators import BinEncoder, TwoHotEncoder
-from windtunnel.translators.registry import read
+from windtunnel.translators.registry import convert
 
 
 @parametrize_with_checks([BinEncoder(), BinEncoder(OneHotEncoder(handle_unknown="ignore"), n_bins=3)])
@@ -95,7 +95,7 @@ def test_an_encoder_without_tables_is_rejected_by_name():
 
     fitted = BinEncoder(ce.HashingEncoder(n_components=4, max_process=1)).fit(numbers())
     with pytest.raises(UnsupportedEstimator, match="BinEncoder has the encoder HashingEncoder"):
-        read(fitted)
+        convert(fitted)
 
 
 def test_infinity_and_further_arguments_are_rejected():

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import windtunnel
 from windtunnel.errors import BadInput
 from windtunnel.estimators import RareCategories
-from windtunnel.translators.registry import Recoding, read
+from windtunnel.translators.registry import CategoryRecoding, convert
 
 DTYPES = ["str", "object", "category", "string"]
 NAN = np.nan
@@ -200,8 +200,8 @@ def test_bad_tables(X, message):
 @pytest.mark.parametrize("dtype", ["str", "object"])
 def test_reader_recodes_as_the_source_does(dtype):
     fitted = RareCategories(min_count=5).fit(table(dtype))
-    reading = read(fitted)
-    assert isinstance(reading, Recoding)
+    reading = convert(fitted)
+    assert isinstance(reading, CategoryRecoding)
     assert sorted(reading.categories[0]) == sorted(table()["word"].dropna().unique()) and reading.categories[1] is None
 
     values = [*reading.categories[0], "new", None]

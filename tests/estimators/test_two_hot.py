@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from windtunnel.errors import BadInput
 from windtunnel.estimators import RareCategories, TwoHotEncoder
-from windtunnel.translators.registry import Encoding, read
+from windtunnel.translators.registry import CategoryEncoding, convert
 
 DTYPES = ["str", "object", "category", "string"]
 
@@ -141,8 +141,8 @@ def test_clone_pickle_and_column_transformer():
 @pytest.mark.parametrize("handle_unknown", ["ignore", "error"])
 def test_reader(handle_unknown):
     fitted = TwoHotEncoder(handle_unknown=handle_unknown).fit(pd.DataFrame({"a": ["y", "x"], "n": [1.0, 2.0]}))
-    reading = read(fitted)
-    assert isinstance(reading, Encoding)
+    reading = convert(fitted)
+    assert isinstance(reading, CategoryEncoding)
     # NaN among the categories: a missing value is all zeros even where unknown categories are rejected.
     assert reading.categories == [["x", "y", math.nan], None]
     assert reading.rejects_unknown == (handle_unknown == "error")

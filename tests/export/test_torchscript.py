@@ -24,7 +24,7 @@ from way_out import PIPELINES, binary, fitted, frame, rows_for, target, translat
 
 import windtunnel
 from windtunnel.compiler.scripted import script
-from windtunnel.encode import CategoryColumn, RowEncoder, Vocabulary, bucket_of
+from windtunnel.encode import CategoryColumn, RowEncoder, Vocabulary, hash_bucket
 from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption
 from windtunnel.export import export
 from windtunnel.export.guarded import CHUNK, Guarded
@@ -205,7 +205,7 @@ def test_buckets_are_those_of_python() -> None:
     compiled = script(Bucket())
     texts = ["", "a", "Ålesund 東京", *("x" * length for length in (55, 56, 63, 64, 65, 119, 120, 200))]
     for text in texts:
-        expected = bucket_of(text, 1009)
+        expected = hash_bucket(text, 1009)
         assert bucket_of_bytes(list(text.encode()), 1009) == expected
         assert compiled(text, 1009) == expected
 
@@ -253,14 +253,14 @@ def test_float32_is_rejected_where_it_would_miss_categories(tmp_path: Path) -> N
 
 def test_texts_and_numbers_side_by_side_are_rejected(tmp_path: Path) -> None:
     net = linear(Head("regression", methods=("predict",)))
-    net.encoder.category(CategoryColumn(1, Vocabulary(("a", 1))))
+    net.encoder.add_category(CategoryColumn(1, Vocabulary(("a", 1))))
     with pytest.raises(UnfaithfulOption, match="column number 1 has texts and numbers among its categories"):
         net.export(tmp_path / "net.ts")
 
 
 def test_a_column_read_as_text_and_as_a_number_is_rejected(tmp_path: Path) -> None:
     net = linear(Head("regression", methods=("predict",)))
-    net.encoder.category(CategoryColumn(1, Vocabulary(("a", "b"))))
+    net.encoder.add_category(CategoryColumn(1, Vocabulary(("a", "b"))))
     with pytest.raises(UnfaithfulOption, match="columns number 1 are read as text in one place and as numbers"):
         net.export(tmp_path / "net.ts")
 

@@ -14,7 +14,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, StandardScaler
 
 from windtunnel.errors import NotFitted, UnsupportedEstimator
-from windtunnel.pipeline.graph import Columns, Expression, Joined, Raw, Step, Weighted, raw_columns, walk
+from windtunnel.pipeline.graph import Columns, Concatenated, Expression, Raw, Step, Weighted, build_graph, raw_columns
 
 
 def drawn(expression: Expression) -> Any:
@@ -22,13 +22,13 @@ def drawn(expression: Expression) -> Any:
     match expression:
         case Raw():
             return "raw"
-        case Step(name=name, given=given):
-            return name, drawn(given)
-        case Columns(given=given, positions=positions):
-            return drawn(given), list(positions)
-        case Weighted(name=name, given=given, weight=weight):
-            return name, drawn(given), weight
-        case Joined(parts=parts):
+        case Step(name=name, inputs=inputs):
+            return name, drawn(inputs)
+        case Columns(inputs=inputs, positions=positions):
+            return drawn(inputs), list(positions)
+        case Weighted(name=name, inputs=inputs, weight=weight):
+            return name, drawn(inputs), weight
+        case Concatenated(parts=parts):
             return [drawn(part) for part in parts]
 
 
@@ -37,7 +37,7 @@ LABELS = targets(table())["label"]
 
 
 def test_a_bare_estimator() -> None:
-    assert drawn(walk(quick().fit(FRAME[["age"]], LABELS))) == ("LGBMClassifier", "raw")
+    assert drawn(build_graph(quick().fit(FRAME[["age"]], LABELS))) == ("LGBMClassifier", "raw")
 
 
 def test_nested_pipelines_have_paths_for_names() -> None:
@@ -45,7 +45,7 @@ def test_nested_pipelines_have_paths_for_names() -> None:
         [("scale", StandardScaler()), ("pass", "passthrough"), ("none", None), ("id", FunctionTransformer())]
     )
     fitted = Pipeline([("inner", inner), ("last", LogisticRegression())]).fit(FRAME[list(NUMBERS)], LABELS)
-    assert drawn(walk(fitted)) == ("last", ("inner.scale", "raw"))
+    assert drawn(build_graph(fitted)) == ("last", ("inner.scale", "raw"))
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_nested_pipelines_have_paths_for_names() -> None:
     ids=str,
 )
 def test_columns_however_they_are_selected(selected: Any, positions: list[int]) -> None:
-    assert drawn(walk(columns((StandardScaler(), selected)).fit(FRAME))) == [("part0", ("raw", positions))]
+    assert drawn(build_graph(columns((StandardScaler(), selected)).fit(FRAME))) == [("part0", ("raw", positions))]
 
 
 @pytest.mark.parametrize("selected", ["income", 1])
 def test_one_column_without_a_second_dimension(selected: Any) -> None:
-    (step,) = walk(columns((FunctionTransformer(pd.Series.to_frame), selected)).fit(FRAME)).parts  # type: ignore[union-attr]
-    assert step.given.flat and step.given.positions == (1,)  # type: ignore[union-attr]
+    (step,) = build_graph(columns((FunctionTransformer(pd.Series.to_frame), selected)).fit(FRAME)).parts  # type: ignore[union-attr]
+    assert step.inputs.flat and step.inputs.positions == (1,)  # type: ignore[union-attr]
 
 
 def test_columns_dropped_passed_weighted_and_left_over() -> None:
@@ -80,7 +80,7 @@ def test_columns_dropped_passed_weighted_and_left_over() -> None:
         remainder="passthrough",
         transformer_weights={"part0": 2.0},
     ).fit(FRAME[["age", "income", "visits", "city"]])
-    assert drawn(walk(fitted)) == [
+    assert drawn(build_graph(fitted)) == [
         ("part0.weight", ("part0", ("raw", [3])), 2.0),
         ("raw", [0]),
         ("raw", [1]),
@@ -95,7 +95,7 @@ def test_unions_inside_columns_inside_pipelines() -> None:
     fitted = Pipeline([("columns", columns((union, ["age", "visits"]))), ("last", logistic())]).fit(FRAME, LABELS)
     given = ("raw", [0, 2])
     parts = [("columns.part0.a", given), given, ("columns.part0.d.weight", ("columns.part0.d", given), 0.5)]
-    assert drawn(walk(fitted)) == ("last", [parts])
+    assert drawn(build_graph(fitted)) == ("last", [parts])
 
 
 ARRAY = FRAME[list(NUMBERS)].to_numpy()
@@ -142,12 +142,12 @@ UNFITTED = {
 def test_unfitted(name: str) -> None:
     estimator, message = UNFITTED[name]
     with pytest.raises(NotFitted, match=f"^{message}; call fit on the pipeline, then translate it.$"):
-        walk(estimator)
+        build_graph(estimator)
 
 
 def test_a_class_is_no_estimator() -> None:
     with pytest.raises(NotFitted, match=r"^LogisticRegression is a class; give a fitted instance.$"):
-        walk(LogisticRegression)
+        build_graph(LogisticRegression)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_what_is_no_estimator(given: Any) -> None:
     with pytest.raises(
         UnsupportedEstimator, match=r"is not an estimator; give a fitted scikit-learn pipeline, a fitted"
     ):
-        walk(given)
+        build_graph(given)
 
 
 def test_a_stateless_step_that_was_never_fitted_tells_no_columns() -> None:

@@ -202,7 +202,7 @@ def test_only_what_is_after_the_host_is_translated() -> None:
     net = windtunnel.translate(source)
     assert [origin.name for origin in net.origins] == ["standardscaler", "logisticregression"]
     # One host step answers for all that is before it.
-    assert net.encoder.numbers == [3, 4, 5] and net.encoder.used() == []
+    assert net.encoder.numbers == [3, 4, 5] and net.encoder.used_columns() == []
     assert "NamedSquares" in net.hosts[0].reason
     assert isinstance(net.program.steps[-1].module, Linear)
 

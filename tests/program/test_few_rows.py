@@ -15,8 +15,8 @@ import pytest
 import torch
 from scipy import sparse
 
-from windtunnel.encode import NONE, CategoryColumn, RowEncoder, Vocabulary
-from windtunnel.encode.vocabulary import FEW
+from windtunnel.encode import NONE_CATEGORY, CategoryColumn, RowEncoder, Vocabulary
+from windtunnel.encode.vocabulary import FEW_ROWS
 
 NAN = float("nan")
 TEXT, NUMBER, MIXED = Vocabulary(("a", "b")), Vocabulary((1, 2.5, 3)), Vocabulary(("a", 1))
@@ -25,7 +25,7 @@ KNOWN = {
     "number": NUMBER,
     "mixed": MIXED,
     "booleans": Vocabulary((False, True)),
-    "None among them": Vocabulary(("a", NONE)),
+    "None among them": Vocabulary(("a", NONE_CATEGORY)),
     "nothing": Vocabulary(()),
     "buckets": Vocabulary(("a",), buckets=3),
     "hashed": Vocabulary(("a", "1"), hashes=(7,)),
@@ -56,7 +56,7 @@ def told(encoder: RowEncoder) -> int:
     """How many of these rows are told by their values; which are then encoded as by their dtypes."""
     count = 0
     for rows in few_rows():
-        if (found := encoder.few(rows)) is not None:
+        if (found := encoder.encode_few(rows)) is not None:
             wanted = encoder.encode(encoder.select(rows))
             assert found.numbers.dtype == wanted.numbers.dtype and found.ids.dtype == wanted.ids.dtype
             np.testing.assert_array_equal(found.numbers, wanted.numbers)
@@ -93,7 +93,7 @@ TOLD: dict[str, Any] = {
 def test_few_rows_are_told_by_their_values(name: str) -> None:
     encoder = RowEncoder(["age", "city", "income"], 3, [2, 0], [CategoryColumn(1, TEXT)])
     for rows in (TOLD[name], TOLD[name] if isinstance(TOLD[name], np.ndarray) else pd.DataFrame(TOLD[name])):
-        found = encoder.few(rows)
+        found = encoder.encode_few(rows)
         assert found is not None and found.ids.tolist() == [[3], [0]] and found.ids.dtype == torch.int64
         np.testing.assert_array_equal(found.numbers, [[3, 1.5], [1, np.nan]])
         assert found.numbers.dtype == torch.float32
@@ -102,15 +102,15 @@ def test_few_rows_are_told_by_their_values(name: str) -> None:
 def test_counts_beside_few_rows() -> None:
     encoder = RowEncoder(["age", "note"], 2, [0, 4, 2], [])
     rows, counts = {"age": [1.5, 2.5], "note": ["x y", ""]}, {2: sparse.coo_array([[3, 9, 0], [0, 0, 5]])}
-    found = encoder.few(rows)
+    found = encoder.encode_few(rows)
     assert found is not None
     wanted = encoder.encode(encoder.select(rows), counts=counts)
-    assert encoder.with_counts(found, counts).numbers.tolist() == wanted.numbers.tolist() == [[1.5, 0, 3], [2.5, 5, 0]]
+    assert encoder.add_counts(found, counts).numbers.tolist() == wanted.numbers.tolist() == [[1.5, 0, 3], [2.5, 5, 0]]
 
 
 NOT_TOLD: dict[str, Any] = {
     "no rows": {"age": [], "city": []},
-    "many rows": {"age": [1.0] * (FEW + 1), "city": ["a"] * (FEW + 1)},
+    "many rows": {"age": [1.0] * (FEW_ROWS + 1), "city": ["a"] * (FEW_ROWS + 1)},
     "a column missing": {"age": [1.0]},
     "a column given twice": pd.DataFrame([[1.0, "a", "b"]], columns=["age", "city", "city"]),
     "a column that is a number's": {"age": [1.0], "city": ["a"], 1: [2]},
@@ -126,4 +126,4 @@ NOT_TOLD: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", NOT_TOLD)
 def test_what_values_do_not_tell(name: str) -> None:
-    assert RowEncoder(["age", "city"], 2, [0], [CategoryColumn(1, TEXT)]).few(NOT_TOLD[name]) is None
+    assert RowEncoder(["age", "city"], 2, [0], [CategoryColumn(1, TEXT)]).encode_few(NOT_TOLD[name]) is None

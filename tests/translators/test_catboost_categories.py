@@ -19,7 +19,7 @@ from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 
 import windtunnel
 from windtunnel import RareCategories
-from windtunnel.encode.cityhash import hash_of, hash_of_bytes
+from windtunnel.encode.cityhash import city_hash, city_hash_of_bytes
 from windtunnel.errors import BadInput, UnfaithfulOption, UnsupportedEstimator
 from windtunnel.estimators.fitting import clone_unfitted
 from windtunnel.export import serving
@@ -92,11 +92,11 @@ def test_hashes_are_those_of_catboost(tmp_path: Path) -> None:
     cb.CatBoost({**QUICK, "iterations": 1}).fit(pool).save_model(tmp_path / "net.json", format="json", pool=pool)
     told = json.loads((tmp_path / "net.json").read_text())["features_info"]["cat_features_hash"]
     wanted = {one["value"]: one["hash"] for one in told}
-    assert [hash_of(text) for text in texts] == [wanted[text] for text in texts]
+    assert [city_hash(text) for text in texts] == [wanted[text] for text in texts]
 
     class Hashes(torch.nn.Module):
         def forward(self, texts: list[str]) -> list[int]:
-            return [hash_of_bytes([ord(byte) for byte in text]) for text in texts]
+            return [city_hash_of_bytes([ord(byte) for byte in text]) for text in texts]
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 import windtunnel
 from windtunnel.errors import BadInput, UnsupportedEstimator
-from windtunnel.translators import read
+from windtunnel.translators import convert
 
 ROWS = table()[[*NUMBERS, "cents"]]
 TARGET = targets(table())
@@ -44,7 +44,7 @@ DEPENDENT = np.c_[ROWS, ROWS["age"] + ROWS["cents"]]
 def test_what_cannot_be_exact_is_rejected(estimator: Any, rows: Any, words: str) -> None:
     fitted = estimator.fit(rows)
     with pytest.raises(UnsupportedEstimator, match=words):
-        read(fitted)
+        convert(fitted)
 
 
 @pytest.mark.parametrize("variance", [0.0, 1.7e-9], ids=["zero variance", "rounding as variance"])
@@ -52,7 +52,7 @@ def test_whitening_a_dependent_column_is_rejected_on_every_processor(variance: f
     fitted = PCA(whiten=True, svd_solver="covariance_eigh").fit(DEPENDENT)
     fitted.explained_variance_[-1] = variance
     with pytest.raises(UnsupportedEstimator, match="components without variance"):
-        read(fitted)
+        convert(fitted)
 
 
 def _raise_singular(matrix: Any) -> Any:

@@ -18,7 +18,7 @@ from sklearn.svm import LinearSVC, LinearSVR
 
 from windtunnel.modules.outputs.links import LINKS
 from windtunnel.translators.linear.linear_classifiers import MARGIN_LOSSES
-from windtunnel.translators.registry import Predictor, read
+from windtunnel.translators.registry import Predictor, convert
 
 X = np.random.default_rng(0).normal(size=(150, 5)).astype(np.float32).astype(np.float64)
 LATENT = X @ np.random.default_rng(1).normal(size=(5, 3)) + 0.3 * np.random.default_rng(2).normal(size=(150, 3))
@@ -48,7 +48,7 @@ REGRESSORS: dict[str, tuple[Any, np.ndarray]] = {
 def test_regressor_gives_what_its_source_gives(name: str) -> None:
     model, target = REGRESSORS[name]
     fitted = model.fit(X, target)
-    predictor = read(fitted)
+    predictor = convert(fitted)
     got = scores(predictor).numpy()
     np.testing.assert_allclose(got[:, 0] if predictor.flat else got, fitted.predict(X), rtol=1e-5, atol=1e-6)
     assert predictor.link == "identity"
@@ -67,7 +67,7 @@ def test_regressor_gives_what_its_source_gives(name: str) -> None:
     ],
 )
 def test_fine_tuning_starts_from_the_loss_of_the_source(model: Any, loss: str, options: dict[str, float]) -> None:
-    predictor = read(model.fit(X, (LATENT[:, 0] > 0).astype(float)))
+    predictor = convert(model.fit(X, (LATENT[:, 0] > 0).astype(float)))
     assert (predictor.loss, predictor.loss_options) == (loss, options)
 
 
@@ -85,7 +85,7 @@ CLASSIFIERS: dict[str, Any] = {
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_classifier_gives_what_its_source_gives(name: str, target: np.ndarray) -> None:
     fitted = CLASSIFIERS[name].fit(X, target)
-    predictor = read(fitted)
+    predictor = convert(fitted)
     got = scores(predictor)
     expected = fitted.decision_function(X)
     size = np.abs(expected).max()
@@ -100,11 +100,11 @@ def test_classifier_gives_what_its_source_gives(name: str, target: np.ndarray) -
 
 def test_liblinear_logistic_regression() -> None:
     fitted = LogisticRegression(solver="liblinear", random_state=0).fit(X, BINARY)
-    probabilities = LINKS["sigmoid"](scores(read(fitted))).numpy()
+    probabilities = LINKS["sigmoid"](scores(convert(fitted))).numpy()
     np.testing.assert_allclose(probabilities[:, 1], fitted.predict_proba(X)[:, 1], rtol=1e-5)
 
 
 def test_sparse_coefficients_are_read() -> None:
     dense = LogisticRegression().fit(X, CLASSES)
-    expected = scores(read(dense))
-    torch.testing.assert_close(scores(read(dense.sparsify())), expected, rtol=0, atol=0)
+    expected = scores(convert(dense))
+    torch.testing.assert_close(scores(convert(dense.sparsify())), expected, rtol=0, atol=0)

@@ -17,7 +17,7 @@ import windtunnel
 from windtunnel.errors import BadInput, UnsupportedEstimator
 from windtunnel.modules.linear.thresholded import SHARP, ThresholdedLinear
 from windtunnel.modules.outputs.links import LINKS
-from windtunnel.translators.registry import read
+from windtunnel.translators.registry import convert
 
 X = np.random.default_rng(0).normal(size=(80, 3))
 LABEL = np.where(X[:, 0] + 0.3 * X[:, 1] > 0, "yes", "no")
@@ -127,7 +127,7 @@ def test_several_labels_are_not_trained_as_classes() -> None:
 )
 def test_fine_tuning_starts_from_the_loss_of_the_source(model: Any, loss: str, options: Any) -> None:
     fitted = model.fit(X, np.exp(X[:, 0]))
-    predictor = read(fitted)
+    predictor = convert(fitted)
     assert predictor.loss == loss
     wanted = {"delta": fitted.epsilon * fitted.scale_} if options is None else options
     assert predictor.loss_options == wanted

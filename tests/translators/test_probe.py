@@ -13,9 +13,9 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEnc
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.estimators import TwoHotEncoder
-from windtunnel.translators.categories.probe import UNKNOWN, Probed, bucket_of, probe
+from windtunnel.translators.categories.probe import UNKNOWN, Probed, hash_bucket, probe
 from windtunnel.translators.categories.probe_inputs import is_missing
-from windtunnel.translators.registry import Encoding, Recoding, read
+from windtunnel.translators.registry import CategoryEncoding, CategoryRecoding, convert
 
 # category_encoders 2.11 sets an option that pandas 3 has deprecated, in fit and transform alike.
 pytestmark = pytest.mark.filterwarnings("ignore:'future.no_silent_downcasting' is deprecated")
@@ -48,7 +48,7 @@ def dense(output: Any) -> np.ndarray:
     return np.asarray(output.toarray() if hasattr(output, "toarray") else output).astype(np.float32)
 
 
-def values_of(encoding: Encoding) -> list[list[Any] | None]:
+def values_of(encoding: CategoryEncoding) -> list[list[Any] | None]:
     return [
         None if known is None else [UNKNOWN, None, *(value for value in known if not is_missing(value))]
         for known in encoding.categories
@@ -64,7 +64,7 @@ def composed(probed: Probed, shown: list[list[Any] | None], data: pd.DataFrame, 
             out[:, positions] = np.asarray(column, dtype=np.float32)[:, None]
             continue
         row_of = {value: row for row, value in enumerate(values or []) if row > 1}
-        unknown = [len(values or []) + bucket_of(str(value), buckets) if buckets else 0 for value in column]
+        unknown = [len(values or []) + hash_bucket(str(value), buckets) if buckets else 0 for value in column]
         ids = [1 if is_missing(v) else row_of.get(v, u) for v, u in zip(column, unknown, strict=True)]
         assert not set(ids) & set(probed.rejected[j])
         if probed.additive:
@@ -75,7 +75,7 @@ def composed(probed: Probed, shown: list[list[Any] | None], data: pd.DataFrame, 
 
 
 def check(fitted: Any, data: pd.DataFrame) -> Probed:
-    encoding = read(fitted)
+    encoding = convert(fitted)
     shown = values_of(encoding)
     probed = probe(fitted, encoding, shown)
     np.testing.assert_allclose(
@@ -109,7 +109,7 @@ SKLEARN = {
 
 def unseen(fitted: Any, data: pd.DataFrame) -> pd.DataFrame:
     """Rows with categories and missing values that were not fitted, where the encoder takes them."""
-    if read(fitted).rejects_unknown:
+    if convert(fitted).rejects_unknown:
         return data
     strange = data.copy()
     strange.loc[::5, "city"] = "Zanzibar"
@@ -128,7 +128,7 @@ def test_sklearn_encoder_is_a_table_per_column(name: str, missing: bool) -> None
     before = {name: str(value) for name, value in vars(fitted).items()}
     probed = check(fitted, unseen(fitted, data))
     assert before == {name: str(value) for name, value in vars(fitted).items()}
-    if read(fitted).rejects_unknown:
+    if convert(fitted).rejects_unknown:
         # Row 0 is an unknown category; row 1 a missing one, which the source rejects where it saw none in fit.
         assert probed.rejected == ([[0], [0], [0], [0, 1]] if missing else [[0, 1]] * 4)
         assert all(table is not None and not table[0].any() for table in probed.tables)
@@ -151,7 +151,7 @@ def test_sklearn_encoder_is_a_table_per_column(name: str, missing: bool) -> None
 @pytest.mark.parametrize("unknown", ["ignore", "error"])
 def test_encoders_fitted_on_arrays(values: np.ndarray, unknown: str) -> None:
     for fitted in (OneHotEncoder(handle_unknown=unknown).fit(values), OrdinalEncoder().fit(values)):
-        encoding = read(fitted)
+        encoding = convert(fitted)
         shown = values_of(encoding)
         probed = probe(fitted, encoding, shown)
         got = composed(probed, shown, pd.DataFrame(values))
@@ -212,7 +212,7 @@ def test_category_encoder_is_a_table_per_column(name: str, missing: bool) -> Non
         data = data[["size", "year"]] if name == "no-columns" else data
     fitted = CATEGORY_ENCODERS[name].fit(data, np.arange(len(data)) % 7 / 7.0)
     strange = data.copy()
-    if not read(fitted).rejects_unknown:
+    if not convert(fitted).rejects_unknown:
         strange[strange.columns] = strange.astype({c: object for c in strange if strange[c].dtype == "category"})
         for column, value in (("city", "Zanzibar"), ("code", "unknown"), ("year", -7)):
             if column in strange and name != "one-hot-names":
@@ -225,23 +225,23 @@ def test_category_encoder_is_a_table_per_column(name: str, missing: bool) -> Non
 def test_missing_values_rejected_by_parameter() -> None:
     data = frame(missing=False)[["city"]]
     fitted = ce.OneHotEncoder(handle_missing="error").fit(data)
-    assert probe(fitted, read(fitted), values_of(read(fitted))).rejected == [[1]]
+    assert probe(fitted, convert(fitted), values_of(convert(fitted))).rejected == [[1]]
     counts = ce.CountEncoder(handle_unknown="error").fit(data)
-    assert probe(counts, read(counts), values_of(read(counts))).rejected == [[0, 1]]
+    assert probe(counts, convert(counts), values_of(convert(counts))).rejected == [[0, 1]]
 
 
 def test_hashed_columns_share_tables_of_one_hots() -> None:
     data = frame()[["city", "code"]]
     fitted = ce.HashingEncoder(n_components=6).fit(data)
-    probed = probe(fitted, read(fitted), [[UNKNOWN, None], [UNKNOWN, None, "known"]])
+    probed = probe(fitted, convert(fitted), [[UNKNOWN, None], [UNKNOWN, None, "known"]])
     assert probed.additive
     city, code = probed.tables
     assert city is not None and code is not None
     torch.testing.assert_close(city[2:], torch.eye(6, dtype=torch.float64))
     torch.testing.assert_close(code[3:], torch.eye(6, dtype=torch.float64))
-    torch.testing.assert_close(code[2], torch.eye(6, dtype=torch.float64)[bucket_of("known", 6)])
+    torch.testing.assert_close(code[2], torch.eye(6, dtype=torch.float64)[hash_bucket("known", 6)])
     # pandas keeps a missing str as NaN, which the encoder hashes as text; a missing object is None, which it skips.
-    torch.testing.assert_close(city[1], torch.eye(6, dtype=torch.float64)[bucket_of("nan", 6)])
+    torch.testing.assert_close(city[1], torch.eye(6, dtype=torch.float64)[hash_bucket("nan", 6)])
     assert not code[1].any()
 
 
@@ -256,7 +256,7 @@ def test_two_hot_passes_numbers_through(unknown: str) -> None:
 def test_recoded_values_may_repeat_and_be_unknown() -> None:
     data = frame(missing=False)[["city"]]
     fitted = OneHotEncoder().fit(data)
-    probed = probe(fitted, read(fitted), [["a", "a", UNKNOWN, float("nan"), "nowhere", "b"]])
+    probed = probe(fitted, convert(fitted), [["a", "a", UNKNOWN, float("nan"), "nowhere", "b"]])
     assert probed.rejected == [[2, 3, 4]]
     table = probed.tables[0]
     assert table is not None
@@ -273,7 +273,7 @@ class Interaction(FunctionTransformer):
 
 def test_what_is_no_table_per_column_is_rejected_by_name() -> None:
     with pytest.raises(UnsupportedEstimator, match="Interaction is not a table per column"):
-        probe(Interaction(), Encoding([["a", "b"], ["a", "b"]]), [["a", "b"], ["a", "b"]])
+        probe(Interaction(), CategoryEncoding([["a", "b"], ["a", "b"]]), [["a", "b"], ["a", "b"]])
 
 
 @pytest.mark.parametrize(
@@ -290,22 +290,22 @@ def test_what_is_no_table_per_column_is_rejected_by_name() -> None:
 def test_what_cannot_be_translated_is_rejected_by_name(fitted: Any, message: str) -> None:
     fitted.fit(frame(missing=False), np.arange(300) % 2)
     with pytest.raises(UnsupportedEstimator, match=message):
-        read(fitted)
+        convert(fitted)
 
 
 def test_categories_that_are_no_plain_values_are_rejected() -> None:
     dates = pd.DataFrame({"day": pd.date_range("2024-01-01", periods=3)})
     with pytest.raises(UnsupportedEstimator, match="input column 0"):
-        read(OneHotEncoder().fit(dates))
+        convert(OneHotEncoder().fit(dates))
     with pytest.raises(UnsupportedEstimator, match="None beside NaN"):
-        read(OneHotEncoder().fit(np.array([["a"], [None], [np.nan]], dtype=object)))
+        convert(OneHotEncoder().fit(np.array([["a"], [None], [np.nan]], dtype=object)))
 
 
 @pytest.mark.parametrize("cls", [OneHotEncoder, ce.OneHotEncoder, ce.BinaryEncoder])
 def test_thousands_of_categories(cls: type) -> None:
     data = pd.DataFrame({"user": [f"u{k}" for k in range(4000)], "item": [f"i{k % 50}" for k in range(4000)]})
     fitted = cls(handle_unknown="ignore" if cls is OneHotEncoder else "value").fit(data)
-    encoding = read(fitted)
+    encoding = convert(fitted)
     probed = probe(fitted, encoding, values_of(encoding))
     first = probed.tables[0]
     assert first is not None and first.shape[0] == 4002 and sparse.issparse(first) == (cls is OneHotEncoder)
@@ -325,8 +325,8 @@ def test_text_imputer_recodes(fitted: SimpleImputer) -> None:
     data = frame()[["city"]].astype(object)
     marked = isinstance(fitted.missing_values, str)
     data = data.dropna() if marked else data
-    recoding = read(fitted.fit(data))
-    assert isinstance(recoding, Recoding) and recoding.number is None
+    recoding = convert(fitted.fit(data))
+    assert isinstance(recoding, CategoryRecoding) and recoding.number is None
     assert recoding.categories == [["a"] if marked else None]
     values = ["a", "b", "unseen", *([] if marked else [np.nan])]
     rows = pd.DataFrame({"city": np.array(values, dtype=object)}, dtype=object)
@@ -336,4 +336,4 @@ def test_text_imputer_recodes(fitted: SimpleImputer) -> None:
 def test_text_imputer_that_changes_the_columns_is_rejected() -> None:
     data = frame()[["city"]].astype(object)
     with pytest.raises(UnsupportedEstimator, match="only plain filling"):
-        read(SimpleImputer(strategy="most_frequent", add_indicator=True).fit(data))
+        convert(SimpleImputer(strategy="most_frequent", add_indicator=True).fit(data))

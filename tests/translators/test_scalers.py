@@ -13,7 +13,7 @@ from windtunnel.modules.columns.normalizer import Normalizer as NormalizerModule
 from windtunnel.modules.imputers.imputer import Imputer
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.tables.category_table import CategoryTable, Identity, SumGroups
-from windtunnel.translators.registry import read
+from windtunnel.translators.registry import convert
 
 SCALERS = {
     "standard": StandardScaler(),
@@ -57,7 +57,7 @@ def test_scaler_gives_what_its_source_gives(name: str, dtype: torch.dtype, near:
     for x in (unseen, unseen[:1], unseen[:0]):
         expected = fitted.transform(x) if len(x) else np.zeros((0, 6))
         spread = near / 10 * np.nanstd(expected, axis=0) if len(x) > 1 else near / 10
-        answer = run(read(fitted), x, dtype)
+        answer = run(convert(fitted), x, dtype)
         np.testing.assert_array_less(
             np.nan_to_num(np.abs(answer - expected)), np.nan_to_num(near * np.abs(expected) + spread) + 1e-30
         )
@@ -74,7 +74,7 @@ def test_normalizer_gives_what_its_source_gives(norm: str) -> None:
     x[5, 1:] = 0
     x = x.astype(np.float32).astype(np.float64)
     fitted = Normalizer(norm).fit(x)
-    np.testing.assert_allclose(run(read(fitted), x), fitted.transform(x), rtol=1e-12)
+    np.testing.assert_allclose(run(convert(fitted), x), fitted.transform(x), rtol=1e-12)
 
 
 def test_normalizer_has_finite_gradients_at_zero() -> None:
@@ -87,7 +87,7 @@ def test_a_scale_beyond_float32_is_rejected_by_name() -> None:
     fitted = StandardScaler(with_mean=False).fit(np.array([[0.0, 1.0], [1e-300, 2.0]]))
     fitted.scale_[0] = 1e-300
     with pytest.raises(UnsupportedEstimator, match=r"columns \[0\] is beyond the range of torch.float32"):
-        read(fitted).cast(torch.float32)
+        convert(fitted).cast(torch.float32)
 
 
 IMPUTERS = {
@@ -109,7 +109,7 @@ def test_imputer_gives_what_its_source_gives(name: str, all_missing: bool) -> No
     if all_missing:
         x[:, 1] = np.nan
     fitted = IMPUTERS[name].fit(x)
-    reading = read(fitted)
+    reading = convert(fitted)
     module = reading if isinstance(reading, Imputer) else reading.number
     x[0] = np.nan
     np.testing.assert_allclose(run(module, x), fitted.transform(x.copy()), rtol=1e-12)
@@ -121,8 +121,8 @@ def test_imputer_gives_what_its_source_gives(name: str, all_missing: bool) -> No
 def test_imputer_of_a_marked_number(mark: float) -> None:
     x = np.array([[1.0, mark], [mark, 4.0], [3.0, 5.0]])
     fitted = SimpleImputer(missing_values=mark).fit(x)
-    np.testing.assert_allclose(run(read(fitted).number, x), fitted.transform(x), rtol=1e-12)
-    assert read(fitted).recode(0, [mark, 3.0]) == [2.0, 3.0]
+    np.testing.assert_allclose(run(convert(fitted).number, x), fitted.transform(x), rtol=1e-12)
+    assert convert(fitted).recode(0, [mark, 3.0]) == [2.0, 3.0]
 
 
 MODULES = {

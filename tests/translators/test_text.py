@@ -26,7 +26,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 import windtunnel
 from windtunnel.api import translation
 from windtunnel.encode import rows as encode_rows
-from windtunnel.errors import BadFile, BadInput, UnfaithfulOption, UnsupportedEstimator
+from windtunnel.errors import BadFile, BadInput, InvalidOption, UnfaithfulOption, UnsupportedEstimator
 from windtunnel.modules.tables.tfidf import SublinearTfidf, Tfidf
 from windtunnel.testing import check_translator
 from windtunnel.translators.categories.text import count_vectorizer
@@ -329,7 +329,7 @@ def test_a_file_holds_no_code(step: Any, tmp_path: Path) -> None:
     source = make_pipeline(step, logistic()).fit(list(TEXTS), LABELS)
     net = windtunnel.compile(source)
     net.save(tmp_path / "net")
-    with pytest.raises(UnfaithfulOption, match=r"Vectorizer\) stayed on the host, and no file holds their code"):
+    with pytest.raises(InvalidOption, match=r"Vectorizer\) stayed on the host, and no file holds their code"):
         windtunnel.load(tmp_path / "net")
     loaded = windtunnel.load(tmp_path / "net", host=source)
     assert torch.equal(loaded.scores(list(NEW)), net.scores(list(NEW)))

@@ -26,7 +26,7 @@ from windtunnel.modules.linear.present_linear import PresentLinear
 from windtunnel.modules.outputs.links import LINKS
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.isolation import IsolationScore
-from windtunnel.translators.registry import read
+from windtunnel.translators.registry import convert
 
 TINY = {"iterations": 6, "depth": 3, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
 SMALL = {"n_estimators": 6, "max_depth": 3, "n_jobs": 1}
@@ -50,7 +50,7 @@ def labels(x):
 
 
 def answer(fitted, x):
-    predictor = read(fitted)
+    predictor = convert(fitted)
     return LINKS[predictor.link](predictor.scores(torch.from_numpy(x)), **predictor.link_options).numpy()
 
 
@@ -83,7 +83,7 @@ def test_rejected_by_name(make, fit, message):
     x = rows()
     fitted = make().fit(x, fit(x))
     with pytest.raises(UnsupportedEstimator, match=message):
-        read(fitted)
+        convert(fitted)
 
 
 TREES = {
@@ -146,7 +146,7 @@ def test_awkward_numbers(name):
 def test_base_score_of_each_class():
     x = rows()
     fitted = xgb.XGBClassifier(**SMALL | {"n_estimators": 1}).fit(x, labels(x))
-    base = read(fitted).scores.base
+    base = convert(fitted).scores.base
     assert len(set(base.tolist())) == 3
     np.testing.assert_allclose(answer(fitted, x), fitted.predict_proba(x), 1e-6, 1e-6)
 
@@ -220,15 +220,15 @@ def test_a_forest_of_isolation_keeps_the_training_rows_at_its_offset():
     x = np.repeat(rows(40), 5, axis=0)
     for share in (0.05, 0.1, 0.25, 0.5):
         fitted = ensemble.IsolationForest(n_estimators=7, contamination=share, random_state=0).fit(x)
-        predictor = read(fitted)
-        position = predictor.answers["predict"](predictor.scores(torch.from_numpy(x))).numpy()
+        predictor = convert(fitted)
+        position = predictor.methods["predict"](predictor.scores(torch.from_numpy(x))).numpy()
         np.testing.assert_array_equal(np.array([-1, 1])[position], fitted.predict(x))
 
 
 def test_linear_leaves_train():
     x = rows(missing=0.1)
     fitted = lgb.LGBMRegressor(n_estimators=4, num_leaves=4, linear_tree=True, verbosity=-1, n_jobs=1).fit(x, values(x))
-    module, inputs = read(fitted).scores, torch.from_numpy(x).requires_grad_()
+    module, inputs = convert(fitted).scores, torch.from_numpy(x).requires_grad_()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         scripted = torch.jit.script(module)
@@ -268,7 +268,7 @@ def test_small_modules_script_and_rebuild(module, count):
 def test_two_thousand_trees():
     x = rows(100)
     fitted = ensemble.RandomForestRegressor(n_estimators=2000, max_depth=2, random_state=0, n_jobs=1).fit(x, values(x))
-    assert isinstance(read(fitted).scores, HardTrees)
+    assert isinstance(convert(fitted).scores, HardTrees)
     np.testing.assert_allclose(answer(fitted, x)[:, 0], fitted.predict(x), 1e-12, 1e-12)
 
 

@@ -93,7 +93,7 @@ def translate(
         redraw_tables(net.program)
     if batch is not None:
         method = next(name for name in OUTPUT_METHODS if name in net.head.methods)
-        source_outputs = getattr(pipeline, method)(net.encoder.as_fitted(calibrate))
+        source_outputs = getattr(pipeline, method)(net.encoder.source_rows(calibrate))
         fidelity = Fidelity.between(getattr(net, method)(batch), source_outputs)
         net.record(fidelity=fidelity)
         if start == "warm" and temperature == "auto" and fidelity.r2 < WANTED:

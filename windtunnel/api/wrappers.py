@@ -27,7 +27,7 @@ from sklearn.utils.validation import (
 
 from windtunnel.api.crossfit import crossfit
 from windtunnel.api.translate import translate
-from windtunnel.encode import as_column, objects
+from windtunnel.encode import as_column, indexable
 from windtunnel.encode.one_dimensional import one_dimensional
 from windtunnel.errors import InvalidOption
 from windtunnel.estimators.fitting import (
@@ -188,7 +188,7 @@ class _WindTunnel(BaseEstimator):
 
     def _rows(self, X: Any) -> Any:
         """Rows that can be indexed: texts and the like as one column of objects, where the pipeline reads such."""
-        return objects(as_column(X)) if one_dimensional(self._given()) else _table(X)
+        return indexable(as_column(X)) if one_dimensional(self._given()) else _table(X)
 
     @property
     def history_(self) -> Any:

@@ -24,19 +24,27 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.columns.affine import Affine
 from windtunnel.modules.tables.category_table import Identity, OneColumn
 from windtunnel.pipeline.graph import (
-    Answer,
     Columns,
+    Concatenated,
     Expression,
-    Joined,
+    MethodOutput,
     Raw,
     Step,
     Weighted,
+    build_graph,
     raw_columns,
-    walk,
 )
 from windtunnel.program.head import Head
 from windtunnel.program.program import Program, ProgramStep
-from windtunnel.translators.registry import Composite, Encoding, Predictor, Recoding, Selection, Tokens, Transformer
+from windtunnel.translators.registry import (
+    CategoryEncoding,
+    CategoryRecoding,
+    Composite,
+    Predictor,
+    Selection,
+    TokenCounts,
+    Transformer,
+)
 
 
 @dataclass
@@ -63,7 +71,7 @@ class Assembly:
     exact: bool = False
 
     def __post_init__(self) -> None:
-        self.graph = walk(self.pipeline)
+        self.graph = build_graph(self.pipeline)
         self.readings = Readings(self.dtype, exact=self.exact)
         self.composites = Composites(self.readings)
         self.encoder = RowEncoder(
@@ -121,23 +129,25 @@ class Assembly:
         match expression:
             case Raw():
                 return [self.draft.raw(column) for column in range(self.encoder.width)]
-            case Columns(given=given, positions=positions):
-                wires = self.wires(given)
+            case Columns(inputs=inputs, positions=positions):
+                wires = self.wires(inputs)
                 return [wires[position] for position in positions]
-            case Joined(parts=parts):
+            case Concatenated(parts=parts):
                 return [wire for part in parts for wire in self.wires(part)]
-            case Weighted(name=name, given=given, weight=weight):
-                wires = self.wires(given)
+            case Weighted(name=name, inputs=inputs, weight=weight):
+                wires = self.wires(inputs)
                 zero = torch.zeros(len(wires), dtype=self.dtype)
                 affine = Affine(scale=zero + weight, shift=zero, center=zero, unit=zero + 1)
                 return self.draft.module(name, "", affine, wires, lambda rows: rows * weight)
-            case Answer(given=given, method=method, take=take):
-                if (given, method) not in self._answered:
-                    self._answered[given, method] = self.methods.answer(given, method)
-                wires = self._answered[given, method]
-                if take is not None and max(take, default=0) >= len(wires):
-                    raise UnsupportedEstimator(f"column {max(take)} of {method} is read, and there are {len(wires)}.")
-                return wires if take is None else [wires[position] for position in take]
+            case MethodOutput(inputs=inputs, method=method, columns=columns):
+                if (inputs, method) not in self._answered:
+                    self._answered[inputs, method] = self.methods.answer(inputs, method)
+                wires = self._answered[inputs, method]
+                if columns is not None and max(columns, default=0) >= len(wires):
+                    raise UnsupportedEstimator(
+                        f"column {max(columns)} of {method} is read, and there are {len(wires)}."
+                    )
+                return wires if columns is None else [wires[position] for position in columns]
             case Step():
                 return self._step(expression)
 
@@ -147,14 +157,14 @@ class Assembly:
             self.composites.check(step)
         except UnsupportedEstimator as error:
             return self._kept.kept(step, error)
-        if isinstance(reading, Tokens):
+        if isinstance(reading, TokenCounts):
             return self._kept.tokens(step, reading)
-        wires = self.wires(step.given)
+        wires = self.wires(step.inputs)
         try:
             match reading:
-                case Encoding():
+                case CategoryEncoding():
                     return self.categories.encoded(step, reading, wires)
-                case Recoding():
+                case CategoryRecoding():
                     return self.categories.recoded(step, reading, wires)
                 case Selection(columns=columns):
                     return self.draft.selection(step, columns, wires)
@@ -169,7 +179,7 @@ class Assembly:
                     asked, estimator = step.estimator, type(step.estimator).__name__
                     if isinstance(reading, Transformer):
                         asked = None if reading.codes or reading.hashed else asked
-                        reading, wires = self.predictors.as_read(step, reading, reading.module, step.given)
+                        reading, wires = self.predictors.as_read(step, reading, reading.module, step.inputs)
                     return self.draft.module(step.name, estimator, reading, wires, rows_of(step.estimator), asked)
             raise UnsupportedEstimator(f"step {step.name!r}: its reader gave {type(reading).__name__}, no translation.")
         except UnsupportedEstimator as error:

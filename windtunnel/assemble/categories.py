@@ -16,8 +16,8 @@ from torch import Tensor
 from windtunnel.assemble.draft import Draft
 from windtunnel.assemble.imputed_thresholds import follow, rows_of
 from windtunnel.assemble.wires import Wire, itself, once
-from windtunnel.encode import NONE, CategoryColumn, Rows, Vocabulary, text_of
-from windtunnel.encode.cityhash import hash_of, signed
+from windtunnel.encode import NONE_CATEGORY, CategoryColumn, Rows, Vocabulary, category_text
+from windtunnel.encode.cityhash import city_hash, signed
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.tables.category_table import CategoryTable, SumGroups
 from windtunnel.modules.tables.one_hot import OneHot
@@ -26,7 +26,7 @@ from windtunnel.pipeline.graph import Step
 from windtunnel.program.program import IDS
 from windtunnel.translators.categories.probe import UNKNOWN, probe
 from windtunnel.translators.categories.probe_inputs import is_missing
-from windtunnel.translators.registry import Encoding, Hashed, Recoding
+from windtunnel.translators.registry import CategoryEncoding, CategoryRecoding, HashedColumns
 
 NO_HASH = 2**40
 """Stands for the hash of a text where there is none; hashes have 32 bits."""
@@ -52,7 +52,7 @@ class Categories:
         self.flat: set[Step] = set()
         self._sample = sample
 
-    def recoded(self, step: Step, recoding: Recoding, wires: Sequence[Wire]) -> list[Wire]:
+    def recoded(self, step: Step, recoding: CategoryRecoding, wires: Sequence[Wire]) -> list[Wire]:
         """Columns whose categories are told apart less, filled or shifted, and are still categories."""
         name, estimator, number = step.name, type(step.estimator).__name__, recoding.number
         if number is not None:
@@ -82,7 +82,7 @@ class Categories:
             )
         return answer
 
-    def encoded(self, step: Step, encoding: Encoding, wires: Sequence[Wire]) -> list[Wire]:
+    def encoded(self, step: Step, encoding: CategoryEncoding, wires: Sequence[Wire]) -> list[Wire]:
         """The columns of an encoder: a table over each column that has a vocabulary, the others as they are."""
         listed = [known and _reaching(wire, known) for wire, known in zip(wires, encoding.categories, strict=True)]
         encoding = replace(encoding, categories=listed)
@@ -102,7 +102,7 @@ class Categories:
                     answer[position] = wire
                 continue
             vocabulary, rejected = one[0], probed.rejected[column]
-            if len(vocabulary) - 1 in rejected and vocabulary.values[-1] == NONE:
+            if len(vocabulary) - 1 in rejected and vocabulary.values[-1] == NONE_CATEGORY:
                 vocabulary = replace(vocabulary, values=vocabulary.values[:-1])
             # Where unknown categories are recoded, the rows of the buckets are out of reach.
             module = self._tabled(probed.tables[column][: len(vocabulary)], encoding.trainable)  # type: ignore[index]
@@ -127,15 +127,15 @@ class Categories:
         rejects = wire.rejects | _finite(step) | ({0} if closed else set())
         return self._table(step, CategoryTable(rows, False), wire, vocabulary, rejects)[0]
 
-    def statistics(self, step: Step, hashed: Hashed, wires: Sequence[Wire]) -> list[Wire]:
+    def statistics(self, step: Step, hashed: HashedColumns, wires: Sequence[Wire]) -> list[Wire]:
         """Columns that are no categories, then the numbers that are read in the place of those that are."""
         name, estimator = step.name, type(step.estimator).__name__
         plain = [wire for column, wire in enumerate(wires) if column not in hashed.categories]
         coded = [
-            self._by_hash(step, wires[column], known, column in hashed.told)
+            self._by_hash(step, wires[column], known, column in hashed.complete)
             for column, known in hashed.categories.items()
         ]
-        places = [(IDS, self.draft.encoder.category(column)) for column, _ in coded]
+        places = [(IDS, self.draft.encoder.add_category(column)) for column, _ in coded]
         if hashed.statistics is None:
             return plain
         hashes = torch.cat([of for _, of in coded])
@@ -174,10 +174,10 @@ class Categories:
         assert wire.raw is not None
         column = CategoryColumn(wire.raw, vocabulary, *(kind in rejects for kind in (0, 1, 2, 3)))
         if column.rejects:
-            self.draft.encoder.category(column)
+            self.draft.encoder.add_category(column)
         place = once(
             lambda: self.draft.add(
-                step.name, type(step.estimator).__name__, table, [(IDS, self.draft.encoder.category(column))]
+                step.name, type(step.estimator).__name__, table, [(IDS, self.draft.encoder.add_category(column))]
             )
         )
         width = len(table.columns) if isinstance(table, OneHot) else table.rows.shape[1]
@@ -204,8 +204,10 @@ class Categories:
             # Among numbers None becomes NaN before anything looks at it.
             text = not values or any(isinstance(value, str) for value in values)
             if text and (is_missing(none) != is_missing(nan) or (tells_none and none is None)):
-                values = (*values, NONE)
-        shown = _through(wire.chain, [UNKNOWN, math.nan, *(None if value == NONE else value for value in values)])
+                values = (*values, NONE_CATEGORY)
+        shown = _through(
+            wire.chain, [UNKNOWN, math.nan, *(None if value == NONE_CATEGORY else value for value in values)]
+        )
         return Vocabulary(values, buckets if shown[0] is UNKNOWN else 0), shown
 
     def _sampled(self, raw: int) -> tuple[Any, ...]:
@@ -220,16 +222,17 @@ class Categories:
         vocabulary, shown = self._look_up(step, wire, (), 0)
         assert wire.raw is not None
         values = vocabulary.values
-        if NONE in values and is_missing(shown[-1]):
+        if NONE_CATEGORY in values and is_missing(shown[-1]):
             values, shown = values[:-1], shown[:-1]
         try:
             unknown, missing, *known = [
-                None if value is UNKNOWN or is_missing(value) else signed(hash_of(text_of(value))) for value in shown
+                None if value is UNKNOWN or is_missing(value) else signed(city_hash(category_text(value)))
+                for value in shown
             ]
         except TypeError as error:
             raise UnsupportedEstimator(
                 f"step {step.name!r} ({type(step.estimator).__name__}) reads column "
-                f"{self.draft.encoder.name(wire.raw)} as a category, and there {error}; "
+                f"{self.draft.encoder.column_name(wire.raw)} as a category, and there {error}; "
                 "convert the column to text before fitting."
             ) from error
         rejects, further = wire.rejects | ({1} if missing is None else set()), None

@@ -7,7 +7,7 @@ from typing import Any
 from windtunnel.assemble.conversions import Readings
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.pipeline.graph import Answer, Columns, Expression, Joined, Step, walk
+from windtunnel.pipeline.graph import Columns, Concatenated, Expression, MethodOutput, Step, build_graph
 from windtunnel.translators.registry import Composite, Part, Predictor
 
 
@@ -31,16 +31,16 @@ class Composites:
     def parts(self, step: Step, composite: Composite) -> Expression:
         """What the parts of a composite answer, side by side."""
         if not composite.parts:
-            return step.given
+            return step.inputs
         parts = tuple(self._part(step, part) for part in composite.parts)
-        return Joined((*parts, step.given) if composite.passthrough else parts, None, step.given)
+        return Concatenated((*parts, step.inputs) if composite.passthrough else parts, None, step.inputs)
 
     def check(self, step: Step) -> None:
         """Raise where something inside a composite has no translation, before anything of it is put together."""
         reading = self._readings.of(step)
         if not isinstance(reading, Composite):
             return
-        inner = [self._part(step, part).given for part in reading.parts if part.method != "transform"]
+        inner = [self._part(step, part).inputs for part in reading.parts if part.method != "transform"]
         if not isinstance(reading.then, Predictor | Module):
             inner.append(self.then(step, reading))
         try:
@@ -52,8 +52,8 @@ class Composites:
                 f"step {step.name!r} ({type(step.estimator).__name__}) is made of others, and needs them all: {error}"
             ) from error
 
-    def _part(self, step: Step, part: Part) -> Answer:
-        columns, given = part.columns, step.given
+    def _part(self, step: Step, part: Part) -> MethodOutput:
+        columns, given = part.columns, step.inputs
         if columns is not None:
             positions = tuple(map(int, columns))
             given = self._inner.setdefault((given, positions), Columns(given, positions))
@@ -61,14 +61,16 @@ class Composites:
             # The same parts come after the same columns whenever this estimator is named.
             key = (given, id(part.estimator), len(part.after))
             if key not in self._inner:
-                self._inner[key] = Joined((given, *(self._part(step, one) for one in part.after)), None, given)
+                self._inner[key] = Concatenated((given, *(self._part(step, one) for one in part.after)), None, given)
             given = self._inner[key]
         inner = self._walk(part.estimator, given, f"{step.name}.{part.name}")
-        return Answer(inner, part.method, None if part.take is None else tuple(map(int, part.take)))
+        return MethodOutput(
+            inner, part.method, None if part.output_columns is None else tuple(map(int, part.output_columns))
+        )
 
     def _walk(self, estimator: Any, given: Expression, name: str) -> Expression:
         """The DAG of an estimator inside a composite; of one that is named again, the same."""
         key = (given, id(estimator))
         if key not in self._inner:
-            self._inner[key] = walk(estimator, given, name)
+            self._inner[key] = build_graph(estimator, given, name)
         return self._inner[key]

@@ -11,16 +11,16 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.pipeline.graph import Expression, Step
 from windtunnel.translators.registry import (
+    CategoryEncoding,
+    CategoryRecoding,
     Composite,
-    Encoding,
-    Hashed,
+    HashedColumns,
     Predictor,
-    Recoding,
     Selection,
-    Tokens,
+    TokenCounts,
     Transformer,
+    convert,
     entry,
-    read,
 )
 
 
@@ -44,8 +44,8 @@ class Readings:
         """What the reader makes of a step, its modules cast to the type that is computed in; read once."""
         if step not in self._of:
             try:
-                reading = read(step.estimator)
-                data = isinstance(reading, Encoding | Recoding | Selection | Tokens)
+                reading = convert(step.estimator)
+                data = isinstance(reading, CategoryEncoding | CategoryRecoding | Selection | TokenCounts)
                 smooth = entry(step.estimator).differentiable and getattr(reading, "differentiable", True)
                 if not (self._exact or data or smooth):
                     raise UnsupportedEstimator(
@@ -78,20 +78,20 @@ def modules(reading: Any) -> Iterator[Module]:
         case Module():
             yield reading
         case Predictor():
-            yield from (reading.scores, *reading.answers.values(), *reading.others.values())
+            yield from (reading.scores, *reading.methods.values(), *reading.column_methods.values())
             yield from _statistics_of(reading.hashed)
-        case Recoding(number=Module() as number):
+        case CategoryRecoding(number=Module() as number):
             yield number
-        case Tokens(then=Module() as then):
+        case TokenCounts(then=Module() as then):
             yield then
-        case Transformer(module=module, others=others):
+        case Transformer(module=module, column_methods=others):
             yield from (module, *others.values())
             yield from _statistics_of(reading.hashed)
-        case Composite(then=then, answers=answers):
+        case Composite(then=then, methods=answers):
             yield from modules(then)
             for answer in answers.values():
                 yield from modules(answer)
 
 
-def _statistics_of(hashed: Hashed | None) -> list[Module]:
+def _statistics_of(hashed: HashedColumns | None) -> list[Module]:
     return [] if hashed is None or hashed.statistics is None else [hashed.borders, hashed.statistics]

@@ -47,7 +47,7 @@ class Draft:
 
     def number(self, column: int) -> Place:
         """Where a raw column, or one of the host's, stands as a number."""
-        return NUMBERS, self.encoder.number(column)
+        return NUMBERS, self.encoder.add_number(column)
 
     def places(self, name: str, wires: Sequence[Wire]) -> list[Place]:
         """Where columns stand as numbers; the steps that compute them are added."""

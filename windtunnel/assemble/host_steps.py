@@ -12,7 +12,7 @@ from windtunnel.encode import Rows
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.pipeline.graph import Step
 from windtunnel.pipeline.host_step import HostStep, dense_frame, evaluate
-from windtunnel.translators.registry import Tokens
+from windtunnel.translators.registry import TokenCounts
 
 WIDEST = 2**20
 """The most columns that a step on the host may give: every row of them is dense."""
@@ -46,7 +46,7 @@ class Hosts:
             raise error
         return [self._draft.raw(column) for column in self._keep(step, self._width(step, error), str(error)).columns]
 
-    def tokens(self, step: Step, tokens: Tokens) -> list[Wire]:
+    def tokens(self, step: Step, tokens: TokenCounts) -> list[Wire]:
         """Tokens are counted on the host, and the counts, which are no categories, weighted here."""
         estimator, reason = type(step.estimator).__name__, "its tokens are found and counted by the source's own code."
         if self._untranslated == "error":
@@ -55,7 +55,7 @@ class Hosts:
         wires = [Wire(number=partial(self._draft.number, column)) for column in host.columns]
         return wires if tokens.then is None else self._draft.module(step.name, estimator, tokens.then, wires)
 
-    def _keep(self, step: Step, width: int, reason: str, tokens: Tokens | None = None) -> HostStep:
+    def _keep(self, step: Step, width: int, reason: str, tokens: TokenCounts | None = None) -> HostStep:
         """Keep a step on the host, whose answer takes the next ``width`` columns."""
         if width > WIDEST:
             raise UnsupportedEstimator(
@@ -68,7 +68,7 @@ class Hosts:
 
     def _width(self, step: Step, reason: UnsupportedEstimator) -> int:
         if self._sample is not None:
-            answer = evaluate(step, self._draft.encoder.as_fitted(self._sample)[:8])
+            answer = evaluate(step, self._draft.encoder.source_rows(self._sample)[:8])
             if np.ndim(answer) == 1:  # a sequence, which no columns of the host's can be
                 raise reason
             return int(dense_frame(answer).shape[1])

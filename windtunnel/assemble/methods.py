@@ -42,10 +42,15 @@ class Methods:
             return self._of.wires(expression)
         if not isinstance(expression, Step):
             raise UnsupportedEstimator(f"a part that gives {method} has to end in a predictor.")
-        if isinstance(reading, Composite) and method in reading.answers:
-            places = self._own(expression, reading.answers[method])
-        elif isinstance(reading, Predictor) and method in reading.others and not reading.codes and method != "predict":
-            places = self._other(expression, reading.others[method])
+        if isinstance(reading, Composite) and method in reading.methods:
+            places = self._own(expression, reading.methods[method])
+        elif (
+            isinstance(reading, Predictor)
+            and method in reading.column_methods
+            and not reading.codes
+            and method != "predict"
+        ):
+            places = self._other(expression, reading.column_methods[method])
         elif method in ("predict", "position", "votes") and self._of.predictors.scored(expression).classes is not None:
             places = self._label(self._of.predictors.scored(expression), method)
         else:
@@ -59,7 +64,7 @@ class Methods:
 
     def _other(self, step: Step, module: Module) -> list[Place]:
         """What a method gives that reads the rows and no scores: these are left out of the program."""
-        wires = self._of.wires(step.given)
+        wires = self._of.wires(step.inputs)
         places, rejects = self._of.draft.places(step.name, wires), self._of.draft.rejections(step.estimator, len(wires))
         slot = self._of.draft.add(step.name, type(step.estimator).__name__, module, places, rejects)
         places = [(slot, column) for column in range(self._of.draft.width(module, len(wires)))]
@@ -72,10 +77,12 @@ class Methods:
             return scored.places
         if method in scored.own:
             return self._own(*scored.own[method])
-        if method in predictor.answers:
-            return self._of.draft.run(step, [predictor.answers[method], self._of.draft.as_columns()], scored.places)
-        if method in predictor.others:
-            return self._of.draft.run(step, [predictor.others[method], self._of.draft.as_columns()], scored.given)
+        if method in predictor.methods:
+            return self._of.draft.run(step, [predictor.methods[method], self._of.draft.as_columns()], scored.places)
+        if method in predictor.column_methods:
+            return self._of.draft.run(
+                step, [predictor.column_methods[method], self._of.draft.as_columns()], scored.given
+            )
         if method == "decision_function":
             return self._of.draft.run(step, [Linked("identity", predictor.decision_scale)], scored.places)
         if method in ("predict", "predict_proba"):
@@ -95,14 +102,14 @@ class Methods:
             )
         if "predict" in scored.own:
             position = self._own(*scored.own["predict"])
-        elif "predict" in predictor.others:
+        elif "predict" in predictor.column_methods:
             position = self._of.draft.run(
-                step, [predictor.others["predict"], self._of.draft.as_columns()], scored.given
+                step, [predictor.column_methods["predict"], self._of.draft.as_columns()], scored.given
             )
         else:
             # Of one class there is nothing to choose: no score is at least NaN.
             alone = AtLeast(torch.tensor(math.nan, dtype=torch.float64))
-            positions = predictor.answers.get("predict", alone if len(classes) == 1 else Positions())
+            positions = predictor.methods.get("predict", alone if len(classes) == 1 else Positions())
             position = self._of.draft.run(step, [positions, self._of.draft.as_columns()], scored.places)
         if method == "position" and self._of.exact:
             return position

@@ -13,7 +13,7 @@ from windtunnel.modules.tables.category_table import Identity
 from windtunnel.pipeline.graph import Expression, Step
 from windtunnel.program.head import METHODS, Head
 from windtunnel.program.program import ProgramStep, takes_of
-from windtunnel.translators.registry import Encoding, Tokens, Transformer
+from windtunnel.translators.registry import CategoryEncoding, TokenCounts, Transformer
 
 if TYPE_CHECKING:
     from windtunnel.assemble.assembly import Assembly
@@ -32,7 +32,7 @@ def methods_of(assembly: Assembly, scored: Scored) -> tuple[dict[str, ProgramSte
         slot = assembly.draft.add(scored.step.name, type(scored.step.estimator).__name__, Identity(), scored.places)
         scored = replace(scored, slot=slot)
     trained = {id(one) for step in assembly.draft.steps for one in step.parameters()}
-    for modules, places in ((scored.predictor.answers, scored.places), (scored.predictor.others, scored.given)):
+    for modules, places in ((scored.predictor.methods, scored.places), (scored.predictor.column_methods, scored.given)):
         for method, module in modules.items():
             if hasattr(assembly.pipeline, method):
                 # What the scores do not pass through gets no gradient from a loss of the scores.
@@ -54,15 +54,15 @@ def methods_of(assembly: Assembly, scored: Scored) -> tuple[dict[str, ProgramSte
 def methods_beside(assembly: Assembly, expression: Expression) -> dict[str, ProgramStep]:
     """A step for each method that the final transformer has beside ``transform``."""
     reading = assembly.readings.get(expression)
-    if not isinstance(expression, Step) or not isinstance(reading, Transformer) or not reading.others:
+    if not isinstance(expression, Step) or not isinstance(reading, Transformer) or not reading.column_methods:
         return {}
-    name, places = expression.name, assembly.draft.places(expression.name, assembly.wires(expression.given))
+    name, places = expression.name, assembly.draft.places(expression.name, assembly.wires(expression.inputs))
     takes = takes_of(places)
-    for module in reading.others.values():
+    for module in reading.column_methods.values():
         module.requires_grad_(False)
     return {
         method: ProgramStep(module, takes, name, assembly.draft.rejections(expression.estimator, len(places), method))
-        for method, module in reading.others.items()
+        for method, module in reading.column_methods.items()
     }
 
 
@@ -73,7 +73,7 @@ def dtypes_of(assembly: Assembly, expression: Expression) -> dict[str, str]:
         return {}
     if isinstance(reading, Transformer):
         return dict(reading.dtypes)
-    if isinstance(reading, Encoding | Tokens) and reading.dtype != "float64":
+    if isinstance(reading, CategoryEncoding | TokenCounts) and reading.dtype != "float64":
         return {"transform": reading.dtype}
     return {}
 

@@ -19,7 +19,7 @@ from windtunnel.modules.columns.zero_as_missing import ZeroAsMissing
 from windtunnel.modules.outputs.inverse_links import unlinked
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.modules.trees.hard import TreeWalk
-from windtunnel.pipeline.graph import Answer, Expression, Joined, Raw, Step
+from windtunnel.pipeline.graph import Concatenated, Expression, MethodOutput, Raw, Step
 from windtunnel.translators.registry import Composite, Predictor, Selection, Transformer
 
 if TYPE_CHECKING:
@@ -101,9 +101,11 @@ class Predictors:
         if not reading.sparse_zeros:
             wires = self._zeros_missing(step, given, wires)
         for column, categories in reading.codes.items():
-            wires[column] = self._of.categories.codes(step, wires[column], categories, closed=column in reading.closed)
+            wires[column] = self._of.categories.codes(
+                step, wires[column], categories, closed=column in reading.closed_codes
+            )
             numbers = not any(isinstance(one, str) for one in categories)
-            self._of.encoder.of_frames |= reading.of_frames and numbers
+            self._of.encoder.needs_names |= reading.needs_names and numbers
         if reading.hashed is not None:
             wires = self._of.categories.statistics(step, reading.hashed, wires)
         if isinstance(module, TreeWalk):
@@ -113,7 +115,7 @@ class Predictors:
         return module, wires
 
     def _score(self, step: Step) -> Scored:
-        reading, given = self._of.readings.of(step), step.given
+        reading, given = self._of.readings.of(step), step.inputs
         if isinstance(reading, Selection) and reading.then is not None:
             # What predicts reads the answer of the step, which is the selection.
             behind = Step(step.name, step.estimator, step)
@@ -126,7 +128,7 @@ class Predictors:
         return self._predicted(step, reading, given, {})
 
     def _of_parts(self, step: Step, composite: Composite) -> Scored:
-        own = {method: (step, answer) for method, answer in composite.answers.items()}
+        own = {method: (step, answer) for method, answer in composite.methods.items()}
         if not isinstance(composite.then, Predictor | Module):
             return self._score_then(step, composite, own)
         given = self._of.composites.parts(step, composite)
@@ -134,9 +136,13 @@ class Predictors:
 
     def _with_loss(self, composite: Composite, given: Expression, scored: Scored) -> Scored:
         """The scores as the loss takes them that the parts, which are scored by now, share."""
-        steps = [part.given for part in given.parts if isinstance(part, Answer)] if isinstance(given, Joined) else []
+        steps = (
+            [part.inputs for part in given.parts if isinstance(part, MethodOutput)]
+            if isinstance(given, Concatenated)
+            else []
+        )
         parts = [self._scores[one].predictor for one in steps if isinstance(one, Step) and one in self._scores]
-        if not composite.keeps or not parts or len(parts) < len(steps):
+        if not composite.shared_loss or not parts or len(parts) < len(steps):
             return scored
         predictor = with_loss_of(parts, composite)
         if predictor.link == scored.predictor.link:
@@ -152,7 +158,7 @@ class Predictors:
             raise UnsupportedEstimator(f"step {step.name!r} ({type(step.estimator).__name__}) is no predictor.")
         scores, wires = self.as_read(step, reading, reading.scores, given)
         places = self._of.draft.places(step.name, wires)
-        asks = given is step.given and not (reading.codes or reading.hashed)
+        asks = given is step.inputs and not (reading.codes or reading.hashed)
         rejects = self._of.draft.rejections(step.estimator, len(wires)) if asks else ()
         slot = self._of.draft.add(step.name, type(step.estimator).__name__, scores, places, rejects)
         columns = self._of.draft.width(scores, len(wires))
@@ -169,12 +175,12 @@ class Predictors:
 
     def _guard(self, step: Step, composite: Composite) -> None:
         """Reject numbers that the composite rejects, whatever its parts take, in what they read as numbers."""
-        wires = self._of.wires(step.given)
+        wires = self._of.wires(step.inputs)
         if any(wire.number is None for wire in wires):
             return
         if rejects := composite.rejects or self._of.draft.rejections(step.estimator, len(wires)):
             # By now the parts have told which raw columns they read, and how; the host's own code rejects by itself.
-            numbers, texts = self._of.draft.encoder.read_as()
+            numbers, texts = self._of.draft.encoder.columns_by_kind()
             if read := [one for one in wires if one.raw is None or one.raw in numbers - texts]:
                 places = self._of.draft.places(step.name, read)
                 self._of.draft.add(step.name, type(step.estimator).__name__, Identity(), places, rejects)

@@ -27,7 +27,7 @@ def with_loss_of(parts: Sequence[Predictor], composite: Composite) -> Predictor:
     options = _shared_options(parts)
     if options is None or any((one.loss, one.link) != (first.loss, first.link) for one in others):
         return then
-    if composite.keeps == "quantiles" and first.loss not in OF_QUANTILES:
+    if composite.shared_loss == "quantiles" and first.loss not in OF_QUANTILES:
         return then
     if first.loss not in OF_RAW_SCORES or first.link == "identity":
         return replace(then, loss=first.loss, loss_options=options)

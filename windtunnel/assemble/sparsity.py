@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import SplineTransformer
 
-from windtunnel.pipeline.graph import Answer, Columns, Expression, Joined, Raw, Step, Weighted
+from windtunnel.pipeline.graph import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
 
 
 def gives_sparse(expression: Expression, *, raw: bool = False) -> bool:
@@ -21,21 +21,21 @@ def gives_sparse(expression: Expression, *, raw: bool = False) -> bool:
     expression : Expression
         The place.
     raw : bool
-        Whether the rows that the pipeline is given are a sparse matrix.
+        Whether the rows that the pipeline is inputs are a sparse matrix.
     """
     match expression:
         case Raw():
             return raw
-        case Answer(given=given, method=method):
-            return method == "transform" and gives_sparse(given, raw=raw)
-        case Columns(given=given) | Weighted(given=given):
-            return gives_sparse(given, raw=raw)
-        case Joined(composite=ColumnTransformer() as columns):
+        case MethodOutput(inputs=inputs, method=method):
+            return method == "transform" and gives_sparse(inputs, raw=raw)
+        case Columns(inputs=inputs) | Weighted(inputs=inputs):
+            return gives_sparse(inputs, raw=raw)
+        case Concatenated(composite=ColumnTransformer() as columns):
             return bool(columns.sparse_output_)
-        case Joined(parts=parts):
+        case Concatenated(parts=parts):
             return any(gives_sparse(part, raw=raw) for part in parts)
-        case Step(estimator=estimator, given=given):
-            return _makes_sparse(estimator) or _answers_sparse(estimator, gives_sparse(given, raw=raw))
+        case Step(estimator=estimator, inputs=inputs):
+            return _makes_sparse(estimator) or _answers_sparse(estimator, gives_sparse(inputs, raw=raw))
 
 
 def holds_zeros(expression: Expression) -> str:
@@ -43,9 +43,9 @@ def holds_zeros(expression: Expression) -> str:
     match expression:
         case Step(name=name, estimator=SplineTransformer()) if gives_sparse(expression):
             return name
-        case Step(given=given) | Columns(given=given) | Weighted(given=given) if gives_sparse(expression):
-            return holds_zeros(given)
-        case Joined(parts=parts) if gives_sparse(expression):
+        case Step(inputs=inputs) | Columns(inputs=inputs) | Weighted(inputs=inputs) if gives_sparse(expression):
+            return holds_zeros(inputs)
+        case Concatenated(parts=parts) if gives_sparse(expression):
             return next(filter(None, map(holds_zeros, parts)), "")
     return ""
 
@@ -59,13 +59,13 @@ def _makes_sparse(estimator: Any) -> bool:
     return getattr(estimator, "sparse_output", False) is True
 
 
-def _answers_sparse(estimator: Any, given: bool) -> bool:
-    """What a step makes of a row of zeros, sparse or dense as it is ``given``; the step itself is asked."""
+def _answers_sparse(estimator: Any, inputs: bool) -> bool:
+    """What a step makes of a row of zeros, sparse or dense as it is ``inputs``; the step itself is asked."""
     width = int(getattr(estimator, "n_features_in_", 1))
-    row = sparse.csr_matrix((1, width)) if given else np.zeros((1, width))
+    row = sparse.csr_matrix((1, width)) if inputs else np.zeros((1, width))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return bool(sparse.issparse(estimator.transform(row)))
-        except Exception:  # a step that takes no such rows was given others
+        except Exception:  # a step that takes no such rows was inputs others
             return False

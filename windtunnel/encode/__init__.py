@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from windtunnel.encode.category import CategoryColumn
 from windtunnel.encode.encoder import Batch, RowEncoder
-from windtunnel.encode.rows import Rows, as_column, as_frame, count_rows, objects
-from windtunnel.encode.vocabulary import FIRST_ID, MISSING_ID, NONE, UNKNOWN_ID, Vocabulary, bucket_of, text_of
+from windtunnel.encode.rows import Rows, as_column, as_frame, count_rows, indexable
+from windtunnel.encode.vocabulary import (
+    FIRST_ID,
+    MISSING_ID,
+    NONE_CATEGORY,
+    UNKNOWN_ID,
+    Vocabulary,
+    category_text,
+    hash_bucket,
+)
 
 __all__ = [
     "FIRST_ID",
     "MISSING_ID",
-    "NONE",
+    "NONE_CATEGORY",
     "UNKNOWN_ID",
     "Batch",
     "CategoryColumn",
@@ -19,8 +27,8 @@ __all__ = [
     "Vocabulary",
     "as_column",
     "as_frame",
-    "bucket_of",
+    "hash_bucket",
     "count_rows",
-    "objects",
-    "text_of",
+    "indexable",
+    "category_text",
 ]

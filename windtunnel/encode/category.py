@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from windtunnel.encode.columns import fractions_among, is_whole, kind_of, listed, mixes, sample_of, shown
+from windtunnel.encode.columns import column_kind, fractions_among, is_whole, listed, mixes, sample_value, shown
 from windtunnel.encode.vocabulary import MISSING_ID, UNKNOWN_ID, Vocabulary
 from windtunnel.errors import BadInput
 
@@ -86,7 +86,7 @@ class CategoryColumn:
         if not vocabulary.fits(values) or (flat and mixes(values)):
             known = f", such as {vocabulary.values[0]!r}" if vocabulary.values else ""
             raise BadInput(
-                f"column {name} holds {sample_of(values)} of dtype {values.dtype}, which is {kind_of(values)}; "
+                f"column {name} holds {sample_value(values)} of dtype {values.dtype}, which is {column_kind(values)}; "
                 f"its categories are {vocabulary.kind}{known}. Convert the column to what the pipeline saw."
             )
         if self.rejects_infinite and values.dtype.kind == "f" and np.isinf(values.to_numpy()).any():

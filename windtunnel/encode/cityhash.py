@@ -13,12 +13,12 @@ MULTIPLIER = -0x622015F714C7D297
 """The odd constants of the algorithm, all above 2^63, as signed numbers; TorchScript takes them as defaults only."""
 
 
-def hash_of(text: str) -> int:
+def city_hash(text: str) -> int:
     """Hash a text as CatBoost does a category: the lower 32 bits of its CityHash64."""
-    return hash_of_bytes(list(text.encode("utf-8")))
+    return city_hash_of_bytes(list(text.encode("utf-8")))
 
 
-def hash_of_bytes(text: list[int]) -> int:
+def city_hash_of_bytes(text: list[int]) -> int:
     """Hash the UTF-8 bytes of a text; the lower 32 bits."""
     return _city(text) & 0xFFFFFFFF
 

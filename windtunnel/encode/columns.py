@@ -25,7 +25,7 @@ def is_plain(dtype: Any) -> bool:
     return isinstance(dtype, np.dtype) and dtype.kind in "fiub"
 
 
-def is_told_by_values(dtype: Any) -> bool:
+def holds_python_values(dtype: Any) -> bool:
     """Whether a column is what its Python values are: numbers and booleans of NumPy, texts, or any objects."""
     return isinstance(dtype, pd.StringDtype) or (isinstance(dtype, np.dtype) and dtype.kind in "fiubO")
 
@@ -35,7 +35,7 @@ def is_arrow_dictionary(dtype: Any) -> bool:
     return isinstance(dtype, pd.ArrowDtype) and pa.types.is_dictionary(dtype.pyarrow_dtype)
 
 
-def as_float64(column: pd.Series) -> NDArray[np.float64]:
+def to_float64(column: pd.Series) -> NDArray[np.float64]:
     """The numbers of a column, NaN where they are missing.
 
     Raises
@@ -46,9 +46,9 @@ def as_float64(column: pd.Series) -> NDArray[np.float64]:
     if is_plain(column.dtype):
         return column.to_numpy().astype(np.float64, copy=False)
     if isinstance(column.dtype, pd.CategoricalDtype):
-        of_category = np.append(as_float64(pd.Series(column.cat.categories)), np.nan)
+        of_category = np.append(to_float64(pd.Series(column.cat.categories)), np.nan)
         return of_category[column.cat.codes.to_numpy()]
-    kind = kind_of(column)
+    kind = column_kind(column)
     if kind == "mixed" and all(isinstance(value, NUMBERS) for value in column.dropna()):  # numbers and booleans
         column, kind = column.astype(object), "number"
     if kind != "number" and not column.isna().all():
@@ -58,7 +58,7 @@ def as_float64(column: pd.Series) -> NDArray[np.float64]:
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def floats_of(values: list[Any]) -> NDArray[np.float64] | None:
+def to_floats(values: list[Any]) -> NDArray[np.float64] | None:
     """Python's own numbers, NaN for None; None where other values, or numbers beyond float64, are among them."""
     if not {*map(type, values)} <= PLAIN_NUMBERS:
         return None
@@ -76,7 +76,7 @@ def is_whole(value: float | None) -> bool:
 def numbers_among(column: pd.Series) -> NDArray[np.float64]:
     """The numbers of a column without missing values, and NaN where it holds something else, or what no float64 is."""
     try:
-        return as_float64(column)
+        return to_float64(column)
     except (TypeError, OverflowError):
         return np.array([_float(value) for value in column], dtype=np.float64)
 
@@ -98,13 +98,13 @@ def fractions_among(column: pd.Series) -> list[float]:
 
 def mixes(column: pd.Series) -> bool:
     """Whether there are texts beside other values, of which NumPy would make texts too."""
-    return kind_of(column) == "mixed" and len({isinstance(value, str) for value in column.dropna()}) == 2
+    return column_kind(column) == "mixed" and len({isinstance(value, str) for value in column.dropna()}) == 2
 
 
-def kind_of(column: pd.Series) -> str:
+def column_kind(column: pd.Series) -> str:
     """What a column holds: "number", "text", "mixed", "empty" (all missing), or what pandas calls another kind."""
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return kind_of(pd.Series(column.cat.categories))
+        return column_kind(pd.Series(column.cat.categories))
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype):
         return "number"
     inferred = pd.api.types.infer_dtype(column, skipna=True)
@@ -117,7 +117,7 @@ def kind_of(column: pd.Series) -> str:
     return groups.get(inferred, inferred)
 
 
-def sample_of(column: pd.Series, expected: tuple[type, ...] = ()) -> str:
+def sample_value(column: pd.Series, expected: tuple[type, ...] = ()) -> str:
     """What a message quotes of a column: a value that is none of the expected types, if there is one."""
     present = column.dropna()
     if not len(present):

@@ -19,16 +19,16 @@ from torch import Tensor
 from windtunnel.encode.category import CategoryColumn
 from windtunnel.encode.columns import (
     NUMBERS,
-    as_float64,
-    floats_of,
     is_arrow_dictionary,
     is_plain,
     listed,
     quoted,
-    sample_of,
+    sample_value,
+    to_float64,
+    to_floats,
 )
 from windtunnel.encode.precision_loss import Blur
-from windtunnel.encode.rows import Rows, as_column, as_frame, cells_of, check_dense, is_named, objects
+from windtunnel.encode.rows import Rows, as_column, as_frame, check_dense, indexable, is_named, python_columns
 from windtunnel.encode.sparse_rows import SparseRows
 from windtunnel.errors import BadInput
 
@@ -60,7 +60,7 @@ class RowEncoder:
         Whether rows are a sequence with one text, label, dict or list of tokens each, and no table.
     rejects_sparse : bool
         Whether a sparse matrix is rejected, whose zeros the source takes for missing values.
-    of_frames : bool
+    needs_names : bool
         Whether rows without names are rejected, in which the source takes numbers for codes of categories.
     rejects_sparse_columns : bool
         Whether a table of nothing but sparse columns is rejected, as a sparse matrix is.
@@ -73,7 +73,7 @@ class RowEncoder:
     dtype: str = "float32"
     flat: bool = False
     rejects_sparse: bool = False
-    of_frames: bool = False
+    needs_names: bool = False
     rejects_sparse_columns: bool = False
     _blur: Blur = field(default_factory=Blur, repr=False, compare=False)
 
@@ -82,36 +82,36 @@ class RowEncoder:
         # Columns of counts -> how many numbers there were, and the positions: found out once, not for every few rows.
         self._found: dict[tuple[int, int], tuple[int, NDArray[np.int64]]] = {}
 
-    def number(self, column: int) -> int:
+    def add_number(self, column: int) -> int:
         """The position in ``Batch.numbers`` of a raw column, which is read as a number from now on."""
         position = self._position.setdefault(column, len(self.numbers))
         if position == len(self.numbers):
             self.numbers.append(column)
         return position
 
-    def category(self, wanted: CategoryColumn) -> int:
+    def add_category(self, wanted: CategoryColumn) -> int:
         """The position in ``Batch.ids`` of a raw column under a vocabulary."""
         if wanted not in self.categories:
             self.categories.append(wanted)
         return self.categories.index(wanted)
 
-    def name(self, column: int) -> str:
+    def column_name(self, column: int) -> str:
         """How messages call a column."""
         return repr(self.names[column]) if self.names and column < self.width else f"number {column}"
 
-    def read_as(self) -> tuple[set[int], set[int]]:
+    def columns_by_kind(self) -> tuple[set[int], set[int]]:
         """The raw columns that some step reads as numbers, and those that some step reads as texts."""
         numbers, texts = set(self.numbers), set[int]()
         for one in self.categories:
             (numbers if one.vocabulary.kind == "number" else texts).add(one.column)
         return numbers, texts
 
-    def used(self) -> list[int]:
+    def used_columns(self) -> list[int]:
         """The raw columns that something reads, in order."""
         read = {*self.numbers, *(category.column for category in self.categories)}
         return sorted(column for column in read if column < self.width)
 
-    def checked(self, batch: Batch) -> Batch:
+    def check_batch(self, batch: Batch) -> Batch:
         """An encoded batch, if it has the columns of this encoder."""
         given, wanted = [block.shape[1] for block in batch], [len(self.numbers), len(self.categories)]
         if given != wanted or len(batch.numbers) != len(batch.ids):
@@ -122,7 +122,7 @@ class RowEncoder:
             )
         return batch
 
-    def block(self, rows: Rows, *, shared: bool = False) -> Batch | None:
+    def encode_array(self, rows: Rows, *, shared: bool = False) -> Batch | None:
         """An array of numbers as a batch, in one piece; None where columns have to be looked at one by one.
 
         Where ``shared``, the numbers may be those of the array itself.
@@ -149,19 +149,19 @@ class RowEncoder:
         """Whether a table has the fitted columns and no others, as they were."""
         return self.names is None or [*map(str, frame.columns.tolist())] == self.names
 
-    def few(self, rows: Rows) -> Batch | None:
+    def encode_few(self, rows: Rows) -> Batch | None:
         """Few rows as a batch, by the Python values in them; None where these do not tell all that ``encode`` tells.
 
         What is rejected, and what might be read otherwise because of its dtype, is left to ``encode``. The columns of
         answers of steps kept on the host are 0.
         """
-        told = all(category.vocabulary.told_by_values for category in self.categories)
+        told = all(category.vocabulary.has_plain_lookup for category in self.categories)
         if not told or (cells := self._cells(rows)) is None:
             return None
         count = len(next(iter(cells.values())))
         check_dense(count, len(self.numbers), np.dtype(self.dtype).itemsize)
         raw = [position for position, column in enumerate(self.numbers) if column < self.width]
-        floats = floats_of([*chain.from_iterable(cells[self.numbers[position]] for position in raw)])
+        floats = to_floats([*chain.from_iterable(cells[self.numbers[position]] for position in raw)])
         known = [one.ids_of_values(cells[one.column]) if one.column in cells else None for one in self.categories]
         if floats is None or None in known:
             return None
@@ -173,15 +173,15 @@ class RowEncoder:
     def _cells(self, rows: Rows) -> dict[int, list[Any]] | None:
         """The Python values of each column that is read, if rows are few and it is plain which column is which."""
         wide = isinstance(rows, pd.DataFrame) and rows.shape[1] > 2 * (len(self.numbers) + len(self.categories))
-        if self.flat or wide or (found := cells_of(rows)) is None:
+        if self.flat or wide or (found := python_columns(rows)) is None:
             return None
         labels, columns = found
-        if labels is None and self.of_frames:
+        if labels is None and self.needs_names:
             return None
         if labels is None or self.names is None or labels == self.names:
             return dict(enumerate(columns)) if columns and len(columns) == self.width else None
         named = dict(zip(labels, columns, strict=True))
-        wanted = {column: self.names[column] for column in self.used()}
+        wanted = {column: self.names[column] for column in self.used_columns()}
         plain = len(named) == len(labels) and {*map(type, labels)} == {str} and named.keys() >= {*wanted.values()}
         return {column: named[name] for column, name in wanted.items()} if wanted and plain else None
 
@@ -216,11 +216,11 @@ class RowEncoder:
             numbers[:, self._position[column]] = self._as_number(frame[column], column)
         ids = np.empty((rows, len(self.categories)), dtype=np.int64)
         for position, category in enumerate(self.categories):
-            values, name = frame[category.column], self.name(category.column)
+            values, name = frame[category.column], self.column_name(category.column)
             ids[:, position] = category.ids(values, name, flat=self.flat, training=training)
-        return self.with_counts(Batch(torch.from_numpy(numbers), torch.from_numpy(ids)), counts or {})
+        return self.add_counts(Batch(torch.from_numpy(numbers), torch.from_numpy(ids)), counts or {})
 
-    def with_counts(self, batch: Batch, counts: Mapping[int, sparse.coo_array]) -> Batch:
+    def add_counts(self, batch: Batch, counts: Mapping[int, sparse.coo_array]) -> Batch:
         """A batch with counts in their columns, which were 0; as sparse matrices under the first column of each."""
         numbers = batch.numbers.numpy()
         for first, matrix in counts.items():
@@ -230,7 +230,7 @@ class RowEncoder:
                 numbers[matrix.row[read], positions[read]] = matrix.data[read]
         return batch
 
-    def sparse(self, first: int, counts: sparse.coo_array) -> SparseRows:
+    def sparse_counts(self, first: int, counts: sparse.coo_array) -> SparseRows:
         """Counts from a column on, which come row by row, as the numbers of a batch without their zeros."""
         positions = self._places(first, counts.shape[1])[counts.col]
         read = positions >= 0
@@ -252,15 +252,15 @@ class RowEncoder:
 
     def _as_number(self, given: pd.Series, column: int) -> NDArray[Any]:
         try:
-            values = as_float64(given)
+            values = to_float64(given)
         except (TypeError, ValueError, OverflowError) as error:
             raise BadInput(
-                f"column {self.name(column)} holds {sample_of(given, NUMBERS)} of dtype {given.dtype}; "
+                f"column {self.column_name(column)} holds {sample_value(given, NUMBERS)} of dtype {given.dtype}; "
                 "the pipeline reads numbers there. Convert the column, or encode it in the pipeline before fitting."
             ) from error
         if self.dtype == "float64":
             return values
-        self._blur.look_at(column, values, self.name)
+        self._blur.look_at(column, values, self.column_name)
         with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
             return values.astype(np.float32)
 
@@ -268,16 +268,16 @@ class RowEncoder:
         """The numbers ``[B, n]``, rounded where float32 is computed in, with a word on columns that this blurs."""
         if self.dtype == "float64":
             return read
-        self._blur.look(self.numbers, read, self.name)
+        self._blur.look(self.numbers, read, self.column_name)
         with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
             return read.astype(np.float32, copy=False)
 
     def select(self, rows: Rows, *, every: bool = False) -> pd.DataFrame:
         """The fitted columns of raw rows, under their positions; only those that are read unless ``every``."""
-        wanted = list(range(self.width)) if every else self.used()
+        wanted = list(range(self.width)) if every else self.used_columns()
         if self.flat:
             column = as_column(rows)
-            return pd.DataFrame({at: pd.Series(objects(column)) for at in wanted}, index=range(len(column)))
+            return pd.DataFrame({at: pd.Series(indexable(column)) for at in wanted}, index=range(len(column)))
         self._check_dense(rows)
         frame = as_frame(rows)
         labels = self._labels(frame, wanted, is_named(rows))
@@ -295,7 +295,7 @@ class RowEncoder:
         if not simple or not rows.columns.is_unique:
             return self.select(rows)
         self._check_dense(rows)
-        wanted = self.used()
+        wanted = self.used_columns()
         labels = self._labels(rows, wanted, named=True)
         if labels is None:
             given = rows.columns.tolist()  # to look up one label of an Index takes longer
@@ -319,7 +319,7 @@ class RowEncoder:
 
     def _labels(self, frame: pd.DataFrame, wanted: list[int], named: bool) -> list[Any] | None:
         """The labels in a table of the wanted columns; None where the columns stand as they were fitted."""
-        if self.of_frames and self.names is not None and not named:
+        if self.needs_names and self.names is not None and not named:
             raise BadInput(
                 "got rows without names; the model was fitted on a table, and takes numbers in an array for the codes "
                 f"of its categories, and not for these. Give a DataFrame with the columns {quoted(self.names)}."
@@ -333,7 +333,7 @@ class RowEncoder:
             return None
         return None if self._in_order(frame) else self._present(frame, [self.names[column] for column in wanted])
 
-    def as_fitted(self, rows: Rows) -> Any:
+    def source_rows(self, rows: Rows) -> Any:
         """All fitted columns of raw rows as the source takes them: a DataFrame with its names, an array, a sequence."""
         if self.flat:
             return as_column(rows)

@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow as pa
 from torch import Tensor
 
-from windtunnel.encode.columns import is_told_by_values, quoted
-from windtunnel.encode.vocabulary import FEW
+from windtunnel.encode.columns import holds_python_values, quoted
+from windtunnel.encode.vocabulary import FEW_ROWS
 from windtunnel.errors import BadInput
 
 DENSE_BYTES = 2**34
@@ -48,24 +48,26 @@ def as_frame(rows: Rows) -> pd.DataFrame:
     )
 
 
-def cells_of(rows: Rows) -> tuple[list[Any] | None, list[list[Any]]] | None:
+def python_columns(rows: Rows) -> tuple[list[Any] | None, list[list[Any]]] | None:
     """The labels, if there are any, and the Python values of each column; None unless rows are few and values tell all.
 
     To ask pandas for one column, or to make it one of a list, takes longer than to look up what is in it.
     """
     if isinstance(rows, pd.DataFrame):
-        if not 0 < len(rows) <= FEW or not all(map(is_told_by_values, dtypes := rows.dtypes.tolist())):
+        if not 0 < len(rows) <= FEW_ROWS or not all(map(holds_python_values, dtypes := rows.dtypes.tolist())):
             return None
         # A row of numbers alone would come in one type, which may hold some of them for others.
         if len(rows) == 1 and any(isinstance(dtype, pd.StringDtype) for dtype in dtypes):
             return rows.columns.tolist(), [[_python(one)] for one in rows.iloc[0].tolist()]
         return rows.columns.tolist(), rows.to_numpy(dtype=object).T.tolist()
     if type(rows) is np.ndarray:
-        few = rows.dtype == object and rows.ndim == 2 and 0 < len(rows) <= FEW
+        few = rows.dtype == object and rows.ndim == 2 and 0 < len(rows) <= FEW_ROWS
         return (None, rows.T.tolist()) if few else None
     if isinstance(rows, Mapping):
         columns = [*rows.values()]
-        lists = all(type(column) is list and 0 < len(column) <= FEW and dimensions(column) == 1 for column in columns)
+        lists = all(
+            type(column) is list and 0 < len(column) <= FEW_ROWS and dimensions(column) == 1 for column in columns
+        )
         return ([*rows], columns) if lists and len({*map(len, columns)}) == 1 else None
     return None
 
@@ -102,7 +104,7 @@ def as_column(rows: Any) -> Any:
     )
 
 
-def objects(rows: Any) -> Any:
+def indexable(rows: Any) -> Any:
     """A sequence that a list of positions picks from: a Series or array as it is, a list as an array of its objects."""
     if isinstance(rows, pd.Series):
         return rows.reset_index(drop=True)

@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from windtunnel.encode.cityhash import hash_of
-from windtunnel.encode.columns import as_float64, floats_of, is_plain, kind_of, numbers_among, shown
+from windtunnel.encode.cityhash import city_hash
+from windtunnel.encode.columns import column_kind, is_plain, numbers_among, shown, to_float64, to_floats
 
 UNKNOWN_ID, MISSING_ID, FIRST_ID = 0, 1, 2
-NONE = "\ue000None"
+NONE_CATEGORY = "\ue000None"
 """Stands in a vocabulary for None where the source tells it from NaN, as an imputer of NaN does."""
 WIDE = 2**53
 """Whole numbers from here on are not all float64s."""
-FEW = 32
+FEW_ROWS = 32
 """Rows whose categories are looked up one by one, as Arrow and pandas take longer to be called."""
 
 
@@ -34,7 +34,7 @@ class Vocabulary:
     With ``buckets`` above 0 an unknown category gets one of as many ids after the values, by the md5 of its text.
 
     With ``hashes``, which are from 0 to 2^32 - 1, categories are told by their text alone, a whole number by the text
-    of it, and no category is unknown: the values, then one whose text has the i-th hash (``cityhash.hash_of``), and any
+    of it, and no category is unknown: the values, then one whose text has the i-th hash (``cityhash.city_hash``), and any
     other under the greatest of the ``len(self)`` ids plus its hash.
     """
 
@@ -58,7 +58,7 @@ class Vocabulary:
 
     def fits(self, column: pd.Series) -> bool:
         """Whether values of a column can be among the categories: never text among numbers, and no dates at all."""
-        given, known = kind_of(column), self.kind
+        given, known = column_kind(column), self.kind
         plain = given in ("text", "number", "mixed")
         alike = given == known or (plain and (given == "mixed" or known in ("mixed", "empty")))
         return alike or self.buckets > 0 or bool(column.isna().all())
@@ -75,40 +75,40 @@ class Vocabulary:
 
     def ids(self, column: pd.Series) -> NDArray[np.int64]:
         """The id of each value of a column, int64 [B]."""
-        if column.dtype == object and NONE in self.values:
-            column = column.mask(np.array([value is None for value in column], dtype=bool), NONE)
+        if column.dtype == object and NONE_CATEGORY in self.values:
+            column = column.mask(np.array([value is None for value in column], dtype=bool), NONE_CATEGORY)
         if self.hashes is not None:
             return self._ids_by_hash(column)
         if isinstance(column.dtype, pd.CategoricalDtype):
             codes = column.cat.codes.to_numpy()
             of_category = np.append(self.ids(pd.Series(column.cat.categories)), MISSING_ID)
             return of_category[codes].astype(np.int64)
-        few = len(column) <= FEW
+        few = len(column) <= FEW_ROWS
         if self.kind == "text" and pd.api.types.infer_dtype(column, skipna=True) in ("string", "empty"):
             if few:
                 return self._ids_of_few([text if isinstance(text, str) else None for text in column.tolist()], column)
             with contextlib.suppress(UnicodeEncodeError):  # of half a surrogate pair, which no text of Arrow has
                 return self._ids_of_texts(pa.array(column, type=pa.large_string(), from_pandas=True), column)
         if self.kind == "number" and few and is_plain(column.dtype) and self._index.is_unique and not self.wide:
-            return self._ids_of_few([None if one != one else one for one in as_float64(column).tolist()], column)
+            return self._ids_of_few([None if one != one else one for one in to_float64(column).tolist()], column)
         return self._ids_of_objects(column)
 
     def ids_of_values(self, values: list[Any]) -> list[int] | None:
         """The id of each Python value; None where a column of them, by its dtype, might have others or be rejected."""
-        if not self.told_by_values:
+        if not self.has_plain_lookup:
             return None
         if self.kind == "text":
             if not all(type(one) is str or one is None or (type(one) is float and one != one) for one in values):
                 return None
             return self._looked_up([one if type(one) is str else None for one in values])
-        numbers = floats_of(values)
+        numbers = to_floats(values)
         return None if numbers is None else self._looked_up([None if one != one else one for one in numbers.tolist()])
 
     @cached_property
-    def told_by_values(self) -> bool:
+    def has_plain_lookup(self) -> bool:
         """Whether each value has its id for itself, be it in a column of texts, of numbers or of objects."""
         alike = self.kind in ("text", "number") and self.buckets == 0 and self.hashes is None
-        return alike and NONE not in self.values and self._index.is_unique and not self.wide
+        return alike and NONE_CATEGORY not in self.values and self._index.is_unique and not self.wide
 
     def _ids_of_few(self, values: list[Any], column: pd.Series) -> NDArray[np.int64]:
         """The ids of texts that are all text, or of floats that are all numbers; missing ones given as None."""
@@ -140,7 +140,7 @@ class Vocabulary:
 
     @cached_property
     def _by_text(self) -> dict[str, int]:
-        return {text_of(value): FIRST_ID + at for at, value in enumerate(self.values)}
+        return {category_text(value): FIRST_ID + at for at, value in enumerate(self.values)}
 
     @cached_property
     def _by_hash(self) -> dict[int, int]:
@@ -152,10 +152,10 @@ class Vocabulary:
         return ids[codes]  # of a missing value the last
 
     def _id_by_hash(self, value: Any) -> int:
-        text = text_of(value)
+        text = category_text(value)
         if (known := self._by_text.get(text)) is not None:
             return known
-        hashed = hash_of(text)
+        hashed = city_hash(text)
         return self._by_hash.get(hashed, len(self) - 1 + hashed)
 
     def _settle(self, ids: NDArray[Any], missing: NDArray[np.bool_], column: pd.Series) -> NDArray[np.int64]:
@@ -163,12 +163,12 @@ class Vocabulary:
         if self.buckets:
             unknown = ids == UNKNOWN_ID
             codes, texts = pd.factorize(column[unknown].astype(object).map(str))
-            buckets = np.array([bucket_of(text, self.buckets) for text in texts], dtype=np.int64)
+            buckets = np.array([hash_bucket(text, self.buckets) for text in texts], dtype=np.int64)
             ids[unknown] = FIRST_ID + len(self.values) + buckets[codes]
         return ids
 
 
-def text_of(value: Any) -> str:
+def category_text(value: Any) -> str:
     """The text by which a category that is hashed is told; ``TypeError`` for what is neither text nor whole number."""
     if isinstance(value, str):
         return str(value)
@@ -177,6 +177,6 @@ def text_of(value: Any) -> str:
     raise TypeError(f"{shown(value)} is neither a text nor a whole number")
 
 
-def bucket_of(text: str, buckets: int) -> int:
+def hash_bucket(text: str, buckets: int) -> int:
     """The bucket of a text: its md5, read as one integer, modulo the number of buckets."""
     return int(md5(text.encode("utf-8"), usedforsecurity=False).hexdigest(), 16) % buckets

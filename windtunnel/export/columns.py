@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windtunnel.encode import NONE, CategoryColumn, RowEncoder
+from windtunnel.encode import NONE_CATEGORY, CategoryColumn, RowEncoder
 
 
 def raw_columns(encoder: RowEncoder) -> tuple[list[int], list[int]]:
     """Tell the raw columns given as numbers from those given as texts; ``limits`` rejects those that are both."""
-    numbers, texts = encoder.read_as()
+    numbers, texts = encoder.columns_by_kind()
     return sorted(numbers), sorted(texts - numbers)
 
 
@@ -27,7 +27,7 @@ def text_slots(encoder: RowEncoder) -> list[tuple[int, CategoryColumn]]:
 def none_columns(encoder: RowEncoder) -> list[str]:
     """Names of the columns of texts where None is a category of its own, told from NaN by all that read them."""
     slots = text_slots(encoder)
-    plain = {one.column for _, one in slots if NONE not in one.vocabulary.values}
+    plain = {one.column for _, one in slots if NONE_CATEGORY not in one.vocabulary.values}
     return names(encoder, sorted({one.column for _, one in slots} - plain))
 
 

@@ -72,7 +72,7 @@ def _wide(net: TranslatedPipeline) -> list[str]:
 
 def _both(net: TranslatedPipeline) -> list[str]:
     """Columns of which one vocabulary has texts and another reader takes numbers; an empty one says nothing."""
-    numbers, texts = net.encoder.read_as()
+    numbers, texts = net.encoder.columns_by_kind()
     return _columns(net, lambda one: one.vocabulary.kind == "text" and one.column in numbers & texts)
 
 
@@ -103,7 +103,7 @@ def _called_missing(net: TranslatedPipeline) -> list[str]:
 
 
 def _columns(net: TranslatedPipeline, concerned: Callable[[CategoryColumn], bool]) -> list[str]:
-    found = [net.encoder.name(one.column) for one in net.encoder.categories if concerned(one)]
+    found = [net.encoder.column_name(one.column) for one in net.encoder.categories if concerned(one)]
     return list(dict.fromkeys(found))
 
 

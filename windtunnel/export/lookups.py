@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from windtunnel.encode import CategoryColumn, text_of
-from windtunnel.encode.cityhash import hash_of_bytes
+from windtunnel.encode import CategoryColumn, category_text
+from windtunnel.encode.cityhash import city_hash_of_bytes
 from windtunnel.export.md5 import bucket_of_bytes
 
 
@@ -30,7 +30,7 @@ class TextLookup(nn.Module):
         vocabulary = category.vocabulary
         self.place, self.slot, self.name = place, slot, name
         self.by_hash, self.further, self.first_beyond = _hashes(category)
-        written = text_of if self.by_hash else str
+        written = category_text if self.by_hash else str
         self.index = {written(value): 2 + position for position, value in enumerate(vocabulary.values)}
         self.first_bucket = 2 + len(vocabulary.values)
         self.buckets = vocabulary.buckets
@@ -51,7 +51,7 @@ class TextLookup(nn.Module):
         if self.by_hash:
             for row, text in enumerate(texts):
                 if text is not None and found[row] == 0:
-                    hashed = hash_of_bytes([ord(byte) for byte in text])
+                    hashed = city_hash_of_bytes([ord(byte) for byte in text])
                     found[row] = self.further.get(hashed, self.first_beyond + hashed)
         if self.rejects_unknown and 0 in found:
             raise ValueError(f"column {self.name}: its encoder rejects the category {texts[found.index(0)]}")
@@ -89,7 +89,7 @@ class NumberLookup(nn.Module):
         if self.by_hash:
             whole = numbers.to(torch.int64)
             for row in torch.nonzero(found == 0).flatten():
-                hashed = hash_of_bytes([ord(digit) for digit in str(int(whole[row]))])
+                hashed = city_hash_of_bytes([ord(digit) for digit in str(int(whole[row]))])
                 found[row] = self.further.get(hashed, self.first_beyond + hashed)
         unknown = found == 0
         if self.rejects_infinite and bool(torch.isinf(numbers).any()):

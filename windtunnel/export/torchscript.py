@@ -63,7 +63,7 @@ class Scorer(nn.Module):
         self.in_float64 = encoder.dtype == "float64"
         texts, numbers = [], []
         for slot, category in enumerate(encoder.categories):
-            name = encoder.name(category.column)
+            name = encoder.column_name(category.column)
             if category.column in number_columns:
                 numbers.append(NumberLookup(number_columns.index(category.column), slot, name, category))
             else:

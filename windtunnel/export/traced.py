@@ -52,7 +52,7 @@ class Traced(nn.Module):
         self.texts = {slot: place for place, (slot, _) in enumerate(text_slots(encoder))}
         self.lookups = nn.ModuleDict(
             {
-                str(slot): NumberLookup(number_columns.index(one.column), slot, encoder.name(one.column), one)
+                str(slot): NumberLookup(number_columns.index(one.column), slot, encoder.column_name(one.column), one)
                 for slot, one in enumerate(encoder.categories)
                 if slot not in self.texts
             }

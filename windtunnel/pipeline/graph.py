@@ -30,14 +30,14 @@ class Step:
 
     name: str
     estimator: Any
-    given: Expression
+    inputs: Expression
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
     """Some columns, by position; ``flat`` where the source asks for one column without a second dimension."""
 
-    given: Expression
+    inputs: Expression
     positions: tuple[int, ...]
     flat: bool = False
 
@@ -47,41 +47,41 @@ class Weighted:
     """All columns multiplied by one number (``transformer_weights``)."""
 
     name: str
-    given: Expression
+    inputs: Expression
     weight: float
 
 
 @dataclass(frozen=True, eq=False)
-class Joined:
-    """Columns side by side; ``composite`` is the fitted estimator, if any, that makes all of them from ``given``."""
+class Concatenated:
+    """Columns side by side; ``composite`` is the fitted estimator, if any, that makes all of them from ``inputs``."""
 
     parts: tuple[Expression, ...]
     composite: Any
-    given: Expression
+    inputs: Expression
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """What a method of a fitted estimator inside another one gives; ``take`` picks columns of it.
+class MethodOutput:
+    """What a method of a fitted estimator inside another one gives; ``columns`` picks columns of it.
 
     ``method`` is that of ``windtunnel.translators.registry.Part``.
     """
 
-    given: Expression
+    inputs: Expression
     method: str
-    take: tuple[int, ...] | None = None
+    columns: tuple[int, ...] | None = None
 
 
-Expression = Raw | Step | Columns | Weighted | Joined | Answer
+Expression = Raw | Step | Columns | Weighted | Concatenated | MethodOutput
 
 
-def walk(pipeline: Any, given: Expression | None = None, name: str = "") -> Expression:
-    """The DAG of a fitted pipeline, nested at will, or of a bare fitted estimator, over what it is given."""
+def build_graph(pipeline: Any, inputs: Expression | None = None, name: str = "") -> Expression:
+    """The DAG of a fitted pipeline, nested at will, or of a bare fitted estimator, over `inputs`."""
     if pipeline is None or isinstance(pipeline, str):
         raise UnsupportedEstimator(
             f"{pipeline!r} is not an estimator; give a fitted scikit-learn pipeline, a fitted estimator or a Booster."
         )
-    return _walk(pipeline, given or Raw(), name)
+    return _walk(pipeline, inputs or Raw(), name)
 
 
 def raw_columns(pipeline: Any) -> tuple[list[str] | None, int]:
@@ -107,24 +107,24 @@ def raw_columns(pipeline: Any) -> tuple[list[str] | None, int]:
     return (None if invented else [str(name) for name in names]), int(width)
 
 
-def _walk(estimator: Any, given: Expression, name: str) -> Expression:
+def _walk(estimator: Any, inputs: Expression, name: str) -> Expression:
     if _passes(estimator):
-        return given
+        return inputs
     if isinstance(estimator, type):
         raise NotFitted(f"{estimator.__name__} is a class; give a fitted instance.")
     if isinstance(estimator, Pipeline):
         for step_name, step in estimator.steps:
-            given = _walk(step, given, _path(name, step_name))
-        return given
+            inputs = _walk(step, inputs, _path(name, step_name))
+        return inputs
     if isinstance(estimator, ColumnTransformer):
-        return _column_transformer(estimator, given, name)
+        return _column_transformer(estimator, inputs, name)
     if isinstance(estimator, FeatureUnion):
-        return _feature_union(estimator, given, name)
+        return _feature_union(estimator, inputs, name)
     _check_fitted(estimator, name)
-    return Step(name or type(estimator).__name__, estimator, given)
+    return Step(name or type(estimator).__name__, estimator, inputs)
 
 
-def _column_transformer(fitted: ColumnTransformer, given: Expression, name: str) -> Expression:
+def _column_transformer(fitted: ColumnTransformer, inputs: Expression, name: str) -> Expression:
     _check_fitted(fitted, name)
     weights = fitted.transformer_weights or {}
     parts = []
@@ -134,20 +134,20 @@ def _column_transformer(fitted: ColumnTransformer, given: Expression, name: str)
         if len(positions) == 0 or (isinstance(part, str) and part == "drop"):
             continue
         path = _path(name, part_name)
-        answer = _walk(part, Columns(given, positions, flat=isinstance(key, str | int)), path)
+        answer = _walk(part, Columns(inputs, positions, flat=isinstance(key, str | int)), path)
         parts.append(_weighted(answer, weights.get(part_name), path))
-    return Joined(tuple(parts), fitted, given)
+    return Concatenated(tuple(parts), fitted, inputs)
 
 
-def _feature_union(fitted: FeatureUnion, given: Expression, name: str) -> Expression:
+def _feature_union(fitted: FeatureUnion, inputs: Expression, name: str) -> Expression:
     weights = fitted.transformer_weights or {}
     parts = []
     for part_name, part in fitted.transformer_list:
         if isinstance(part, str) and part == "drop":
             continue
         path = _path(name, part_name)
-        parts.append(_weighted(_walk(part, given, path), weights.get(part_name), path))
-    return Joined(tuple(parts), fitted, given)
+        parts.append(_weighted(_walk(part, inputs, path), weights.get(part_name), path))
+    return Concatenated(tuple(parts), fitted, inputs)
 
 
 def _weighted(answer: Expression, weight: float | None, name: str) -> Expression:

@@ -10,9 +10,9 @@ import pandas as pd
 from scipy import sparse
 
 from windtunnel.errors import BadInput
-from windtunnel.pipeline.graph import Answer, Columns, Expression, Joined, Raw, Step, Weighted
+from windtunnel.pipeline.graph import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
 from windtunnel.translators.categories.probe_inputs import is_missing
-from windtunnel.translators.registry import Tokens
+from windtunnel.translators.registry import TokenCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class HostStep:
     step: Step
     columns: tuple[int, ...]
     reason: str
-    tokens: Tokens | None = None
+    tokens: TokenCounts | None = None
     source: str = ""
 
     @property
@@ -52,10 +52,10 @@ class HostStep:
     def facts(self) -> dict[str, Any]:
         """The step as JSON values; ``counter`` describes term counts, and is None for all other steps."""
         counter, column, terms = self.tokens.counter if self.tokens else None, None, None
-        match self.step.given:
+        match self.step.inputs:
             case Raw():
                 column = 0
-            case Columns(given=Raw(), positions=(only,), flat=True):
+            case Columns(inputs=Raw(), positions=(only,), flat=True):
                 column = only
         if counter is not None and column is not None:
             terms = {"column": column, **asdict(counter), "ngram_range": list(counter.ngram_range)}
@@ -84,11 +84,11 @@ class HostStep:
     def count(self, rows: Any) -> sparse.coo_array:
         """How often each token is in each row, or what else ``tokens`` counts; sparse ``[rows, columns]``."""
         assert self.tokens is not None
-        given = evaluate(self.step.given, rows)
+        inputs = evaluate(self.step.inputs, rows)
         try:
-            counts = self.tokens.counts(given)
+            counts = self.tokens.counts(inputs)
         except Exception as error:  # a tokenizer may raise whatever it likes
-            missing = sum(pd.api.types.is_scalar(one) and is_missing(one) for one in given)
+            missing = sum(pd.api.types.is_scalar(one) and is_missing(one) for one in inputs)
             hint = f" ({missing} of {len(rows)} are missing; fill them, such as with an empty text)" if missing else ""
             raise BadInput(f"step {self.name!r} ({self.estimator}) rejects these rows: {error}{hint}") from error
         self._check(counts.shape, len(rows))
@@ -113,23 +113,23 @@ def evaluate(expression: Expression, rows: Any) -> Any:
     match expression:
         case Raw():
             return rows
-        case Step(estimator=estimator, given=given):
-            return estimator.transform(evaluate(given, rows))
-        case Joined(composite=None, parts=parts):
+        case Step(estimator=estimator, inputs=inputs):
+            return estimator.transform(evaluate(inputs, rows))
+        case Concatenated(composite=None, parts=parts):
             return np.concatenate([dense_frame(evaluate(part, rows)).to_numpy() for part in parts], axis=1)
-        case Joined(composite=composite, given=given):
-            return composite.transform(evaluate(given, rows))
-        case Answer(given=Step() as step, method=method, take=take):
-            answer = dense_frame(getattr(step.estimator, method)(evaluate(step.given, rows))).to_numpy()
-            return answer if take is None else answer[:, list(take)]
-        case Answer():
+        case Concatenated(composite=composite, inputs=inputs):
+            return composite.transform(evaluate(inputs, rows))
+        case MethodOutput(inputs=Step() as step, method=method, columns=columns):
+            answer = dense_frame(getattr(step.estimator, method)(evaluate(step.inputs, rows))).to_numpy()
+            return answer if columns is None else answer[:, list(columns)]
+        case MethodOutput():
             raise BadInput("only a step has answers.")
-        case Columns(given=given, positions=positions, flat=flat):
-            answer = evaluate(given, rows)
-            columns: Any = positions[0] if flat else list(positions)
-            return answer.iloc[:, columns] if isinstance(answer, pd.DataFrame) else answer[:, columns]
-        case Weighted(given=given, weight=weight):
-            return evaluate(given, rows) * weight
+        case Columns(inputs=inputs, positions=positions, flat=flat):
+            answer = evaluate(inputs, rows)
+            selected: Any = positions[0] if flat else list(positions)
+            return answer.iloc[:, selected] if isinstance(answer, pd.DataFrame) else answer[:, selected]
+        case Weighted(inputs=inputs, weight=weight):
+            return evaluate(inputs, rows) * weight
 
 
 def dense_frame(answer: Any) -> pd.DataFrame:

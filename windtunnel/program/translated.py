@@ -245,12 +245,12 @@ class TranslatedPipeline(nn.Module):
     ) -> Iterable[Batch]:
         """Raw rows as batches of at most ``at_once`` rows, by default as a single one; see ``RowEncoder.block``."""
         if isinstance(rows, Batch):
-            return (self.encoder.checked(rows),)
+            return (self.encoder.check_batch(rows),)
         if self.hosts:
             return self._encoded_with_hosts(rows, training, at_once)
-        if (batch := self.encoder.block(rows, shared=shared)) is not None:
+        if (batch := self.encoder.encode_array(rows, shared=shared)) is not None:
             return (batch,)
-        if (batch := self.encoder.few(rows)) is not None:
+        if (batch := self.encoder.encode_few(rows)) is not None:
             return (batch,)
         columns = self.encoder.columns(rows)
         count = len(rows if isinstance(columns, dict) else columns)
@@ -259,13 +259,13 @@ class TranslatedPipeline(nn.Module):
     def _encoded_with_hosts(self, rows: Rows, training: bool, at_once: int | None) -> Iterator[Batch]:
         """Raw rows with the columns that host steps compute."""
         counted = all(host.tokens is not None for host in self.hosts)
-        if counted and (few := self.encoder.few(rows)) is not None:
-            source = self.encoder.as_fitted(rows)
-            yield self.encoder.with_counts(few, {host.columns[0]: host.count(source) for host in self.hosts})
+        if counted and (few := self.encoder.encode_few(rows)) is not None:
+            source = self.encoder.source_rows(rows)
+            yield self.encoder.add_counts(few, {host.columns[0]: host.count(source) for host in self.hosts})
             return
         frame = self.encoder.select(rows)
         self._check_not_empty(frame)
-        frame, source, size = frame.reset_index(drop=True), self.encoder.as_fitted(rows), at_once or len(frame)
+        frame, source, size = frame.reset_index(drop=True), self.encoder.source_rows(rows), at_once or len(frame)
         for start in range(0, len(frame), size):
             part = source[start : start + size]
             computed = [host.answer(part) for host in self.hosts if host.tokens is None]
@@ -305,12 +305,14 @@ class TranslatedPipeline(nn.Module):
 
     def _sparse_sums(self, sums: Linear | TermSums, rows: Rows, finish: Callable[[Tensor], Tensor] | None) -> Tensor:
         """Weighted sums of sparse counts, which are always finite."""
-        source, (host,) = self.encoder.as_fitted(rows), self.hosts
+        source, (host,) = self.encoder.source_rows(rows), self.hosts
         self._check_not_empty(source)
         outputs = []
         with torch.inference_mode():
             for start in range(0, len(source), self.batch_size):
-                counts = self.encoder.sparse(host.columns[0], host.count(source[start : start + self.batch_size]))
+                counts = self.encoder.sparse_counts(
+                    host.columns[0], host.count(source[start : start + self.batch_size])
+                )
                 outputs.append(sums.of_sparse(counts) if finish is None else finish(sums.of_sparse(counts)))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
@@ -419,7 +421,7 @@ class TranslatedPipeline(nn.Module):
                 if holds(numbers[:, column]).any() and (
                     self._rejected("scores", probe).any() or not torch.isfinite(self.output("scores", probe)).all()
                 ):
-                    names.append(self.encoder.name(self.encoder.numbers[column]))
+                    names.append(self.encoder.column_name(self.encoder.numbers[column]))
         where = ", ".join(dict.fromkeys(names)) or "what a step computes"
         return (
             f"{int(failed.sum())} of {len(failed)} rows have no finite score: NaN, infinite values or values beyond "

@@ -10,29 +10,29 @@ from windtunnel.translators import (
     trees as trees,
 )
 from windtunnel.translators.registry import (
+    CategoryEncoding,
+    CategoryRecoding,
     Composite,
-    Encoding,
     Part,
     Predictor,
-    Recoding,
     Selection,
-    Tokens,
+    TokenCounts,
     Transformer,
-    read,
+    convert,
     supported,
     translates,
 )
 
 __all__ = [
     "Composite",
-    "Encoding",
+    "CategoryEncoding",
     "Part",
     "Predictor",
-    "Recoding",
+    "CategoryRecoding",
     "Selection",
-    "Tokens",
+    "TokenCounts",
     "Transformer",
-    "read",
+    "convert",
     "supported",
     "translates",
 ]

@@ -14,7 +14,7 @@ from windtunnel.translators.untranslated import REASONS, public_name
 
 
 @dataclass(frozen=True)
-class Hashed:
+class HashedColumns:
     """Columns that a source tells apart by the hash of their text, and the numbers that it reads in their place.
 
     These columns are texts and whole numbers; the source rejects all others, and missing values. What reads the others
@@ -23,8 +23,8 @@ class Hashed:
     Parameters
     ----------
     categories : dict
-        Column -> the hashes that the fitted source tells, from 0 to 2^32 - 1 (``windtunnel.encode.cityhash.hash_of``).
-    told : set of int
+        Column -> the hashes that the fitted source tells, from 0 to 2^32 - 1 (``windtunnel.encode.cityhash.city_hash``).
+    complete : set of int
         The columns of which these are all hashes that it knows.
     numbers : sequence of int
         Further columns, which ``borders`` reads.
@@ -36,7 +36,7 @@ class Hashed:
     """
 
     categories: Mapping[int, Sequence[int]]
-    told: frozenset[int]
+    complete: frozenset[int]
     numbers: Sequence[int]
     borders: Module
     statistics: Module | None
@@ -65,9 +65,9 @@ class Predictor:
     codes : dict
         Input columns that are read as categories, not numbers, with the categories in the order of their codes
         (LightGBM over pandas' category dtype); unknown and missing ones become NaN.
-    closed : collection of int
+    closed_codes : collection of int
         Those of these columns in which an unknown category is rejected (XGBoost, of texts).
-    of_frames : bool
+    needs_names : bool
         Whether the source takes numbers in an array for codes, and not for categories (LightGBM, XGBoost), so that
         rows have to be tables where categories are numbers.
     hashed : Hashed or None
@@ -76,11 +76,11 @@ class Predictor:
         The labels in the order of the scores; None takes the estimator's ``classes_``, where it has them, so that
         only estimators without (outlier detectors: -1 and 1; clusterers: 0..k-1) say it. Several arrays are several
         targets, whose scores stand side by side: ``predict`` gives ``[B, targets]``, ``predict_proba`` a list.
-    answers : dict
+    methods : dict
         Methods that are not what link and scores give anyway: name -> a Module that reads the raw scores ``[B, K]``.
         It returns what the source's method returns, in the same shape, as floating-point numbers; for ``predict`` of
         an estimator with classes the position of the label, int64 ``[B]`` or ``[B, targets]``.
-    others : dict
+    column_methods : dict
         The same for methods that raw scores cannot give (``transform`` and ``apply`` of a predictor): Modules that
         read the same ``[B, width]`` columns as ``scores``.
     sparse_zeros : bool
@@ -97,12 +97,12 @@ class Predictor:
     flat: bool = True
     decision_scale: float = 1.0
     codes: Mapping[int, Sequence[Any]] = field(default_factory=dict)
-    closed: Collection[int] = ()
-    of_frames: bool = False
-    hashed: Hashed | None = None
+    closed_codes: Collection[int] = ()
+    needs_names: bool = False
+    hashed: HashedColumns | None = None
     classes: Any = None
-    answers: Mapping[str, Module] = field(default_factory=dict)
-    others: Mapping[str, Module] = field(default_factory=dict)
+    methods: Mapping[str, Module] = field(default_factory=dict)
+    column_methods: Mapping[str, Module] = field(default_factory=dict)
     sparse_zeros: bool = True
     dtypes: Mapping[str, str] = field(default_factory=dict)
 
@@ -123,7 +123,7 @@ class Part:
         these three ``translate`` passes the gradient of the probabilities that the scores stand for.
     columns : sequence of int, optional
         Which of the composite's input columns it reads; None for all.
-    take : sequence of int, optional
+    output_columns : sequence of int, optional
         Which columns of its answer are read; None for all.
     after : sequence of Part
         Parts whose answers follow these columns, side by side in order (links of a chain).
@@ -133,7 +133,7 @@ class Part:
     estimator: Any
     method: str = "scores"
     columns: Sequence[int] | None = None
-    take: Sequence[int] | None = None
+    output_columns: Sequence[int] | None = None
     after: Sequence[Part] = ()
 
 
@@ -154,12 +154,12 @@ class Composite:
         Whether the composite's own input columns follow the answers of the parts.
     name : str
         What ``then`` is called in paths where it is an estimator, such as ``"final_estimator_"``.
-    answers : dict
+    methods : dict
         Methods that ``then`` does not give as the composite does: name -> a Composite whose ``then`` is a Module that
-        returns what the method returns, as those of ``Predictor.answers`` do.
+        returns what the method returns, as those of ``Predictor.methods`` do.
     rejects : sequence of str
         What the composite raises on in any of its columns, whatever its parts take: "nan", "inf".
-    keeps : str
+    shared_loss : str
         What fine-tuning keeps of the loss that all parts share, in the place of that of a ``then`` that is a Predictor:
         "loss" where the composite answers in the parts' unit (a mean or median of values from 0 up where theirs are),
         "quantiles" where it answers an increasing function of one part, which turns the quantiles of one into those of
@@ -170,9 +170,9 @@ class Composite:
     then: Any
     passthrough: bool = False
     name: str = ""
-    answers: Mapping[str, Composite] = field(default_factory=dict)
+    methods: Mapping[str, Composite] = field(default_factory=dict)
     rejects: Sequence[str] = ()
-    keeps: Literal["", "loss", "quantiles"] = ""
+    shared_loss: Literal["", "loss", "quantiles"] = ""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Encoding:
+class CategoryEncoding:
     """What a reader returns for a per-column categorical encoder: the vocabulary of each input column.
 
     The tables come from the fitted encoder itself, which is asked to transform every category (see ``probe.py``).
@@ -232,7 +232,7 @@ class Encoding:
 
 
 @dataclass(frozen=True)
-class Recoding:
+class CategoryRecoding:
     """What a reader returns for a step that gives categories for categories (rare-category groupers, imputers of text).
 
     Parameters
@@ -252,7 +252,7 @@ class Recoding:
 
 
 @dataclass(frozen=True)
-class Tokens:
+class TokenCounts:
     """What a reader returns for a step that counts terms of texts, or reads dicts: host code, and a module after it.
 
     Parameters
@@ -288,9 +288,9 @@ class Transformer:
     ----------
     module : Module
         ``[B, width] -> [B, K]``, what ``transform`` gives.
-    others : dict
+    column_methods : dict
         Name (such as "score_samples") -> a Module that reads the same columns and returns what the method returns.
-    codes, closed, of_frames, hashed, sparse_zeros
+    codes, closed_codes, needs_names, hashed, sparse_zeros
         As those of ``Predictor``, where trees read the columns.
     differentiable : bool
         False where this fitted instance is a step function, which ``translate`` does not take.
@@ -299,28 +299,30 @@ class Transformer:
     """
 
     module: Module
-    others: Mapping[str, Module] = field(default_factory=dict)
+    column_methods: Mapping[str, Module] = field(default_factory=dict)
     codes: Mapping[int, Sequence[Any]] = field(default_factory=dict)
-    closed: Collection[int] = ()
-    of_frames: bool = False
-    hashed: Hashed | None = None
+    closed_codes: Collection[int] = ()
+    needs_names: bool = False
+    hashed: HashedColumns | None = None
     sparse_zeros: bool = True
     differentiable: bool = True
     dtypes: Mapping[str, str] = field(default_factory=dict)
 
 
-Reading = Module | Predictor | Encoding | Recoding | Composite | Selection | Tokens | Transformer
+Conversion = (
+    Module | Predictor | CategoryEncoding | CategoryRecoding | Composite | Selection | TokenCounts | Transformer
+)
 
 
 @dataclass(frozen=True)
-class Entry:
+class SupportedEstimator:
     """One row of ``windtunnel.supported()``.
 
     Attributes
     ----------
     estimator : type
         The class that is translated, and no subclass of it.
-    read : callable
+    convert : callable
         Its reader.
     trainable : str
         What fine-tuning can move; empty where nothing.
@@ -333,7 +335,7 @@ class Entry:
     """
 
     estimator: type
-    read: Callable[[Any], Reading]
+    convert: Callable[[Any], Conversion]
     trainable: str = ""
     notes: str = ""
     exact: bool = True
@@ -350,7 +352,7 @@ class Entry:
         return self.estimator.__module__.split(".")[0]
 
 
-class Supported(list[Entry]):
+class SupportedEstimators(list[SupportedEstimator]):
     """Rows of ``windtunnel.supported()``; ``str`` gives a table."""
 
     def __str__(self) -> str:
@@ -364,7 +366,7 @@ def _word(holds: bool) -> str:
     return "yes" if holds else "no"
 
 
-_TABLE: dict[type, Entry] = {}
+_TABLE: dict[type, SupportedEstimator] = {}
 
 
 def translates(
@@ -373,7 +375,7 @@ def translates(
     """Register the decorated function as the reader of fitted instances of exactly these classes.
 
     The function takes one fitted estimator, leaves it untouched, and returns a ``Module`` (numbers to numbers), a
-    ``Transformer``, a ``Predictor``, an ``Encoding``, a ``Recoding``, a ``Composite``, a ``Selection`` or ``Tokens``.
+    ``Transformer``, a ``Predictor``, an ``CategoryEncoding``, a ``CategoryRecoding``, a ``Composite``, a ``Selection`` or ``TokenCounts``.
     Its tensors are float64; the assembly casts them (``Module.cast``). It raises ``UnsupportedEstimator`` for a fitted
     state that it cannot give exactly.
 
@@ -382,30 +384,30 @@ def translates(
     *classes : type
         Estimator classes; subclasses are not included, as they may override what they compute.
     trainable, notes, exact, differentiable
-        For the table of supported estimators; see ``Entry``.
+        For the table of supported estimators; see ``SupportedEstimator``.
     """
 
-    def register(read: Callable[[Any], Reading]) -> Callable[[Any], Reading]:
+    def register(read: Callable[[Any], Conversion]) -> Callable[[Any], Conversion]:
         for cls in classes:
             if cls in _TABLE:
-                raise TypeError(f"{cls.__qualname__} has two translations: {_TABLE[cls].read} and {read}; keep one")
-            _TABLE[cls] = Entry(cls, read, trainable, notes, exact, differentiable)
+                raise TypeError(f"{cls.__qualname__} has two translations: {_TABLE[cls].convert} and {read}; keep one")
+            _TABLE[cls] = SupportedEstimator(cls, read, trainable, notes, exact, differentiable)
         return read
 
     return register
 
 
-def read(fitted: Any) -> Reading:
+def convert(fitted: Any) -> Conversion:
     """What the registered reader makes of a fitted estimator; ``UnsupportedEstimator`` if there is none."""
     found = _TABLE.get(type(fitted))
     if found is None and hasattr(fitted, "translation_"):
         raise UnsupportedEstimator(f"{type(fitted).__name__} holds a translation already: take its translation_")
     if found is None:
         raise UnsupportedEstimator(_unsupported(type(fitted)))
-    return found.read(fitted)
+    return found.convert(fitted)
 
 
-def entry(fitted: Any) -> Entry:
+def entry(fitted: Any) -> SupportedEstimator:
     """The row of the table for a fitted estimator that has a reader."""
     return _TABLE[type(fitted)]
 
@@ -415,9 +417,9 @@ def has_converter(cls: type) -> bool:
     return cls in _TABLE
 
 
-def supported() -> Supported:
+def supported() -> SupportedEstimators:
     """Every estimator class with a translation, sorted by library and name; ``print`` shows a table."""
-    return Supported(sorted(_TABLE.values(), key=lambda entry: (entry.library, entry.name)))
+    return SupportedEstimators(sorted(_TABLE.values(), key=lambda entry: (entry.library, entry.name)))
 
 
 def _unsupported(cls: type) -> str:

@@ -51,7 +51,7 @@ class TermCounter:
     alternate_sign: bool = False
 
     @classmethod
-    def of(cls, fitted: Any) -> TermCounter | None:
+    def from_vectorizer(cls, fitted: Any) -> TermCounter | None:
         """The counter of a fitted vectorizer; None where it has code of its own, or reads files."""
         options = {name: getattr(fitted, name) for name in TEXT_OPTIONS}
         own = (fitted.tokenizer, fitted.preprocessor, fitted.analyzer if callable(fitted.analyzer) else None)

@@ -48,8 +48,8 @@ def _unread(net: TranslatedPipeline) -> tuple[str, ...]:
     """The raw columns that no step reads; a host step reads all of them."""
     if net.hosts:
         return ()
-    read = set(net.encoder.used())
-    return tuple(net.encoder.name(column) for column in range(net.encoder.width) if column not in read)
+    read = set(net.encoder.used_columns())
+    return tuple(net.encoder.column_name(column) for column in range(net.encoder.width) if column not in read)
 
 
 def _reading(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:

@@ -92,7 +92,7 @@ class EncoderData(Strict):
     rejects_sparse: bool
     dtype: Literal["float32", "float64"]
     flat: bool
-    of_frames: bool
+    needs_names: bool
     rejects_sparse_columns: bool
 
 

@@ -14,10 +14,20 @@ from windtunnel.errors import BadFile, InvalidOption, UnfaithfulOption
 from windtunnel.export.artefact.layout import CounterData, EncoderData, GraphData, HeadData, HostData, Labels
 from windtunnel.modules.outputs.links import LINKS
 from windtunnel.objectives.losses import LOSSES
-from windtunnel.pipeline.graph import Answer, Columns, Expression, Joined, Raw, Step, Weighted, raw_columns, walk
+from windtunnel.pipeline.graph import (
+    Columns,
+    Concatenated,
+    Expression,
+    MethodOutput,
+    Raw,
+    Step,
+    Weighted,
+    build_graph,
+    raw_columns,
+)
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.head import METHODS, Head
-from windtunnel.translators.registry import Tokens, read
+from windtunnel.translators.registry import TokenCounts, convert
 from windtunnel.translators.terms import TermCounter
 
 LABEL_BYTES = 1 << 28
@@ -119,7 +129,7 @@ def _read_host(data: HostData, flat: bool) -> HostStep:
     assert data.counter is not None
     counter = TermCounter(**data.counter.model_dump(exclude={"column"}))
     given = Raw() if flat else Columns(Raw(), (data.counter.column,), flat=True)
-    tokens = Tokens(counter, len(data.columns), counter=counter)
+    tokens = TokenCounts(counter, len(data.columns), counter=counter)
     return HostStep(Step(data.name, None, given), tuple(data.columns), data.reason, tokens, data.estimator)
 
 
@@ -165,7 +175,7 @@ def find_hosts(graph: GraphData, host: Any) -> list[HostStep]:
             f"host= was fitted on other columns than the pipeline that was translated "
             f"({encoder.width} columns: {', '.join((encoder.names or ['without names'])[:12])}); give that one."
         )
-    found = {step.name: step for step in _steps_of(walk(host))}
+    found = {step.name: step for step in _steps_of(build_graph(host))}
     answer = []
     for data in graph.hosts:
         step = found.get(data.name)
@@ -179,9 +189,9 @@ def find_hosts(graph: GraphData, host: Any) -> list[HostStep]:
     return answer
 
 
-def _tokens(step: Step) -> Tokens:
-    reading = read(step.estimator)
-    if not isinstance(reading, Tokens):
+def _tokens(step: Step) -> TokenCounts:
+    reading = convert(step.estimator)
+    if not isinstance(reading, TokenCounts):
         raise InvalidOption(f"step {step.name!r} of host= counts no tokens; give the pipeline that was translated.")
     return reading
 
@@ -190,11 +200,11 @@ def _steps_of(expression: Expression) -> Iterator[Step]:
     match expression:
         case Raw():
             return
-        case Joined(parts=parts):
+        case Concatenated(parts=parts):
             for part in parts:
                 yield from _steps_of(part)
-        case Step(given=given):
-            yield from _steps_of(given)
+        case Step(inputs=inputs):
+            yield from _steps_of(inputs)
             yield expression
-        case Columns(given=given) | Weighted(given=given) | Answer(given=given):
-            yield from _steps_of(given)
+        case Columns(inputs=inputs) | Weighted(inputs=inputs) | MethodOutput(inputs=inputs):
+            yield from _steps_of(inputs)

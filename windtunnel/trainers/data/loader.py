@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from windtunnel.encode import Batch, as_column, as_frame, objects
+from windtunnel.encode import Batch, as_column, as_frame, indexable
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.batches import Batches, Item, Streamed
@@ -165,7 +165,7 @@ def _streams(net: TranslatedPipeline) -> bool:
 def _sliceable(rows: Any, flat: bool) -> Any:
     """Rows that a list of row numbers picks from: arrays and sparse matrices as they are, the rest as a DataFrame."""
     if flat:
-        return objects(as_column(rows))
+        return indexable(as_column(rows))
     if hasattr(rows, "tocsr"):
         return rows.tocsr()
     if isinstance(rows, np.ndarray) and rows.ndim == 2:

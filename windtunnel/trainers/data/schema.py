@@ -64,7 +64,7 @@ class BatchSchema:
         for category, same in zip(ours.categories, theirs.categories, strict=True):
             if category.vocabulary != same.vocabulary:
                 counts = f"{len(category.vocabulary.values):,} and {len(same.vocabulary.values):,}"
-                return f"the two have {counts} categories in column {theirs.name(same.column)}, with other ids for them"
+                return f"the two have {counts} categories in column {theirs.column_name(same.column)}, with other ids for them"
         return ""
 
     def _hosts(self, other: BatchSchema) -> str:
@@ -102,7 +102,7 @@ def schema_of(loader: Any) -> BatchSchema | None:
 def _names(encoder: RowEncoder, other: RowEncoder, columns: list[int]) -> list[str]:
     """Names of columns where both encoders have names, else positions."""
     named = encoder.names is not None and other.names is not None
-    return [encoder.name(column) if named else str(column) for column in columns]
+    return [encoder.column_name(column) if named else str(column) for column in columns]
 
 
 def _listed(names: Iterable[str]) -> str:

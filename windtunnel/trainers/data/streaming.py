@@ -344,5 +344,5 @@ def _read_by_name(net: TranslatedPipeline, names: list[str]) -> list[str]:
     encoder = net.encoder
     if encoder.names is None:
         return names
-    wanted = encoder.names if net.hosts else [encoder.names[column] for column in encoder.used()]
+    wanted = encoder.names if net.hosts else [encoder.names[column] for column in encoder.used_columns()]
     return wanted if set(wanted) <= set(names) else names

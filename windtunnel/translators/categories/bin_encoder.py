@@ -9,14 +9,14 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.estimators.bin_encoder import MISSING, BinEncoder
 from windtunnel.modules.tables.bin_tables import BinTables
 from windtunnel.translators.categories.probe import probe
-from windtunnel.translators.registry import Encoding, read, translates
+from windtunnel.translators.registry import CategoryEncoding, convert, translates
 
 
 @translates(BinEncoder, trainable="one row of a table per bin", notes="any encoder of single columns inside")
 def bin_encoder(fitted: BinEncoder) -> BinTables:
     """Number -> bin -> row of a table. Reads bin_edges_ and encoder_, which is asked about every bin."""
-    encoding = read(fitted.encoder_)
-    if not isinstance(encoding, Encoding) or encoding.buckets:
+    encoding = convert(fitted.encoder_)
+    if not isinstance(encoding, CategoryEncoding) or encoding.buckets:
         raise UnsupportedEstimator(
             f"BinEncoder has the encoder {type(fitted.encoder_).__name__}; what can be translated are encoders that "
             "list the categories of each column, such as TwoHotEncoder, OneHotEncoder or TargetEncoder"

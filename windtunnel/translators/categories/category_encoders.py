@@ -12,7 +12,7 @@ from category_encoders.count_target import CountTargetEncoder
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.translators.categories.probe_inputs import is_missing
 from windtunnel.translators.categories.sklearn_encoders import plain_categories
-from windtunnel.translators.registry import Encoding, translates
+from windtunnel.translators.registry import CategoryEncoding, translates
 
 try:
     from category_encoders.glmm import GLMMEncoder
@@ -37,7 +37,7 @@ ROWS = "one row of a table per category"
     trainable=ROWS,
     notes="all handle_* options",
 )
-def digits_encoder(fitted: Any) -> Encoding:
+def digits_encoder(fitted: Any) -> CategoryEncoding:
     """Category -> one-hot, digits, ranks or contrasts. Reads cols, ordinal_encoder.mapping and min_group_lumping_."""
     return _encoding(fitted, _ordinal(fitted))
 
@@ -53,7 +53,7 @@ def digits_encoder(fitted: Any) -> Encoding:
     trainable=ROWS,
     notes="as transform has it, without a target; hierarchy and composite_cols are rejected",
 )
-def target_encoder(fitted: Any) -> Encoding:
+def target_encoder(fitted: Any) -> CategoryEncoding:
     """Category -> what its target was, smoothed. Reads cols, ordinal_encoder.mapping and min_group_lumping_."""
     _check_single(fitted)
     return _encoding(fitted, _ordinal(fitted))
@@ -65,14 +65,14 @@ def target_encoder(fitted: Any) -> Encoding:
     trainable=ROWS,
     notes="as transform has it, without a target; composite_cols are rejected",
 )
-def left_out_encoder(fitted: Any) -> Encoding:
+def left_out_encoder(fitted: Any) -> CategoryEncoding:
     """Category -> mean of the target. Reads cols and mapping, where None has no place beside NaN."""
     _check_single(fitted)
     return _encoding(fitted, {column: counts.index for column, counts in fitted.mapping.items()}, tells_none=True)
 
 
 @translates(ce.SummaryEncoder, trainable=ROWS, notes="as transform has it, without a target")
-def summary_encoder(fitted: ce.SummaryEncoder) -> Encoding:
+def summary_encoder(fitted: ce.SummaryEncoder) -> CategoryEncoding:
     """Category -> several quantiles of the target. Reads the first of encoder_list."""
     return target_encoder(fitted.encoder_list[0])  # type: ignore[no-any-return]
 
@@ -82,7 +82,7 @@ def summary_encoder(fitted: ce.SummaryEncoder) -> Encoding:
     trainable="one number per category",
     notes="handle_unknown as a function is rejected; codes that a tree looks up are not trained",
 )
-def ordinal_encoder(fitted: ce.OrdinalEncoder) -> Encoding:
+def ordinal_encoder(fitted: ce.OrdinalEncoder) -> CategoryEncoding:
     """Category -> code. Reads cols, mapping, min_group_lumping_ and handle_unknown."""
     if callable(fitted.handle_unknown):
         raise UnsupportedEstimator(
@@ -93,7 +93,7 @@ def ordinal_encoder(fitted: ce.OrdinalEncoder) -> Encoding:
 
 
 @translates(ce.CountEncoder, trainable=ROWS, notes="all handle_* options")
-def count_encoder(fitted: ce.CountEncoder) -> Encoding:
+def count_encoder(fitted: ce.CountEncoder) -> CategoryEncoding:
     """Category -> count or frequency. Reads cols, ordinal_encoder.mapping and the groups of small categories."""
     return _encoding(fitted, _ordinal(fitted), lumped=fitted._min_group_categories)
 
@@ -103,7 +103,7 @@ def count_encoder(fitted: ce.CountEncoder) -> Encoding:
     trainable="one row of a table per bucket and column",
     notes="md5 only; in an object column a missing value is taken as None, which is not hashed",
 )
-def hashing_encoder(fitted: ce.HashingEncoder) -> Encoding:
+def hashing_encoder(fitted: ce.HashingEncoder) -> CategoryEncoding:
     """Category -> one-hot of the md5 of str(category) modulo n_components, summed over cols. Has no vocabulary."""
     if fitted.hash_method != "md5" or fitted.min_group_lumping_:
         raise UnsupportedEstimator(
@@ -124,7 +124,7 @@ def hashing_encoder(fitted: ce.HashingEncoder) -> Encoding:
         return [None] if hashed[column] == np.dtype(object) else [math.nan]
 
     categories = [missing(column) if column in hashed else None for column in fitted.feature_names_in_]
-    return Encoding(categories, buckets=fitted.n_components)
+    return CategoryEncoding(categories, buckets=fitted.n_components)
 
 
 def _ordinal(fitted: Any) -> dict[Any, Any]:
@@ -144,7 +144,7 @@ def _check_single(fitted: Any) -> None:
 
 def _encoding(
     fitted: Any, labels: dict[Any, Any], *, lumped: dict[Any, Any] | None = None, tells_none: bool = False
-) -> Encoding:
+) -> CategoryEncoding:
     """List the vocabulary of each column in ``cols``: the labels that it knows and those lumped together.
 
     Parameters
@@ -154,7 +154,7 @@ def _encoding(
     lumped : dict, optional
         Column -> small categories and the name of the group that they belong to; min_group_lumping_ by default.
     tells_none : bool
-        See ``Encoding``.
+        See ``CategoryEncoding``.
     """
     groups = fitted.min_group_lumping_ if lumped is None else lumped
     categories: list[list[Any] | None] = []
@@ -168,7 +168,7 @@ def _encoding(
         present = [_as_fitted(label, dtype) for label in known if not is_missing(label)]
         categories.append(plain_categories(fitted, column, [*present, *missing]))
     rejects = isinstance(fitted.handle_unknown, str) and fitted.handle_unknown == "error"
-    return Encoding(categories, rejects_unknown=rejects, tells_none=tells_none)
+    return CategoryEncoding(categories, rejects_unknown=rejects, tells_none=tells_none)
 
 
 def _as_fitted(label: Any, dtype: Any) -> Any:

@@ -11,7 +11,7 @@ from sklearn.preprocessing import LabelBinarizer, LabelEncoder, MultiLabelBinari
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.translators.categories.probe_inputs import EXACT_INTEGERS, is_missing
 from windtunnel.translators.categories.sklearn_encoders import plain_categories
-from windtunnel.translators.registry import Encoding, Tokens, translates
+from windtunnel.translators.registry import CategoryEncoding, TokenCounts, translates
 
 
 @translates(
@@ -20,14 +20,14 @@ from windtunnel.translators.registry import Encoding, Tokens, translates
     "NaN are one missing label",
     differentiable=False,
 )
-def label_encoder(fitted: LabelEncoder) -> Encoding:
+def label_encoder(fitted: LabelEncoder) -> CategoryEncoding:
     """Label -> its position in classes_, int64 [B]. Reads classes_."""
     classes = _classes(fitted)
     # The encoder itself is not asked what it rejects: it casts labels to the type of classes_ first, and finds in a
     # class "unk" what was "unknown".
     listed = any(map(is_missing, classes))
     codes = {"trainable": False, "flat": True, "dtype": "int64"}
-    return Encoding([classes], rejects_unknown=True, rejects_missing=not listed, **codes)  # type: ignore[arg-type]
+    return CategoryEncoding([classes], rejects_unknown=True, rejects_missing=not listed, **codes)  # type: ignore[arg-type]
 
 
 @translates(
@@ -35,7 +35,7 @@ def label_encoder(fitted: LabelEncoder) -> Encoding:
     trainable="one row of a table per label",
     notes="int64 for labels of any type; unseen labels are rejected where there are fewer than three classes",
 )
-def label_binarizer(fitted: LabelBinarizer) -> Encoding:
+def label_binarizer(fitted: LabelBinarizer) -> CategoryEncoding:
     """Label -> pos_label at its class, neg_label at others; a column of two classes. Reads classes_ and y_type_."""
     if fitted.y_type_.startswith("multilabel"):
         raise UnsupportedEstimator(
@@ -44,7 +44,7 @@ def label_binarizer(fitted: LabelBinarizer) -> Encoding:
         )
     classes = _classes(fitted)
     # Of one or two classes, how many columns there are depends on how many different labels are asked about together.
-    return Encoding(
+    return CategoryEncoding(
         [classes],
         rejects_unknown=len(classes) < 3,
         rejects_missing=True,
@@ -59,7 +59,7 @@ def label_binarizer(fitted: LabelBinarizer) -> Encoding:
     notes="sets of labels are read on the host; a text in the place of a set is rejected",
     differentiable=False,
 )
-def multi_label_binarizer(fitted: MultiLabelBinarizer) -> Tokens:
+def multi_label_binarizer(fitted: MultiLabelBinarizer) -> TokenCounts:
     """Set of labels -> 1 at each label in it, 0 at others. Reads classes_."""
     binarizer = copy.copy(fitted)  # it keeps an index of its classes once it is asked
 
@@ -69,7 +69,7 @@ def multi_label_binarizer(fitted: MultiLabelBinarizer) -> Tokens:
             raise TypeError(f"{texts[0]!r} is a text and no set of labels; give a list, a tuple or a set for each row")
         return binarizer.transform(rows)
 
-    return Tokens(indicators, len(fitted.classes_), dtype="int64")
+    return TokenCounts(indicators, len(fitted.classes_), dtype="int64")
 
 
 def _classes(fitted: LabelEncoder | LabelBinarizer) -> list[Any]:

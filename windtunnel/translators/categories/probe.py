@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from windtunnel.encode import bucket_of
+from windtunnel.encode import hash_bucket
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.translators.categories.probe_inputs import (
     UNKNOWN,
@@ -28,9 +28,9 @@ from windtunnel.translators.categories.probe_inputs import (
     shown_categories,
     shown_number,
 )
-from windtunnel.translators.registry import Encoding
+from windtunnel.translators.registry import CategoryEncoding
 
-__all__ = ["UNKNOWN", "Probed", "Unknown", "bucket_of", "probe"]
+__all__ = ["UNKNOWN", "Probed", "Unknown", "hash_bucket", "probe"]
 
 Array = NDArray[Any]
 
@@ -76,7 +76,7 @@ class Probed:
     flat: bool
 
 
-def probe(fitted: Any, encoding: Encoding, columns: Sequence[Sequence[Any] | None]) -> Probed:
+def probe(fitted: Any, encoding: CategoryEncoding, columns: Sequence[Sequence[Any] | None]) -> Probed:
     """Ask a fitted encoder what it makes of each value of each column.
 
     A base row holds a known category of every column (0.0 where a number passes through). Then one column at a time
@@ -87,7 +87,7 @@ def probe(fitted: Any, encoding: Encoding, columns: Sequence[Sequence[Any] | Non
     ----------
     fitted : estimator
         Left untouched.
-    encoding : Encoding
+    encoding : CategoryEncoding
         What its reader made of it.
     columns : sequence of (sequence or None)
         For each input column the values to show, where ``UNKNOWN`` stands for a category in no vocabulary and None or
@@ -144,7 +144,7 @@ class _Move:
 class _Source:
     """A fitted encoder that answers with plain rows."""
 
-    def __init__(self, fitted: Any, encoding: Encoding, shown: list[Shown]) -> None:
+    def __init__(self, fitted: Any, encoding: CategoryEncoding, shown: list[Shown]) -> None:
         self.fitted, self.encoding = fitted, encoding
         if hasattr(fitted, "max_process"):
             # HashingEncoder starts a pool of processes for each call; the copy works in this one.

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from windtunnel.encode import bucket_of
-from windtunnel.translators.registry import Encoding
+from windtunnel.encode import hash_bucket
+from windtunnel.translators.registry import CategoryEncoding
 
 Array = NDArray[Any]
 
@@ -94,7 +94,7 @@ def shown_number() -> Shown:
     return Shown(np.array([0.0, 1.0, -2.5]), 0.0, [], number=True)
 
 
-def shown_categories(fitted: Any, encoding: Encoding, column: int, given: Sequence[Any]) -> Shown:
+def shown_categories(fitted: Any, encoding: CategoryEncoding, column: int, given: Sequence[Any]) -> Shown:
     """Make a typed column of the given values, followed by one text per bucket where there are buckets.
 
     What is in no vocabulary counts as rejected until the encoder has been asked (``suspects``).
@@ -132,7 +132,7 @@ def bucket_texts(buckets: int) -> list[str]:
     for text in map(str, count()):
         if len(found) == buckets:
             break
-        found.setdefault(bucket_of(text, buckets), text)
+        found.setdefault(hash_bucket(text, buckets), text)
     return [found[bucket] for bucket in range(buckets)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from windtunnel.estimators import RareCategories
-from windtunnel.translators.registry import Recoding, translates
+from windtunnel.translators.registry import CategoryRecoding, translates
 
 
 @translates(
@@ -13,7 +13,7 @@ from windtunnel.translators.registry import Recoding, translates
     notes="rare and unseen categories become missing; other columns pass through",
     differentiable=False,
 )
-def rare_categories(fitted: RareCategories) -> Recoding:
+def rare_categories(fitted: RareCategories) -> CategoryRecoding:
     """Category -> itself where kept, else missing. Reads ``categories_``, ``rare_`` and ``missing_``."""
     missing = fitted.missing_
     kept = [None if categories is None else set(categories) for categories in fitted.categories_]
@@ -26,4 +26,4 @@ def rare_categories(fitted: RareCategories) -> Recoding:
         None if categories is None or rare is None else categories + rare
         for categories, rare in zip(fitted.categories_, fitted.rare_, strict=True)
     ]
-    return Recoding(recode, known)
+    return CategoryRecoding(recode, known)

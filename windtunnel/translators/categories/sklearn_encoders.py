@@ -10,7 +10,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.translators.categories.probe_inputs import is_missing
-from windtunnel.translators.registry import Encoding, translates
+from windtunnel.translators.registry import CategoryEncoding, translates
 
 
 @translates(
@@ -18,9 +18,9 @@ from windtunnel.translators.registry import Encoding, translates
     trainable="one row of a table per category; of more than 2,000 categories only in front of weighted sums",
     notes="drop, infrequent categories, unknown and missing ones",
 )
-def one_hot_encoder(fitted: OneHotEncoder) -> Encoding:
+def one_hot_encoder(fitted: OneHotEncoder) -> CategoryEncoding:
     """Category -> one-hot. Reads categories_ and handle_unknown."""
-    return Encoding(_vocabularies(fitted), rejects_unknown=fitted.handle_unknown == "error")
+    return CategoryEncoding(_vocabularies(fitted), rejects_unknown=fitted.handle_unknown == "error")
 
 
 @translates(
@@ -28,9 +28,9 @@ def one_hot_encoder(fitted: OneHotEncoder) -> Encoding:
     trainable="one number per category",
     notes="missing and unknown values as the source has them; codes that a tree looks up are not trained",
 )
-def ordinal_encoder(fitted: OrdinalEncoder) -> Encoding:
+def ordinal_encoder(fitted: OrdinalEncoder) -> CategoryEncoding:
     """Category -> code. Reads categories_ and handle_unknown."""
-    return Encoding(_vocabularies(fitted), rejects_unknown=fitted.handle_unknown == "error")
+    return CategoryEncoding(_vocabularies(fitted), rejects_unknown=fitted.handle_unknown == "error")
 
 
 @translates(
@@ -38,9 +38,9 @@ def ordinal_encoder(fitted: OrdinalEncoder) -> Encoding:
     trainable="one row of a table per category",
     notes="as transform has it, not the cross-fitted fit_transform; binary, multiclass and continuous targets",
 )
-def target_encoder(fitted: TargetEncoder) -> Encoding:
+def target_encoder(fitted: TargetEncoder) -> CategoryEncoding:
     """Category -> smoothed mean of the target, of each class beyond two. Reads categories_."""
-    return Encoding(_vocabularies(fitted))
+    return CategoryEncoding(_vocabularies(fitted))
 
 
 def _vocabularies(fitted: OneHotEncoder | OrdinalEncoder | TargetEncoder) -> list[list[Any]]:

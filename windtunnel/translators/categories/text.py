@@ -13,7 +13,7 @@ from sklearn.feature_extraction import DictVectorizer, FeatureHasher, text
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.tables.tfidf import SublinearTfidf, Tfidf
-from windtunnel.translators.registry import Tokens, translates
+from windtunnel.translators.registry import TokenCounts, translates
 from windtunnel.translators.terms import TermCounter
 
 ON_THE_HOST = "tokens are found and counted on the host"
@@ -26,44 +26,44 @@ def tfidf_transformer(fitted: text.TfidfTransformer) -> Tfidf | SublinearTfidf:
 
 
 @translates(text.TfidfVectorizer, trainable="idf", notes=ON_THE_HOST)
-def tfidf_vectorizer(fitted: text.TfidfVectorizer) -> Tokens:
+def tfidf_vectorizer(fitted: text.TfidfVectorizer) -> TokenCounts:
     """Counts of terms, weighted by its own TfidfTransformer."""
     counts = partial(text.CountVectorizer.transform, fitted)
     return _counted(fitted, counts, tfidf_transformer(fitted._tfidf))
 
 
 @translates(text.CountVectorizer, notes=ON_THE_HOST, differentiable=False)
-def count_vectorizer(fitted: text.CountVectorizer) -> Tokens:
+def count_vectorizer(fitted: text.CountVectorizer) -> TokenCounts:
     """Counts of terms. Reads vocabulary_."""
     return _counted(fitted, fitted.transform, None)
 
 
 @translates(text.HashingVectorizer, notes=ON_THE_HOST, differentiable=False)
-def hashing_vectorizer(fitted: text.HashingVectorizer) -> Tokens:
+def hashing_vectorizer(fitted: text.HashingVectorizer) -> TokenCounts:
     """Counts of hashed terms, over the norm of each row. Reads n_features and norm."""
     unscaled = copy.copy(fitted)
     unscaled.norm = None
     then = None if fitted.norm is None else _tfidf(None, False, fitted.norm)
-    return Tokens(unscaled.transform, fitted.n_features, then, TermCounter.of(fitted))
+    return TokenCounts(unscaled.transform, fitted.n_features, then, TermCounter.from_vectorizer(fitted))
 
 
 @translates(FeatureHasher, notes=ON_THE_HOST, differentiable=False)
-def feature_hasher(fitted: FeatureHasher) -> Tokens:
+def feature_hasher(fitted: FeatureHasher) -> TokenCounts:
     """Sums of hashed features. Reads n_features."""
-    return Tokens(fitted.transform, fitted.n_features, finite=False)
+    return TokenCounts(fitted.transform, fitted.n_features, finite=False)
 
 
 @translates(DictVectorizer, notes="dicts are read on the host", differentiable=False)
-def dict_vectorizer(fitted: DictVectorizer) -> Tokens:
+def dict_vectorizer(fitted: DictVectorizer) -> TokenCounts:
     """The values of dicts, one column per name, or per name and text. Reads feature_names_."""
-    return Tokens(fitted.transform, len(fitted.feature_names_), finite=False)
+    return TokenCounts(fitted.transform, len(fitted.feature_names_), finite=False)
 
 
-def _counted(fitted: text.CountVectorizer, counts: Callable[[Any], Any], then: Module | None) -> Tokens:
+def _counted(fitted: text.CountVectorizer, counts: Callable[[Any], Any], then: Module | None) -> TokenCounts:
     """Counts by the vectorizer, or by a counter that has no narrower numbers than it."""
-    counter = TermCounter.of(fitted)
+    counter = TermCounter.from_vectorizer(fitted)
     wide = np.dtype(fitted.dtype) in (np.dtype(np.int64), np.dtype(np.float64))
-    return Tokens(counter if counter is not None and wide else counts, len(fitted.vocabulary_), then, counter)
+    return TokenCounts(counter if counter is not None and wide else counts, len(fitted.vocabulary_), then, counter)
 
 
 def _tfidf(idf: Any, sublinear: bool, norm: str | None) -> Tfidf | SublinearTfidf:

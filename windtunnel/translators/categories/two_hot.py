@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from windtunnel.estimators import TwoHotEncoder
-from windtunnel.translators.registry import Encoding, translates
+from windtunnel.translators.registry import CategoryEncoding, translates
 
 
 @translates(TwoHotEncoder, trainable="one row of a table per category", notes="missing categories are all zeros")
-def two_hot(fitted: TwoHotEncoder) -> Encoding:
+def two_hot(fitted: TwoHotEncoder) -> CategoryEncoding:
     """Category -> two one-hots, a row of a table. Reads ``categories_`` and ``handle_unknown``."""
     # Missing values are accepted whatever handle_unknown says.
     known = [None if categories is None else [*categories, math.nan] for categories in fitted.categories_]
-    return Encoding(known, rejects_unknown=fitted.handle_unknown == "error")
+    return CategoryEncoding(known, rejects_unknown=fitted.handle_unknown == "error")

@@ -62,7 +62,9 @@ def _worth(classes: NDArray[Any], member: Any, weight: float) -> NDArray[np.floa
 def ada_boost_regressor(fitted: ensemble.AdaBoostRegressor) -> Composite:
     """The median of what ``estimators_`` predict, weighted by ``estimator_weights_``."""
     weights = np.asarray(fitted.estimator_weights_, np.float64)[: len(fitted.estimators_)]
-    return Composite(_parts(fitted, "predict"), Predictor(WeightedMedian(torch.from_numpy(weights))), keeps="loss")
+    return Composite(
+        _parts(fitted, "predict"), Predictor(WeightedMedian(torch.from_numpy(weights))), shared_loss="loss"
+    )
 
 
 @translates(
@@ -105,7 +107,7 @@ def bagging_regressor(fitted: ensemble.BaggingRegressor) -> Predictor | Composit
     targets = 1 if answer.ndim == 1 else answer.shape[1]
     places = torch.arange(len(members) * targets).reshape(-1, targets)
     mean = MeanOfParts(places, float(len(members)))
-    return Composite(_parts(fitted, "predict"), Predictor(mean, flat=answer.ndim == 1), keeps="loss")
+    return Composite(_parts(fitted, "predict"), Predictor(mean, flat=answer.ndim == 1), shared_loss="loss")
 
 
 def _mean_of_trees(fitted: Any, values: Sequence[NDArray[np.float64]]) -> HardTrees:

@@ -42,7 +42,12 @@ def calibrated(fitted: CalibratedClassifierCV) -> Composite:
         build = _isotonic if members[0].method == "isotonic" else _sigmoid
         then = build(calibrators, torch.from_numpy(_places(members, classes)))
     parts = [
-        Part(f"calibrated_classifiers_.{index}.estimator", one.estimator, method, take=_take(one, method, count))
+        Part(
+            f"calibrated_classifiers_.{index}.estimator",
+            one.estimator,
+            method,
+            output_columns=_take(one, method, count),
+        )
         for index, (one, method, count) in enumerate(zip(members, methods, counts, strict=True))
     ]
     return Composite(parts, Predictor(then, link="probabilities", loss="probabilities"))

@@ -32,7 +32,7 @@ def cross_fitted_classifier(fitted: CrossFittedClassifier) -> Composite:
 def cross_fitted_regressor(fitted: CrossFittedRegressor) -> Composite:
     """The mean of what ``estimators_`` predict."""
     weights = torch.from_numpy(np.ones(len(fitted.estimators_)))
-    return Composite(_parts(fitted, "predict"), Predictor(WeightedMean(weights)), keeps="loss")
+    return Composite(_parts(fitted, "predict"), Predictor(WeightedMean(weights)), shared_loss="loss")
 
 
 def _parts(fitted: CrossFittedClassifier | CrossFittedRegressor, method: str) -> list[Part]:

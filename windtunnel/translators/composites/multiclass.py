@@ -34,7 +34,7 @@ def one_vs_rest(fitted: OneVsRestClassifier) -> Composite:
         link="identity",
         loss="logistic" if decides or labels or not hasattr(fitted, "predict_proba") else "probabilities",
         classes=[np.array([0, 1])] * len(members) if labels else None,
-        answers={"predict": bound} if labels or (binary and not pair and len(fitted.classes_) > 1) else {},
+        methods={"predict": bound} if labels or (binary and not pair and len(fitted.classes_) > 1) else {},
     )
     answers = {}
     if _has(fitted, "predict_proba"):
@@ -42,7 +42,7 @@ def one_vs_rest(fitted: OneVsRestClassifier) -> Composite:
         answers["predict_proba"] = Composite(_parts(members, "predict_proba"), shares)
     if _has(fitted, "decision_function") and labels:
         answers["decision_function"] = Composite(_parts(members, "decision_function"), MemberScores(place, constant))
-    return Composite(_parts(members, None), then, answers=answers)
+    return Composite(_parts(members, None), then, methods=answers)
 
 
 @translates(OneVsOneClassifier, trainable="as its parts", notes="votes pass the gradient of what they were cast by")
@@ -66,7 +66,7 @@ def one_vs_one(fitted: OneVsOneClassifier) -> Composite:
     if count == 2 and threshold != 0:
         answers = {"predict": Above(torch.tensor(threshold, dtype=torch.float64))}
     loss = "logistic" if count == 2 else "softmax"
-    return Composite([*votes, *confidences], Predictor(PairwiseVotes(count), loss=loss, answers=answers))
+    return Composite([*votes, *confidences], Predictor(PairwiseVotes(count), loss=loss, methods=answers))
 
 
 @translates(OutputCodeClassifier, trainable="code book, and as its parts", notes="the nearest code")
@@ -86,7 +86,9 @@ def _part(index: int, member: Any, method: str | None, columns: Any = None) -> P
         return Part(f"estimators_.{index}", member, "predict", columns)
     if method is None:
         method = "decision_function" if hasattr(member, "decision_function") else "predict_proba"
-    return Part(f"estimators_.{index}", member, method, columns, take=[1] if method == "predict_proba" else None)
+    return Part(
+        f"estimators_.{index}", member, method, columns, output_columns=[1] if method == "predict_proba" else None
+    )
 
 
 def _parts(members: Sequence[Any], method: str | None) -> list[Part]:

@@ -17,7 +17,7 @@ from windtunnel.translators.registry import Composite, Part, Predictor, translat
 @translates(MultiOutputRegressor, trainable="as its parts")
 def multi_output_regressor(fitted: MultiOutputRegressor) -> Composite:
     """What each of ``estimators_`` predicts."""
-    return Composite(_each(fitted.estimators_, "predict"), Predictor(Identity(), flat=False), keeps="loss")
+    return Composite(_each(fitted.estimators_, "predict"), Predictor(Identity(), flat=False), shared_loss="loss")
 
 
 @translates(MultiOutputClassifier, trainable="as its parts", notes="targets of classes are tuned one by one")
@@ -29,7 +29,7 @@ def multi_output_classifier(fitted: MultiOutputClassifier) -> Composite:
         answers["predict_proba"] = Composite(_each(members, "predict_proba"), Identity())
     then = Predictor(Identity(), loss="probabilities", classes=[one.classes_ for one in members])
     scores = [Part(part.name, part.estimator, _scores(part.estimator)) for part in _each(members, "")]
-    return Composite(scores, then, answers=answers)
+    return Composite(scores, then, methods=answers)
 
 
 @translates(RegressorChain, trainable="as its parts", notes="every order")
@@ -37,7 +37,7 @@ def regressor_chain(fitted: RegressorChain) -> Composite:
     """``estimators_``, each over the columns and what those before it predict; targets by ``order_``."""
     links = _links(fitted, "predict", None)
     outputs = _outputs(fitted, links, "predict")
-    return Composite(outputs, Predictor(Identity(), flat=False), rejects=("nan", "inf"), keeps="loss")
+    return Composite(outputs, Predictor(Identity(), flat=False), rejects=("nan", "inf"), shared_loss="loss")
 
 
 @translates(
@@ -64,7 +64,7 @@ def classifier_chain(fitted: ClassifierChain) -> Composite:
     classes = [np.asarray(members[link].classes_, np.float64) for link in np.argsort(fitted.order_)]
     scores = _outputs(fitted, links, _scores(members[0]))
     then = Predictor(Identity(), loss="probabilities", classes=classes)
-    return Composite(scores, then, answers=answers, rejects=("nan", "inf"))
+    return Composite(scores, then, methods=answers, rejects=("nan", "inf"))
 
 
 def _each(members: Sequence[Any], method: str) -> list[Part]:
@@ -81,11 +81,11 @@ def _links(fitted: Any, method: str, take: list[int] | None) -> list[Part]:
     """What later links read of each link."""
     links: list[Part] = []
     for index, one in enumerate(fitted.estimators_):
-        links.append(Part(f"estimators_.{index}", one, method, take=take, after=tuple(links)))
+        links.append(Part(f"estimators_.{index}", one, method, output_columns=take, after=tuple(links)))
     return links
 
 
 def _outputs(fitted: Any, links: Sequence[Part], method: str, take: list[int] | None = None) -> list[Part]:
     """What the chain answers, in the order of the targets."""
-    parts = [Part(link.name, link.estimator, method, take=take, after=link.after) for link in links]
+    parts = [Part(link.name, link.estimator, method, output_columns=take, after=link.after) for link in links]
     return [parts[link] for link in np.argsort(fitted.order_)]

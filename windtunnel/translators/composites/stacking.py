@@ -30,7 +30,7 @@ def stacking_regressor(fitted: StackingRegressor) -> Composite:
 def _stack(fitted: Any, *, binary: bool) -> Composite:
     names = [name for name, estimator in fitted.estimators if not isinstance(estimator, str)]
     parts = [
-        Part(name, estimator, method, take=[1] if binary and method == "predict_proba" else None)
+        Part(name, estimator, method, output_columns=[1] if binary and method == "predict_proba" else None)
         for name, estimator, method in zip(names, fitted.estimators_, fitted.stack_method_, strict=True)
     ]
     return Composite(
@@ -38,5 +38,5 @@ def _stack(fitted: Any, *, binary: bool) -> Composite:
         fitted.final_estimator_,
         passthrough=fitted.passthrough,
         name="final_estimator_",
-        answers={"transform": Composite(parts, Identity(), passthrough=fitted.passthrough)},
+        methods={"transform": Composite(parts, Identity(), passthrough=fitted.passthrough)},
     )

@@ -32,7 +32,7 @@ def transformed_target(fitted: TransformedTargetRegressor) -> Composite:
     inverse = _inverse(fitted.transformer_)
     then = Predictor(inverse, flat=fitted._training_dim == 1)
     parts = [Part("regressor_", fitted.regressor_, "predict")]
-    return Composite(parts, then, keeps="quantiles" if _increases(inverse) else "")
+    return Composite(parts, then, shared_loss="quantiles" if _increases(inverse) else "")
 
 
 def _increases(inverse: Module) -> bool:

@@ -43,5 +43,5 @@ def _past(estimator: Any, method: str, bound: float, positive: Any) -> Composite
     then = PastThreshold(
         torch.tensor(bound, dtype=torch.float64), position, sign=-1 if decides and position == 0 else 1
     )
-    answer = Part("estimator_", estimator, method, take=None if decides else [position])
-    return Composite((), estimator, name="estimator_", answers={"predict": Composite([answer], then)})
+    answer = Part("estimator_", estimator, method, output_columns=None if decides else [position])
+    return Composite((), estimator, name="estimator_", methods={"predict": Composite([answer], then)})

@@ -39,7 +39,7 @@ def voting_classifier(fitted: VotingClassifier) -> Composite:
         loss="probabilities",
         dtypes={} if soft else {"transform": "int64"},
     )
-    return Composite(_parts(fitted, "predict_proba" if soft else "votes"), then, answers=answers)
+    return Composite(_parts(fitted, "predict_proba" if soft else "votes"), then, methods=answers)
 
 
 @translates(
@@ -55,9 +55,9 @@ def voting_regressor(fitted: VotingRegressor) -> Composite:
     return Composite(
         parts,
         then,
-        answers={"transform": Composite(parts, Identity())},
+        methods={"transform": Composite(parts, Identity())},
         # With negative weights the mean of positive answers may be negative.
-        keeps="loss" if weights.min() >= 0 else "",
+        shared_loss="loss" if weights.min() >= 0 else "",
     )
 
 

@@ -23,7 +23,7 @@ def partial_least_squares(fitted: Any) -> Predictor:
     return Predictor(
         projection(fitted.coef_, fitted._x_mean, fitted.intercept_),
         flat=bool(fitted._predict_1d),
-        others={"transform": _scores(fitted, fitted.x_rotations_)},
+        column_methods={"transform": _scores(fitted, fitted.x_rotations_)},
     )
 
 

@@ -32,8 +32,8 @@ def linear_discriminant(fitted: LinearDiscriminantAnalysis) -> Predictor:
         linear(fitted),
         link=link,
         loss="logistic" if binary else "softmax",
-        answers={"predict_log_proba": FlooredLog(link)},
-        others={} if fitted.solver == "lsqr" else {"transform": _directions(fitted)},
+        methods={"predict_log_proba": FlooredLog(link)},
+        column_methods={} if fitted.solver == "lsqr" else {"transform": _directions(fitted)},
     )
 
 
@@ -54,7 +54,7 @@ def quadratic_discriminant(fitted: QuadraticDiscriminantAnalysis) -> Predictor:
         WhitenedGaussians(*tensors),
         link="softmax",
         loss="softmax",
-        answers={"predict_log_proba": LogSoftmax()} | ({"decision_function": SecondLessFirst()} if binary else {}),
+        methods={"predict_log_proba": LogSoftmax()} | ({"decision_function": SecondLessFirst()} if binary else {}),
     )
 
 

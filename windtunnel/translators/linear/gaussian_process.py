@@ -75,7 +75,7 @@ def gaussian_process_classifier(fitted: GaussianProcessClassifier) -> Predictor:
     if two:
         # The sign of the latent mean decides.
         answers["predict"] = SecondAbove(torch.tensor(HALF, dtype=torch.float64))
-    return Predictor(_classes(members), link="probabilities", loss="probabilities", answers=answers)
+    return Predictor(_classes(members), link="probabilities", loss="probabilities", methods=answers)
 
 
 def _classes(members: Sequence[Any]) -> GaussianProcessClasses:

@@ -22,6 +22,6 @@ def isotonic(fitted: IsotonicRegression) -> Predictor:
     x, y = (torch.from_numpy(np.array(one, np.float64)) for one in (fitted.X_thresholds_, fitted.y_thresholds_))
     return Predictor(
         Interpolated(x, y, beyond=fitted.out_of_bounds, single=bool(single)),
-        answers={"transform": Flat()},
+        methods={"transform": Flat()},
         dtypes={"predict": "float32", "transform": "float32"} if single else {},
     )

@@ -94,7 +94,7 @@ def sgd_one_class(fitted: linear_model.SGDOneClassSVM) -> Predictor:
         Linear(weight, -offset),
         loss="hinge",
         classes=np.array([-1, 1], dtype=np.int32),
-        answers={"predict": AtLeast(torch.zeros(1, dtype=torch.float64)[0]), "score_samples": Unshifted(offset[0])},
+        methods={"predict": AtLeast(torch.zeros(1, dtype=torch.float64)[0]), "score_samples": Unshifted(offset[0])},
     )
 
 

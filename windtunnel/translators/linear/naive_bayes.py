@@ -71,4 +71,4 @@ def _predictor(fitted: Any, scores: Module) -> Predictor:
     answers: dict[str, Module] = {"predict_log_proba": LogSoftmax()}
     # The softmax loss is of two scores or more.
     loss = "softmax" if len(fitted.classes_) > 1 else "logistic"
-    return Predictor(scores, link="softmax", loss=loss, answers=answers)
+    return Predictor(scores, link="softmax", loss=loss, methods=answers)

@@ -60,7 +60,7 @@ def svc(fitted: svm.SVC | svm.NuSVC) -> Predictor:
         )
     dual = _dense(fitted.dual_coef_)
     weight = dual if two else _of_pairs(dual, np.asarray(fitted.n_support_))
-    return Predictor(_machine(fitted, weight), loss="hinge" if two else "one_vs_one_hinge", answers=answers)
+    return Predictor(_machine(fitted, weight), loss="hinge" if two else "one_vs_one_hinge", methods=answers)
 
 
 @translates(svm.SVR, trainable=TRAINABLE, notes="kernels linear, rbf, poly, sigmoid")
@@ -92,7 +92,7 @@ def one_class_svm(fitted: svm.OneClassSVM) -> Predictor:
         _machine(fitted, _dense(fitted.dual_coef_)),
         loss="hinge",
         classes=np.array([-1, 1], dtype=np.intp),
-        answers={
+        methods={
             "decision_function": ScoreFrom(torch.zeros((), dtype=torch.float64)),
             "score_samples": ScoreFrom(-tensor(fitted.offset_).reshape(())),
         },

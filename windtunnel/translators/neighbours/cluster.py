@@ -58,7 +58,7 @@ def bisecting_k_means(fitted: cluster.BisectingKMeans) -> Predictor:
         link="softmax",
         loss="softmax",
         classes=np.arange(len(centers), dtype=np.int32),
-        others={"transform": Distances(tensor(centers))},
+        column_methods={"transform": Distances(tensor(centers))},
     )
 
 
@@ -94,7 +94,7 @@ def birch(fitted: cluster.Birch) -> Predictor:
         link="softmax",
         loss="softmax",
         classes=classes,
-        others={"transform": Distances(points)},
+        column_methods={"transform": Distances(points)},
     )
 
 
@@ -128,5 +128,5 @@ def _nearest(centers: Any, dtype: Any, answers: dict[str, Module]) -> Predictor:
         link="softmax",
         loss="softmax",
         classes=np.arange(len(centers), dtype=dtype),
-        answers=answers,
+        methods=answers,
     )

@@ -57,7 +57,7 @@ def _mixture(fitted: Any, log_weights: Any) -> Predictor:
         link="softmax",
         loss="softmax",
         classes=np.arange(len(fitted.means_)),
-        answers={"score_samples": LogSum()},
+        methods={"score_samples": LogSum()},
     )
 
 
@@ -73,5 +73,5 @@ def elliptic_envelope(fitted: EllipticEnvelope) -> Predictor:
         MahalanobisScore(tensor(fitted.location_), tensor(fitted.get_precision()), offset),
         loss="logistic",
         classes=np.array([-1, 1]),
-        answers={"predict": AtLeast(zero), "decision_function": ScoreFrom(zero), "score_samples": ScoreFrom(-offset)},
+        methods={"predict": AtLeast(zero), "decision_function": ScoreFrom(zero), "score_samples": ScoreFrom(-offset)},
     )

@@ -52,7 +52,7 @@ def k_neighbors_classifier(fitted: neighbors.KNeighborsClassifier) -> Predictor:
         scores,
         link="probabilities",
         loss="probabilities",
-        answers={"predict_proba": ShareOfVotes(sizes, sum(sizes))},
+        methods={"predict_proba": ShareOfVotes(sizes, sum(sizes))},
     )
 
 
@@ -109,7 +109,7 @@ def radius_neighbors_classifier(fitted: neighbors.RadiusNeighborsClassifier) -> 
         link="probabilities",
         loss="probabilities",
         classes=labels,
-        answers={"predict_proba": ShareOfVotes(sizes, sum(sizes))},
+        methods={"predict_proba": ShareOfVotes(sizes, sum(sizes))},
     )
 
 
@@ -154,7 +154,7 @@ def local_outlier_factor(fitted: neighbors.LocalOutlierFactor) -> Predictor:
         scores,
         loss="logistic",
         classes=np.array([-1, 1]),
-        answers={"predict": AtLeast(zero), "decision_function": ScoreFrom(zero), "score_samples": ScoreFrom(-offset)},
+        methods={"predict": AtLeast(zero), "decision_function": ScoreFrom(zero), "score_samples": ScoreFrom(-offset)},
     )
 
 
@@ -176,7 +176,7 @@ def nearest_centroid(fitted: neighbors.NearestCentroid) -> Predictor:
         if two:
             answers["decision_function"] = SecondLessFirst()
         scores = CentroidDiscriminants(centroids, log_prior, scale, p)
-        return Predictor(scores, link="softmax", loss="softmax", answers=answers)
+        return Predictor(scores, link="softmax", loss="softmax", methods=answers)
     asked = {
         "decision_function": "difference" if two else "scores",
         "predict_proba": "probability",
@@ -186,7 +186,9 @@ def nearest_centroid(fitted: neighbors.NearestCentroid) -> Predictor:
         NearestPoint(centroids, p, 2.0 if p == 2.0 else 1.0),
         link="softmax",
         loss="softmax",
-        others={method: CentroidAnswer(centroids, log_prior, scale, answer) for method, answer in asked.items()},
+        column_methods={
+            method: CentroidAnswer(centroids, log_prior, scale, answer) for method, answer in asked.items()
+        },
     )
 
 
@@ -222,7 +224,7 @@ def kernel_density(fitted: neighbors.KernelDensity) -> Predictor:
     order = _order(fitted, fitted.metric, fitted.metric_params or {}, 2.0)
     return Predictor(
         KernelSum(tensor(points), log_weights, tensor(constant), fitted.kernel, fitted.bandwidth_, order),
-        answers={"score_samples": ScoreFrom(torch.zeros((), dtype=torch.float64))},
+        methods={"score_samples": ScoreFrom(torch.zeros((), dtype=torch.float64))},
     )
 
 

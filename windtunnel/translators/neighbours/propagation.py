@@ -36,5 +36,5 @@ def propagation(fitted: Any) -> Predictor:
         link="probabilities",
         loss="probabilities",
         # Rows that no point says anything of get the first label.
-        answers={"predict": Positions()} if len(fitted.classes_) > 1 else {},
+        methods={"predict": Positions()} if len(fitted.classes_) > 1 else {},
     )

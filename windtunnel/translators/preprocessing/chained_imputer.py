@@ -14,7 +14,7 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.imputers.chained_imputer import ChainedImputer
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.translators.preprocessing.nearest_imputer import flagged_of, mark_of
-from windtunnel.translators.registry import Predictor, read, translates
+from windtunnel.translators.registry import Predictor, convert, translates
 
 Array = NDArray[np.float64]
 
@@ -68,9 +68,9 @@ def _bounds(fitted: Any, name: str, width: int, none: float) -> Array:
 
 def _linear(estimator: Any) -> Linear:
     """The linear map that an estimator predicts with; ``read`` rejects what has no translation."""
-    reading = read(estimator)
+    reading = convert(estimator)
     if isinstance(reading, Predictor) and isinstance(reading.scores, Linear) and reading.link == "identity":
-        plain = len(reading.scores.bias) == 1 and "predict" not in reading.answers and reading.classes is None
+        plain = len(reading.scores.bias) == 1 and "predict" not in reading.methods and reading.classes is None
         if plain and not hasattr(estimator, "classes_"):
             return reading.scores
     raise UnsupportedEstimator(

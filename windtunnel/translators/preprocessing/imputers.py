@@ -14,7 +14,7 @@ from sklearn.impute import SimpleImputer
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.imputers.imputer import Imputer
-from windtunnel.translators.registry import Recoding, translates
+from windtunnel.translators.registry import CategoryRecoding, translates
 
 
 @translates(
@@ -22,10 +22,10 @@ from windtunnel.translators.registry import Recoding, translates
     trainable="fill values",
     notes="indicators and dropped columns only among numbers",
 )
-def simple_imputer(fitted: SimpleImputer) -> Recoding | Imputer:
+def simple_imputer(fitted: SimpleImputer) -> CategoryRecoding | Imputer:
     """statistics_ where x is missing_values; columns without a statistic dropped; flags for indicator_.features_.
 
-    A ``Recoding`` keeps each column in its place, so an imputer of numbers that drops columns or adds indicators is
+    A ``CategoryRecoding`` keeps each column in its place, so an imputer of numbers that drops columns or adds indicators is
     a plain ``Imputer``, which cannot stand before an encoder.
     """
     kept = _kept(fitted)
@@ -42,7 +42,7 @@ def simple_imputer(fitted: SimpleImputer) -> Recoding | Imputer:
                 f"and adds indicators of the columns {list(map(int, flagged))}; over text only plain filling is "
                 "translated: set keep_empty_features=True and add_indicator=False, or leave those columns out"
             )
-        return Recoding(_filling(fitted.missing_values, statistics), marked)
+        return CategoryRecoding(_filling(fitted.missing_values, statistics), marked)
     module = Imputer(
         fill=torch.tensor(statistics, dtype=torch.float64),
         missing=torch.tensor(
@@ -53,7 +53,7 @@ def simple_imputer(fitted: SimpleImputer) -> Recoding | Imputer:
     )
     if reshapes:
         return module
-    return Recoding(_filling(fitted.missing_values, statistics), marked, number=module)
+    return CategoryRecoding(_filling(fitted.missing_values, statistics), marked, number=module)
 
 
 def _columns(fitted: SimpleImputer) -> range:

@@ -12,7 +12,7 @@ from sklearn.impute import MissingIndicator
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.imputers.missing_flags import MissingFlags
-from windtunnel.translators.registry import Encoding, translates
+from windtunnel.translators.registry import CategoryEncoding, translates
 
 
 @translates(
@@ -20,7 +20,7 @@ from windtunnel.translators.registry import Encoding, translates
     differentiable=False,
     notes="of numbers, and of text that one text stands for as missing",
 )
-def missing_indicator(fitted: MissingIndicator) -> MissingFlags | Encoding:
+def missing_indicator(fitted: MissingIndicator) -> MissingFlags | CategoryEncoding:
     """1 where x is missing_values, else 0. Reads features_, missing_values, features and error_on_new."""
     mark = fitted.missing_values
     if fitted._precomputed:
@@ -35,7 +35,7 @@ def missing_indicator(fitted: MissingIndicator) -> MissingFlags | Encoding:
                 f"MissingIndicator rejects missing texts in its columns {never.tolist()}, in which it was fitted on "
                 "none; set error_on_new=False or features='all'"
             )
-        return Encoding([[mark]] * fitted.n_features_in_, trainable=False)
+        return CategoryEncoding([[mark]] * fitted.n_features_in_, trainable=False)
     if not (pd.isna(mark) or isinstance(mark, Real)):
         raise UnsupportedEstimator(
             f"MissingIndicator looks for {mark!r}; NaN, None, a number or a text can be translated"

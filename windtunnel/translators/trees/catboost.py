@@ -20,7 +20,7 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.outputs.label_rules import AtLeast, PositionColumn
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.one_tree import OneTree, join
-from windtunnel.translators.registry import Hashed, Predictor, translates
+from windtunnel.translators.registry import HashedColumns, Predictor, translates
 from windtunnel.translators.trees.catboost_categories import Split, Splits
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
@@ -65,7 +65,7 @@ def classifier(fitted: CatBoostClassifier) -> Predictor:
             "CatBoostClassifier with loss_function='MultiClassOneVsAll' on two classes; fit it with 'Logloss'"
         )
     return Predictor(
-        model.scores(), link=link, loss=loss, classes=classes, answers=_labels(fitted, model), hashed=model.hashed
+        model.scores(), link=link, loss=loss, classes=classes, methods=_labels(fitted, model), hashed=model.hashed
     )
 
 
@@ -168,7 +168,7 @@ class _Model:
         return Splits.of(self.json, self.width, [split for tree in self.trees for split in tree.splits])
 
     @property
-    def hashed(self) -> Hashed | None:
+    def hashed(self) -> HashedColumns | None:
         return self.splits.hashed
 
     def predictor(self, link: str) -> Predictor:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from windtunnel.encode.cityhash import signed, wrapped
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.tables.target_statistics import PastBorders, TargetStatistics
-from windtunnel.translators.registry import Hashed
+from windtunnel.translators.registry import HashedColumns
 
 MULTIPLIER = 0x4906BA494954CB65
 """A hash h with one more value x is m (h + m x) modulo 2^64, for this odd m."""
@@ -62,7 +62,7 @@ class Splits:
     borders: Sequence[tuple[int, float]]
     first: int
     width: int
-    hashed: Hashed | None
+    hashed: HashedColumns | None
 
     @classmethod
     def of(cls, model: Mapping[str, Any], width: int, splits: Iterable[Mapping[str, Any]]) -> Splits:
@@ -172,12 +172,12 @@ def _hashed(
     features: Mapping[int, tuple[int, str]],
     flat: Sequence[int],
     whole: bool,
-) -> Hashed:
+) -> HashedColumns:
     place = {index: at for at, index in enumerate(categories)}
     conditions = sorted(set(_parts(statistics, "float_feature")))
-    return Hashed(
+    return HashedColumns(
         categories={column: _known(info, statistics, index) for index, column in categories.items()},
-        told=frozenset(column for index, column in categories.items() if whole and _told(statistics, index)),
+        complete=frozenset(column for index, column in categories.items() if whole and _told(statistics, index)),
         numbers=[flat[features[feature][0]] for _, feature, _ in conditions],
         borders=PastBorders(
             torch.tensor([border for *_, border in conditions], dtype=torch.float64),

@@ -43,7 +43,7 @@ def isolation_forest(fitted: IsolationForest) -> Predictor:
         HardTrees.of(model),
         loss="logistic",
         classes=np.array([-1, 1]),
-        answers={
+        methods={
             "predict": AtLeast(torch.tensor(_least_inlier(float(fitted.offset_)), dtype=torch.float64)),
             "score_samples": IsolationScore(torch.zeros_like(offset)),
             "decision_function": IsolationScore(offset),

@@ -8,7 +8,7 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.estimators import LeafEncoder
 from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
-from windtunnel.translators.registry import Predictor, Transformer, read, translates
+from windtunnel.translators.registry import Predictor, Transformer, convert, translates
 
 
 @translates(
@@ -19,7 +19,7 @@ from windtunnel.translators.registry import Predictor, Transformer, read, transl
 )
 def leaf_encoder(fitted: LeafEncoder) -> Transformer:
     """One column per leaf, or per tree. Reads ``estimator_`` by its own reader, ``leaves_`` and ``output``."""
-    trees = read(fitted.estimator_)
+    trees = convert(fitted.estimator_)
     if not isinstance(trees, Predictor) or not isinstance(trees.scores, TreeWalk):
         raise UnsupportedEstimator(
             f"LeafEncoder over a {type(fitted.estimator_).__name__} that is more than a sum of trees, such as gradient "
@@ -43,8 +43,8 @@ def leaf_encoder(fitted: LeafEncoder) -> Transformer:
     return Transformer(
         module,
         codes=trees.codes,
-        closed=trees.closed,
-        of_frames=trees.of_frames,
+        closed_codes=trees.closed_codes,
+        needs_names=trees.needs_names,
         hashed=trees.hashed,
         sparse_zeros=trees.sparse_zeros,
         differentiable=smooth,

@@ -84,7 +84,7 @@ def _with_codes(predictor: Predictor, booster: Booster) -> Predictor:
     # decision_function gives the sum of a forest's trees, the link takes their mean.
     forest = "\naverage_output\n" in booster.model_to_string(num_iteration=1)
     scale = float(_used_iterations(booster)) if forest else 1.0
-    return replace(predictor, codes=native_categories(booster), of_frames=True, decision_scale=scale)
+    return replace(predictor, codes=native_categories(booster), needs_names=True, decision_scale=scale)
 
 
 def _used_iterations(booster: Booster) -> int:

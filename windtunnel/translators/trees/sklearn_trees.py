@@ -121,7 +121,7 @@ def _means(fitted: Any, members: Sequence[Any], shape: list[int]) -> Predictor:
         link="probabilities" if classifier else "identity",
         loss="probabilities" if classifier else LOSSES.get(fitted.criterion, "squared"),
         flat=fitted.n_outputs_ == 1,
-        others={"apply": leaves},
+        column_methods={"apply": leaves},
         dtypes={"apply": "int64"},
     )
 
@@ -170,8 +170,8 @@ def boosting_classifier(fitted: ensemble.GradientBoostingClassifier) -> Predicto
         loss="softmax" if several else "logistic",
         link_options=scale,
         loss_options=scale,
-        answers=answers,
-        others={"apply": leaves},
+        methods=answers,
+        column_methods={"apply": leaves},
     )
 
 
@@ -187,7 +187,7 @@ def boosting_regressor(fitted: ensemble.GradientBoostingRegressor) -> Predictor 
         fitted,
         loss=names[fitted.loss],
         loss_options={"alpha": float(fitted.alpha)} if fitted.loss == "quantile" else {},
-        others={"apply": _stage_leaves(fitted, [len(fitted.estimators_)])},
+        column_methods={"apply": _stage_leaves(fitted, [len(fitted.estimators_)])},
     )
 
 
@@ -228,7 +228,7 @@ def _boosted(fitted: Any, **options: Any) -> Predictor | Composite:
     stages.init_ = "zero"
     shape = options["others"]["apply"].shape
     parts = [
-        Part("init_", rounded, method, take=[1] if method == "predict_proba" and scores == 1 else None),
+        Part("init_", rounded, method, output_columns=[1] if method == "predict_proba" and scores == 1 else None),
         Part("estimators_", stages, "scores"),
         Part("estimators_", stages, "apply"),
     ]

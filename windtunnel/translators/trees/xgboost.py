@@ -159,7 +159,7 @@ class _Model:
         # Of unknown numbers it makes missing ones.
         closed = [column for column, known in codes.items() if isinstance(known[0], str)]
         return Predictor(
-            scores, flat=flat, codes=codes, closed=closed, of_frames=True, others={"apply": leaves},
+            scores, flat=flat, codes=codes, closed_codes=closed, needs_names=True, column_methods={"apply": leaves},
             sparse_zeros=False, **options,
         )  # fmt: skip
 
