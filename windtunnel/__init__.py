@@ -12,10 +12,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from windtunnel.api.compile import compile as compile
     from windtunnel.api.crossfit import crossfit as crossfit
     from windtunnel.api.load import load as load
     from windtunnel.api.sweep import sweep as sweep
-    from windtunnel.api.translate import compile as compile, translate as translate
+    from windtunnel.api.translate import translate as translate
     from windtunnel.api.translation import Translation as Translation
     from windtunnel.api.wrappers import (
         WindTunnelClassifier as WindTunnelClassifier,
@@ -71,7 +72,7 @@ _PLACES = {
     "WindTunnelClassifier": "api.wrappers",
     "WindTunnelError": "errors",
     "WindTunnelRegressor": "api.wrappers",
-    "compile": "api.translate",
+    "compile": "api.compile",
     "crossfit": "api.crossfit",
     "load": "api.load",
     "loader": "trainers.data.loader",

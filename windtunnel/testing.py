@@ -16,8 +16,9 @@ from joblib.hashing import NumpyHasher  # type: ignore[import-untyped]
 from sklearn.neighbors import BallTree, KDTree
 from torch import Tensor, nn
 
+from windtunnel.api.compile import compile
 from windtunnel.api.load import load
-from windtunnel.api.translate import compile, translate
+from windtunnel.api.translate import translate
 from windtunnel.api.translation import Translation
 from windtunnel.compiler.scripted import script
 from windtunnel.errors import BadInput, UnsupportedEstimator

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from windtunnel.api.translate import exact
+from windtunnel.api.compile import exact_translation
 from windtunnel.api.translation import Translation
 from windtunnel.compiler.strategies import choose
 from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor
@@ -107,7 +107,7 @@ def crossfit(
 
 
 def _exact(source: Any) -> Translation:
-    net = exact(source, torch.float32)
+    net = exact_translation(source, torch.float32)
     net.configure(strategy_choices=choose(net.program, "auto"))
     return net
 

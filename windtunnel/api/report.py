@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rich import box
 from rich.console import Console
@@ -19,9 +19,7 @@ from torch import Tensor
 from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.modules.trees.soft.trees import SoftSplits
 from windtunnel.pipeline.host_step import HostStep
-
-if TYPE_CHECKING:
-    from windtunnel.api.translation import Translation
+from windtunnel.program.translated import TranslatedPipeline
 
 WIDTH = 100
 """Characters per line of the text."""
@@ -84,7 +82,7 @@ class Report:
     rows: list[Row]
 
     @classmethod
-    def of(cls, net: Translation) -> Report:
+    def of(cls, net: TranslatedPipeline) -> Report:
         """Read a translation as it is now."""
         groups: dict[str, list[int]] = {}
         for position, origin in enumerate(net.origins):
@@ -136,7 +134,7 @@ class Report:
         )
 
 
-def _row(net: Translation, name: str, positions: list[int]) -> Row:
+def _row(net: TranslatedPipeline, name: str, positions: list[int]) -> Row:
     trainable: list[tuple[Tensor, Tensor]] = []
     parameters = 0
     for position in positions:
@@ -179,7 +177,7 @@ def _distances(pairs: list[tuple[Tensor, Tensor]]) -> tuple[float, float]:
     return math.sqrt(moved), math.sqrt(start)
 
 
-def _facts(net: Translation) -> list[tuple[str, str]]:
+def _facts(net: TranslatedPipeline) -> list[tuple[str, str]]:
     task, classes = net.head.task, net.head.classes
     if isinstance(classes, list):
         task += f" of {len(classes)} targets, with {', '.join(str(len(one)) for one in classes)} classes"
@@ -202,7 +200,7 @@ def _facts(net: Translation) -> list[tuple[str, str]]:
     return facts
 
 
-def _faithful(net: Translation) -> str:
+def _faithful(net: TranslatedPipeline) -> str:
     soft = any(isinstance(step.module, SoftSplits) for step in net.program.steps)
     fidelity = net.fidelity
     if not soft and not net.hardened and (fidelity is None or fidelity.r2 > 1 - 1e-6):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from windtunnel.api.load import load
-from windtunnel.api.translate import check_options, translate
+from windtunnel.api.translate import translate
+from windtunnel.api.translate_options import check_options
 from windtunnel.errors import BadInput
 from windtunnel.sweeps.space import Space, parse_space
 from windtunnel.trainers.recipe import Recipe, reject

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
+from windtunnel.api.report import Report
+from windtunnel.assemble import Assembly
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
-
-if TYPE_CHECKING:
-    from windtunnel.api.report import Report
 
 
 class Translation(TranslatedPipeline):
@@ -22,6 +21,13 @@ class Translation(TranslatedPipeline):
 
     For its attributes see ``windtunnel.program.translated.TranslatedPipeline``.
     """
+
+    @classmethod
+    def of(cls, assembly: Assembly) -> Self:
+        """The translation of an assembled pipeline."""
+        return cls(
+            assembly.program, assembly.encoder, assembly.head, assembly.origins, assembly.hosts, assembly.untranslated
+        )
 
     def fit(self, train: Any, valid: Any = None, **options: Any) -> Translation:
         """Fine-tune: by default a residual model on top of the pipeline; see ``windtunnel.trainers.finetune`` for the options.
@@ -64,8 +70,6 @@ class Translation(TranslatedPipeline):
 
     def report(self) -> Report:
         """What each step became, its fidelity, and what training has changed."""
-        from windtunnel.api.report import Report
-
         return Report.of(self)
 
     def save(self, path: str | PathLike[str]) -> None:

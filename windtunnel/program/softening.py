@@ -1,4 +1,4 @@
-"""Soft modules in the place of those without a gradient, in a program that is otherwise exact."""
+"""Soft modules instead of those without a gradient, in a program that is otherwise exact."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from windtunnel.program.program import Program, ProgramStep, Take, steps_read
 from windtunnel.program.translated import TranslatedPipeline
 
 SPREADS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.0)
-"""Candidates for how soft trees start, softest first: see ``soften``."""
-FAITHFUL = 0.99995
-"""The share of the variance of the raw scores that soft trees have to keep on the calibration rows."""
+"""Candidates for the initial softness of trees, softest first: see ``soften``."""
+LEAST_R2 = 0.99995
+"""R squared of the raw scores on the calibration rows that soft trees must keep."""
 LARGEST = 2**26
-"""Numbers that the second layer of soft trees may have: trees times the nodes and the leaves of the largest one."""
+"""The most weights of the second layer of soft trees: trees times the nodes and the leaves of the largest one."""
 
 
 def soften_steps(
     net: TranslatedPipeline, level: str | Mapping[str, str], start: str, temperature: float | str, batch: Batch | None
 ) -> dict[int, Module]:
-    """Put soft modules in; what was in the steps before, by their positions. Arguments as those of ``translate``.
+    """Put soft modules into steps; the modules that they replace, by position. Arguments as those of ``translate``.
 
     Raises
     ------
@@ -48,10 +48,11 @@ def soften_steps(
         if position not in levels and isinstance(step.module, Module):
             if isinstance(step.module, CodeTables):
                 _freeze(_tables(net.program, step).values())  # type: ignore[arg-type]
-            step.module = _softened(net.program, position, batch)
+            net.replace_modules({position: _softened(net.program, position, batch)})
     for position, name in levels.items():
-        _soften_step(net, position, name, start, temperature, batch)
-    return exact
+        net.replace_modules({position: _soft_trees(net, position, name, start, temperature, batch)})
+    steps = enumerate(net.program.steps)
+    return {position: exact[position] for position, step in steps if step.module is not exact[position]}
 
 
 def _levels(program: Program, level: str | Mapping[str, str]) -> dict[int, str]:
@@ -71,20 +72,20 @@ def _levels(program: Program, level: str | Mapping[str, str]) -> dict[int, str]:
 
 
 def _freeze_behind(program: Program, levels: Mapping[int, str]) -> None:
-    """Freeze what only leads to trees that stay hard, which no gradient passes."""
+    """Freeze steps whose output only reaches trees that stay hard: no gradient comes back."""
     steps: list[Any] = list(program.steps)
     hard = {index for index, step in enumerate(steps) if isinstance(step.module, HardTrees | LeafOneHot)} - {*levels}
-    met, found = set[int](), {len(steps) - 1}
-    while found:
-        met |= found
-        found = set[int]().union(*(steps_read(steps[index]) for index in found - hard)) - met
+    reached, new = set[int](), {len(steps) - 1}
+    while new:
+        reached |= new
+        new = set[int]().union(*(steps_read(steps[index]) for index in new - hard)) - reached
     for index, step in enumerate(steps):
-        if hard and (index in hard or index not in met):
+        if hard and (index in hard or index not in reached):
             step.requires_grad_(False)
 
 
 def _may_soften(step: ProgramStep) -> bool:
-    """Whether the trees of a step are small enough; said once where they are not."""
+    """Whether the trees of a step are small enough; warns if not."""
     ensemble: TreeEnsemble = step.module.ensemble()  # type: ignore[operator]
     leaves = int(np.diff(ensemble.leaf_start).max(initial=0))
     numbers = len(ensemble.output) * leaves * max(leaves - 1, 0)
@@ -93,7 +94,7 @@ def _may_soften(step: ProgramStep) -> bool:
     warnings.warn(
         f"the trees of step {step.name!r} stay hard: {len(ensemble.output):,} soft trees of up to {leaves:,} leaves "
         f"would have {numbers:,} weights in their second layer ({numbers * 4 / 2**30:.1f} GiB). fit trains a residual model "
-        "beside them. To tune the trees too, fit smaller ones (max_leaf_nodes=256, say), or insist: "
+        "on top of them. To tune the trees too, fit smaller ones (max_leaf_nodes=256, say), or insist: "
         f"level={{{step.name!r}: 'L4'}}.",
         UserWarning,
         stacklevel=6,
@@ -101,10 +102,10 @@ def _may_soften(step: ProgramStep) -> bool:
     return False
 
 
-def _soften_step(
+def _soft_trees(
     net: TranslatedPipeline, position: int, level: str, start: str, temperature: float | str, batch: Batch | None
-) -> None:
-    """Put soft trees in the place of hard ones, soft leaves in that of one-hot ones."""
+) -> SoftTrees | SoftLeaves:
+    """Soft trees for a step of hard ones, soft leaves for one of one-hot leaves."""
     step: ProgramStep = net.program.steps[position]  # type: ignore[assignment]
     hard: HardTrees | LeafOneHot = step.module  # type: ignore[assignment]
     form = soften_leaves if isinstance(hard, LeafOneHot) else soften
@@ -112,12 +113,10 @@ def _soften_step(
     tables = _tables(net.program, step)
     _freeze_codes(ensemble, tables)
     if temperature != "auto":
-        step.module = form(ensemble, level=level, start=start, temperature=float(temperature))
-        return
+        return form(ensemble, level=level, start=start, temperature=float(temperature))
     grids = _grids(net.program, step)
     if batch is None:
-        step.module = form(ensemble, level=level, start=start, grids=grids)
-        return
+        return form(ensemble, level=level, start=start, grids=grids)
     with torch.no_grad():
         inputs = net.program.inputs_of(position, *batch)
     sample = inputs.double().numpy()
@@ -125,24 +124,24 @@ def _soften_step(
     def softened(level: str, start: str, spread: float) -> SoftTrees | SoftLeaves:
         soft = form(ensemble, level=level, start=start, spread=spread, sample=sample, grids=grids).eval()
         if isinstance(soft, SoftTrees) and start == "warm":
-            # What leaks out of leaves that are not quite shut adds up to nearly the same for every row.
+            # Leaves that are not quite shut leak nearly the same sum for every row.
             with torch.no_grad():
                 soft.base.sub_((soft(inputs) - exact).mean(dim=0))
         return soft
 
-    def judged(trees: Module) -> torch.Tensor:
-        """What the trees give; leaves have no score of their own, and are judged by what comes of them."""
-        step.module = trees
+    def output(trees: Module) -> torch.Tensor:
+        """The output of trees; of leaves, which have no score, the output of the program."""
+        net.replace_modules({position: trees})
         if isinstance(hard, LeafOneHot):
             return net.scores(batch)
         with torch.no_grad():
             return trees(inputs)  # type: ignore[no-any-return]
 
-    exact = judged(hard)
+    exact = output(hard)
     for spread in SPREADS:
-        if explained_variance(judged(softened("L0", "warm", spread)), exact) >= FAITHFUL:
+        if explained_variance(output(softened("L0", "warm", spread)), exact) >= LEAST_R2:
             break
-    step.module = softened(level, start, spread)
+    return softened(level, start, spread)
 
 
 def _softened(program: Program, position: int, batch: Batch | None) -> Module:
@@ -172,13 +171,13 @@ def _tables(program: Program, step: ProgramStep) -> dict[int, TableColumn]:
 
 
 def _sources(program: Program, step: ProgramStep) -> list[tuple[ProgramStep | None, int]]:
-    """The step that each input column of a step comes from, None for a column of the batch, and its place there."""
-    found: list[tuple[ProgramStep | None, int]] = []
+    """The step that each input column of a step comes from (None for the batch), and its position there."""
+    sources: list[tuple[ProgramStep | None, int]] = []
     for take in step.takes:
         assert isinstance(take, Take)
         source: Any = program.steps[take.slot - 2] if take.slot >= 2 else None
-        found += [(source, at) for at in take.columns.tolist()]
-    return found
+        sources += [(source, at) for at in take.columns.tolist()]
+    return sources
 
 
 def _grids(program: Program, step: ProgramStep) -> dict[int, NDArray[np.float64]]:
@@ -190,23 +189,23 @@ def _grids(program: Program, step: ProgramStep) -> dict[int, NDArray[np.float64]
             values[column] = module.rows[:, at]
         elif isinstance(module, TargetStatistics):
             values[column] = module.values(at)
-    grids = {column: np.unique(known.detach().double().numpy()) for column, known in values.items()}
-    return {column: known[np.isfinite(known)] for column, known in grids.items()}
+    grids = {column: np.unique(value.detach().double().numpy()) for column, value in values.items()}
+    return {column: grid[np.isfinite(grid)] for column, grid in grids.items()}
 
 
 def _freeze_codes(ensemble: TreeEnsemble, tables: Mapping[int, TableColumn]) -> None:
-    """Codes that a categorical node looks up are facts."""
+    """Freeze the codes that a categorical node looks up."""
     _freeze(tables[column] for column in {int(ensemble.feature[node]) for node in ensemble.categories} & tables.keys())
 
 
 def _freeze(columns: Iterable[TableColumn]) -> None:
-    """Keep codes as they are: moved by training, they would be other categories."""
+    """Make codes constant: training would turn them into other categories."""
     for column in columns:
         column.step.module = CategoryTable(column.table.rows.detach(), trainable=False)
 
 
 def redraw_tables(program: Program) -> None:
-    """A cold start of the embeddings: standard normal, with the standard deviation that the table had."""
+    """Redraw embeddings from a normal distribution with the standard deviation of the table."""
     generator = torch.Generator().manual_seed(0)
     for step in program.steps:
         module = step.module

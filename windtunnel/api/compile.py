@@ -1,0 +1,107 @@
+"""``compile``: exact and fast inference for a fitted pipeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from windtunnel.api.translate_options import check_calibration_rows
+from windtunnel.api.translation import Translation
+from windtunnel.assemble import Assembly
+from windtunnel.compiler.backends import BACKENDS, engine, place, tree_runner
+from windtunnel.compiler.passes import simplify
+from windtunnel.compiler.strategies import STRATEGIES, choose
+from windtunnel.encode import Rows
+from windtunnel.errors import InvalidOption
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+
+
+def compile(
+    pipeline: Any,
+    *,
+    backend: str = "torch",
+    strategy: str = "auto",
+    device: str | torch.device = "cpu",
+    batch_size: int | None = None,
+    dtype: torch.dtype | str | None = None,
+    calibrate: Rows | None = None,
+    tune: bool = False,
+) -> Translation:
+    """Translate a fitted pipeline for exact inference. Nothing is trainable but a residual model that ``fit`` adds.
+
+    The program computes only what the outputs depend on, and reads only the raw columns that this takes
+    (``windtunnel.compiler.passes``). A residual model therefore has fewer columns to learn from than after
+    ``translate``.
+
+    Parameters
+    ----------
+    pipeline : fitted scikit-learn estimator or Pipeline, or model of LightGBM, XGBoost or CatBoost
+        Left as it is.
+    backend : "torch", "torchscript", "exported", "aoti", "onnx" or "cudagraphs"
+        What runs the program: eager torch, its scripted form, ``torch.export``'s graph, native code of it (half a
+        minute to compile), ONNX Runtime, or on a GPU that graph with few rows as CUDA graphs.
+    strategy : str
+        "auto", "gemm", "tree_traversal", "perfect_tree_traversal", "ranked_traversal", "bitvectors" or "oblivious". How
+        trees are run; see ``windtunnel.compiler.strategies``.
+    device : str or torch.device
+        Where the program runs.
+    batch_size : int, optional
+        How many rows go through the program at once. "auto" chooses the fastest strategy for this number, by default
+        for one, few and many rows.
+    dtype : torch.float64, torch.float32 or their names, optional
+        The type to compute in. The default, float64, is that of the sources: trees decide every row as they do, also
+        where it equals a threshold. float32 is faster: scores are within 1e-5, and rows of float32 numbers take the
+        same paths.
+    calibrate : rows, optional
+        A few raw rows; needed only if a step on the host does not say how many columns it returns.
+    tune : bool
+        Whether "auto" measures on this machine, with this backend, the strategies that it expects to be fastest.
+        Native code takes a minute for each. ONNX Runtime has its own tree operator, whatever the strategy.
+
+    Returns
+    -------
+    Translation
+        With the methods of the source, of the same shapes and label types.
+
+    Raises
+    ------
+    UnsupportedEstimator
+        The final step has no translation.
+    NotFitted
+        A step is not fitted.
+    InvalidOption
+        An argument is none of the accepted values, or the backend cannot run a step.
+    """
+    precision = _check_compile(backend, strategy, batch_size, dtype)
+    check_calibration_rows(calibrate)
+    net = exact_translation(pipeline, precision, calibrate)
+    simplify(net)
+    net.to(place(device))
+    measure = tree_runner(backend) if tune and backend != "onnx" else None
+    choices = choose(net.program, strategy, rows=batch_size, measure=measure)
+    net.configure(engine=engine(net, backend), batch_size=batch_size, strategy_choices=choices)
+    return net
+
+
+def exact_translation(pipeline: Any, dtype: torch.dtype, calibrate: Rows | None = None) -> Translation:
+    """The source pipeline's own outputs, from a program that reads all raw columns, as a residual model may need them."""
+    return Translation.of(Assembly(pipeline, sample=calibrate, dtype=dtype, exact=True)).requires_grad_(False)
+
+
+def _check_compile(backend: str, strategy: str, batch_size: int | None, dtype: Any) -> torch.dtype:
+    wrong = []
+    if backend not in BACKENDS:
+        wrong.append(f"backend={backend!r}; accepted are {', '.join(map(repr, BACKENDS))}")
+    if strategy not in STRATEGIES:
+        wrong.append(f"strategy={strategy!r}; accepted are {', '.join(map(repr, STRATEGIES))}")
+    if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
+        wrong.append(f"batch_size={batch_size!r}; accepted are whole numbers from 1 up and None")
+    name = "float64" if dtype is None else str(np.dtype(dtype) if isinstance(dtype, type) else dtype)
+    if (name := name.removeprefix("torch.")) not in DTYPES:
+        wrong.append(f"dtype={dtype!r}; accepted are torch.float64, torch.float32 and None")
+    if wrong:
+        raise InvalidOption("compile got " + "; ".join(wrong) + ".")
+    return DTYPES[name]

@@ -1,0 +1,36 @@
+"""Checks of the options of ``translate``, which ``sweep`` makes too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+from windtunnel.encode import Rows, count_rows
+from windtunnel.errors import BadInput, InvalidOption
+from windtunnel.modules.trees.soft.trees import LEVELS
+
+
+def check_options(level: Any, start: str, temperature: float | str, untranslated: str) -> None:
+    """Raise ``InvalidOption`` that names every option of ``translate`` with a value that is not accepted."""
+    wrong = []
+    levels = level.values() if isinstance(level, Mapping) else [level]
+    wrong += [f"level={name!r}; accepted are {', '.join(LEVELS)}" for name in levels if name not in LEVELS]
+    if start not in ("warm", "cold"):
+        wrong.append(f"start={start!r}; accepted are 'warm' and 'cold'")
+    number = isinstance(temperature, Real) and not isinstance(temperature, bool)
+    if temperature != "auto" and not (number and 0 < float(temperature) < math.inf):
+        wrong.append(f"temperature={temperature!r}; accepted are 'auto' and finite numbers above 0")
+    if untranslated not in ("cache", "stream", "error"):
+        wrong.append(f"untranslated={untranslated!r}; accepted are 'cache', 'stream' and 'error'")
+    if wrong:
+        raise InvalidOption("translate got " + "; ".join(wrong) + ".")
+
+
+def check_calibration_rows(calibrate: Rows | None) -> None:
+    """Raise ``BadInput`` for calibration rows of which there are none."""
+    if calibrate is not None and count_rows(calibrate) == 0:
+        raise BadInput(
+            "calibrate= has 0 rows; give a few thousand rows, such as a sample of the training rows, or None."
+        )
