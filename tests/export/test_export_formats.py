@@ -382,7 +382,7 @@ def assert_the_same_errors(model: serving.Model) -> None:
         with pytest.raises(serving.BadRows, match=message):
             model.predict(given)
     with pytest.raises(AttributeError, match="this model has no transform"):
-        model._answer("transform", rows)
+        model._output("transform", rows)
 
 
 @pytest.mark.parametrize("format", FORMATS)

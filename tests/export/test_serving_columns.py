@@ -286,5 +286,5 @@ def test_names_that_are_the_same_text(column: Any) -> None:
 @pytest.mark.parametrize("make", [np.array, torch.tensor])
 def test_rows_that_are_rejected_are_counted_and_infinite_scores_are_not(make: Any) -> None:
     scores = make([[1.0, NAN], [-np.inf, 1.0], [1.0, -1e30], [NAN, NAN]])
-    assert serving._no_numbers(scores) == 2
-    assert serving._no_numbers(scores[1:3]) == serving._no_numbers(scores[:0]) == 0
+    assert serving._count_nan_rows(scores) == 2
+    assert serving._count_nan_rows(scores[1:3]) == serving._count_nan_rows(scores[:0]) == 0

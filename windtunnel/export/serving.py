@@ -28,12 +28,11 @@ from typing import Any
 MEMBER = "extra/windtunnel.json"
 MISSING_IN_ONNX = "<missing>"
 UNKNOWN_IN_ONNX = "\ue000unknown"
-"""What an ONNX file is given in the place of an unknown text that it would take for a missing one."""
+"""Replaces an unknown text that an ONNX file would take for a missing one."""
 NONE = "\ue000None"
-"""The text that stands for None where it is a category of its own."""
+"""The text that replaces None in columns where None is a category."""
 FEW = 256
-"""Rows up to which to look at each text is faster than to have pandas number them."""
-
+"""Up to this many rows a Python loop is faster than pandas' ``factorize``."""
 
 Rows = Any
 """A mapping of column name to values, or a table of Polars or Arrow."""
@@ -44,43 +43,43 @@ class BadRows(ValueError):
 
 
 def load(path: str | Path, *, trusted: bool = False) -> Model:
-    """Open a model.
+    """A model that scores raw rows with a file.
 
     Parameters
     ----------
     path : path
         A file that ``net.export`` wrote, in any format.
     trusted : bool
-        Whether you know where it comes from. TorchScript and ``.pt2`` files are programs, which run as they are
-        opened; ONNX files are data.
+        Whether you trust the file's origin. TorchScript and ``.pt2`` files are programs, which run when they are
+        loaded; ONNX files are data.
 
     Raises
     ------
     ValueError
-        The file holds a program and is not trusted, or is none of these files.
+        The file holds a program and is not trusted, or ``net.export`` did not write it.
     """
     kind = _format(Path(path))
     if kind == "onnx":
-        return _onnx(Path(path))
+        return _load_onnx(Path(path))
     if not trusted:
         raise ValueError(
             f"{str(path)!r} holds a program ({kind}), which could do anything on this machine; if you know who made "
             "it, load it with trusted=True. An ONNX file holds none."
         )
-    return _torchscript(Path(path)) if kind == "torchscript" else _package(Path(path), kind)
+    return _load_torchscript(Path(path)) if kind == "torchscript" else _load_package(Path(path), kind)
 
 
 class Model:
-    """What a file answers for raw rows.
+    """Predicts raw rows with a file.
 
     Attributes
     ----------
     number_columns, string_columns : list of str
-        The columns that it reads; numbers are None or NaN where missing, strings None or NaN.
+        The columns that it reads. Missing numbers and strings are None or NaN.
     classes : list of str
         The labels as text, in the order of the probabilities; empty where there are none.
     facts : dict
-        What the file says of itself: format, version of torch, device, outputs.
+        The metadata of the file: format, version of torch, device, outputs.
     """
 
     def __init__(self, facts: dict[str, Any], run: Any) -> None:
@@ -93,122 +92,121 @@ class Model:
 
     def scores(self, rows: Rows) -> Any:
         """Raw scores ``[B, K]``, or the columns of a transformer."""
-        return self._answer("scores", rows)
+        return self._output("scores", rows)
 
     def predict_proba(self, rows: Rows) -> Any:
         """Probabilities ``[B, classes]``."""
-        return self._answer("predict_proba", rows)
+        return self._output("predict_proba", rows)
 
     def predict(self, rows: Rows) -> Any:
-        """The position in ``classes`` of each row's label, ``[B]``, or a regressor's values."""
-        return self._answer("predict", rows)
+        """Position of each row's label in ``classes``, ``[B]``; values of a regressor."""
+        return self._output("predict", rows)
 
-    def _answer(self, method: str, rows: Rows) -> Any:
+    def _output(self, method: str, rows: Rows) -> Any:
         if method not in self.facts["outputs"]:
             raise AttributeError(f"this model has no {method}; it has {', '.join(self.facts['outputs'])}")
         numbers, strings = self._columns(rows)
-        scores, answer = self._run(method, numbers, strings)
-        if self.facts["task"] != "transform" and (failed := _no_numbers(scores)):
+        scores, output = self._run(method, numbers, strings)
+        if self.facts["task"] != "transform" and (failed := _count_nan_rows(scores)):
             raise BadRows(
                 f"{failed} of {len(scores)} rows have no finite score: a missing or infinite number reached a step "
-                f"that takes none, or an encoder rejects a category; read are {self.number_columns} and "
+                f"that takes none, or an encoder rejects a category; the model reads {self.number_columns} and "
                 f"{self.string_columns}"
             )
-        return answer
+        return output
 
     def _columns(self, rows: Rows) -> tuple[list[Any], list[Texts]]:
-        """Check the columns and take those that are read."""
-        wanted = [*self.number_columns, *self.string_columns]
-        names = _names(rows, wanted)
-        given = [str(name) for name in names]
-        if missing := [name for name in wanted if name not in given]:
-            raise BadRows(f"columns missing: {missing}; given: {given}")
-        named = dict(zip(given, names, strict=True))
-        if len(named) < len(given) and (twice := [name for name in wanted if given.count(name) > 1]):
+        """The columns that the model reads, checked."""
+        needed = [*self.number_columns, *self.string_columns]
+        keys = _column_keys(rows, needed)
+        names = [str(key) for key in keys]
+        if missing := [name for name in needed if name not in names]:
+            raise BadRows(f"columns missing: {missing}; given: {names}")
+        key_of = dict(zip(names, keys, strict=True))
+        if len(key_of) < len(names) and (twice := [name for name in needed if names.count(name) > 1]):
             raise BadRows(f"columns given twice: {twice}; each name must be there once, and 1 is the name '1'")
-        numbers = [_numbers(name, rows[named[name]]) for name in self.number_columns]
+        numbers = [_numbers(name, rows[key_of[name]]) for name in self.number_columns]
         # Arrow has one kind of missing text, which is pandas' NaN.
         nones = [] if hasattr(rows, "to_pylist") else self._none_columns
         strings = [
-            _strings(name, rows[named[name]], NONE if name in nones else None, told_by_text=name in self._told_by_text)
+            _strings(name, rows[key_of[name]], NONE if name in nones else None, integers=name in self._told_by_text)
             for name in self.string_columns
         ]
-        lengths = dict(zip(wanted, [*map(len, numbers), *map(len, strings)], strict=True))
+        lengths = dict(zip(needed, [*map(len, numbers), *map(len, strings)], strict=True))
         if len(set(lengths.values())) > 1:
             raise BadRows(f"columns of different lengths: {lengths}")
-        if not wanted:
-            raise BadRows("this model reads no column, so that rows do not tell how many there are")
+        if not needed:
+            raise BadRows("this model reads no column, so that the number of rows is unknown")
         return numbers, strings
 
 
-def _names(rows: Rows, wanted: list[str]) -> list[Any]:
-    """The names of the columns of a mapping, or of a table of Arrow or Polars."""
-    names = rows.keys() if hasattr(rows, "keys") else getattr(rows, "column_names", getattr(rows, "columns", None))
-    if names is None:
-        raise BadRows(f"rows given as {type(rows).__name__}; give a mapping of column name to values: {wanted}")
-    return list(names)
+def _column_keys(rows: Rows, needed: list[str]) -> list[Any]:
+    """The column keys of a mapping, or of a table of Arrow or Polars."""
+    keys = rows.keys() if hasattr(rows, "keys") else getattr(rows, "column_names", getattr(rows, "columns", None))
+    if keys is None:
+        raise BadRows(f"rows given as {type(rows).__name__}; give a mapping of column name to values: {needed}")
+    return list(keys)
 
 
 class Texts:
-    """A column of texts, each of which stands in it once.
+    """A column of texts as its distinct values and codes.
 
     Attributes
     ----------
     distinct : list of str or None
-        The texts in the order in which they come first, None where one is missing.
-    at : buffer of int64
-        For each row the position of its text in ``distinct``; negative ones count from the end.
+        The values in the order of their first rows, None for a missing text.
+    codes : buffer of int64
+        The position in ``distinct`` of each row's text; negative codes count from the end.
     """
 
-    def __init__(self, distinct: list[str | None], at: Any) -> None:
-        self.distinct, self.at = distinct, at
+    def __init__(self, distinct: list[str | None], codes: Any) -> None:
+        self.distinct, self.codes = distinct, codes
 
     def __len__(self) -> int:
-        return len(self.at)
+        return len(self.codes)
 
     def listed(self) -> list[str | None]:
         """The text of each row."""
-        return [self.distinct[at] for at in self.at.tolist()]
+        return [self.distinct[code] for code in self.codes.tolist()]
 
 
 def _numbers(name: str, column: Any) -> Any:
     """A buffer of float64, NaN where a number is missing."""
-    if (held := _plain(column)) is not None:
-        return held.astype("float64")
+    if (array_of_numbers := _numpy_numbers(column)) is not None:
+        return array_of_numbers.astype("float64")
     values = _listed(name, column)
     kinds = set(map(type, values))
-    if odd := {kind for kind in kinds if issubclass(kind, str | bytes) or not _is_number(kind)}:
-        value = next(value for value in values if type(value) in odd)
+    if wrong := {kind for kind in kinds if issubclass(kind, str | bytes) or not _is_number(kind)}:
+        value = next(value for value in values if type(value) in wrong)
         raise BadRows(f"column {name!r} holds {value!r}; numbers are read there, None or NaN where missing")
     if missing := {kind for kind in kinds if _is_none(kind)}:
         values = [math.nan if type(value) in missing else value for value in values]
     return array("d", values if kinds <= {float, int, bool} | missing else map(float, values))
 
 
-def _strings(name: str, column: Any, none: str | None, told_by_text: bool = False) -> Texts:
-    """Texts, None where missing; ``none`` for None. Whole numbers are texts where these alone tell categories."""
+def _strings(name: str, column: Any, none: str | None, integers: bool = False) -> Texts:
+    """Texts, None where missing; ``none`` replaces None. With ``integers`` a whole number counts as its text."""
     dtype = getattr(column, "dtype", None)
-    # Of pandas: categories are numbered already, texts of Arrow without making Python's of each.
-    numbered = type(dtype).__name__ == "CategoricalDtype" or getattr(dtype, "storage", None) == "pyarrow"
-    if numbered and len(column) > FEW:
-        at, values = column.factorize()  # in the order of the rows, what is missing at -1
-        distinct = [_text(name, value, none, told_by_text) for value in values.tolist()]
-        return Texts(distinct + [None] * bool((at < 0).any()), at.astype("int64"))
+    # pandas has codes for categories already, and makes them of Arrow's texts without a Python string for each.
+    fast_codes = type(dtype).__name__ == "CategoricalDtype" or getattr(dtype, "storage", None) == "pyarrow"
+    if fast_codes and len(column) > FEW:
+        codes, values = column.factorize()  # in the order of the rows; a missing text has the code -1
+        distinct = [_text(name, value, none, integers) for value in values.tolist()]
+        return Texts(distinct + [None] * bool((codes < 0).any()), codes.astype("int64"))
     values = _listed(name, column)
-    if not {*map(type, values)} <= {str, float, type(None)}:  # others may not tell which are the same
-        return Texts([_text(name, value, none, told_by_text) for value in values], array("q", range(len(values))))
-    place = {value: at for at, value in enumerate(dict.fromkeys(values))}
-    return Texts(
-        [_text(name, value, none, told_by_text) for value in place], array("q", map(place.__getitem__, values))
-    )
+    if not {*map(type, values)} <= {str, float, type(None)}:  # other types may have no useful equality
+        return Texts([_text(name, value, none, integers) for value in values], array("q", range(len(values))))
+    code_of = {value: code for code, value in enumerate(dict.fromkeys(values))}
+    distinct = [_text(name, value, none, integers) for value in code_of]
+    return Texts(distinct, array("q", map(code_of.__getitem__, values)))
 
 
-def _text(name: str, value: Any, none: str | None, told_by_text: bool) -> str | None:
+def _text(name: str, value: Any, none: str | None, integers: bool) -> str | None:
     if isinstance(value, str):
         if "\0" in value:
             raise BadRows(f"column {name!r} holds {value!r}, with a NUL in it, at which some runtimes cut a text")
         return value
-    if told_by_text and isinstance(value, Integral):
+    if integers and isinstance(value, Integral):
         return str(int(value))
     if not (_is_none(type(value)) or (isinstance(value, float) and math.isnan(value))):
         raise BadRows(f"column {name!r} holds {value!r}; texts are read there, None or NaN where missing")
@@ -218,7 +216,7 @@ def _text(name: str, value: Any, none: str | None, told_by_text: bool) -> str | 
 def _listed(name: str, column: Any) -> list[Any]:
     if isinstance(column, str | bytes) or not hasattr(column, "__len__"):
         raise BadRows(f"column {name!r} is a single {type(column).__name__}; give a list with one value per row")
-    # Of a table or a dict, a list would hold the names.
+    # A list of a table or a dict would hold its column names.
     if len(getattr(column, "shape", (0,))) != 1 or isinstance(column, Mapping):
         raise BadRows(
             f"column {name!r} is a {type(column).__name__}, no single column; give a list or an array of one "
@@ -229,18 +227,18 @@ def _listed(name: str, column: Any) -> list[Any]:
     return list(column.tolist() if hasattr(column, "tolist") else column)
 
 
-def _plain(column: Any) -> Any:
-    """The NumPy array of real numbers that a column is, or a pandas column has; None where it is something else."""
-    numpy = sys.modules.get("numpy")  # a column of NumPy's own type brings it along
+def _numpy_numbers(column: Any) -> Any:
+    """The NumPy array of a column of real numbers, plain or pandas; None for any other column."""
+    numpy = sys.modules.get("numpy")  # imported already if a column has one of its types
     if numpy is None or not isinstance(getattr(column, "dtype", None), numpy.dtype):
         return None
-    held = column.to_numpy() if hasattr(column, "to_numpy") else column
-    plain = type(held) in (numpy.ndarray, numpy.memmap) and held.dtype.kind in "fiub" and held.dtype.itemsize <= 8
-    return held if plain and held.ndim == 1 else None
+    values = column.to_numpy() if hasattr(column, "to_numpy") else column
+    plain = type(values) in (numpy.ndarray, numpy.memmap) and values.dtype.kind in "fiub" and values.dtype.itemsize <= 8
+    return values if plain and values.ndim == 1 else None
 
 
 def _is_none(kind: type) -> bool:
-    """Whether a type has one value, which stands for a missing one."""
+    """Whether a type's only value means a missing one."""
     return kind is type(None) or kind.__name__ == "NAType"
 
 
@@ -248,23 +246,24 @@ def _is_number(kind: type) -> bool:
     return _is_none(kind) or hasattr(kind, "__float__")
 
 
-def _no_numbers(scores: Any) -> int:
-    """How many rows of an array or tensor hold NaN, which stands for what is rejected; infinity is an answer."""
-    numbers = scores == scores
-    return 0 if numbers.all() else len(scores) - int(numbers.all(1).sum())
+def _count_nan_rows(scores: Any) -> int:
+    """The number of rows with NaN, which marks a rejected row; infinity is a valid score."""
+    valid = scores == scores
+    return 0 if valid.all() else len(scores) - int(valid.all(1).sum())
 
 
 def _slices(facts: Mapping[str, Any], rows: int) -> Iterator[slice]:
-    """Rows that are scored at once, which bounds the memory that a graph takes; at least one slice."""
+    """Slices of rows that bound the memory of a graph; at least one."""
     size = facts["rows_at_once"] or max(rows, 1)
     for start in range(0, max(rows, 1), size):
         yield slice(start, start + size)
 
 
-# One function for each kind of file.
+# One function for each format.
 
 
 def _format(path: Path) -> str:
+    """The format of a file by its first bytes and members."""
     with open(path, "rb") as file:
         start = file.read(4)
     if start[:2] == b"PK":
@@ -279,20 +278,20 @@ def _format(path: Path) -> str:
     raise ValueError(f"{str(path)!r} is no file that export wrote as torchscript, onnx, exported or aoti")
 
 
-def _onnx(path: Path) -> Model:
+def _load_onnx(path: Path) -> Model:
     import numpy as np
     import onnxruntime  # type: ignore[import-not-found,unused-ignore]
 
     options = onnxruntime.SessionOptions()
     # Other optimizations keep float64 factors as float32.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    # Tensors in other files, which are looked for in a folder of this name, are rejected: it is that of a file.
+    # A path that is no folder, so that tensors in other files are rejected.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.resolve()))
     session = onnxruntime.InferenceSession(
         path.read_bytes(),
         options,
         providers=["CPUExecutionProvider"],
-        disabled_optimizers=["NoopElimination"],  # which takes a factor for 1 where float32 does
+        disabled_optimizers=["NoopElimination"],  # drops a factor that is 1 only in float32
     )
     described = session.get_modelmeta().custom_metadata_map
     if "windtunnel" not in described:
@@ -303,22 +302,22 @@ def _onnx(path: Path) -> Model:
     def run(method: str, numbers: Any, strings: Any) -> tuple[Any, Any]:
         columns = dict(zip(facts["number_columns"], map(np.asarray, numbers), strict=True))
         for name, texts in zip(facts["string_columns"], strings, strict=True):
-            told = [UNKNOWN_IN_ONNX if one in misread[name] else one for one in texts.distinct]
-            # Objects: an array of fixed width would be cut at a NUL.
-            distinct = np.array([MISSING_IN_ONNX if one is None else one for one in told], dtype=object)
-            columns[name] = distinct[np.asarray(texts.at)]
+            safe = [UNKNOWN_IN_ONNX if text in misread[name] else text for text in texts.distinct]
+            # Objects: an array of fixed width would cut a text at a NUL.
+            distinct = np.array([MISSING_IN_ONNX if text is None else text for text in safe], dtype=object)
+            columns[name] = distinct[np.asarray(texts.codes)]
         count = len(next(iter(columns.values())))
         parts = [
             session.run(["scores", method], {name: column[part] for name, column in columns.items()})
             for part in _slices(facts, count)
         ]
-        scores, answer = (np.concatenate(blocks) for blocks in zip(*parts, strict=True))
-        return scores, answer
+        scores, output = (np.concatenate(blocks) for blocks in zip(*parts, strict=True))
+        return scores, output
 
     return Model(facts, run)
 
 
-def _torchscript(path: Path) -> Model:
+def _load_torchscript(path: Path) -> Model:
     import torch
 
     with warnings.catch_warnings():
@@ -339,25 +338,25 @@ def _torchscript(path: Path) -> Model:
     def run(method: str, numbers: Any, strings: Any) -> tuple[Any, Any]:
         count = len((numbers or strings)[0])
         block = _block(numbers, count, torch.float64).t()
-        texts = [one.listed() for one in strings]
+        texts = [column.listed() for column in strings]
         try:
-            answer = program(block, texts) if method == "scores" else getattr(program, method)(block, texts)
+            output = program(block, texts) if method == "scores" else getattr(program, method)(block, texts)
         except (torch.jit.Error, RuntimeError) as error:
             raise BadRows(str(error).strip().splitlines()[-1]) from error
-        return answer[:0], answer  # it has checked its scores itself
+        return output[:0], output  # no scores to check: the program raises by itself
 
     return Model(facts, run)
 
 
 def _told_by_text(program: Any) -> list[str]:
-    """The columns of a TorchScript program whose categories all look-ups tell by the hash of their text."""
+    """The columns of a TorchScript program that all look-ups read by the hash of their text."""
     by_text: dict[int, bool] = {}
     for lookup in program.texts.children():
         by_text[lookup.place] = by_text.get(lookup.place, True) and lookup.by_hash
     return [name for place, name in enumerate(program.string_columns()) if by_text[place]]
 
 
-def _package(path: Path, kind: str) -> Model:
+def _load_package(path: Path, kind: str) -> Model:
     import torch
 
     with zipfile.ZipFile(path) as archive:
@@ -372,23 +371,24 @@ def _package(path: Path, kind: str) -> Model:
         program: Any = torch._inductor.aoti_load_package(str(path))
     else:
         program = torch.export.load(str(path)).module()
-    indexes = [{text: 2 + place for place, text in enumerate(one["values"])} for one in facts["categories"]]
+    categories = facts["categories"]
+    indexes = [{text: 2 + place for place, text in enumerate(category["values"])} for category in categories]
 
     def run(method: str, numbers: Any, strings: Any) -> tuple[Any, Any]:
         texts = dict(zip(facts["string_columns"], strings, strict=True))
         count = len((numbers or strings)[0])
-        columns = [texts[one["column"]] for one in facts["categories"]]
-        ids = _block([one.at for one in columns], count, torch.int64)
-        for row, column, category, index in zip(ids, columns, facts["categories"], indexes, strict=True):
+        columns = [texts[category["column"]] for category in categories]
+        ids = _block([column.codes for column in columns], count, torch.int64)
+        for row, column, category, index in zip(ids, columns, categories, indexes, strict=True):
             row.copy_(torch.tensor(_ids(column, category, index), dtype=torch.int64)[row])
-        blocks, at = (_block(numbers, count, torch.float64), ids), facts["outputs"].index(method)
+        blocks, position = (_block(numbers, count, torch.float64), ids), facts["outputs"].index(method)
         with torch.inference_mode():
             parts = [
                 program(*(block[:, part].t().contiguous().to(facts["device"]) for block in blocks))
                 for part in _slices(facts, count)
             ]
-        scores, answer = (torch.cat([part[place] for part in parts]).cpu() for place in (0, at))
-        return scores, answer
+        scores, output = (torch.cat([part[place] for part in parts]).cpu() for place in (0, position))
+        return scores, output
 
     return Model(facts, run)
 
@@ -397,22 +397,22 @@ def _block(columns: list[Any], count: int, dtype: Any) -> Any:
     """Buffers of numbers as a tensor ``[columns, count]``."""
     import torch
 
-    held = bytearray().join(columns)
-    return (torch.frombuffer(held, dtype=dtype) if held else torch.empty(0, dtype=dtype)).view(len(columns), count)
+    data = bytearray().join(columns)
+    return (torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)).view(len(columns), count)
 
 
 def _ids(texts: Texts, category: Mapping[str, Any], index: Mapping[str, int]) -> list[int]:
-    """The id of each distinct text: 0 unknown, 1 missing, 2 + i the i-th category, then the buckets of hashed texts."""
-    found = [1 if text is None else index.get(text, 0) for text in texts.distinct]
+    """The id of each distinct text: 0 unknown, 1 missing, 2 + i the i-th category, then hash buckets."""
+    ids = [1 if text is None else index.get(text, 0) for text in texts.distinct]
     buckets, first = category["buckets"], 2 + len(category["values"])
     if buckets:
-        for at, text in enumerate(texts.distinct):
-            if found[at] == 0 and text is not None:
+        for place, text in enumerate(texts.distinct):
+            if ids[place] == 0 and text is not None:
                 digest = hashlib.md5(text.encode("utf-8"), usedforsecurity=False).hexdigest()
-                found[at] = first + int(digest, 16) % buckets
-    if category["rejects_unknown"] and 0 in found:
-        text = texts.distinct[found.index(0)]
+                ids[place] = first + int(digest, 16) % buckets
+    if category["rejects_unknown"] and 0 in ids:
+        text = texts.distinct[ids.index(0)]
         raise BadRows(f"column {category['column']!r}: its encoder rejects the category {text}")
-    if category["rejects_missing"] and 1 in found:
+    if category["rejects_missing"] and 1 in ids:
         raise BadRows(f"column {category['column']!r}: its encoder rejects missing values")
-    return found
+    return ids
