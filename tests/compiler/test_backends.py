@@ -28,6 +28,7 @@ import windtunnel
 from windtunnel.compiler import exported
 from windtunnel.compiler.backends import engine
 from windtunnel.compiler.decompositions import bucketize, cdist, searchsorted
+from windtunnel.compiler.engine import Run
 from windtunnel.encode import Batch
 from windtunnel.encode.vocabulary import FEW_ROWS
 from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption
@@ -138,7 +139,7 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each graph is given that torch steps through, call by call."""
     given, ready = [], exported.ExportedEngine.ready
 
-    def spied(self: exported.ExportedEngine, graph: ExportedProgram) -> exported.Run:
+    def spied(self: exported.ExportedEngine, graph: ExportedProgram) -> Run:
         run = ready(self, graph)
         return lambda numbers, ids: given.append(len(ids)) or run(numbers, ids)
 

@@ -16,7 +16,7 @@ import windtunnel
 from windtunnel.compiler import cuda_graphs
 from windtunnel.compiler.backends import engine
 from windtunnel.compiler.cuda_graphs import Replay
-from windtunnel.compiler.exported import Run
+from windtunnel.compiler.engine import Run
 from windtunnel.errors import InvalidOption
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

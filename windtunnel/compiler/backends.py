@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.compiler.cuda_graphs import CudaGraphEngine
-from windtunnel.compiler.engine import Held
+from windtunnel.compiler.engine import ProgramEngine
 from windtunnel.compiler.exported import ExportedEngine, NativeEngine
 from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.compiler.scripted import TorchScriptEngine
@@ -19,7 +19,7 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.program.program import Program, ProgramStep, Take
 from windtunnel.program.translated import Engine, TranslatedPipeline
 
-ENGINES: dict[str, type[Held]] = {
+ENGINES: dict[str, type[ProgramEngine]] = {
     "torchscript": TorchScriptEngine,
     "exported": ExportedEngine,
     "aoti": NativeEngine,

@@ -1,8 +1,11 @@
-"""A compiled program as CUDA graphs: few rows cost one launch, not one for each operator."""
+"""A compiled program as CUDA graphs: few rows cost one launch, not one for each operator.
+
+Not run on a GPU yet: the tests replace a recording by a trace over fixed memory on a CPU.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from windtunnel.compiler.exported import ExportedEngine, Run
+from windtunnel.compiler.engine import Run
+from windtunnel.compiler.exported import ExportedEngine
 from windtunnel.errors import InvalidOption
 
 MOST = 1024
@@ -21,22 +25,22 @@ DEVICE = "cuda"
 
 
 class CudaGraphEngine(ExportedEngine):
-    """Replays what a program launches on a GPU for 1, 2, 4, ... ``MOST`` rows; more go through the exported graph.
+    """Replays the launches of a program on a GPU for 1, 2, 4, ... ``MOST`` rows; more go through the exported graph.
 
-    A program that ``torch.export`` takes asks its numbers nothing in between, so that any rows launch the same.
+    A program that ``torch.export`` takes has no branches on its numbers, so that all rows launch the same operators.
     """
 
     BACKEND: ClassVar[str] = "cudagraphs"
 
-    def prepare(self) -> dict[str, Run]:
-        """Take the graphs of the scores and of the methods, and compare what recordings of them give.
+    def prepare(self) -> Mapping[str, Run]:
+        """Take the graphs of the scores and of the methods, and compare the outputs of their recordings.
 
         Raises
         ------
         InvalidOption
             The program is on no GPU, takes all rows together, or cannot be exported.
         """
-        device = self._example()[0].device
+        device = self.example(1)[0].device
         if device.type != DEVICE:
             raise InvalidOption(
                 f"backend='cudagraphs' got a program on {str(device)!r}; accepted is a GPU. Give device='cuda', or "
@@ -44,8 +48,8 @@ class CudaGraphEngine(ExportedEngine):
             )
         if self.program.whole():
             raise InvalidOption(
-                "backend='cudagraphs' cannot run a program in which rows depend on one another, as records hold more "
-                "rows than are asked for. Choose backend='torchscript'."
+                "backend='cudagraphs' cannot run a program in which rows depend on one another, as records are padded "
+                "with more rows. Choose backend='torchscript'."
             )
         return super().prepare()
 
@@ -55,50 +59,50 @@ class CudaGraphEngine(ExportedEngine):
 
 
 class Record(NamedTuple):
-    """What was launched for so many rows: the memory that it reads and writes, and how to launch it again."""
+    """A recorded graph: the memory that it reads and writes, and its launch."""
 
     numbers: Tensor
     ids: Tensor
-    answer: Tensor
-    again: Callable[[], None]
+    output: Tensor
+    launch: Callable[[], None]
 
 
 class Replay:
-    """Runs ``run(numbers, ids)``, by records of it where rows are few."""
+    """``run(numbers, ids)``, replayed from a record for few rows."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.records: dict[int, Record] = {}
-        self.lock = Lock()  # as the memory of a record is that of all its calls
+        self.lock = Lock()  # all calls share the memory of a record
 
     def __call__(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """What ``run`` gives."""
+        """The output of ``run``."""
         rows = len(ids)
         if not 0 < rows <= MOST:
             return self.run(numbers, ids)
         size = 1 << (rows - 1).bit_length()
         with self.lock:
             if size not in self.records:
-                # The rows over and over: whatever fills the record is to be no stranger to the program than they are.
-                over = torch.arange(size, device=ids.device) % rows
-                given = numbers[over], ids[over]
-                self.records[size] = Record(*given, *record(self.run, *given))
-            held = self.records[size]
-            held.numbers[:rows].copy_(numbers)
-            held.ids[:rows].copy_(ids)
-            held.again()
-            return held.answer[:rows].clone()
+                # Padded with the same rows again, so that no other values reach the program.
+                repeated = torch.arange(size, device=ids.device) % rows
+                blocks = numbers[repeated], ids[repeated]
+                self.records[size] = Record(*blocks, *record(self.run, *blocks))
+            recorded = self.records[size]
+            recorded.numbers[:rows].copy_(numbers)
+            recorded.ids[:rows].copy_(ids)
+            recorded.launch()
+            return recorded.output[:rows].clone()
 
 
 def record(run: Run, numbers: Tensor, ids: Tensor) -> tuple[Tensor, Callable[[], None]]:
-    """The memory where a CUDA graph of ``run`` leaves its answer, and what launches it."""
-    aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
+    """The memory that a CUDA graph of ``run`` writes its output to, and the launch of the graph."""
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
         for _ in range(WARM_UP):
             run(numbers, ids)
-    torch.cuda.current_stream().wait_stream(aside)
+    torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        answer = run(numbers, ids)
-    return answer, graph.replay
+        output = run(numbers, ids)
+    return output, graph.replay

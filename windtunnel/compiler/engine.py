@@ -1,8 +1,9 @@
-"""What engines have in common: they hold a program in another form, for as long as its tensors are the same."""
+"""Engines: another form of a program, such as compiled code, that is made again once the program changes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from itertools import chain
 from operator import attrgetter, is_
 from threading import RLock
@@ -12,33 +13,37 @@ import torch
 from torch import Tensor
 
 from windtunnel.encode import RowEncoder
-from windtunnel.program.program import Program
+from windtunnel.modules.base import Module
+from windtunnel.program.program import Program, ProgramStep
+
+Run = Callable[[Tensor, Tensor], Tensor]
+"""``run(numbers, ids)`` gives the output of one method."""
 
 
-class Made:
-    """What was made of a program, and whether its tensors are still the same.
+class CachedForm:
+    """What was made of a program, with a record of the tensors that it was made of.
 
-    Looking takes a few microseconds, as it is done before every answer.
+    ``current`` takes a few microseconds, as it is called before every prediction.
     """
 
-    def __init__(self, form: Any, program: Program) -> None:
+    def __init__(self, form: Mapping[str, Run], program: Program) -> None:
         self.form = form
         modules = [*program.modules()]
-        tables = (table for one in modules for table in (one._parameters, one._buffers, one._modules))
+        tables = (table for module in modules for table in (module._parameters, module._buffers, module._modules))
         self.tables: list[dict[str, Any]] = [table for table in tables if table]
-        self.held = self._held()
-        tensors = [one for one in self.held if isinstance(one, Tensor)]
-        # What was made in inference mode counts no writes.
-        self.counting = [one for one in tensors if not one.is_inference()]
+        self.members = self._members()
+        tensors = [member for member in self.members if isinstance(member, Tensor)]
+        # Tensors made in inference mode do not count writes.
+        self.counting = [tensor for tensor in tensors if not tensor.is_inference()]
         self.state = self._state()
 
     def current(self) -> bool:
-        """Whether no tensor or module has been replaced since, and no tensor written to or moved."""
-        held = self._held()
-        same = len(held) == len(self.held) and all(map(is_, held, self.held))
+        """Whether no tensor or module was replaced, and no tensor written to or moved."""
+        members = self._members()
+        same = len(members) == len(self.members) and all(map(is_, members, self.members))
         return same and self._state() == self.state
 
-    def _held(self) -> list[Any]:
+    def _members(self) -> list[Any]:
         return [*chain.from_iterable(map(dict.values, self.tables))]
 
     def _state(self) -> list[int]:
@@ -46,52 +51,72 @@ class Made:
 
 
 _VERSION = attrgetter("_version")
-_MAKING = RLock()
+_PREPARING = RLock()
 
 
-class Held(ABC):
-    """A program and, made when it is needed, its other form.
+class ProgramEngine(ABC):
+    """Runs a program in another form, which is prepared before the first prediction.
 
-    The other form is made anew once a tensor of the program has been moved, cast, replaced or written to, and is left
-    out of copies and pickles, which make their own.
+    The form is prepared again once a tensor of the program was moved, cast, replaced or written to. Copies and pickles
+    leave it out and prepare their own.
 
     Parameters
     ----------
     program : Program
     encoder : RowEncoder
-        What makes the rows that the program is given.
+        Encodes the rows that the program takes.
     """
 
     def __init__(self, program: Program, encoder: RowEncoder) -> None:
         self.program, self.encoder = program, encoder
-        self._made: Made | None = None
+        self._cached: CachedForm | None = None
 
     @abstractmethod
-    def prepare(self) -> Any:
-        """Make the other form of the program."""
+    def prepare(self) -> Mapping[str, Run]:
+        """What runs "scores" and each method that has a step of its own."""
 
-    def prepared(self) -> Any:
-        """The other form of the program as it is now."""
-        made = self._made
-        if made is None or not made.current():
-            with _MAKING:  # one of the threads that slices of the rows went to
-                made = self._made
-                if made is None or not made.current():
-                    made = self._made = Made(self.prepare(), self.program)
-        return made.form
+    def prepared(self) -> Mapping[str, Run]:
+        """``prepare`` for the program as it is now."""
+        cached = self._cached
+        if cached is None or not cached.current():
+            with _PREPARING:  # threads that score slices of rows arrive here together
+                cached = self._cached
+                if cached is None or not cached.current():
+                    cached = self._cached = CachedForm(self.prepare(), self.program)
+        return cached.form
+
+    def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
+        """What ``Program.answer`` gives."""
+        runs = self.prepared()
+        return runs.get(method, runs["scores"])(numbers, ids)
 
     def example(self, rows: int) -> tuple[Tensor, Tensor]:
-        """Rows of the shapes and types that the program is given."""
+        """Made-up rows of the shapes and types that the program takes, on its device."""
         drawn = torch.Generator().manual_seed(0)
         dtype = getattr(torch, self.encoder.dtype)
         numbers = 3 * torch.randn(rows, len(self.encoder.numbers), generator=drawn, dtype=dtype)
         sizes = torch.tensor([len(category.vocabulary) for category in self.encoder.categories], dtype=torch.float64)
         ids = torch.rand(rows, len(sizes), generator=drawn, dtype=torch.float64) * sizes
-        return numbers, ids.to(torch.int64)
-
-    @abstractmethod
-    def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
-        """What ``Program.answer`` gives."""
+        device = next((buffer.device for buffer in self.program.buffers()), torch.device("cpu"))
+        return numbers.to(device), ids.to(torch.int64).to(device)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_made": None}
+        return self.__dict__ | {"_cached": None}
+
+
+@torch.no_grad()
+def failing_step(
+    program: Program, blocks: tuple[Tensor, ...], attempt: Callable[[Module, Tensor], object]
+) -> tuple[str, Exception | None]:
+    """Name the first step whose module and input make ``attempt`` raise, and give its error."""
+    values = list(blocks)
+    for step in (*program.steps, *program.answers.values()):
+        assert isinstance(step, ProgramStep)
+        given = step.gather(values)
+        try:
+            attempt(step.module, given)
+        except Exception as error:  # compilers and exporters have errors of many kinds
+            return f"step {step.name!r} ({type(step.module).__name__})", error
+        if len(values) < len(blocks) + len(program.steps):
+            values.append(step(values))
+    return "the program as a whole", None

@@ -5,23 +5,22 @@ from __future__ import annotations
 import math
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from windtunnel.compiler.engine import Held
-from windtunnel.compiler.onnx_runtime import EXAMPLE_ROWS, check_same, quiet
-from windtunnel.compiler.scripted import Answering
+from windtunnel.compiler.engine import ProgramEngine, Run, failing_step
+from windtunnel.compiler.graphs import EXAMPLE_ROWS, check_same, message_of, quiet, take_graph
+from windtunnel.compiler.scripted import MethodProgram
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.trees.hard import TreeWalk
-from windtunnel.program.program import Program, ProgramStep
+from windtunnel.program.program import Program
 
-Run = Callable[[Tensor, Tensor], Tensor]
 AT_ONCE = 1 << 16
 """Rows times trees that a graph is given at once: what its operations leave for one another stays in the cache."""
 WIDEST = 1 << 20
@@ -34,42 +33,37 @@ INDUCTOR: dict[str, Any] = {
 }
 
 
-class ExportedEngine(Held):
-    """Runs a program as graphs that torch steps through, one for each method, where the program is."""
+class ExportedEngine(ProgramEngine):
+    """Runs a program as graphs that torch interprets, one for each method, on the device of the program."""
 
     BACKEND: ClassVar[str] = "exported"
 
-    def prepare(self) -> dict[str, Run]:
-        """Take the graphs of the scores and of the methods with a step of their own, and compare what they give."""
+    def prepare(self) -> Mapping[str, Run]:
+        """Take the graphs of the scores and of the methods with a step of their own, and compare their outputs."""
         ends = {"scores": self.program.steps[-1], **self.program.answers}
-        # Graphs cannot be taken of what is made in inference mode.
+        # Graphs cannot be taken of tensors made in inference mode.
         with torch.inference_mode(False), torch.no_grad(), quiet():
-            blocks = self._example()
+            blocks = self.example(EXAMPLE_ROWS)
             try:
-                graphs = {method: _graph(Answering(self.program, end).eval(), blocks) for method, end in ends.items()}
+                graphs = {
+                    method: take_graph(MethodProgram(self.program, end).eval(), blocks) for method, end in ends.items()
+                }
             except Exception as error:  # the exporter has errors of many kinds
-                raise UnfaithfulOption(self._why(error)) from error
+                where, cause = failing_step(self.program, blocks, lambda module, given: take_graph(module, (given,)))
+                raise UnfaithfulOption(self._reason(where, cause or error)) from error
             try:
                 runs = {method: self._in_slices(graph) for method, graph in graphs.items()}
                 self._compare(runs, blocks)
-            except Exception as error:  # so have compilers
-                raise UnfaithfulOption(
-                    f"backend={self.BACKEND!r} cannot run the program as a whole: {_said(error)}. "
-                    "Choose backend='torchscript' or 'torch'."
-                ) from error
+            except Exception as error:  # compilers have errors of many kinds, too
+                raise UnfaithfulOption(self._reason("the program as a whole", error)) from error
         return runs
 
     def ready(self, graph: ExportedProgram) -> Run:
         """What runs a graph."""
         return graph.module()
 
-    def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
-        """What ``Program.answer`` gives."""
-        runs = self.prepared()
-        return runs.get(method, runs["scores"])(numbers, ids)  # type: ignore[no-any-return]
-
     def _in_slices(self, graph: ExportedProgram) -> Run:
-        """What runs a graph, some rows after the others."""
+        """What runs a graph on slices of the rows, one after the other."""
         ready, at_once = self.ready(graph), rows_at_once(self.program, graph)
 
         def run(numbers: Tensor, ids: Tensor) -> Tensor:
@@ -77,44 +71,30 @@ class ExportedEngine(Held):
             first = ready(numbers[:at_once], ids[:at_once])
             if rows <= at_once:
                 return first
-            # The memory of each slice is used again for the next.
-            answers = first.new_empty((rows, *first.shape[1:]))
-            answers[:at_once] = first
+            # One output for all slices, so that their memory is used again.
+            output = first.new_empty((rows, *first.shape[1:]))
+            output[:at_once] = first
             for start in range(at_once, rows, at_once):
                 part = slice(start, start + at_once)
-                answers[part] = ready(numbers[part], ids[part])
-            return answers
+                output[part] = ready(numbers[part], ids[part])
+            return output
 
         return run
 
-    def _example(self) -> tuple[Tensor, Tensor]:
-        device = next((one.device for one in self.program.buffers()), torch.device("cpu"))
-        numbers, ids = self.example(EXAMPLE_ROWS)
-        return numbers.to(device), ids.to(device)
-
-    def _compare(self, runs: dict[str, Run], blocks: tuple[Tensor, Tensor]) -> None:
+    def _compare(self, runs: Mapping[str, Run], blocks: tuple[Tensor, Tensor]) -> None:
         """Run a few rows, one and none: a graph may hold a number of rows fixed, and compilers have bugs."""
         for method, run in runs.items():
-            wanted = self.program.answer(method, *blocks).cpu()
+            expected = self.program.answer(method, *blocks)
             for rows in (EXAMPLE_ROWS, 0):
-                check_same(run(*(block[:rows] for block in blocks)).cpu().numpy(), wanted[:rows])
-            one = [block[:1] for block in blocks]
-            check_same(run(*one).cpu().numpy(), self.program.answer(method, *one).cpu())
+                check_same(run(*(block[:rows] for block in blocks)), expected[:rows])
+            single = [block[:1] for block in blocks]
+            check_same(run(*single), self.program.answer(method, *single))
 
-    def _why(self, error: Exception) -> str:
-        """Name the step of which there is no graph, by trying each by itself."""
-        values: list[Tensor] = list(self._example())
-        where = "the program as a whole"
-        for step in (*self.program.steps, *self.program.answers.values()):
-            assert isinstance(step, ProgramStep)
-            try:
-                _graph(step.module, (step.gather(values),))
-            except Exception as own:  # as above
-                where, error = f"step {step.name!r} ({type(step.module).__name__})", own
-                break
-            if len(values) < 2 + len(self.program.steps):
-                values.append(step(values))
-        return f"backend={self.BACKEND!r} cannot run {where}: {_said(error)}. Choose backend='torchscript' or 'torch'."
+    def _reason(self, where: str, error: Exception) -> str:
+        return (
+            f"backend={self.BACKEND!r} cannot run {where}: {message_of(error)}. "
+            "Choose backend='torchscript' or 'torch'."
+        )
 
 
 class NativeEngine(ExportedEngine):
@@ -164,11 +144,3 @@ def _numbers(shape: torch.Size) -> int:
     if not any(isinstance(size, torch.SymInt) for size in shape):
         return 0
     return math.prod(int(size.node.hint or 1) if isinstance(size, torch.SymInt) else size for size in shape)
-
-
-def _graph(module: nn.Module, blocks: tuple[Tensor, ...]) -> ExportedProgram:
-    return torch.export.export(module, blocks, dynamic_shapes=({0: torch.export.Dim("rows")},) * len(blocks))
-
-
-def _said(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

@@ -3,16 +3,16 @@
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from windtunnel.compiler.engine import Held
+from windtunnel.compiler.engine import ProgramEngine, Run, failing_step
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.program.program import Program, ProgramStep
+from windtunnel.program.program import Program
 
 
 @contextmanager
@@ -38,60 +38,46 @@ def script(module: nn.Module) -> Any:
             ) from error
 
 
-class Answering(nn.Module):
-    """The steps that the answer of one step is made of, and that step at the end."""
+class MethodProgram(nn.Module):
+    """The steps that one step needs, and that step as the last."""
 
-    def __init__(self, program: Program, answer: nn.Module) -> None:
+    def __init__(self, program: Program, last: nn.Module) -> None:
         super().__init__()
-        needed = program.before(answer)
+        needed = program.before(last)
         before = program.steps[: max(needed, default=-1) + 1]
-        self.steps = nn.ModuleList([step if i in needed else Nothing() for i, step in enumerate(before)])
-        self.last = answer
+        self.steps = nn.ModuleList([step if i in needed else EmptyStep() for i, step in enumerate(before)])
+        self.last = last
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """What the last step gives."""
+        """The output of the last step."""
         values = [numbers, ids]
         for step in self.steps:
             values.append(step(values))
         return self.last(values)  # type: ignore[no-any-return]
 
 
-class Nothing(nn.Module):
-    """What stands in the slot of a step that is not needed."""
+class EmptyStep(nn.Module):
+    """Fills the slot of a step that is not needed."""
 
     def forward(self, values: list[Tensor]) -> Tensor:
         """``[B, 0]``."""
         return values[0][:, :0]
 
 
-class TorchScriptEngine(Held):
-    """Runs a program as TorchScript, on the device that the program is on."""
+class TorchScriptEngine(ProgramEngine):
+    """Runs a program as TorchScript, on the device of the program."""
 
-    def prepare(self) -> Any:
+    def prepare(self) -> Mapping[str, Run]:
         """Compile the scores and the methods that have a step of their own."""
         program = self.program
         ends = {**program.answers, "scores": program.steps[-1]}
         try:
-            frozen = {method: _frozen(script(Answering(program, end).eval())) for method, end in ends.items()}
+            frozen = {method: _frozen(script(MethodProgram(program, end).eval())) for method, end in ends.items()}
         except UnfaithfulOption as error:
-            raise UnfaithfulOption(f"backend='torchscript' cannot run {self._culprit()}: {error}") from error
+            where, _ = failing_step(program, self.example(2), lambda module, _: script(module))
+            raise UnfaithfulOption(f"backend='torchscript' cannot run {where}: {error}") from error
         # The method itself, as a call of the module looks for hooks first.
-        return {method: one.forward for method, one in frozen.items()}
-
-    def _culprit(self) -> str:
-        """The step that cannot be compiled; the first error alone says why."""
-        for step in (*self.program.steps, *self.program.answers.values()):
-            assert isinstance(step, ProgramStep)
-            try:
-                script(step.module)
-            except UnfaithfulOption:
-                return f"step {step.name!r} ({type(step.module).__name__})"
-        return "the program as a whole"
-
-    def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
-        """What ``Program.answer`` gives."""
-        runs = self.prepared()
-        return runs.get(method, runs["scores"])(numbers, ids)  # type: ignore[no-any-return]
+        return {method: module.forward for method, module in frozen.items()}
 
 
 def _frozen(scripted: Any) -> Any:

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from os import PathLike
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from windtunnel.compiler import onnx_runtime
+from windtunnel.compiler.graphs import check_same
 from windtunnel.compiler.onnx_trees import ML, ML_VERSION, put_nodes, with_nodes
 from windtunnel.encode import FIRST_ID, MISSING_ID, UNKNOWN_ID, CategoryColumn
 from windtunnel.errors import UnfaithfulOption
@@ -52,35 +54,31 @@ def _model(net: TranslatedPipeline) -> tuple[Any, list[str]]:
     traced = Traced(net).cpu()
     number_columns = names(net.encoder, raw_columns(net.encoder)[0])
     blocks = example(net)
-    # Of one row by itself, as steps that go on until all rows are done answer it otherwise than among others.
-    wanted = [traced(*(block[:rows] for block in blocks)) for rows in (len(blocks[0]), 1)]
-    wanted.append(tuple(one[:0] for one in wanted[0]))
+    # Also a single row, as iterative steps stop once all rows are done: a row alone may give another output.
+    expected = [traced(*(block[:rows] for block in blocks)) for rows in (len(blocks[0]), 1)]
+    expected.append(tuple(output[:0] for output in expected[0]))
     trees = with_nodes(traced)
     try:
         model = onnx_runtime.exported(traced, blocks, onnx_runtime.INPUTS, traced.outputs)
         put_nodes(model, trees)
-        _check(model, traced.outputs, blocks, wanted)
+        _check(model, traced.outputs, blocks, expected)
     except Exception as error:  # the exporter, its passes and the runtime all have errors of their own
-        raise UnfaithfulOption(_why(net, error)) from error
+        # The engine of ``compile(backend="onnx")`` names the step.
+        reason = onnx_runtime.OnnxEngine(net.program, net.encoder).reason(error)
+        reason = reason.replace("backend='onnx'", "format='onnx'", 1)
+        raise UnfaithfulOption(reason[: reason.index("Choose backend=")] + "Choose format='torchscript'.") from error
     return _with_columns(model, number_columns, net), traced.outputs
 
 
-def _check(model: Any, outputs: list[str], blocks: tuple[Tensor, ...], wanted: list[tuple[Tensor, ...]]) -> None:
+def _check(model: Any, outputs: list[str], blocks: tuple[Tensor, ...], expected: list[tuple[Tensor, ...]]) -> None:
     """Run the example, one row and no row: exporters round constants, and kernels have bugs of their own."""
     session = onnx_runtime.session(model)
-    inputs = [one.name for one in session.get_inputs()]
-    for answers in wanted:
-        given = (block[: len(answers[0])] for block in blocks)
-        fed = onnx_runtime.fed(inputs, dict(zip(onnx_runtime.INPUTS, given, strict=True)))
-        for found, want in zip(session.run(outputs, fed), answers, strict=True):
-            onnx_runtime.check_same(found, want, answers[0].dtype)
-
-
-def _why(net: TranslatedPipeline, error: Exception) -> str:
-    """Name the step, as the engine of ``compile(backend="onnx")`` does."""
-    engine = onnx_runtime.OnnxEngine(net.program, net.encoder)
-    said = engine.why(error).replace("backend='onnx'", "format='onnx'", 1)
-    return said[: said.index("Choose backend=")] + "Choose format='torchscript'."
+    inputs = [value.name for value in session.get_inputs()]
+    for outputs_of_rows in expected:
+        given = (block[: len(outputs_of_rows[0])] for block in blocks)
+        arrays = onnx_runtime.arrays(inputs, dict(zip(onnx_runtime.INPUTS, given, strict=True)))
+        for output, wanted in zip(session.run(outputs, arrays), outputs_of_rows, strict=True):
+            check_same(torch.from_numpy(output), wanted, outputs_of_rows[0].dtype)
 
 
 def _with_columns(model: Any, number_columns: list[str], net: TranslatedPipeline) -> Any:

@@ -12,14 +12,15 @@ from typing import IO, Any
 
 import torch
 
+from windtunnel.compiler.engine import failing_step
 from windtunnel.compiler.exported import rows_at_once
-from windtunnel.compiler.onnx_runtime import quiet
+from windtunnel.compiler.graphs import message_of, quiet, take_graph
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.atomic_write import write_atomically
 from windtunnel.export.columns import names, text_slots
 from windtunnel.export.limits import check
 from windtunnel.export.traced import Traced, example, facts
-from windtunnel.program.program import ProgramStep
+from windtunnel.program.program import Program, ProgramStep
 from windtunnel.program.translated import TranslatedPipeline
 
 MEMBER = "windtunnel.json"
@@ -51,29 +52,39 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) 
     traced = Traced(net)
     device = next((one.device for one in traced.program.state_dict().values()), torch.device("cpu"))
     graph = _graph(traced.to(device), net, device)
-    described = facts(net, traced.outputs) | {
-        "format": "aoti" if native else "exported",
-        "device": str(device),
-        "categories": _categories(net),
-        "rows_at_once": 0 if net.program.whole() else min(net.batch_size, rows_at_once(net.program, graph)),
-    }
-    said = json.dumps(described, ensure_ascii=False)
+    described = json.dumps(
+        facts(net, traced.outputs)
+        | {
+            "format": "aoti" if native else "exported",
+            "device": str(device),
+            "categories": _categories(net),
+            "rows_at_once": 0 if net.program.whole() else min(net.batch_size, rows_at_once(net.program, graph)),
+        },
+        ensure_ascii=False,
+    )
     if native:
-        write_atomically(path, lambda file: _compile(graph, file, said))
+        write_atomically(path, lambda file: _compile(graph, file, described))
     else:
-        write_atomically(path, lambda file: torch.export.save(graph, file, extra_files={MEMBER: said}))
+        write_atomically(path, lambda file: torch.export.save(graph, file, extra_files={MEMBER: described}))
 
 
 def _graph(traced: Traced, net: TranslatedPipeline, device: torch.device) -> torch.export.ExportedProgram:
-    blocks, rows = example(net, device), torch.export.Dim("rows")
+    blocks = example(net, device)
     try:
         with quiet(), torch.no_grad():
-            graph = torch.export.export(traced, blocks, dynamic_shapes=({0: rows}, {0: rows}))
+            graph = take_graph(traced, blocks)
             _check(graph.module(), traced, blocks)
     except Exception as error:  # the exporter has errors of many kinds
-        said = " ".join(str(error).split())[:300]
+        (numbers, ids), _ = traced.encoded(*blocks)
+        ends = {method: end for method, end in traced.ends.items() if isinstance(end, ProgramStep)}
+        with quiet():
+            where, _ = failing_step(
+                Program([*traced.program.steps], ends),
+                (numbers, ids),
+                lambda module, given: take_graph(module, (given,)),
+            )
         raise UnfaithfulOption(
-            f"torch.export cannot take a graph of {_culprit(traced, blocks)}: {said}. Choose format='torchscript'."
+            f"torch.export cannot take a graph of {where}: {message_of(error)}. Choose format='torchscript'."
         ) from error
     return graph
 
@@ -82,43 +93,25 @@ def _check(run: Any, traced: Traced, blocks: tuple[torch.Tensor, ...]) -> None:
     """Run the example, one row and no row: a graph may hold a number of rows fixed."""
     for rows in (len(blocks[0]), 1, 0):
         given = [block[:rows] for block in blocks]
-        wanted = traced(*given) if rows else [one[:0] for one in traced(*blocks)]
-        for found, want in zip(run(*given), wanted, strict=True):
-            torch.testing.assert_close(found, want, rtol=1e-6, atol=1e-6, equal_nan=True)
+        expected = traced(*given) if rows else [output[:0] for output in traced(*blocks)]
+        for output, wanted in zip(run(*given), expected, strict=True):
+            torch.testing.assert_close(output, wanted, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
-def _culprit(traced: Traced, blocks: tuple[torch.Tensor, ...]) -> str:
-    """The first step that has no graph of its own."""
-    values, _ = traced.encoded(*blocks)
-    for step in (*traced.program.steps, *traced.ends.values()):
-        if not isinstance(step, ProgramStep):
-            continue
-        try:
-            with quiet():
-                torch.export.export(
-                    step.module, (step.gather(values),), dynamic_shapes=({0: torch.export.Dim("rows")},)
-                )
-        except Exception:  # as above
-            return f"step {step.name!r} ({type(step.module).__name__})"
-        if len(values) < 2 + len(traced.program.steps):
-            values.append(step(values))
-    return "the program as a whole"
-
-
-def _compile(graph: torch.export.ExportedProgram, file: IO[bytes], said: str) -> None:
+def _compile(graph: torch.export.ExportedProgram, file: IO[bytes], described: str) -> None:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch, of its own parts
+        warnings.simplefilter("ignore")  # torch warns of its own parts
         path = str(Path(folder) / "native.pt2")
         try:
             torch._inductor.aoti_compile_and_package(graph, package_path=path)
         except Exception as error:  # of the compiler of graphs, or of the C++ compiler
             raise UnfaithfulOption(
-                f"AOTInductor cannot compile the program ({' '.join(str(error).split())[:300]}). It needs a C++ "
+                f"AOTInductor cannot compile the program ({message_of(error)}). It needs a C++ "
                 "compiler; choose format='exported', which needs none."
             ) from error
         with zipfile.ZipFile(path, "a") as package:
             (root,) = {name.split("/")[0] for name in package.namelist()}
-            package.writestr(f"{root}/extra/{MEMBER}", said)
+            package.writestr(f"{root}/extra/{MEMBER}", described)
         file.write(Path(path).read_bytes())
 
 
@@ -126,11 +119,11 @@ def _categories(net: TranslatedPipeline) -> list[dict[str, Any]]:
     """The vocabulary of each column of ids: text i has id 2 + i, 0 is an unknown one, 1 a missing one."""
     return [
         {
-            "column": names(net.encoder, [one.column])[0],
-            "values": [str(value) for value in one.vocabulary.values],
-            "buckets": one.vocabulary.buckets,
-            "rejects_unknown": bool(one.rejects_unknown),
-            "rejects_missing": bool(one.rejects_missing),
+            "column": names(net.encoder, [category.column])[0],
+            "values": [str(value) for value in category.vocabulary.values],
+            "buckets": category.vocabulary.buckets,
+            "rejects_unknown": bool(category.rejects_unknown),
+            "rejects_missing": bool(category.rejects_missing),
         }
-        for _, one in text_slots(net.encoder)
+        for _, category in text_slots(net.encoder)
     ]

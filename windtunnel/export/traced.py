@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from windtunnel.compiler.graphs import EXAMPLE_ROWS
 from windtunnel.export.columns import names, none_columns, raw_columns, text_slots, told_by_text
 from windtunnel.export.lookups import NumberLookup
 from windtunnel.export.torchscript import InDouble
@@ -148,8 +149,6 @@ def facts(net: TranslatedPipeline, outputs: list[str]) -> dict[str, Any]:
 
 def example(net: TranslatedPipeline, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
     """Made-up rows to take a graph from; as many as no width, so that no step takes the one for the other."""
-    from windtunnel.compiler.onnx_runtime import EXAMPLE_ROWS
-
     drawn = torch.Generator().manual_seed(0)
     numbers = 3 * torch.randn(EXAMPLE_ROWS, len(raw_columns(net.encoder)[0]), generator=drawn, dtype=torch.float64)
     sizes = torch.tensor([len(one.vocabulary) for _, one in text_slots(net.encoder)], dtype=torch.float64)

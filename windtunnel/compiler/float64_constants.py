@@ -1,4 +1,4 @@
-"""Numbers that are written in code, kept in float64 where an exporter would round them to float32."""
+"""Constants of a graph in float64, where an exporter would round them to float32."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ TENSOR_FORM: dict[Any, Any] = {
     aten.masked_fill.Scalar: aten.masked_fill.Tensor,
     **{op: op for op in (aten.add.Tensor, aten.sub.Tensor, aten.rsub.Tensor, aten.mul.Tensor, aten.div.Tensor)},
 }
-"""Operators with a number among their arguments -> the same with a tensor in its place."""
+"""Operator with a number among its arguments -> the same operator with a tensor for the number."""
 EXACT = {aten.pow.Tensor_Scalar}
 """Operators whose number is exported in float64."""
 
 
-def keep_literals(graph: fx.GraphModule) -> bool:
-    """Put tensors in the place of the numbers that float32 does not hold, wherever the graph computes in float64.
+def keep_float64(graph: fx.GraphModule) -> bool:
+    """Replace numbers that float32 does not hold by tensors, wherever a graph or a body of its loops is in float64.
 
-    In the bodies of its loops too. Tells whether there were any.
+    Returns whether there were any.
 
     Raises
     ------
@@ -53,20 +53,22 @@ def keep_literals(graph: fx.GraphModule) -> bool:
         An operator takes such a number and no tensor.
     """
     loops = graph.graph.find_nodes(op="call_function", target=torch.ops.higher_order.while_loop)
-    some = [_keep_in_loop(graph, loop) for loop in loops]
-    some.append(_keep(graph, partial(_held, graph)))
-    return any(some)
+    changed = [_replace_in_loop(graph, loop) for loop in loops]
+    changed.append(_replace(graph, partial(_constant, graph)))
+    return any(changed)
 
 
-def _keep(graph: fx.GraphModule, held: Callable[[float], fx.Node]) -> bool:
-    """Replace the numbers of one graph by what ``held`` gives for them."""
+def _replace(graph: fx.GraphModule, node_of: Callable[[float], fx.Node]) -> bool:
+    """Replace the numbers of one graph by the nodes that ``node_of`` gives for them."""
     rounded = [node for node in graph.graph.nodes if _is_float64(node) and any(map(_rounds, _numbers(node)))]
     for node in rounded:
         with graph.graph.inserting_before(node):
             if node.target in (aten.full.default, aten.scalar_tensor.default):
-                _replace_constant(graph, node, held)
+                _replace_full(graph, node, node_of)
             elif node.target in TENSOR_FORM and not _rounds(node.kwargs.get("alpha")):
-                node.args = tuple(held(one) if isinstance(one, float) else one for one in node.args)
+                node.args = tuple(
+                    node_of(argument) if isinstance(argument, float) else argument for argument in node.args
+                )
                 node.target = TENSOR_FORM[node.target]
             elif node.target not in EXACT:
                 raise ValueError(f"{node.target}: its numbers {_numbers(node)} would be rounded to float32")
@@ -75,50 +77,50 @@ def _keep(graph: fx.GraphModule, held: Callable[[float], fx.Node]) -> bool:
     return bool(rounded)
 
 
-def _replace_constant(graph: fx.GraphModule, node: fx.Node, held: Callable[[float], fx.Node]) -> None:
-    constant = held(float(_numbers(node)[0]))
+def _replace_full(graph: fx.GraphModule, node: fx.Node, node_of: Callable[[float], fx.Node]) -> None:
+    constant = node_of(float(_numbers(node)[0]))
     if node.target is aten.full.default:
         expanded = graph.graph.call_function(aten.expand.default, (constant, node.args[0]))
-        # As ``full`` lays it out: a loop takes no state whose strides change.
+        # The strides of ``full``: a loop takes no state whose strides change.
         constant = graph.graph.call_function(
             aten.clone.default, (expanded,), {"memory_format": torch.contiguous_format}
         )
     node.replace_all_uses_with(constant)
 
 
-def _keep_in_loop(graph: fx.GraphModule, loop: fx.Node) -> bool:
-    """Replace the numbers in the two graphs of a loop by inputs of both, as neither can have constants of its own."""
+def _replace_in_loop(graph: fx.GraphModule, loop: fx.Node) -> bool:
+    """Replace the numbers in the two graphs of a loop by inputs of both, as neither can have constants."""
     arguments: Any = loop.args
-    *parts, carried, given = arguments
-    graphs: list[fx.GraphModule] = [getattr(graph, part.target) for part in parts]
-    found: list[fx.Node] = []
+    *parts, carried, inputs = arguments
+    bodies: list[fx.GraphModule] = [getattr(graph, part.target) for part in parts]
+    constants: list[fx.Node] = []
 
-    def input_of(at: int, number: float) -> fx.Node:
+    def input_of(body: int, number: float) -> fx.Node:
         with graph.graph.inserting_before(loop):
-            found.append(_held(graph, number))
-        inputs: list[fx.Node] = []
-        for one in graphs:
-            last = [node for node in one.graph.nodes if node.op == "placeholder"][-1]
-            with one.graph.inserting_after(last):
-                inputs.append(one.graph.placeholder(f"literal_{len(found)}"))
-        return inputs[at]
+            constants.append(_constant(graph, number))
+        placeholders: list[fx.Node] = []
+        for module in bodies:
+            last = [node for node in module.graph.nodes if node.op == "placeholder"][-1]
+            with module.graph.inserting_after(last):
+                placeholders.append(module.graph.placeholder(f"constant_{len(constants)}"))
+        return placeholders[body]
 
-    some = [_keep(one, partial(input_of, at)) for at, one in enumerate(graphs)]
-    loop.args = (*parts, carried, (*given, *found))
-    for one in graphs:
-        one.recompile()
-    return any(some)
+    changed = [_replace(module, partial(input_of, body)) for body, module in enumerate(bodies)]
+    loop.args = (*parts, carried, (*inputs, *constants))
+    for module in bodies:
+        module.recompile()
+    return any(changed)
 
 
-def _held(graph: fx.GraphModule, number: float) -> fx.Node:
+def _constant(graph: fx.GraphModule, number: float) -> fx.Node:
     """A constant of the graph."""
-    name = f"literal_{sum(1 for one, _ in graph.named_buffers() if one.startswith('literal_'))}"
+    name = f"constant_{sum(1 for buffer, _ in graph.named_buffers() if buffer.startswith('constant_'))}"
     graph.register_buffer(name, torch.tensor(number, dtype=torch.float64))
     return graph.graph.get_attr(name)
 
 
 def _numbers(node: fx.Node) -> list[Any]:
-    return [one for one in (*node.args, *node.kwargs.values()) if isinstance(one, float)]
+    return [argument for argument in (*node.args, *node.kwargs.values()) if isinstance(argument, float)]
 
 
 def _rounds(number: Any) -> bool:
@@ -130,5 +132,5 @@ def _rounds(number: Any) -> bool:
 
 
 def _is_float64(node: fx.Node) -> bool:
-    values = [one.meta.get("val") for one in (node, *node.all_input_nodes)]
+    values = [source.meta.get("val") for source in (node, *node.all_input_nodes)]
     return any(isinstance(value, torch.Tensor) and value.dtype == torch.float64 for value in values)

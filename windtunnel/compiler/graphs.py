@@ -1,0 +1,57 @@
+"""Graphs that ``torch.export`` takes of modules, for any number of rows, and the comparison of what they give."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+EXAMPLE_ROWS = 61
+"""Rows of the example that a graph is taken from; no width, so that no step mistakes rows for columns."""
+MOSTLY = 0.9
+"""The least fraction of the example's numbers that have to agree to the last digits."""
+
+
+def take_graph(module: nn.Module, blocks: tuple[Tensor, ...]) -> ExportedProgram:
+    """The graph of a module, of any number of rows."""
+    return torch.export.export(module, blocks, dynamic_shapes=({0: torch.export.Dim("rows")},) * len(blocks))
+
+
+def check_same(found: Tensor, expected: Tensor, computed: torch.dtype | None = None) -> None:
+    """Raise unless nearly all numbers agree to the last digits; a few may be ill-conditioned on made-up rows.
+
+    ``computed`` is the type that they were computed in, if that is not their own.
+    """
+    found, expected = found.cpu(), expected.cpu()
+    fine, coarse = (1e-4, 1e-2) if (computed or expected.dtype) == torch.float32 else (1e-9, 1e-5)
+    torch.testing.assert_close(found, expected, rtol=coarse, atol=coarse, equal_nan=True)
+    same = torch.isclose(found, expected, rtol=fine, atol=fine, equal_nan=True).double().mean()
+    if len(expected) > 1 and same < MOSTLY:
+        raise ValueError(f"{1 - float(same):.0%} of the numbers are off by more than {fine}")
+
+
+def message_of(error: BaseException) -> str:
+    """The start of an error's message on one line."""
+    return " ".join(str(error).split())[:300]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the warnings, logs and prints of PyTorch's exporter about its own parts; errors are raised."""
+    loggers = [logging.getLogger(name) for name in ("torch", "torch.onnx")]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
