@@ -512,7 +512,11 @@ def given(module: Module) -> Tensor:
 
 
 def test_every_module_that_can_be_narrowed_is_tried() -> None:
-    can = {name for name, one in MODULES.items() if one.needs is not Module.needs or one.PER_COLUMN is not None}
+    can = {
+        name
+        for name, one in MODULES.items()
+        if one.required_columns is not Module.required_columns or one.PER_COLUMN is not None
+    }
     forms = {name for name, one in MODULES.items() if issubclass(one, HardTrees)} - {"HardTrees"}
     own = {name for name in can if MODULES[name].__module__.startswith("windtunnel.")} - forms
     assert own == {name.split(",")[0].split(" ")[0] for name in NARROWED}
@@ -527,12 +531,12 @@ def test_a_narrowed_module_gives_the_same_columns(name: str) -> None:
     width = x.shape[1]
     tried = 0
     for wanted in (range(every.shape[1]), [0, 2], [every.shape[1] - 1]):
-        needed = module.needs(wanted, width)
+        needed = module.required_columns(wanted, width)
         if needed is None:
             continue
         needed = sorted(needed) or [0]
-        less = module.narrowed(wanted, needed, width)
-        rows = [row for row in range(20) if row != 3] if module.MIXES else list(range(20))
+        less = module.select_columns(wanted, needed, width)
+        rows = [row for row in range(20) if row != 3] if module.MIXES_COLUMNS else list(range(20))
         got = less(x[:, needed])[rows]
         torch.testing.assert_close(got, every[:, list(wanted)][rows], rtol=1e-12, atol=1e-12, equal_nan=True)
         script(less)
@@ -543,11 +547,11 @@ def test_a_narrowed_module_gives_the_same_columns(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     # Tables take codes, which no missing or infinite number is.
-    [one for one in NARROWED if any(NARROWED[one]().finite_where(WIDTH)) and one not in ("CategoryTable", "OneHot")],
+    [one for one in NARROWED if any(NARROWED[one]().finite_inputs(WIDTH)) and one not in ("CategoryTable", "OneHot")],
 )
 def test_where_a_module_says_that_it_is_finite_it_is(name: str) -> None:
     module = NARROWED[name]()
-    said = module.finite_where(WIDTH)
+    said = module.finite_inputs(WIDTH)
     for column in range(WIDTH):
         for kind, value in (("nan", torch.nan), ("inf", torch.inf), ("inf", -torch.inf)):
             x = numbers(5, WIDTH)

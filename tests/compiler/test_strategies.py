@@ -19,11 +19,11 @@ from windtunnel.compiler.tree_costs import coefficients
 from windtunnel.errors import InvalidOption
 from windtunnel.modules.trees import GemmTrees, HardTrees, PerfectTrees
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
+from windtunnel.modules.trees.forms.bitvector_tables import RankLookup, TableLookup
 from windtunnel.modules.trees.forms.bitvectors import BitvectorTrees
 from windtunnel.modules.trees.forms.oblivious import ObliviousTrees
 from windtunnel.modules.trees.forms.ranked_walk import RankedWalkTrees
 from windtunnel.modules.trees.forms.ranks import Ranks
-from windtunnel.modules.trees.forms.words import LookedUp, RankedWords
 
 OTHERS = [GemmTrees, PerfectTrees, RankedWalkTrees, BitvectorTrees]
 
@@ -381,7 +381,7 @@ def test_columns_of_few_thresholds_share_tables():
     one = replace(boosted(), threshold=np.sign(boosted().threshold))
     (words,) = BitvectorTrees.of(one).words[0].parts
     assert sum(words.layers) == len(words.used) > words.layers[0]
-    assert len(words.table) <= RankedWords.SHARED * words.layers[0]
+    assert len(words.table) <= RankLookup.SHARED * words.layers[0]
 
 
 @pytest.mark.parametrize("make", [scripted, lambda module: module], ids=["scripted", "eager"])
@@ -389,7 +389,7 @@ def test_look_ups_that_clear_nothing_are_left_out(ensemble, make, monkeypatch):
     x = awkward(ensemble, torch.float64)
     wanted = HardTrees.of(ensemble)(x)
     for few in (0.0, 2.0):  # never and always
-        monkeypatch.setattr(LookedUp, "FEW", few)
+        monkeypatch.setattr(TableLookup, "FEW", few)
         assert torch.equal(make(BitvectorTrees.of(ensemble))(x), wanted)
 
 

@@ -24,7 +24,7 @@ from windtunnel.compiler.strategies import FORMS
 from windtunnel.modules.base import MODULES, Module
 from windtunnel.modules.kernels.support_vectors import PairCoupling
 from windtunnel.modules.tables.one_hot import OneHot
-from windtunnel.modules.tables.target_statistics import PastBorders
+from windtunnel.modules.tables.target_statistics import AboveBorders
 
 ROWS = 61
 LOTS = 6
@@ -60,7 +60,7 @@ IDS = (
 """Cases that have every module between them."""
 OTHERS = {
     # What others inherit from, or stand for in the graphs of trees.
-    "KernelMap", "LaidOutTrees", "NearestRows", "PairSums", "TreeWalk",
+    "KernelMap", "TreeForm", "NearestRows", "PairSums", "TreeWalk",
     # What forms of trees, which ``test_export_formats.py`` asks for, have in common.
     "RankedTrees",
     # What is trained, of which that file has fine-tuned translations and a branch.
@@ -103,7 +103,7 @@ def found() -> Iterator[tuple[Module, Tensor]]:
     slope, scores = -torch.ones(3).double(), torch.randn(ROWS, 3, generator=drawn, dtype=torch.float64)
     # Those of options that no case has.
     yield PairCoupling(slope, 0.1 * slope, 3), scores
-    yield PastBorders(torch.zeros(3), torch.tensor([True, False, True])), scores
+    yield AboveBorders(torch.zeros(3), torch.tensor([True, False, True])), scores
     # Which thousands of categories would take.
     one_hot = OneHot(torch.tensor([-1, 2, 0, 1]), torch.arange(3), torch.ones((), dtype=torch.float64))
     yield one_hot, torch.randint(4, (ROWS, 1), generator=drawn)

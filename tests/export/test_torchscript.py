@@ -307,10 +307,10 @@ BOUNDED = {
     "MultiplicativeUpdates": "nmf, multiplicative, frobenius",
     "NonNegativeDescent": "nmf",
     "Power": "power, yeo-johnson",
-    "RowsThatHaveSomeWithin": "within a radius, euclidean, uniform",
+    "RadiusNeighborsOrReject": "within a radius, euclidean, uniform",
     "Spline": "splines, constant",
     "SublinearTfidf": "TfidfVectorizer(max_df=0.8, min_df=2, sublinear_tf=True)",
-    "TopicShares": "topics",
+    "TopicProportions": "topics",
     "VotesByDistance": "neighbours, euclidean, distance, ball_tree",
     "WhitenedKernel": "nystroem, rbf",
 }

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from windtunnel.compiler.scripted import script
 from windtunnel.modules.base import Module
-from windtunnel.modules.cache_slices import in_cache
+from windtunnel.modules.cache_slices import cache_slices
 from windtunnel.modules.columns.polynomial import Polynomial
 from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 from windtunnel.modules.tables.tfidf import Tfidf
@@ -43,8 +43,8 @@ def test_slices_have_the_answers_of_the_whole(name: str) -> None:
 
 def test_slices_are_for_rows_without_gradients_alone() -> None:
     x = numbers(ROWS, WIDTH)
-    assert len(in_cache(x, 100)) == 1
+    assert len(cache_slices(x, 100)) == 1
     with torch.no_grad():
-        parts = in_cache(x, 100)
+        parts = cache_slices(x, 100)
     assert [len(part) for part in parts] == [655, 655, 655, 36]
     assert torch.equal(torch.cat(parts), x)

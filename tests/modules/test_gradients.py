@@ -24,7 +24,7 @@ KINKED = {
     "BinTables": "rows lie on its edges",
     "CodeTables": "reads codes",
     "NonNegativeDescent": "stops by a tolerance, and takes no negative numbers",
-    "TopicShares": "takes no negative numbers, and rows of counts hold zeros",
+    "TopicProportions": "takes no negative numbers, and rows of counts hold zeros",
     "SublinearTfidf": "the logarithm of counts, which are zero",
     "Chi2KernelMap": "takes no negative numbers, and rows of counts hold zeros",
 }

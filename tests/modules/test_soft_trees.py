@@ -124,7 +124,7 @@ def test_recomputed_gradients_equal_those_of_autograd():
     X = make_rows(100)
     trees = soften(tree_ensemble(make_booster(X)), sample=X)
     rows = torch.from_numpy(X).float()
-    given, value = trees.settled_nodes(rows)
+    given, value = trees.overridden_nodes(rows)
     z = (torch.nan_to_num(rows) - trees.center) / trees.scale
     kept = (trees.path * trees.path_mask(), trees.path_bias, trees.leaf_slope, trees.masked_values())
     plain = soft_trees(z, trees.node_weight, trees.threshold, trees.slope, *kept, given, value) + trees.base

@@ -20,7 +20,7 @@ from benchmarks.train_step import Settings, random_trees
 from windtunnel.errors import BadInput
 from windtunnel.modules.trees import SoftTrees
 from windtunnel.modules.trees.soft.gpu import launch
-from windtunnel.modules.trees.soft.kernel import work
+from windtunnel.modules.trees.soft.kernel import tree_pass
 from windtunnel.modules.trees.soft.kernel.operands import LEARNED, Dropout, SoftOperands
 from windtunnel.modules.trees.soft.kernel.slices import backward, forward
 
@@ -145,7 +145,7 @@ def test_dropout_takes_what_it_takes_in_straight_torch(
 ) -> None:
     # Straight torch in float64 would draw other numbers than float32.
     drawn = torch.rand(SMALL.trees, 2 * 20, 2, generator=torch.Generator().manual_seed(3)).to(DEVICE) >= 0.4
-    for module in (work, launch):
+    for module in (tree_pass, launch):
         monkeypatch.setattr(module, "kept", lambda of, part, dropout: drawn[part].to(of.z.device))
     of = operands(replace(SMALL, leaves=20, batch=41), scores=scores, settled=True)
     assert 0.1 < float((forward(of, Dropout(0.4, 1, whole)) - forward(of, WHOLE)).abs().max())
@@ -292,7 +292,7 @@ for level, scored, dropout in (("L4", True, 0.5), ("L2", False, 0.0)):
     of = of._replace(category_node=torch.tensor([1]), category_table=torch.zeros(1, 5))
     given, size, form = launch._prepared(of, Dropout(dropout, 0, False), "bf16")
     own = form._replace(WEIGHT=level == "L4", THRESHOLD=True, PATH=level == "L4", VALUE=scored, TABLE=True)
-    parts = kernels.Parts(out, out, out, out, out, out)
+    parts = kernels.GradientParts(out, out, out, out, out, out)
     for built in (
         kernels.scores_kernel.warmup(given, out, size, 1, form, grid=(1,), num_warps=launch.WARPS),
         kernels.weights_kernel.warmup(given, out, parts, size, 1, own, grid=(1,), num_warps=launch.WARPS),

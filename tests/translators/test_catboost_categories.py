@@ -23,7 +23,7 @@ from windtunnel.encode.cityhash import city_hash, city_hash_of_bytes
 from windtunnel.errors import BadInput, UnfaithfulOption, UnsupportedEstimator
 from windtunnel.estimators.fitting import clone_unfitted
 from windtunnel.export import serving
-from windtunnel.modules.tables.target_statistics import PastBorders, TargetStatistics
+from windtunnel.modules.tables.target_statistics import AboveBorders, TargetStatistics
 
 CATS = ["city", "device", "zip", "plan", "member"]
 QUICK: dict[str, Any] = {"iterations": 25, "depth": 5, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
@@ -118,7 +118,7 @@ def test_combinations(complexity: int, most: int, known: bool) -> None:
     statistics = of(net, TargetStatistics)
     assert (len(statistics.column) > 1) == (complexity > 1)
     if complexity > 1:
-        assert len(of(net, PastBorders).border) and bool(statistics.compares.any())
+        assert len(of(net, AboveBorders).border) and bool(statistics.compares.any())
 
 
 @pytest.mark.parametrize("kind", ["object", "category", "string[pyarrow]"])

@@ -20,9 +20,9 @@ from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, Normalizer,
 
 import windtunnel
 from windtunnel.errors import BadInput, UnsupportedEstimator
-from windtunnel.modules.ensembles.ensemble import MeanOfParts, Votes, WeightedMedian
-from windtunnel.modules.ensembles.init_scores import StartedScores
-from windtunnel.modules.linear.present_linear import PresentLinear
+from windtunnel.modules.ensembles.ensemble import LabelVotes, MeanOfMembers, WeightedMedian
+from windtunnel.modules.ensembles.init_scores import ScoresWithInit
+from windtunnel.modules.linear.linear import LinearSkippingMissing
 from windtunnel.modules.outputs.links import LINKS
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.isolation import IsolationScore
@@ -245,13 +245,13 @@ def test_linear_leaves_train():
 @pytest.mark.parametrize(
     "module",
     [
-        MeanOfParts(torch.tensor([[0, 1], [2, -1]]), 2.0),
-        MeanOfParts(torch.tensor([[0], [2]]), 2.0, flat=True),
-        Votes(torch.arange(6.0).reshape(1, 3, 2), 3.0),
+        MeanOfMembers(torch.tensor([[0, 1], [2, -1]]), 2.0),
+        MeanOfMembers(torch.tensor([[0], [2]]), 2.0, flat=True),
+        LabelVotes(torch.arange(6.0).reshape(1, 3, 2), 3.0),
         WeightedMedian(torch.tensor([1.0, 2.0, 0.5])),
-        PresentLinear(torch.ones(2, 3), torch.zeros(2)),
-        StartedScores(1, "half_logit"),
-        StartedScores(1, "log_share"),
+        LinearSkippingMissing(torch.ones(2, 3), torch.zeros(2)),
+        ScoresWithInit(1, "half_logit"),
+        ScoresWithInit(1, "log_share"),
         IsolationScore(torch.tensor(-0.5)),
     ],
     ids=lambda module: type(module).__name__,

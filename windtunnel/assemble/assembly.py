@@ -22,7 +22,8 @@ from windtunnel.encode.one_dimensional import one_dimensional
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.columns.affine import Affine
-from windtunnel.modules.tables.category_table import Identity, OneColumn
+from windtunnel.modules.outputs.class_outputs import Squeeze
+from windtunnel.modules.tables.category_table import Identity
 from windtunnel.pipeline.graph import (
     Columns,
     Concatenated,
@@ -107,7 +108,7 @@ class Assembly:
         places = self.draft.places("the end of the pipeline", wires)
         answers = methods_beside(self, graph)
         self.draft.look()
-        self.draft.add("columns", "", OneColumn() if graph in self.categories.flat else Identity(), places)
+        self.draft.add("columns", "", Squeeze() if graph in self.categories.flat else Identity(), places)
         self.head = Head("transform", methods=("transform", *answers), dtypes=dtypes_of(self, graph))
         return answers
 

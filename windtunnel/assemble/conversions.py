@@ -54,7 +54,7 @@ class Readings:
                     )
                 for module in modules(reading):
                     module.cast(self._dtype)
-                    module.laid_out()
+                    module.make_contiguous()
             except UnsupportedEstimator as error:
                 raise UnsupportedEstimator(f"step {step.name!r}: {error}") from error
             self._of[step] = reading

@@ -16,7 +16,7 @@ from windtunnel.assemble.rejected_inputs import METHODS, rejections
 from windtunnel.assemble.wires import Place, Wire, check_numbers, check_some, once
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.base import Module
-from windtunnel.modules.outputs.method_outputs import AsColumns
+from windtunnel.modules.outputs.method_outputs import CastColumns
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.pipeline.graph import Step
 from windtunnel.program.origin import Origin
@@ -131,4 +131,4 @@ class Draft:
 
     def as_columns(self) -> Module:
         """What makes columns of any answer."""
-        return AsColumns(torch.zeros((), dtype=torch.float64))
+        return CastColumns(torch.zeros((), dtype=torch.float64))

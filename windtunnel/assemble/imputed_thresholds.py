@@ -77,4 +77,4 @@ def settle(trees: Walk, given: Sequence[Filled]) -> Walk:
         threshold[wrong] = np.where(left[wrong], ours, below)
     if (threshold == ensemble.threshold).all():
         return trees
-    return trees.deciding_at(threshold)
+    return trees.with_thresholds(threshold)

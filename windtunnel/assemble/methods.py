@@ -14,9 +14,9 @@ from windtunnel.assemble.predictors import Scored
 from windtunnel.assemble.wires import Place, Wire, itself
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.modules.ensembles.votes import Chosen, LabelValues, Logarithm
-from windtunnel.modules.outputs.label_rules import AtLeast
-from windtunnel.modules.outputs.method_outputs import Linked, Positions
+from windtunnel.modules.ensembles.label_columns import LabelValues, Logarithm, OneHotLabel
+from windtunnel.modules.outputs.label_rules import LabelIndex, LabelThreshold
+from windtunnel.modules.outputs.method_outputs import LinkOutput
 from windtunnel.pipeline.graph import Expression, Step
 from windtunnel.translators.registry import Composite, Predictor
 
@@ -84,9 +84,9 @@ class Methods:
                 step, [predictor.column_methods[method], self._of.draft.as_columns()], scored.given
             )
         if method == "decision_function":
-            return self._of.draft.run(step, [Linked("identity", predictor.decision_scale)], scored.places)
+            return self._of.draft.run(step, [LinkOutput("identity", predictor.decision_scale)], scored.places)
         if method in ("predict", "predict_proba"):
-            return self._of.draft.run(step, [Linked(predictor.link, **predictor.link_options)], scored.places)
+            return self._of.draft.run(step, [LinkOutput(predictor.link, **predictor.link_options)], scored.places)
         if method == "predict_log_proba":
             return self._of.draft.run(step, [Logarithm()], self._method(scored, "predict_proba"))
         raise UnsupportedEstimator(f"step {step.name!r} ({type(step.estimator).__name__}) gives no {method}.")
@@ -108,12 +108,12 @@ class Methods:
             )
         else:
             # Of one class there is nothing to choose: no score is at least NaN.
-            alone = AtLeast(torch.tensor(math.nan, dtype=torch.float64))
-            positions = predictor.methods.get("predict", alone if len(classes) == 1 else Positions())
+            alone = LabelThreshold(torch.tensor(math.nan, dtype=torch.float64))
+            positions = predictor.methods.get("predict", alone if len(classes) == 1 else LabelIndex())
             position = self._of.draft.run(step, [positions, self._of.draft.as_columns()], scored.places)
         if method == "position" and self._of.exact:
             return position
-        votes = self._of.draft.run(step, [Chosen(len(classes))], [*position, *scored.places])
+        votes = self._of.draft.run(step, [OneHotLabel(len(classes))], [*position, *scored.places])
         if method == "votes":
             return votes
         values = np.arange(len(classes)) if method == "position" else classes

@@ -19,8 +19,8 @@ def cleared(trees: Walk, columns: Sequence[int], dtype: torch.dtype) -> Walk:
     """Move thresholds on columns that steps have computed away from the values of training rows that are beside them.
 
     The source has put its threshold where a value was, as its own step gave it; torch's logarithm of the same number
-    may be the next one above or below. Where such a value goes left (``on_values``), the threshold is raised a little.
-    Where it goes right (``under_values``), it is lowered, in float32: float64 rows are rounded to float32 before they
+    may be the next one above or below. Where such a value goes left (``thresholds_in_data``), the threshold is raised a little.
+    Where it goes right (``next_above_in_data``), it is lowered, in float32: float64 rows are rounded to float32 before they
     are compared there, in which a difference in the last bits is lost.
 
     Parameters
@@ -31,7 +31,7 @@ def cleared(trees: Walk, columns: Sequence[int], dtype: torch.dtype) -> Walk:
     dtype : torch.dtype
         What they are computed in.
     """
-    if not (trees.on_values or (trees.under_values and dtype == torch.float32)):
+    if not (trees.thresholds_in_data or (trees.next_above_in_data and dtype == torch.float32)):
         return trees
     ensemble = trees.ensemble()
     moved = np.isin(ensemble.feature, columns) & np.isfinite(ensemble.threshold)
@@ -42,4 +42,4 @@ def cleared(trees: Walk, columns: Sequence[int], dtype: torch.dtype) -> Walk:
     largest = np.zeros(ensemble.width)
     np.maximum.at(largest, ensemble.feature[moved], size[moved])
     step = torch.finfo(dtype).eps * (OF_VALUE * size + OF_COLUMN * largest[ensemble.feature])
-    return trees.deciding_at(ensemble.threshold + np.where(moved, step if trees.on_values else -step, 0.0))
+    return trees.with_thresholds(ensemble.threshold + np.where(moved, step if trees.thresholds_in_data else -step, 0.0))

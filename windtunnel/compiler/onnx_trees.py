@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from windtunnel.compiler.strategies import FORMS
-from windtunnel.modules.trees.forms.laid_out import LaidOutTrees
+from windtunnel.modules.trees.forms.tree_form import TreeForm
 from windtunnel.modules.trees.hard import HardTrees, TreeWalk
 
 DOMAIN, OPERATOR = "windtunnel", "Trees"
@@ -44,7 +44,7 @@ class NodeTrees(nn.Module):
 
     def __init__(self, trees: HardTrees, place: int) -> None:
         super().__init__()
-        self.trees = LaidOutTrees.rebuild(trees.state_dict(), trees.facts())
+        self.trees = TreeForm.rebuild(trees.state_dict(), trees.facts())
         self.place = place
         # NaN as it is serves both directions, as each node says its own.
         self.plain = not self.trees.has_columns and set(self.trees.readings) <= {TreeWalk.LOW, TreeWalk.HIGH}

@@ -18,7 +18,8 @@ from windtunnel.export.columns import names, none_columns, raw_columns
 from windtunnel.export.guarded import Guarded, GuardedProgram
 from windtunnel.export.limits import check
 from windtunnel.export.lookups import NumberLookup, TextLookup
-from windtunnel.modules.outputs.method_outputs import Linked, Positions
+from windtunnel.modules.outputs.label_rules import LabelIndex
+from windtunnel.modules.outputs.method_outputs import LinkOutput
 from windtunnel.program.program import Answers, ProgramStep, Take
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -136,7 +137,7 @@ class Scorer(nn.Module):
 class InDouble(nn.Module):
     """A link computed in float64, as the methods of a translation do."""
 
-    def __init__(self, link: Linked) -> None:
+    def __init__(self, link: LinkOutput) -> None:
         super().__init__()
         self.link = link
 
@@ -262,13 +263,13 @@ def _scorer(net: "TranslatedPipeline") -> Scorer:
     common = (guarded, net.encoder, predicts, labels)
     if not predicts:
         return Scorer(*common).eval()
-    link = OfScores(InDouble(Linked(head.link, **head.link_options)))
+    link = OfScores(InDouble(LinkOutput(head.link, **head.link_options)))
     predict, proba = (_answer(answers, method, guarded) for method in ("predict", "predict_proba"))
     if head.classes is None:
         return Regressor(predict or link, head.flat and predict is None, *common).eval()
     if predict is None and isinstance(head.classes, list):
         predict = OfScores(TargetPositions([len(one) for one in head.classes]))
-    predict = predict or OfScores(Positions() if len(labels) > 1 else TargetPositions([1]))
+    predict = predict or OfScores(LabelIndex() if len(labels) > 1 else TargetPositions([1]))
     if "predict_proba" in head.methods:
         return ProbabilityClassifier(proba or link, predict, *common).eval()
     return Classifier(predict, *common).eval()

@@ -13,7 +13,8 @@ from windtunnel.compiler.graphs import EXAMPLE_ROWS
 from windtunnel.export.columns import names, none_columns, raw_columns, text_slots, told_by_text
 from windtunnel.export.lookups import NumberLookup
 from windtunnel.export.torchscript import InDouble
-from windtunnel.modules.outputs.method_outputs import Linked, Positions
+from windtunnel.modules.outputs.label_rules import LabelIndex
+from windtunnel.modules.outputs.method_outputs import LinkOutput
 from windtunnel.program.head import Head
 from windtunnel.program.program import Answers, Program, ProgramStep
 from windtunnel.program.translated import TranslatedPipeline
@@ -160,7 +161,7 @@ def _ends(program: Program, head: Head) -> dict[str, nn.Module]:
     """What gives each method, from the scores or, as a step, from all values of the program."""
     if head.task == "transform" or "predict" not in head.methods:
         return {}
-    link = InDouble(Linked(head.link, **head.link_options))
+    link = InDouble(LinkOutput(head.link, **head.link_options))
     ends: dict[str, nn.Module] = {}
     if "predict_proba" in head.methods:
         ends["predict_proba"] = program.answers["predict_proba"] if "predict_proba" in program.answers else link
@@ -171,7 +172,7 @@ def _ends(program: Program, head: Head) -> dict[str, nn.Module]:
     elif isinstance(head.classes, list):
         ends["predict"] = EachPosition([len(one) for one in head.classes])
     else:
-        ends["predict"] = Positions() if len(head.classes) > 1 else OnlyPosition()
+        ends["predict"] = LabelIndex() if len(head.classes) > 1 else OnlyPosition()
     return ends
 
 

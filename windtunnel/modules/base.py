@@ -1,9 +1,11 @@
-"""The one shape that every module has: tensors by name and facts by name, so that it can be rebuilt from data alone."""
+"""The base class of every module: declared tensors and facts, from which a module can be rebuilt."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, dataclass_transform, get_origin
 
 import torch
 from torch import Tensor, nn
@@ -11,39 +13,72 @@ from torch import Tensor, nn
 from windtunnel.modules.outputs.finite import Finite
 
 MODULES: dict[str, type[Module]] = {}
+_LEARNED, _DERIVED = object(), object()
 
 
+def learned() -> Any:
+    """Declare a tensor field as an ``nn.Parameter``; a tensor field without this is a buffer."""
+    return _LEARNED
+
+
+def derived(*, init: Literal[False] = False) -> Any:
+    """Declare an attribute that the constructor does not take; ``__post_init__`` sets it."""
+    return _DERIVED
+
+
+@dataclass_transform(field_specifiers=(learned, derived))
 class Module(nn.Module):
     """A translated step: ``forward`` takes one tensor ``[B, width in]`` and returns one tensor ``[B, width out]``.
 
-    The constructor of a subclass takes every parameter and buffer under the name that ``state_dict`` gives it, and
-    every plain JSON value named in ``FACTS``; it stores each under that name. What can be learned is an
-    ``nn.Parameter``, what is a fact is a buffer. Saving writes ``state_dict()`` and ``facts()``; loading calls
-    ``rebuild`` with them, so that an artefact holds data and the name of a class from this table, never code.
+    A subclass declares its fields as annotations, like a dataclass. A field of type ``Tensor`` becomes a buffer, or an
+    ``nn.Parameter`` if it is ``learned()``; any other field is a plain JSON value. The constructor takes and stores
+    each under its name, then calls ``__post_init__``. A subclass with its own ``__init__`` must keep the same contract
+    and name its JSON values in ``FACTS``. Saving writes ``state_dict()`` and ``facts()``; loading calls ``rebuild``
+    with them, so that an artefact holds data and the name of a class from ``MODULES``, never code.
 
     ``forward`` is written in the subset of Python that ``torch.jit.script`` compiles.
+
+    Examples
+    --------
+    >>> class Shifted(Module):
+    ...     shift: Tensor = learned()
+    ...     sign: int = 1
+    ...     def forward(self, x: Tensor) -> Tensor:
+    ...         return self.sign * x + self.shift
+    >>> Shifted(torch.tensor(0.5), sign=-1)(torch.tensor([[2.0]])).tolist()
+    [[-1.5]]
     """
 
     FACTS: ClassVar[tuple[str, ...]] = ()
+    """Names of the JSON values; filled in from the fields."""
+    COPIES: ClassVar[bool] = True
+    """Whether the constructor copies its tensors; False for large ones that nobody else holds."""
     KINDS: ClassVar[Mapping[str, str]] = {}
     """Parameters that a recipe gives a rate of their own: name -> "table", "leaf" or "tree"."""
-    PARTIAL: ClassVar[bool] = False
+    CHOICES: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """Fields with a few accepted values: name -> values."""
+    MAY_BE_NON_FINITE: ClassVar[bool] = False
     """True where finite rows may give infinite or missing values (logarithms, divisions)."""
-    WHOLE: ClassVar[bool] = False
+    BATCH_DEPENDENT: ClassVar[bool] = False
     """True where the answer for a row depends on the rows that are given with it (steps that end by a common rule)."""
 
     PER_COLUMN: ClassVar[tuple[str, ...] | None] = None
     """Tensors with an entry per column, of modules that make output column k of input column k alone; else None."""
-    MIXES: ClassVar[bool] = False
+    MIXES_COLUMNS: ClassVar[bool] = False
     """True where a missing or infinite number in any column reaches every output, even by a weight of zero."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, kw_only: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.__module__.startswith("torch."):  # torch.fx makes a subclass of its own of what it traces
+        if cls.__module__.startswith("torch."):  # torch.fx derives a class from what it traces
             return
         if cls.__name__ in MODULES:
             raise TypeError(f"two modules are named {cls.__name__}: {MODULES[cls.__name__]} and {cls}; rename one")
         MODULES[cls.__name__] = cls
+        if "__init__" not in vars(cls):
+            _declare(cls, kw_only)
+
+    def __post_init__(self) -> None:
+        """Set derived attributes; called at the end of the constructor."""
 
     def facts(self) -> dict[str, Any]:
         """Give the JSON values that, with the tensors, rebuild this module."""
@@ -58,7 +93,7 @@ class Module(nn.Module):
         """Compute in ``dtype`` (float32 or float64) from now on; readers build modules in float64."""
         self.to(dtype)
 
-    def laid_out(self) -> None:
+    def make_contiguous(self) -> None:
         """Lay tensors out row by row, as a file will: products of transposed ones differ in the last bit."""
         for tensor in (*self.parameters(), *self.buffers()):
             tensor.data = tensor.data.contiguous()
@@ -71,10 +106,10 @@ class Module(nn.Module):
         """
         return None
 
-    def needs(self, wanted: Sequence[int], width: int) -> Sequence[int] | None:
+    def required_columns(self, wanted: Sequence[int], width: int) -> Sequence[int] | None:
         """The input columns that the wanted output columns are made of; None where nothing less than all will do.
 
-        A module that answers anything but None has a ``narrowed`` as well.
+        A module that answers anything but None has a ``select_columns`` as well.
 
         Parameters
         ----------
@@ -85,13 +120,13 @@ class Module(nn.Module):
         """
         return None if self.PER_COLUMN is None else wanted
 
-    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+    def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
         """The module that gives the wanted output columns only, of the needed input columns only.
 
         Parameters
         ----------
         wanted, needed : sequence of int
-            Ascending; ``needed`` holds what ``needs`` gave, and at least one column.
+            Ascending; ``needed`` holds what ``required_columns`` gave, and at least one column.
         width : int
             How many columns this module is given.
         """
@@ -99,7 +134,7 @@ class Module(nn.Module):
         tensors |= {name: tensors[name][list(needed)] for name in self.PER_COLUMN or ()}
         return self.rebuild(tensors, self.facts())
 
-    def finite_where(self, width: int) -> Sequence[Finite | None]:
+    def finite_inputs(self, width: int) -> Sequence[Finite | None]:
         """For each output column what it is finite with, None where that is not known; empty where of none it is.
 
         Parameters
@@ -118,3 +153,57 @@ class Module(nn.Module):
             ``[rows, width in]``, what reaches this module for the calibration rows; None where there are none.
         """
         return self
+
+
+@dataclass(frozen=True)
+class _Field:
+    type: Callable[[Any], Any]
+    learned: bool
+    parameter: inspect.Parameter
+
+
+def _declare(cls: type[Module], kw_only: bool) -> None:
+    """Give a class with fields the constructor that stores them."""
+    fields: dict[str, _Field] = dict(getattr(cls.__init__, "fields", {}))
+    if not fields and cls.__init__ is not nn.Module.__init__:  # a base class has its own constructor
+        return
+    own = inspect.get_annotations(cls, eval_str=True)
+    for name, annotation in own.items():
+        value = vars(cls).get(name, inspect.Parameter.empty)
+        if value is _LEARNED or value is _DERIVED or isinstance(value, Tensor):
+            delattr(cls, name)  # it would hide the parameter or buffer
+        origin: Any = get_origin(annotation)
+        if value is _DERIVED or origin is ClassVar:
+            continue
+        default = inspect.Parameter.empty if value is _LEARNED else value
+        kind = inspect.Parameter.KEYWORD_ONLY if kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameter = inspect.Parameter(name, kind, default=default, annotation=annotation)
+        fields[name] = _Field(annotation, value is _LEARNED, parameter)
+    if not fields:
+        return
+    self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    signature = inspect.Signature([self, *(field.parameter for field in fields.values())])
+
+    def __init__(self: Module, *values: Any, **named: Any) -> None:
+        nn.Module.__init__(self)
+        given = signature.bind(self, *values, **named)
+        given.apply_defaults()
+        for name, field in fields.items():
+            value = given.arguments[name]
+            if field.type is Tensor:
+                value = value.detach().clone() if self.COPIES else value.detach()
+                if field.learned:
+                    self.register_parameter(name, nn.Parameter(value))
+                else:
+                    self.register_buffer(name, value)
+            else:
+                if value not in self.CHOICES.get(name, (value,)):
+                    accepted = ", ".join(map(repr, self.CHOICES[name]))
+                    raise ValueError(f"{name} must be one of {accepted}, however: {name}={value!r}")
+                setattr(self, name, field.type(value))
+        self.__post_init__()
+
+    __init__.__annotations__ = {name: field.type for name, field in fields.items()}
+    __init__.__dict__.update(__signature__=signature, fields=fields)
+    type.__setattr__(cls, "__init__", __init__)
+    cls.FACTS = tuple(name for name, field in fields.items() if field.type is not Tensor)

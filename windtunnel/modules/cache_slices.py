@@ -1,12 +1,10 @@
 """Rows in slices whose intermediate numbers stay in the processor's cache."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import torch
 from torch import Tensor
 
 
-def in_cache(x: Tensor, numbers: int, fewest: int = 64, cells: int = 65536) -> list[Tensor]:
+def cache_slices(x: Tensor, numbers: int, fewest: int = 64, cells: int = 65536) -> list[Tensor]:
     """Slices of the rows, of at most ``cells`` numbers where a row takes ``numbers`` of them; ``fewest`` rows at least.
 
     Fresh memory costs more than what is computed in it: half a megabyte is used again from slice to slice. All rows in

@@ -45,7 +45,7 @@ def cleared_by_scores(program: Program, always_finite: Iterable[int] = ()) -> fr
     wiring, odd = _read(program, always_finite)
     end = wiring.nodes[-1]
     shown: dict[Place, frozenset[str]] = {}
-    for column in range(len(end.module.finite_where(len(end.given)))):
+    for column in range(len(end.module.finite_inputs(len(end.given)))):
         for place, kinds in odd.of((end, column)).roots:
             shown[place] = shown.get(place, frozenset()) | kinds
 
@@ -74,7 +74,7 @@ class Oddities:
         self._finite = frozenset(always_finite)
         self._known: dict[Source, list[Odd | None]] = {}
         for node in wiring.nodes:
-            finite = node.module.finite_where(len(node.given))
+            finite = node.module.finite_inputs(len(node.given))
             followed = {one: self._followed(one, node.given) for one in set(finite) if one is not None}
             self._known[node] = [None if one is None else followed[one] for one in finite]
 

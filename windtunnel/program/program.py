@@ -199,7 +199,7 @@ class Program(nn.Module):
     @torch.jit.unused
     def whole(self) -> bool:
         """Whether the rows have to be answered all together."""
-        return any(step.module.WHOLE for step in self.steps)  # type: ignore[union-attr]
+        return any(step.module.BATCH_DEPENDENT for step in self.steps)  # type: ignore[union-attr]
 
     @torch.jit.unused
     def partial(self) -> bool:
@@ -209,7 +209,7 @@ class Program(nn.Module):
             assert isinstance(step, ProgramStep)
             if step.bounded() or (partial and step.rejects):
                 return True
-            partial |= step.module.PARTIAL
+            partial |= step.module.MAY_BE_NON_FINITE
         return False
 
     @torch.jit.unused

@@ -153,7 +153,7 @@ def _fold_tables(
     rest = [at for at in range(len(node.given)) if at not in folded]
     if rest:
         every = range(sums)
-        module = node.module.narrowed(every, rest, len(node.given))
+        module = node.module.select_columns(every, rest, len(node.given))
         looked_up.append(Node(module, [node.given[at] for at in rest], node.name, node.rejects, node.origin))
     else:
         first: CategoryTable = looked_up[0].module  # type: ignore[assignment]

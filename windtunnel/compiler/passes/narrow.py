@@ -84,7 +84,7 @@ class _Narrowing:
         # What it still reads it still rejects.
         guards = self.odd.rejected(node, unread) - self.odd.rejected(node, needed)
         if less and self._guarded(node, guards):
-            node.module = node.module.narrowed(wanted, needed, width)
+            node.module = node.module.select_columns(wanted, needed, width)
             node.given = [node.given[column] for column in needed]
             self.renumbered |= {(node, old): (node, new) for new, old in enumerate(wanted)}
         self.held |= self.odd.rejected(node)
@@ -96,7 +96,7 @@ class _Narrowing:
         if node.bounded():
             return every, range(width)
         for wanted in (sorted(self.wanted[node]), every):
-            needed = node.module.needs(wanted, width) if wanted else None
+            needed = node.module.required_columns(wanted, width) if wanted else None
             if needed is not None:
                 # One column at least tells how many rows there are.
                 return wanted, sorted(self._mixed_in(node, set(needed))) or [0]
@@ -104,7 +104,7 @@ class _Narrowing:
 
     def _mixed_in(self, node: Node, needed: set[int]) -> set[int]:
         """Columns without weight too, where what is missing or infinite in them shows in no other: 0 NaN is NaN."""
-        if not node.module.MIXES:
+        if not node.module.MIXES_COLUMNS:
             return needed
         kinds = NOT_FINITE.union(node.rejects)
         guards = ((column, self.odd.guards(place, kinds)) for column, place in enumerate(node.given))

@@ -1,14 +1,12 @@
 """Elementwise affine maps, which all the scalers share."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from typing import ClassVar, Optional
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, derived, learned
 from windtunnel.modules.outputs.finite import Finite
 
 
@@ -25,35 +23,6 @@ def affine(x: Tensor, scale: Tensor, shift: Tensor, center: Tensor, unit: Tensor
     # The gradient of the scale is a sum over rows, to which 0 * NaN would add NaN.
     y = (torch.where(finite, x, center) - center) / unit * scale + shift
     return torch.where(finite, y, x / unit * scale.detach())
-
-
-def cast_affine(module: "Affine | ClippedAffine", dtype: torch.dtype) -> None:
-    """Round the coefficients of (x - center) / unit * scale + shift to ``dtype``.
-
-    What float32 cannot hold of the center (up to 0.03 at 1e6) goes into the shift, unless ``in_float32`` says what to
-    take instead, as where the center is a value seen in the data (a median, a minimum): rows with that value are
-    rounded as it is and have to give ``shift`` exactly, as LightGBM puts thresholds right beside zero.
-
-    Raises
-    ------
-    UnsupportedEstimator
-        A coefficient is beyond the range of ``dtype``.
-    """
-    with torch.no_grad():
-        if dtype == torch.float32 and module.in_float32 is not None:
-            for name, value in module.in_float32.items():
-                getattr(module, name).copy_(value)
-        else:
-            rest = (module.center - module.center.to(dtype).double()) / module.unit
-            module.shift.sub_(rest * module.scale)
-        module.to(dtype)
-        tensors = torch.stack([module.scale, module.shift, module.center, module.unit])
-        beyond = torch.isinf(tensors).any(dim=0) | (module.unit.abs() < torch.finfo(dtype).tiny)
-    if beyond.any():
-        raise UnsupportedEstimator(
-            f"the center or scale of columns {beyond.nonzero()[:, 0].tolist()} is beyond the range of {dtype}; bring "
-            "these columns to another unit and fit again, or take windtunnel.compile, which computes in float64"
-        )
 
 
 class Affine(Module):
@@ -84,33 +53,55 @@ class Affine(Module):
     """
 
     PER_COLUMN: ClassVar[tuple[str, ...]] = ("scale", "shift", "center", "unit")
+    scale: Tensor = learned()
+    shift: Tensor = learned()
     center: Tensor
     unit: Tensor
-    in_float32: Optional[dict[str, Tensor]] = None  # noqa: UP045  TorchScript
+    in_float32: Optional[dict[str, Tensor]] = derived()  # noqa: UP045  TorchScript
     """Other coefficients of the same map, which float32 loses less of; matters only until the module is cast."""
 
-    def __init__(self, scale: Tensor, shift: Tensor, center: Tensor, unit: Tensor) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(scale.detach().clone())
-        self.shift = nn.Parameter(shift.detach().clone())
-        self.register_buffer("center", center.detach().clone())
-        self.register_buffer("unit", unit.detach().clone())
+    def __post_init__(self) -> None:
+        self.in_float32 = None
 
     def cast(self, dtype: torch.dtype) -> None:
-        """Compute in ``dtype``; see ``cast_affine``."""
-        cast_affine(self, dtype)
+        """Round the coefficients of (x - center) / unit * scale + shift to ``dtype``.
+
+        What float32 cannot hold of the center (up to 0.03 at 1e6) goes into the shift, unless ``in_float32`` says what to
+        take instead, as where the center is a value seen in the data (a median, a minimum): rows with that value are
+        rounded as it is and have to give ``shift`` exactly, as LightGBM puts thresholds right beside zero.
+
+        Raises
+        ------
+        UnsupportedEstimator
+            A coefficient is beyond the range of ``dtype``.
+        """
+        with torch.no_grad():
+            if dtype == torch.float32 and self.in_float32 is not None:
+                for name, value in self.in_float32.items():
+                    getattr(self, name).copy_(value)
+            else:
+                rest = (self.center - self.center.to(dtype).double()) / self.unit
+                self.shift.sub_(rest * self.scale)
+            self.to(dtype)
+            tensors = torch.stack([self.scale, self.shift, self.center, self.unit])
+            beyond = torch.isinf(tensors).any(dim=0) | (self.unit.abs() < torch.finfo(dtype).tiny)
+        if beyond.any():
+            raise UnsupportedEstimator(
+                f"the center or scale of columns {beyond.nonzero()[:, 0].tolist()} is beyond the range of {dtype}; bring "
+                "these columns to another unit and fit again, or take windtunnel.compile, which computes in float64"
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
         return affine(x, self.scale, self.shift, self.center, self.unit)
 
-    def finite_where(self, width: int) -> list[Finite | None]:
+    def finite_inputs(self, width: int) -> list[Finite | None]:
         """Each column with itself; of one that is multiplied by 0 nothing is said."""
         return [None if scale == 0 else Finite((column,)) for column, scale in enumerate(self.scale.tolist())]
 
 
-class ClippedAffine(Module):
-    """An ``Affine`` whose result is held between two bounds.
+class ClippedAffine(Affine):
+    """An ``Affine`` clipped to two bounds.
 
     y = min(max((x - center) / unit * scale + shift, low), high)
 
@@ -120,38 +111,19 @@ class ClippedAffine(Module):
 
     Parameters
     ----------
-    scale, shift : Tensor
-        ``[width]`` each; learned.
-    center, unit : Tensor
-        ``[width]`` each; facts of the fitted data, in the unit of the column.
+    scale, shift, center, unit : Tensor
+        As in ``Affine``.
     low, high : float
         The bounds, in units of the result.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("low", "high")
-    PER_COLUMN: ClassVar[tuple[str, ...]] = ("scale", "shift", "center", "unit")
-    center: Tensor
-    unit: Tensor
-    in_float32: Optional[dict[str, Tensor]] = None  # noqa: UP045  TorchScript
-    """Other coefficients of the same map, which float32 loses less of; matters only until the module is cast."""
-
-    def __init__(self, scale: Tensor, shift: Tensor, center: Tensor, unit: Tensor, low: float, high: float) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(scale.detach().clone())
-        self.shift = nn.Parameter(shift.detach().clone())
-        self.register_buffer("center", center.detach().clone())
-        self.register_buffer("unit", unit.detach().clone())
-        self.low = float(low)
-        self.high = float(high)
-
-    def cast(self, dtype: torch.dtype) -> None:
-        """Compute in ``dtype``; see ``cast_affine``."""
-        cast_affine(self, dtype)
+    low: float
+    high: float
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
         return affine(x, self.scale, self.shift, self.center, self.unit).clamp(self.low, self.high)
 
-    def finite_where(self, width: int) -> list[Finite | None]:
-        """Each column with itself, whose infinities are held to a bound."""
+    def finite_inputs(self, width: int) -> list[Finite | None]:
+        """Each column with itself; infinities are clipped."""
         return [None if scale == 0 else Finite((column,), ("nan",)) for column, scale in enumerate(self.scale.tolist())]

@@ -1,15 +1,12 @@
 """Numbers put into bins: hard ones as a discretizer makes them, and soft ones with a sigmoid at each edge."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.base import Module
-from windtunnel.modules.cache_slices import in_cache
+from windtunnel.modules.base import Module, learned
+from windtunnel.modules.cache_slices import cache_slices
 from windtunnel.modules.outputs.finite import Finite
 
 SPREADS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0)
@@ -62,19 +59,12 @@ class Bins(Module):
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("ordinal", "seen", "single")
     edges: Tensor
     there: Tensor
     kept: Tensor
-
-    def __init__(
-        self, edges: Tensor, there: Tensor, kept: Tensor, ordinal: bool, seen: bool = False, single: bool = False
-    ) -> None:
-        super().__init__()
-        self.register_buffer("edges", edges.detach().clone())
-        self.register_buffer("there", there.detach().clone())
-        self.register_buffer("kept", kept.detach().clone())
-        self.ordinal, self.seen, self.single = bool(ordinal), bool(seen), bool(single)
+    ordinal: bool
+    seen: bool = False
+    single: bool = False
 
     def cast(self, dtype: torch.dtype) -> None:
         """Compute in ``dtype``; edges become the least number that is not below them, unless they are seen values."""
@@ -92,18 +82,18 @@ class Bins(Module):
         if self.ordinal and self.edges.shape[1] == 1:
             # In place, and nothing to count; no number comes up to NaN, which stands for padding.
             return x.detach().clone().ge_(torch.where(self.there[:, 0] > 0, self.edges[:, 0], float("nan")))
-        parts = in_cache(x, self.edges.numel())
+        parts = cache_slices(x, self.edges.numel())
         return self._binned(x) if len(parts) == 1 else torch.cat([self._binned(part) for part in parts])
 
     def _binned(self, x: Tensor) -> Tensor:
         passed = (x.unsqueeze(2) >= self.edges).to(x.dtype) * self.there  # [B, width, E]
         return count_or_flag(passed, self.kept, self.ordinal)
 
-    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+    def required_columns(self, wanted: Sequence[int], width: int) -> list[int]:
         """The columns that the wanted bins are of."""
         return list(wanted) if self.ordinal else sorted(set((self.kept[list(wanted)] // self._bins()).tolist()))
 
-    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+    def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
         """The wanted bins, of the needed columns."""
         edges, there, kept = self.edges[list(needed)], self.there[list(needed)], self.kept
         if not self.ordinal:
@@ -113,7 +103,7 @@ class Bins(Module):
             kept = place[kept // self._bins()] * self._bins() + kept % self._bins()
         return Bins(edges, there, kept, self.ordinal, self.seen, self.single)
 
-    def finite_where(self, width: int) -> list[Finite | None]:
+    def finite_inputs(self, width: int) -> list[Finite | None]:
         """Always."""
         return [Finite()] * (width if self.ordinal else len(self.kept))
 
@@ -188,18 +178,11 @@ class SoftBins(Module):
         As in ``Bins``.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("ordinal",)
+    edges: Tensor = learned()
     slope_width: Tensor
     there: Tensor
     kept: Tensor
-
-    def __init__(self, edges: Tensor, slope_width: Tensor, there: Tensor, kept: Tensor, ordinal: bool) -> None:
-        super().__init__()
-        self.edges = nn.Parameter(edges.detach().clone())
-        self.register_buffer("slope_width", slope_width.detach().clone())
-        self.register_buffer("there", there.detach().clone())
-        self.register_buffer("kept", kept.detach().clone())
-        self.ordinal = bool(ordinal)
+    ordinal: bool
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width] or [B, len(kept)]."""

@@ -1,11 +1,9 @@
 """The same values for every row."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 
 
 class Constant(Module):
@@ -28,9 +26,7 @@ class Constant(Module):
     [[0.5, 2.0], [0.5, 2.0]]
     """
 
-    def __init__(self, value: Tensor) -> None:
-        super().__init__()
-        self.value = nn.Parameter(value.detach().clone())
+    value: Tensor = learned()
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

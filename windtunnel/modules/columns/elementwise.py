@@ -1,7 +1,5 @@
 """Functions of single numbers, by name."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import math
 from collections.abc import Callable
 from typing import ClassVar
@@ -185,16 +183,13 @@ class Elementwise(Module):
     [[9.0, 4.0]]
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("function",)
-    PARTIAL: ClassVar[bool] = True
+    MAY_BE_NON_FINITE: ClassVar[bool] = True
     PER_COLUMN: ClassVar[tuple[str, ...]] = ()
     options: Tensor
+    function: str
 
-    def __init__(self, options: Tensor, function: str) -> None:
-        super().__init__()
-        self.register_buffer("options", options.detach().clone())
-        self.function = function
-        self.apply_to = FUNCTIONS[function]
+    def __post_init__(self) -> None:
+        self.apply_to = FUNCTIONS[self.function]
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""

@@ -1,13 +1,11 @@
 """A piecewise linear function of one column."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 
 
 class Interpolated(Module):
@@ -40,18 +38,12 @@ class Interpolated(Module):
     [[2.5], [nan]]
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("beyond", "single")
-    PARTIAL: ClassVar[bool] = True
+    CHOICES = {"beyond": ("clip", "nan", "raise")}
+    MAY_BE_NON_FINITE: ClassVar[bool] = True
     x: Tensor
-
-    def __init__(self, x: Tensor, y: Tensor, beyond: str, single: bool = False) -> None:
-        super().__init__()
-        self.register_buffer("x", x.detach().clone())
-        self.y = nn.Parameter(y.detach().clone())
-        if beyond not in ("clip", "nan", "raise"):
-            raise ValueError(f"beyond must be 'clip', 'nan' or 'raise', however: beyond={beyond!r}")
-        self.beyond = beyond
-        self.single = bool(single)
+    y: Tensor = learned()
+    beyond: str
+    single: bool = False
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Missing and infinite values, and with "raise" those beyond the first or last of several points."""

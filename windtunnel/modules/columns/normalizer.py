@@ -1,9 +1,5 @@
 """Rows scaled to unit norm."""
 
-from __future__ import annotations
-
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -35,14 +31,11 @@ class Normalizer(Module):
     [[0.75, -1.0], [0.0, 0.0]]
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("norm",)
+    CHOICES = {"norm": tuple(ORDERS)}
+    norm: str
 
-    def __init__(self, norm: str) -> None:
-        super().__init__()
-        if norm not in ORDERS:
-            raise ValueError(f"norm must be 'l1', 'l2' or 'max', however: norm={norm!r}")
-        self.norm = norm
-        self.order = ORDERS[norm]
+    def __post_init__(self) -> None:
+        self.order = ORDERS[self.norm]
         self.negligible = NEGLIGIBLE
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,14 +1,12 @@
 """Products of columns."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module
-from windtunnel.modules.cache_slices import in_cache
+from windtunnel.modules.cache_slices import cache_slices
 from windtunnel.modules.outputs.finite import Finite
 
 
@@ -35,14 +33,10 @@ class Polynomial(Module):
 
     factors: Tensor
 
-    def __init__(self, factors: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("factors", factors.detach().clone())
-
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
         # Transposed, columns are gathered as rows of memory, and the products of a slice stay in the processor's cache.
-        parts = in_cache(x, self.factors.shape[0])
+        parts = cache_slices(x, self.factors.shape[0])
         if len(parts) == 1:
             return self._products_along(x, 1)
         y = torch.empty((x.shape[0], self.factors.shape[0]), dtype=x.dtype, device=x.device)
@@ -60,11 +54,11 @@ class Polynomial(Module):
             y = y.mul_(padded.index_select(along, self.factors[:, degree]))
         return y
 
-    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+    def required_columns(self, wanted: Sequence[int], width: int) -> list[int]:
         """The columns that are multiplied."""
         return sorted({column for product in self._products(wanted, width) for column in product})
 
-    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+    def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
         """The wanted products, of the needed columns; no more factors than the longest has."""
         place = {column: position for position, column in enumerate(needed)}
         products = [[place[column] for column in product] for product in self._products(wanted, width)]
@@ -72,7 +66,7 @@ class Polynomial(Module):
         rows = [product + [len(needed)] * (longest - len(product)) for product in products]
         return Polynomial(torch.tensor(rows, device=self.factors.device))
 
-    def finite_where(self, width: int) -> list[Finite | None]:
+    def finite_inputs(self, width: int) -> list[Finite | None]:
         """Products with their factors."""
         return [Finite(tuple(dict.fromkeys(product))) for product in self._products(range(len(self.factors)), width)]
 

@@ -1,9 +1,5 @@
 """Columns pooled by groups."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -29,16 +25,10 @@ class PooledGroups(Module):
         "max", "min" or "median".
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("groups", "kind")
+    CHOICES = {"kind": ("max", "min", "median")}
     group: Tensor
-
-    def __init__(self, group: Tensor, groups: int, kind: str) -> None:
-        super().__init__()
-        if kind not in ("max", "min", "median"):
-            raise ValueError(f"kind must be 'max', 'min' or 'median', however: kind={kind!r}")
-        self.register_buffer("group", group.detach().clone())
-        self.groups = int(groups)
-        self.kind = kind
+    groups: int
+    kind: str
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, groups]."""

@@ -1,14 +1,12 @@
 """Power transforms of columns: Yeo-Johnson and Box-Cox."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from windtunnel.modules.base import Module
-from windtunnel.modules.cache_slices import in_cache
+from windtunnel.modules.base import Module, learned
+from windtunnel.modules.cache_slices import cache_slices
 from windtunnel.modules.columns.affine import affine
 
 SMALL = 1e-4
@@ -61,30 +59,14 @@ class Power(Module):
     [[4.0]]
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("positive",)
-    PARTIAL: ClassVar[bool] = True
+    MAY_BE_NON_FINITE: ClassVar[bool] = True
     power: Tensor
+    change: Tensor = learned()
+    scale: Tensor = learned()
+    shift: Tensor = learned()
     center: Tensor
     unit: Tensor
-
-    def __init__(
-        self,
-        power: Tensor,
-        change: Tensor,
-        scale: Tensor,
-        shift: Tensor,
-        center: Tensor,
-        unit: Tensor,
-        positive: bool,
-    ) -> None:
-        super().__init__()
-        self.change = nn.Parameter(change.detach().clone())
-        self.scale = nn.Parameter(scale.detach().clone())
-        self.shift = nn.Parameter(shift.detach().clone())
-        self.register_buffer("power", power.detach().clone())
-        self.register_buffer("center", center.detach().clone())
-        self.register_buffer("unit", unit.detach().clone())
-        self.positive = bool(positive)
+    positive: bool
 
     def cast(self, dtype: torch.dtype) -> None:
         """Learn in ``dtype``; facts stay float64."""
@@ -97,7 +79,7 @@ class Power(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
-        parts = in_cache(x, 4 * self.power.numel())
+        parts = cache_slices(x, 4 * self.power.numel())
         return self._raised(x) if len(parts) == 1 else torch.cat([self._raised(part) for part in parts])
 
     def _raised(self, x: Tensor) -> Tensor:

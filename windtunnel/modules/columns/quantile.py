@@ -1,14 +1,12 @@
 """Columns mapped to a uniform or normal distribution by their quantiles."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.base import Module
-from windtunnel.modules.cache_slices import in_cache
+from windtunnel.modules.base import Module, learned
+from windtunnel.modules.cache_slices import cache_slices
 
 BOUND = 1e-7
 """How near to the first and last quantile a value is taken for it (normal), in the unit of the column."""
@@ -65,16 +63,13 @@ class QuantileMap(Module):
             [1.0000]])
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("normal",)
-    PARTIAL: ClassVar[bool] = True
+    MAY_BE_NON_FINITE: ClassVar[bool] = True
     PER_COLUMN: ClassVar[tuple[str, ...]] = ("quantiles", "levels")
     quantiles: Tensor
+    levels: Tensor = learned()
+    normal: bool
 
-    def __init__(self, quantiles: Tensor, levels: Tensor, normal: bool) -> None:
-        super().__init__()
-        self.register_buffer("quantiles", quantiles.detach().clone())
-        self.levels = nn.Parameter(levels.detach().clone())
-        self.normal = bool(normal)
+    def __post_init__(self) -> None:
         self.bound, self.least = BOUND, LEAST
 
     def cast(self, dtype: torch.dtype) -> None:
@@ -83,7 +78,7 @@ class QuantileMap(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
-        parts = in_cache(x, 4 * self.quantiles.shape[0])
+        parts = cache_slices(x, 4 * self.quantiles.shape[0])
         return self._mapped(x) if len(parts) == 1 else torch.cat([self._mapped(part) for part in parts])
 
     def _mapped(self, x: Tensor) -> Tensor:

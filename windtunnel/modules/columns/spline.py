@@ -1,14 +1,10 @@
 """B-spline bases of columns."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module
-from windtunnel.modules.cache_slices import in_cache
+from windtunnel.modules.cache_slices import cache_slices
 
 
 def bases(x: Tensor, knots: Tensor, degree: int) -> Tensor:
@@ -77,7 +73,6 @@ class Spline(Module):
     [[0.75, 0.25]]
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("degree", "extrapolation", "bias", "takes_missing")
     knots: Tensor
     low: Tensor
     high: Tensor
@@ -85,27 +80,10 @@ class Spline(Module):
     start_slope: Tensor
     end: Tensor
     end_slope: Tensor
-
-    def __init__(
-        self,
-        knots: Tensor,
-        low: Tensor,
-        high: Tensor,
-        start: Tensor,
-        start_slope: Tensor,
-        end: Tensor,
-        end_slope: Tensor,
-        degree: int,
-        extrapolation: str,
-        bias: bool,
-        takes_missing: bool = False,
-    ) -> None:
-        super().__init__()
-        facts = {"knots": knots, "low": low, "high": high, "start": start, "start_slope": start_slope, "end": end}
-        for name, fact in {**facts, "end_slope": end_slope}.items():
-            self.register_buffer(name, fact.detach().clone())
-        self.degree, self.extrapolation = int(degree), extrapolation
-        self.bias, self.takes_missing = bool(bias), bool(takes_missing)
+    degree: int
+    extrapolation: str
+    bias: bool
+    takes_missing: bool = False
 
     def cast(self, dtype: torch.dtype) -> None:
         """Take numbers of ``dtype``: knots, which may be seen values, are rounded as the numbers are."""
@@ -121,7 +99,7 @@ class Spline(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width * n]."""
-        parts = in_cache(x, 2 * self.start.numel())
+        parts = cache_slices(x, 2 * self.start.numel())
         return self._splines(x) if len(parts) == 1 else torch.cat([self._splines(part) for part in parts])
 
     def _splines(self, x: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """Zeros that stand for what a sparse matrix does not store."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from typing import ClassVar
 
 import torch

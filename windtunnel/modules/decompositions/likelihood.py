@@ -1,7 +1,5 @@
 """The log-density of a normal distribution."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from torch import Tensor
 
 from windtunnel.modules.base import Module
@@ -29,12 +27,6 @@ class NormalLikelihood(Module):
     center: Tensor
     precision: Tensor
     offset: Tensor
-
-    def __init__(self, center: Tensor, precision: Tensor, offset: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("center", center.detach().clone())
-        self.register_buffer("precision", precision.detach().clone())
-        self.register_buffer("offset", offset.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B]."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-def goes_on(going: Tensor) -> bool:
+def unfinished(going: Tensor) -> bool:
     """Whether anything is left to do; a graph that is being exported holds all steps."""
     if not torch.jit.is_scripting():  # type: ignore[attr-defined]
         if torch.compiler.is_exporting():
@@ -17,7 +17,7 @@ def goes_on(going: Tensor) -> bool:
     return bool(going.any())
 
 
-def repeated(
+def while_loop(
     step: Callable[..., tuple[Tensor, ...]], state: tuple[Tensor, ...], facts: tuple[Tensor, ...], most: int
 ) -> tuple[Tensor, ...]:
     """``state = step(*state, *facts)`` as a loop of the graph that is being exported, which is not unrolled.

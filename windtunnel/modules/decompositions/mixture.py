@@ -1,16 +1,14 @@
 """Densities: mixtures of normal distributions, Mahalanobis distances, sums of kernels."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import math
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 from windtunnel.modules.kernels.pairwise import distances
-from windtunnel.modules.neighbours.distances import blocks
+from windtunnel.modules.neighbours.distances import row_blocks
 
 
 class NormalMixture(Module):
@@ -33,15 +31,13 @@ class NormalMixture(Module):
         ``[K]``; learned.
     """
 
-    def __init__(self, means: Tensor, factors: Tensor, log_weights: Tensor) -> None:
-        super().__init__()
-        self.means = nn.Parameter(means.detach().clone())
-        self.factors = nn.Parameter(factors.detach().clone())
-        self.log_weights = nn.Parameter(log_weights.detach().clone())
+    means: Tensor = learned()
+    factors: Tensor = learned()
+    log_weights: Tensor = learned()
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, D] -> [B, K]."""
-        return torch.cat([self.block(part) for part in blocks(x, self.means.numel())])
+        return torch.cat([self.block(part) for part in row_blocks(x, self.means.numel())])
 
     def block(self, x: Tensor) -> Tensor:
         """[rows, D] -> [rows, K]."""
@@ -89,13 +85,9 @@ class MahalanobisScore(Module):
         A number, in the unit of y.
     """
 
+    centre: Tensor = learned()
+    precision: Tensor = learned()
     offset: Tensor
-
-    def __init__(self, centre: Tensor, precision: Tensor, offset: Tensor) -> None:
-        super().__init__()
-        self.centre = nn.Parameter(centre.detach().clone())
-        self.precision = nn.Parameter(precision.detach().clone())
-        self.register_buffer("offset", offset.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, D] -> [B, 1]."""
@@ -145,21 +137,13 @@ class KernelSum(Module):
         The order of the norm.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("shape", "bandwidth", "p")
-    PARTIAL: ClassVar[bool] = True
+    MAY_BE_NON_FINITE: ClassVar[bool] = True
+    points: Tensor = learned()
     log_weights: Tensor
     constant: Tensor
-
-    def __init__(
-        self, points: Tensor, log_weights: Tensor, constant: Tensor, shape: str, bandwidth: float, p: float
-    ) -> None:
-        super().__init__()
-        self.points = nn.Parameter(points.detach().clone())
-        self.register_buffer("log_weights", log_weights.detach().clone())
-        self.register_buffer("constant", constant.detach().clone())
-        self.shape = shape
-        self.bandwidth = float(bandwidth)
-        self.p = float(p)
+    shape: str
+    bandwidth: float
+    p: float
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with missing or infinite values."""
@@ -167,7 +151,7 @@ class KernelSum(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, 1]."""
-        return torch.cat([self.block(part) for part in blocks(x, self.points.shape[0])])
+        return torch.cat([self.block(part) for part in row_blocks(x, self.points.shape[0])])
 
     def block(self, x: Tensor) -> Tensor:
         """[rows, width] -> [rows, 1]."""

@@ -1,14 +1,12 @@
 """Non-negative weights of fixed components, by multiplicative updates."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.base import Module
-from windtunnel.modules.decompositions.loops import repeated
+from windtunnel.modules.base import Module, learned
+from windtunnel.modules.decompositions.loops import while_loop
 
 LEAST = 1.1920928955078125e-07
 """float32's epsilon, below which the source takes a number for zero, in whatever type it computes."""
@@ -63,25 +61,17 @@ class MultiplicativeUpdates(Module):
         "divergence" (NMF) or "change" (MiniBatchNMF, which rejects no rows).
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("beta", "l1", "l2", "steps", "tolerance", "watches")
-    WHOLE: ClassVar[bool] = True
+    BATCH_DEPENDENT: ClassVar[bool] = True
+    components: Tensor = learned()
+    beta: float
+    l1: float
+    l2: float
+    steps: int
+    tolerance: float
+    watches: str
 
-    def __init__(
-        self,
-        components: Tensor,
-        beta: float,
-        l1: float,
-        l2: float,
-        steps: int,
-        tolerance: float,
-        watches: str,
-    ) -> None:
-        super().__init__()
-        self.components = nn.Parameter(components.detach().clone())
-        self.beta, self.l1, self.l2 = float(beta), float(l1), float(l2)
-        self.steps, self.tolerance = int(steps), float(tolerance)
-        self.watches = watches
-        self.stride = 10 if watches == "divergence" else 1
+    def __post_init__(self) -> None:
+        self.stride = 10 if self.watches == "divergence" else 1
         self.least, self.epsilon = LEAST, EPSILON
         self.gamma = 1.0 / (2.0 - self.beta) if self.beta < 1 else 1.0 / (self.beta - 1.0) if self.beta > 2 else 1.0
 
@@ -105,7 +95,7 @@ class MultiplicativeUpdates(Module):
             in_graph = torch.compiler.is_exporting()
             if in_graph:
                 state, facts = (going, error, weights), (x, components, start)
-                going, error, weights = repeated(self.strides, state, facts, looks)
+                going, error, weights = while_loop(self.strides, state, facts, looks)
         if not in_graph:
             for _ in range(looks):
                 if bool(going):

@@ -1,14 +1,12 @@
 """Non-negative weights of fixed components, by coordinate descent."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.base import Module
-from windtunnel.modules.decompositions.loops import repeated
+from windtunnel.modules.base import Module, learned
+from windtunnel.modules.decompositions.loops import while_loop
 
 
 class NonNegativeDescent(Module):
@@ -35,15 +33,12 @@ class NonNegativeDescent(Module):
         Of the projected gradient, relative to that of the first step.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("l1", "l2", "tolerance")
-    WHOLE: ClassVar[bool] = True
+    BATCH_DEPENDENT: ClassVar[bool] = True
+    components: Tensor = learned()
     order: Tensor
-
-    def __init__(self, components: Tensor, order: Tensor, l1: float, l2: float, tolerance: float) -> None:
-        super().__init__()
-        self.components = nn.Parameter(components.detach().clone())
-        self.register_buffer("order", order.detach().clone())
-        self.l1, self.l2, self.tolerance = float(l1), float(l2), float(tolerance)
+    l1: float
+    l2: float
+    tolerance: float
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with negative, missing or infinite values."""
@@ -62,7 +57,7 @@ class NonNegativeDescent(Module):
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if torch.compiler.is_exporting():
                 state, facts = (going, step, first, weights), (self.order, gram, given)
-                return self.answer(x, repeated(self.step, state, facts, self.order.shape[0])[3])
+                return self.answer(x, while_loop(self.step, state, facts, self.order.shape[0])[3])
         for _ in range(self.order.shape[0]):
             going, step, first, weights = self.step(going, step, first, weights, self.order, gram, given)
             if not bool(going):

@@ -1,24 +1,20 @@
 """Sparse codes of rows in a dictionary of atoms."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.base import Module
-from windtunnel.modules.decompositions.loops import goes_on
+from windtunnel.modules.base import Module, learned
+from windtunnel.modules.decompositions.loops import unfinished
 
 EPSILON = 2.220446049250313e-16
 
 
-def halves(codes: Tensor) -> Tensor:
+def split_signs(codes: Tensor) -> Tensor:
     """``[B, K]`` -> ``[B, 2 K]``: the positive parts, then the negative parts without their sign."""
     return torch.cat([codes.clamp_min(0.0), -codes.clamp_max(0.0)], dim=1)
 
 
-class Thresholded(Module):
+class SoftThreshold(Module):
     """Inner products with the atoms, moved towards zero.
 
     y = sign(c) max(|c| - threshold, 0),    c = x D^T
@@ -39,12 +35,10 @@ class Thresholded(Module):
         Whether positive and negative parts stand side by side.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("threshold", "positive", "split")
-
-    def __init__(self, atoms: Tensor, threshold: float, positive: bool = False, split: bool = False) -> None:
-        super().__init__()
-        self.atoms = nn.Parameter(atoms.detach().clone())
-        self.threshold, self.positive, self.split = float(threshold), bool(positive), bool(split)
+    atoms: Tensor = learned()
+    threshold: float
+    positive: bool = False
+    split: bool = False
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
@@ -52,7 +46,7 @@ class Thresholded(Module):
         codes = torch.sign(products) * (products.abs() - self.threshold).clamp_min(0.0)
         if self.positive:
             codes = codes.clamp_min(0.0)
-        return halves(codes) if self.split else codes
+        return split_signs(codes) if self.split else codes
 
 
 class MatchingPursuit(Module):
@@ -75,12 +69,11 @@ class MatchingPursuit(Module):
         Whether positive and negative parts stand side by side.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("count", "split")
+    atoms: Tensor = learned()
+    count: int
+    split: bool = False
 
-    def __init__(self, atoms: Tensor, count: int, split: bool = False) -> None:
-        super().__init__()
-        self.atoms = nn.Parameter(atoms.detach().clone())
-        self.count, self.split = int(count), bool(split)
+    def __post_init__(self) -> None:
         self.epsilon = EPSILON
 
     def forward(self, x: Tensor) -> Tensor:
@@ -94,13 +87,13 @@ class MatchingPursuit(Module):
             best = residual.abs().argmax(dim=1, keepdim=True)
             going = going & ~chosen.gather(1, best) & (residual.gather(1, best) ** 2 >= self.epsilon)
             going = going & (self.independent(gram, indices, best, going) > self.epsilon)
-            if not goes_on(going):
+            if not unfinished(going):
                 break
             indices = torch.cat([indices, best], dim=1)
             values = self.solved(gram, indices, products.gather(1, indices), going)
             codes = torch.where(going, torch.zeros_like(codes).scatter(1, indices, values), codes)
             chosen = chosen.scatter(1, best, torch.ones_like(going))
-        return halves(codes) if self.split else codes
+        return split_signs(codes) if self.split else codes
 
     def solved(self, gram: Tensor, indices: Tensor, right: Tensor, going: Tensor) -> Tensor:
         """The solution ``[B, n]`` of the normal equations on the atoms of each row; anything for rows that are done."""

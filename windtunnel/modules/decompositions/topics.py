@@ -1,14 +1,10 @@
 """Topics of documents, by variational updates."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.base import Module
-from windtunnel.modules.decompositions.loops import repeated
+from windtunnel.modules.base import Module, learned
+from windtunnel.modules.decompositions.loops import while_loop
 
 
 def digamma(x: Tensor, euler: float = 0.5772156649015329) -> Tensor:
@@ -30,7 +26,7 @@ def digamma(x: Tensor, euler: float = 0.5772156649015329) -> Tensor:
     return torch.where(small, tiny, total + torch.log(moved) - 0.5 * inverse - series)
 
 
-class TopicShares(Module):
+class TopicProportions(Module):
     """The share of each topic in a document of word counts, by the E-step of variational Bayes.
 
     theta_k <- prior + t_k sum_w x_w B_kw / (sum_j t_j B_jw + eps),    t_k = exp(psi(theta_k) - psi(sum_j theta_j))
@@ -56,13 +52,11 @@ class TopicShares(Module):
         Keeps the denominator above 0.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("prior", "steps", "tolerance", "epsilon")
-
-    def __init__(self, words: Tensor, prior: float, steps: int, tolerance: float, epsilon: float) -> None:
-        super().__init__()
-        self.words = nn.Parameter(words.detach().clone())
-        self.prior, self.steps = float(prior), int(steps)
-        self.tolerance, self.epsilon = float(tolerance), float(epsilon)
+    words: Tensor = learned()
+    prior: float
+    steps: int
+    tolerance: float
+    epsilon: float
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with negative, missing or infinite values."""
@@ -76,7 +70,7 @@ class TopicShares(Module):
         going = torch.ones([x.shape[0], 1], dtype=torch.bool, device=x.device)
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if torch.compiler.is_exporting():
-                return self.shares(x, repeated(self.step, (going, theta), (counts, words), self.steps)[1])
+                return self.shares(x, while_loop(self.step, (going, theta), (counts, words), self.steps)[1])
         for _ in range(self.steps):
             going, theta = self.step(going, theta, counts, words)
             if not bool(going.any()):

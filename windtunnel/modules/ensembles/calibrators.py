@@ -1,16 +1,12 @@
 """Calibrated answers of classifiers: sigmoids, isotonic steps, temperatures; then the mean over the classifiers."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 
 
-def mean_of_shares(calibrated: Tensor, place: Tensor) -> Tensor:
+def mean_probabilities(calibrated: Tensor, place: Tensor) -> Tensor:
     """Mean over E classifiers of their calibrated columns as probabilities, ``[B, columns]`` -> ``[B, K]``.
 
     ``place`` is int64 ``[E, K]``, the column of each class or -1, and rows are normalised to sum 1 (uniform where all
@@ -34,7 +30,7 @@ def mean_of_shares(calibrated: Tensor, place: Tensor) -> Tensor:
 class SigmoidCalibration(Module):
     """Platt's sigmoids, then the mean over classifiers.
 
-    p_c = 1 / (1 + exp(slope_c s_c + offset_c)); then see ``mean_of_shares``.
+    p_c = 1 / (1 + exp(slope_c s_c + offset_c)); then see ``mean_probabilities``.
 
     Shape
     -----
@@ -48,17 +44,13 @@ class SigmoidCalibration(Module):
         int64 ``[E, K]``, or ``[E, 1]`` for two classes.
     """
 
+    slope: Tensor = learned()
+    offset: Tensor = learned()
     place: Tensor
-
-    def __init__(self, slope: Tensor, offset: Tensor, place: Tensor) -> None:
-        super().__init__()
-        self.slope = nn.Parameter(slope.detach().clone())
-        self.offset = nn.Parameter(offset.detach().clone())
-        self.register_buffer("place", place.detach().clone())
 
     def forward(self, scores: Tensor) -> Tensor:
         """[B, columns] -> [B, K]."""
-        return mean_of_shares(torch.sigmoid(-(scores * self.slope + self.offset)), self.place)
+        return mean_probabilities(torch.sigmoid(-(scores * self.slope + self.offset)), self.place)
 
 
 class IsotonicCalibration(Module):
@@ -84,19 +76,11 @@ class IsotonicCalibration(Module):
         Whether scores and results are rounded to float32, as where the source was fitted on float32.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("single",)
     x: Tensor
+    y: Tensor = learned()
     last: Tensor
     place: Tensor
     single: bool
-
-    def __init__(self, x: Tensor, y: Tensor, last: Tensor, place: Tensor, single: bool) -> None:
-        super().__init__()
-        self.register_buffer("x", x.detach().clone())
-        self.y = nn.Parameter(y.detach().clone())
-        self.register_buffer("last", last.detach().clone())
-        self.register_buffer("place", place.detach().clone())
-        self.single = bool(single)
 
     def cast(self, dtype: torch.dtype) -> None:
         """Learn in ``dtype``; the points stay where they are."""
@@ -115,7 +99,7 @@ class IsotonicCalibration(Module):
         fitted = (low + (held - start) / (x.gather(1, at + 1) - start) * (high - low)).t()
         if self.single:
             fitted = fitted.to(torch.float32).double()
-        return mean_of_shares(fitted, self.place).to(scores.dtype)
+        return mean_probabilities(fitted, self.place).to(scores.dtype)
 
 
 class TemperatureCalibration(Module):
@@ -137,13 +121,8 @@ class TemperatureCalibration(Module):
         Whether the columns are probabilities and not decisions.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("probabilities",)
+    beta: Tensor = learned()
     probabilities: bool
-
-    def __init__(self, beta: Tensor, probabilities: bool) -> None:
-        super().__init__()
-        self.beta = nn.Parameter(beta.detach().clone())
-        self.probabilities = bool(probabilities)
 
     def forward(self, scores: Tensor) -> Tensor:
         """[B, E K] -> [B, K]."""

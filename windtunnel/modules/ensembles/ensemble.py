@@ -1,16 +1,12 @@
 """What several estimators answer, taken together: sums, votes, the weighted median."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 
 
-class MeanOfParts(Module):
+class MeanOfMembers(Module):
     """The mean over members, each with the columns that it answers.
 
     y_k = 1 / divisor * sum over members e of x[place[e, k]]
@@ -31,19 +27,13 @@ class MeanOfParts(Module):
 
     Examples
     --------
-    >>> MeanOfParts(torch.tensor([[0, 1], [2, -1]]), 2.0)(torch.tensor([[1.0, 2.0, 3.0]]))
+    >>> MeanOfMembers(torch.tensor([[0, 1], [2, -1]]), 2.0)(torch.tensor([[1.0, 2.0, 3.0]]))
     tensor([[2., 1.]])
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("divisor", "flat")
     place: Tensor
     divisor: float
-    flat: bool
-
-    def __init__(self, place: Tensor, divisor: float, flat: bool = False) -> None:
-        super().__init__()
-        self.divisor, self.flat = divisor, flat
-        self.register_buffer("place", place.detach().clone())
+    flat: bool = False
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, columns] -> [B, K], or [B]."""
@@ -55,7 +45,7 @@ class MeanOfParts(Module):
         return mean[:, 0] if self.flat else mean
 
 
-class Votes(Module):
+class LabelVotes(Module):
     """The sum of what the members' labels are worth.
 
     y_k = 1 / divisor * sum over members e and labels l of x_el worth[e, l, k]
@@ -71,14 +61,8 @@ class Votes(Module):
     divisor : float
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("divisor",)
     worth: Tensor
     divisor: float
-
-    def __init__(self, worth: Tensor, divisor: float) -> None:
-        super().__init__()
-        self.divisor = divisor
-        self.register_buffer("worth", worth.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, E * labels] -> [B, K]."""
@@ -106,13 +90,41 @@ class WeightedMedian(Module):
 
     weight: Tensor
 
-    def __init__(self, weight: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("weight", weight.detach().clone())
-
     def forward(self, x: Tensor) -> Tensor:
         """[B, E] -> [B, 1]."""
         values, order = torch.sort(x, dim=1, stable=True)
         below = self.weight[order].cumsum(1)
         first = (below >= 0.5 * below[:, -1:]).to(torch.int64).argmax(dim=1, keepdim=True)
         return values.gather(1, first)
+
+
+class WeightedMean(Module):
+    """The weighted mean of what E members answer, each with K columns.
+
+    y_k = sum_e w_e x_{e K + k} / sum_e w_e
+
+    The sum runs in the order of the members, as in the source, so that ties stay ties.
+
+    Shape
+    -----
+    ``[B, E K]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    weight : Tensor
+        ``[E]``; learned.
+
+    Examples
+    --------
+    >>> import torch
+    >>> WeightedMean(torch.tensor([1.0, 3.0]))(torch.tensor([[0.0, 1.0, 1.0, 0.0]])).tolist()
+    [[0.75, 0.25]]
+    """
+
+    weight: Tensor = learned()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, E K] -> [B, K]."""
+        members = self.weight.shape[0]
+        each = x.reshape(x.shape[0], members, x.shape[1] // members) * self.weight.unsqueeze(1)
+        return each.cumsum(1)[:, -1] / self.weight.sum()

@@ -1,18 +1,12 @@
 """Scores that start from what another estimator answers."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module
 
-LINKS = ("identity", "logit", "half_logit", "log_share")
 
-
-class StartedScores(Module):
+class ScoresWithInit(Module):
     """Raw scores of boosted trees, added to the answer of the estimator that boosting started from.
 
     s_k = g(p_k) + trees_k, where g is the identity of a value; log(p / (1 - p)) of a probability, or half of it; or
@@ -31,19 +25,13 @@ class StartedScores(Module):
 
     Examples
     --------
-    >>> StartedScores(1, "identity")(torch.tensor([[2.0, 0.5]]))
+    >>> ScoresWithInit(1, "identity")(torch.tensor([[2.0, 0.5]]))
     tensor([[2.5000]])
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("outputs", "link")
+    CHOICES = {"link": ("identity", "logit", "half_logit", "log_share")}
     outputs: int
     link: str
-
-    def __init__(self, outputs: int, link: str) -> None:
-        super().__init__()
-        if link not in LINKS:
-            raise ValueError(f"link={link!r}; accepted are {', '.join(LINKS)}")
-        self.outputs, self.link = outputs, link
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, K + K] -> [B, K]."""
@@ -60,7 +48,7 @@ class StartedScores(Module):
         return start + trees
 
 
-class RoundedToFloat32(Module):
+class RoundToFloat32(Module):
     """The nearest float32 number, in the type that is computed in.
 
     Shape
@@ -88,13 +76,8 @@ class LastColumns(Module):
         What stands behind the rows.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("first", "shape")
     first: int
     shape: list[int]
-
-    def __init__(self, first: int, shape: list[int]) -> None:
-        super().__init__()
-        self.first, self.shape = first, list(shape)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, *shape]."""

@@ -1,9 +1,5 @@
 """Probabilities as scores: their logarithms, and the mean of these over several classifiers."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -48,12 +44,7 @@ class LogPool(Module):
     tensor([[0.6667]])
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("classes",)
     classes: int
-
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        self.classes = int(classes)
 
     def forward(self, x: Tensor) -> Tensor:
         """The pooled scores."""

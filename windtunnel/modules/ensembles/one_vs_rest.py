@@ -1,16 +1,12 @@
 """Several classes from estimators of two: one against the rest, one against one, error-correcting codes."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 
 
-def filled(x: Tensor, place: Tensor, constant: Tensor) -> Tensor:
+def select_or_constant(x: Tensor, place: Tensor, constant: Tensor) -> Tensor:
     """Columns ``place`` of ``[B, width]``, and the constant where that is -1, ``[B, E]``."""
     known = torch.cat([x, torch.zeros_like(x[:, :1])], dim=1)
     at = torch.where(place < 0, torch.full_like(place, x.shape[1]), place)
@@ -34,24 +30,17 @@ class MemberScores(Module):
         Whether a single probability p is given as [1 - p, p].
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("pair",)
     place: Tensor
     constant: Tensor
-    pair: bool
-
-    def __init__(self, place: Tensor, constant: Tensor, pair: bool = False) -> None:
-        super().__init__()
-        self.register_buffer("place", place.detach().clone())
-        self.register_buffer("constant", constant.detach().clone())
-        self.pair = bool(pair)
+    pair: bool = False
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, E]."""
-        scores = filled(x, self.place, self.constant)
+        scores = select_or_constant(x, self.place, self.constant)
         return torch.cat([1 - scores, scores], dim=1) if self.pair else scores
 
 
-class MemberShares(Module):
+class MemberProbabilities(Module):
     """Probabilities of E estimators as shares of their sum; rows of zeros stay.
 
     y_e = p_e / sum_j p_j; of a single estimator [1 - p, p]
@@ -69,48 +58,16 @@ class MemberShares(Module):
     place: Tensor
     constant: Tensor
 
-    def __init__(self, place: Tensor, constant: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("place", place.detach().clone())
-        self.register_buffer("constant", constant.detach().clone())
-
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, E]."""
-        shares = filled(x, self.place, self.constant)
+        shares = select_or_constant(x, self.place, self.constant)
         if shares.shape[1] == 1:
             shares = torch.cat([1 - shares, shares], dim=1)
         total = shares.sum(dim=1, keepdim=True)
         return shares / torch.where(total == 0, torch.ones_like(total), total)
 
 
-class Above(Module):
-    """Which scores are above a bound.
-
-    y = 1 where s > bound, else 0
-
-    Shape
-    -----
-    ``[B, E]`` -> int64 ``[B, E]``; ``[B]`` of a single one.
-
-    Parameters
-    ----------
-    bound : Tensor
-        A number, in the unit of the scores.
-    """
-
-    bound: Tensor
-
-    def __init__(self, bound: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("bound", bound.detach().clone())
-
-    def forward(self, scores: Tensor) -> Tensor:
-        """[B, E] -> [B, E], or [B]."""
-        above = (scores > self.bound).to(torch.int64)
-        return above[:, 0] if above.shape[1] == 1 else above
-
-
-class PairwiseVotes(Module):
+class OneVsOneVotes(Module):
     """Votes of the estimators for each pair of K classes; their confidences decide between equal ones.
 
     y_k = votes_k + c_k / (3 (|c_k| + 1)), with c_k the sum of the confidences for class k less those against it
@@ -126,12 +83,7 @@ class PairwiseVotes(Module):
         K, at least 2.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("classes",)
     classes: int
-
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        self.classes = int(classes)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, 2 P] -> [B, K]."""
@@ -172,16 +124,11 @@ class CodeScores(Module):
         See ``MemberScores``.
     """
 
+    code: Tensor = learned()
     place: Tensor
     constant: Tensor
 
-    def __init__(self, code: Tensor, place: Tensor, constant: Tensor) -> None:
-        super().__init__()
-        self.code = torch.nn.Parameter(code.detach().clone())
-        self.register_buffer("place", place.detach().clone())
-        self.register_buffer("constant", constant.detach().clone())
-
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
-        answers = filled(x, self.place, self.constant)
+        answers = select_or_constant(x, self.place, self.constant)
         return 2 * (answers @ self.code.t()) - (self.code * self.code).sum(dim=1)

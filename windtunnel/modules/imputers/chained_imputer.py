@@ -1,11 +1,9 @@
 """Missing numbers predicted from the other columns, one column after the other, over and over."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 
 
 class ChainedImputer(Module):
@@ -36,6 +34,9 @@ class ChainedImputer(Module):
         ones that are only filled at first.
     """
 
+    fill: Tensor = learned()
+    weight: Tensor = learned()
+    bias: Tensor = learned()
     low: Tensor
     high: Tensor
     order: Tensor
@@ -43,27 +44,6 @@ class ChainedImputer(Module):
     kept: Tensor
     constant: Tensor
     flagged: Tensor
-
-    def __init__(
-        self,
-        fill: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        low: Tensor,
-        high: Tensor,
-        order: Tensor,
-        missing: Tensor,
-        kept: Tensor,
-        constant: Tensor,
-        flagged: Tensor,
-    ) -> None:
-        super().__init__()
-        self.fill = nn.Parameter(fill.detach().clone())
-        self.weight = nn.Parameter(weight.detach().clone())
-        self.bias = nn.Parameter(bias.detach().clone())
-        facts = {"low": low, "high": high, "order": order, "missing": missing, "kept": kept, "constant": constant}
-        for name, fact in {**facts, "flagged": flagged}.items():
-            self.register_buffer(name, fact.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, len(kept) + len(flagged)]."""

@@ -1,13 +1,11 @@
 """Missing numbers replaced by one value per column."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 from windtunnel.modules.outputs.finite import Finite
 
 
@@ -37,16 +35,10 @@ class Imputer(Module):
     [[2.0, 0.0], [5.0, 1.0]]
     """
 
+    fill: Tensor = learned()
     missing: Tensor
     kept: Tensor
     flagged: Tensor
-
-    def __init__(self, fill: Tensor, missing: Tensor, kept: Tensor, flagged: Tensor) -> None:
-        super().__init__()
-        self.fill = nn.Parameter(fill.detach().clone())
-        self.register_buffer("missing", missing.detach().clone())
-        self.register_buffer("kept", kept.detach().clone())
-        self.register_buffer("flagged", flagged.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, len(kept) + len(flagged)]."""
@@ -55,11 +47,11 @@ class Imputer(Module):
         filled = torch.where(absent[:, self.kept], self.fill, x[:, self.kept])
         return torch.cat([filled, absent[:, self.flagged].to(x.dtype)], dim=1)
 
-    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+    def required_columns(self, wanted: Sequence[int], width: int) -> list[int]:
         """The columns that the wanted values and flags are of."""
         return sorted(set(torch.cat([self.kept, self.flagged])[list(wanted)].tolist()))
 
-    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+    def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
         """The wanted values and flags, of the needed columns."""
         values = [column for column in wanted if column < len(self.kept)]
         flags = [column - len(self.kept) for column in wanted if column >= len(self.kept)]
@@ -67,7 +59,7 @@ class Imputer(Module):
         place[list(needed)] = torch.arange(len(needed), device=place.device)
         return Imputer(self.fill[values], self.missing, place[self.kept[values]], place[self.flagged[flags]])
 
-    def finite_where(self, width: int) -> list[Finite | None]:
+    def finite_inputs(self, width: int) -> list[Finite | None]:
         """Values with their column, whose NaN counts only where it is not filled; flags always."""
         kinds = ("inf",) if torch.isnan(self.missing) else ("nan", "inf")
         fine = torch.isfinite(self.fill).tolist()

@@ -1,7 +1,5 @@
 """Flags that say where a number is missing."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import torch
 from torch import Tensor
 
@@ -37,12 +35,6 @@ class MissingFlags(Module):
     missing: Tensor
     flagged: Tensor
     never: Tensor
-
-    def __init__(self, missing: Tensor, flagged: Tensor, never: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("missing", missing.detach().clone())
-        self.register_buffer("flagged", flagged.detach().clone())
-        self.register_buffer("never", never.detach().clone())
 
     def absent(self, x: Tensor) -> Tensor:
         """Where a value is missing, bool ``[B, width]``."""

@@ -1,14 +1,10 @@
 """Missing numbers replaced by the mean of the nearest fitted rows."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module
-from windtunnel.modules.neighbours.distances import blocks
+from windtunnel.modules.neighbours.distances import row_blocks
 
 
 class NearestImputer(Module):
@@ -40,7 +36,6 @@ class NearestImputer(Module):
         Whether nearer rows weigh more.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("donors", "by_distance")
     rows: Tensor
     known: Tensor
     fill: Tensor
@@ -48,23 +43,7 @@ class NearestImputer(Module):
     kept: Tensor
     flagged: Tensor
     donors: list[int]
-
-    def __init__(
-        self,
-        rows: Tensor,
-        known: Tensor,
-        fill: Tensor,
-        missing: Tensor,
-        kept: Tensor,
-        flagged: Tensor,
-        donors: list[int],
-        by_distance: bool,
-    ) -> None:
-        super().__init__()
-        tensors = {"rows": rows, "known": known, "fill": fill, "missing": missing, "kept": kept, "flagged": flagged}
-        for name, tensor in tensors.items():
-            self.register_buffer(name, tensor.detach().clone())
-        self.donors, self.by_distance = list(donors), bool(by_distance)
+    by_distance: bool
 
     def cast(self, dtype: torch.dtype) -> None:
         """Take numbers of ``dtype``: the mark is rounded as they are; distances stay float64."""
@@ -77,7 +56,7 @@ class NearestImputer(Module):
         number = torch.where(absent, torch.zeros_like(x), x).double()
         count = self.rows.shape[0]
         parts: list[Tensor] = []
-        for some, gone in zip(blocks(number, count), blocks(absent, count)):  # noqa: B905  TorchScript's takes no strict
+        for some, gone in zip(row_blocks(number, count), row_blocks(absent, count)):  # noqa: B905  TorchScript's takes no strict
             parts.append(self.filled(some, gone))
         filled = torch.cat(parts)
         return torch.cat([filled[:, self.kept], absent[:, self.flagged].to(filled.dtype)], dim=1).to(x.dtype)

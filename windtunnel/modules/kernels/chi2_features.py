@@ -1,9 +1,6 @@
 """A few sampled frequencies of the additive chi2 kernel, column by column."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -32,12 +29,13 @@ class Chi2Features(Module):
         What lies between two of them.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("steps", "interval")
+    steps: int
+    interval: float
 
-    def __init__(self, steps: int, interval: float) -> None:
-        super().__init__()
-        self.steps, self.interval = int(steps), float(interval)
-        self.factors = [math.sqrt(2 * interval / math.cosh(math.pi * step * interval)) for step in range(steps)]
+    def __post_init__(self) -> None:
+        self.factors = [
+            math.sqrt(2 * self.interval / math.cosh(math.pi * step * self.interval)) for step in range(self.steps)
+        ]
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with negative, missing or infinite values."""
@@ -49,9 +47,9 @@ class Chi2Features(Module):
         positive = torch.where(inside, x, torch.ones_like(x))
         root = torch.where(inside, torch.sqrt(positive), torch.zeros_like(x))
         angle = torch.log(positive) * self.interval
-        blocks = [root * math.sqrt(self.interval)]
+        row_blocks = [root * math.sqrt(self.interval)]
         for step in range(1, self.steps):
-            blocks.append(root * self.factors[step] * torch.cos(angle * step))
-            blocks.append(root * self.factors[step] * torch.sin(angle * step))
-        y = torch.cat(blocks, dim=1)
+            row_blocks.append(root * self.factors[step] * torch.cos(angle * step))
+            row_blocks.append(root * self.factors[step] * torch.sin(angle * step))
+        y = torch.cat(row_blocks, dim=1)
         return torch.where((x < 0).any(dim=1, keepdim=True), torch.full_like(y, float("nan")), y)

@@ -1,7 +1,5 @@
 """Sketches of polynomials."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import math
 
 import torch
@@ -29,11 +27,6 @@ class CountSketch(Module):
 
     sketches: Tensor
     shifts: Tensor
-
-    def __init__(self, sketches: Tensor, shifts: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("sketches", sketches.detach().clone())
-        self.register_buffer("shifts", shifts.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

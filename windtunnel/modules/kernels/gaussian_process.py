@@ -1,7 +1,5 @@
 """Gaussian processes: the mean of a regression, the probabilities of a classification."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import math
 from functools import reduce
 from operator import add
@@ -10,9 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, derived, learned
 from windtunnel.modules.kernels.kernels import kernel_from
-from windtunnel.modules.neighbours.distances import blocks
+from windtunnel.modules.neighbours.distances import row_blocks
 
 # The logistic function as a sum of error functions (Williams and Barber 1998), whose mean over a normal latent value
 # has a closed form.
@@ -46,26 +44,19 @@ class GaussianProcessMean(Module):
         The kernel; see ``windtunnel.modules.kernels.kernels.described``.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("similarity",)
+    __jit_ignored_attributes__: ClassVar[list[str]] = ["similarity"]
+    points: Tensor = learned()
+    weight: Tensor = learned()
+    bias: Tensor = learned()
+    numbers: Tensor = learned()
+    similarity: dict[str, Any]
 
-    def __init__(
-        self, points: Tensor, weight: Tensor, bias: Tensor, numbers: Tensor, similarity: dict[str, Any]
-    ) -> None:
-        super().__init__()
-        self.points = nn.Parameter(points.detach().clone())
-        self.weight = nn.Parameter(weight.detach().clone())
-        self.bias = nn.Parameter(bias.detach().clone())
-        self.numbers = nn.Parameter(numbers.detach().clone())
-        self.description = similarity
-        self.kernel = kernel_from(similarity)
-
-    def facts(self) -> dict[str, Any]:
-        """Give the JSON values that, with the tensors, rebuild this module."""
-        return {"similarity": self.description}
+    def __post_init__(self) -> None:
+        self.kernel = kernel_from(self.similarity)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
-        return torch.cat([self.block(part) for part in blocks(x, self.points.shape[0])])
+        return torch.cat([self.block(part) for part in row_blocks(x, self.points.shape[0])])
 
     def block(self, x: Tensor) -> Tensor:
         """[rows, width] -> [rows, K]."""
@@ -105,37 +96,23 @@ class GaussianProcessClasses(Module):
         The kernel of all processes; see ``windtunnel.modules.kernels.kernels.described``.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("similarity",)
+    __jit_ignored_attributes__: ClassVar[list[str]] = ["similarity"]
+    points: Tensor = learned()
+    residual: Tensor = learned()
     root: Tensor
     inverse: Tensor
-    rates: Tensor
-    shares: Tensor
+    numbers: Tensor = learned()
+    similarity: dict[str, Any]
+    rates: Tensor = derived()
+    shares: Tensor = derived()
 
-    def __init__(
-        self,
-        points: Tensor,
-        residual: Tensor,
-        root: Tensor,
-        inverse: Tensor,
-        numbers: Tensor,
-        similarity: dict[str, Any],
-    ) -> None:
-        super().__init__()
-        self.points = nn.Parameter(points.detach().clone())
-        self.residual = nn.Parameter(residual.detach().clone())
-        self.numbers = nn.Parameter(numbers.detach().clone())
-        self.register_buffer("root", root.detach().clone())
+    def __post_init__(self) -> None:
         # Laid out as a file has it: products with another layout end in other bits.
-        self.register_buffer("inverse", inverse.detach().contiguous().clone())
+        self.inverse = self.inverse.contiguous()
         self.register_buffer("rates", torch.tensor(RATES, dtype=torch.float64), persistent=False)
         self.register_buffer("shares", torch.tensor(SHARES, dtype=torch.float64), persistent=False)
         self.middle, self.above = HALF, ABOVE_HALF
-        self.description = similarity
-        self.kernel = kernel_from(similarity)
-
-    def facts(self) -> dict[str, Any]:
-        """Give the JSON values that, with the tensors, rebuild this module."""
-        return {"similarity": self.description}
+        self.kernel = kernel_from(self.similarity)
 
     def cast(self, dtype: torch.dtype) -> None:
         """Stay in float64."""
@@ -143,7 +120,7 @@ class GaussianProcessClasses(Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, classes]."""
         rows = x.to(torch.float64)
-        every = torch.cat([self.block(part) for part in blocks(rows, self.points.shape[0])])
+        every = torch.cat([self.block(part) for part in row_blocks(rows, self.points.shape[0])])
         return torch.cat([1 - every, every], dim=1) if every.shape[1] == 1 else every
 
     def block(self, x: Tensor) -> Tensor:
@@ -169,48 +146,3 @@ class GaussianProcessClasses(Module):
         terms = self.shares * (wide / (2 * torch.sqrt(variance * 2 * math.pi)))
         # One after the other, as the source adds them.
         return ((((terms[:, 0] + terms[:, 1]) + terms[:, 2]) + terms[:, 3]) + terms[:, 4]) + self.middle
-
-
-class Shares(Module):
-    """Numbers over their sum, or as they are where it is 0.
-
-    y_k = s_k / sum_j s_j
-
-    Shape
-    -----
-    ``[B, K]`` -> ``[B, K]``.
-    """
-
-    def forward(self, scores: Tensor) -> Tensor:
-        """[B, K] -> [B, K]."""
-        total = scores.sum(dim=1, keepdim=True)
-        return scores / torch.where(total == 0, torch.ones_like(total), total)
-
-
-class SecondAbove(Module):
-    """The second label where its score is above a bound.
-
-    y = 1[s_1 > bound]
-
-    Shape
-    -----
-    ``[B, 2]`` -> int64 ``[B]``.
-
-    Parameters
-    ----------
-    bound : Tensor
-        A number, in the unit of the score.
-    """
-
-    bound: Tensor
-
-    def __init__(self, bound: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("bound", bound.detach().clone())
-
-    def cast(self, dtype: torch.dtype) -> None:
-        """Stay in float64."""
-
-    def forward(self, scores: Tensor) -> Tensor:
-        """[B, 2] -> [B]."""
-        return (scores[:, 1] > self.bound).to(torch.int64)

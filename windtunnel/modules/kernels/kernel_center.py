@@ -1,10 +1,8 @@
 """Kernel matrices centred in the space of their features."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+from torch import Tensor
 
-from torch import Tensor, nn
-
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 
 
 class KernelCenter(Module):
@@ -30,10 +28,8 @@ class KernelCenter(Module):
     [[-0.5, 0.5]]
     """
 
-    def __init__(self, rows: Tensor, total: Tensor) -> None:
-        super().__init__()
-        self.rows = nn.Parameter(rows.detach().clone())
-        self.total = nn.Parameter(total.detach().clone())
+    rows: Tensor = learned()
+    total: Tensor = learned()
 
     def forward(self, kernel: Tensor) -> Tensor:
         """[B, n] -> [B, n]."""

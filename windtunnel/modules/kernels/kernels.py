@@ -1,7 +1,5 @@
 """Kernels of Gaussian processes: how alike two rows are. They compose, and are rebuilt from a JSON value."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any

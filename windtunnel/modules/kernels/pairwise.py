@@ -1,14 +1,10 @@
 """Kernels between rows and a set of points, by the names and formulas that scikit-learn gives them."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 
 KERNELS = ("linear", "poly", "rbf", "laplacian", "sigmoid", "cosine", "chi2", "additive_chi2")
 
@@ -100,26 +96,14 @@ class KernelMap(Module):
     [[63.0]]
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("kernel", "gamma", "coef0", "degree")
-
-    def __init__(
-        self,
-        points: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        kernel: str,
-        gamma: float = 1.0,
-        coef0: float = 0.0,
-        degree: float = 1.0,
-    ) -> None:
-        super().__init__()
-        if kernel not in KERNELS:
-            raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, however: kernel={kernel!r}")
-        self.points = nn.Parameter(points.detach().clone())
-        self.weight = nn.Parameter(weight.detach().clone())
-        self.bias = nn.Parameter(bias.detach().clone())
-        self.kernel = kernel
-        self.gamma, self.coef0, self.degree = float(gamma), float(coef0), float(degree)
+    CHOICES = {"kernel": KERNELS}
+    points: Tensor = learned()
+    weight: Tensor = learned()
+    bias: Tensor = learned()
+    kernel: str
+    gamma: float = 1.0
+    coef0: float = 0.0
+    degree: float = 1.0
 
     def cast(self, dtype: torch.dtype) -> None:
         """Stay in float64."""
@@ -140,3 +124,19 @@ class Chi2KernelMap(KernelMap):
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with negative, missing or infinite values."""
         return (~torch.isfinite(x) | (x < 0)).any(dim=1)
+
+
+class WhitenedKernel(KernelMap):
+    """A ``KernelMap`` whose weights whiten points that may nearly depend on one another.
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``, in the type of the rows.
+    """
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with missing or infinite values, or with negative ones under a chi2 kernel."""
+        rejected = ~torch.isfinite(x)
+        if self.kernel in ("chi2", "additive_chi2"):
+            rejected = rejected | (x < 0)
+        return rejected.any(dim=1)

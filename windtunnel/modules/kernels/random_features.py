@@ -1,14 +1,10 @@
 """Random Fourier features."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 
 
 class CosineFeatures(Module):
@@ -30,13 +26,9 @@ class CosineFeatures(Module):
         Of the result.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("scale",)
-
-    def __init__(self, weight: Tensor, bias: Tensor, scale: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(weight.detach().clone())
-        self.bias = nn.Parameter(bias.detach().clone())
-        self.scale = float(scale)
+    weight: Tensor = learned()
+    bias: Tensor = learned()
+    scale: float
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
@@ -64,13 +56,10 @@ class LogCosineFeatures(Module):
         Of the result.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("shift", "scale")
-
-    def __init__(self, weight: Tensor, bias: Tensor, shift: float, scale: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(weight.detach().clone())
-        self.bias = nn.Parameter(bias.detach().clone())
-        self.shift, self.scale = float(shift), float(scale)
+    weight: Tensor = learned()
+    bias: Tensor = learned()
+    shift: float
+    scale: float
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with a value of -shift or less, or a missing or infinite one."""

@@ -1,16 +1,12 @@
 """Support vector machines: kernels of support vectors, and the votes between pairs of classes."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module
-from windtunnel.modules.decompositions.loops import repeated
+from windtunnel.modules.base import Module, derived
+from windtunnel.modules.decompositions.loops import while_loop
 from windtunnel.modules.kernels.pairwise import KernelMap
-from windtunnel.modules.neighbours.distances import blocks
+from windtunnel.modules.neighbours.distances import row_blocks
 
 
 class SupportVectors(KernelMap):
@@ -23,7 +19,7 @@ class SupportVectors(KernelMap):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
-        return torch.cat([self.block(part) for part in blocks(x.double(), self.points.shape[0])]).to(x.dtype)
+        return torch.cat([self.block(part) for part in row_blocks(x.double(), self.points.shape[0])]).to(x.dtype)
 
 
 def pairs(classes: int) -> tuple[list[int], list[int]]:
@@ -42,20 +38,18 @@ class PairSums(Module):
         The number of classes C; there are C (C - 1) / 2 pairs.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("classes",)
-    first: Tensor
-    second: Tensor
+    classes: int
+    first: Tensor = derived()
+    second: Tensor = derived()
 
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        self.classes = int(classes)
+    def __post_init__(self) -> None:
         first, second = pairs(self.classes)
         rows = torch.eye(self.classes, dtype=torch.float64)
         self.register_buffer("first", rows[first], persistent=False)
         self.register_buffer("second", rows[second], persistent=False)
 
 
-class PairWinner(PairSums):
+class PairWinnerLabel(PairSums):
     """The position of the class with the most votes: a pair's first where its score is above 0, else its second.
 
     Shape
@@ -93,7 +87,7 @@ class PairVotes(PairSums):
         return votes + total / (3 * (total.abs() + 1))
 
 
-class MostVotes(PairVotes):
+class PairVotesLabel(PairVotes):
     """The position of the greatest of ``PairVotes``.
 
     Shape
@@ -128,18 +122,14 @@ class PairCoupling(Module):
         -1 where the raw score is that of the second class (two classes), else 1.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("classes", "sign")
     slope: Tensor
     intercept: Tensor
-    first: Tensor
-    second: Tensor
+    classes: int
+    sign: float = 1.0
+    first: Tensor = derived()
+    second: Tensor = derived()
 
-    def __init__(self, slope: Tensor, intercept: Tensor, classes: int, sign: float = 1.0) -> None:
-        super().__init__()
-        self.register_buffer("slope", slope.detach().clone())
-        self.register_buffer("intercept", intercept.detach().clone())
-        self.classes = int(classes)
-        self.sign = float(sign)
+    def __post_init__(self) -> None:
         first, second = pairs(self.classes)
         self.register_buffer("first", torch.tensor(first), persistent=False)
         self.register_buffer("second", torch.tensor(second), persistent=False)
@@ -161,7 +151,7 @@ class PairCoupling(Module):
         going = torch.ones([scores.shape[0], 1], dtype=torch.bool, device=scores.device)
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if torch.compiler.is_exporting():
-                return repeated(self.step, (going, p), (form,), max(100, k))[1]
+                return while_loop(self.step, (going, p), (form,), max(100, k))[1]
         for _ in range(max(100, k)):
             going, p = self.step(going, p, form)
             if not bool(going.any()):
@@ -185,27 +175,3 @@ class PairCoupling(Module):
             slopes = (slopes + step * form[:, t]) / (1 + step)
             p = torch.cat([p[:, :t], p[:, t : t + 1] + step, p[:, t + 1 :]], dim=1) / (1 + step)
         return p
-
-
-class ScoreFrom(Module):
-    """The one score of a row, from another zero: y = s - origin.
-
-    Shape
-    -----
-    ``[B, 1]`` -> ``[B]``.
-
-    Parameters
-    ----------
-    origin : Tensor
-        A number, in the unit of the score.
-    """
-
-    origin: Tensor
-
-    def __init__(self, origin: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("origin", origin.detach().clone())
-
-    def forward(self, scores: Tensor) -> Tensor:
-        """[B, 1] -> [B]."""
-        return scores[:, 0] - self.origin

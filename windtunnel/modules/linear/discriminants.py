@@ -1,16 +1,10 @@
 """Discriminants of classes around their centroids."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 from windtunnel.modules.kernels.pairwise import distances
-
-ANSWERS = ("scores", "difference", "probability", "log probability")
 
 
 def discriminants(x: Tensor, centroids: Tensor, scale: Tensor, log_prior: Tensor, p: float) -> Tensor:
@@ -39,22 +33,17 @@ class CentroidDiscriminants(Module):
         The order of the norm.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("p",)
+    centroids: Tensor = learned()
+    log_prior: Tensor = learned()
     scale: Tensor
-
-    def __init__(self, centroids: Tensor, log_prior: Tensor, scale: Tensor, p: float = 2.0) -> None:
-        super().__init__()
-        self.centroids = nn.Parameter(centroids.detach().clone())
-        self.log_prior = nn.Parameter(log_prior.detach().clone())
-        self.register_buffer("scale", scale.detach().clone())
-        self.p = float(p)
+    p: float = 2.0
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, classes]."""
         return discriminants(x, self.centroids, self.scale, self.log_prior, self.p)
 
 
-class CentroidAnswer(Module):
+class CentroidOutput(Module):
     """What is made of the discriminants, where labels are those of the nearest centroid and not of the greatest one.
 
     Shape
@@ -69,19 +58,11 @@ class CentroidAnswer(Module):
         "scores", "difference" (the second less the first), "probability" (softmax) or "log probability".
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("answer",)
+    CHOICES = {"answer": ("scores", "difference", "probability", "log probability")}
     centroids: Tensor
     log_prior: Tensor
     scale: Tensor
-
-    def __init__(self, centroids: Tensor, log_prior: Tensor, scale: Tensor, answer: str) -> None:
-        super().__init__()
-        if answer not in ANSWERS:
-            raise ValueError(f"answer must be one of {', '.join(ANSWERS)}, however: answer={answer!r}")
-        self.register_buffer("centroids", centroids.detach().clone())
-        self.register_buffer("log_prior", log_prior.detach().clone())
-        self.register_buffer("scale", scale.detach().clone())
-        self.answer = answer
+    answer: str
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, classes] or [B]."""

@@ -1,14 +1,12 @@
 """Two embedding tables and their inner product."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 
 
 class FactorModel(Module):
@@ -40,12 +38,9 @@ class FactorModel(Module):
     """
 
     KINDS: ClassVar[dict[str, str]] = {"users": "table", "items": "table"}
-
-    def __init__(self, mean: Tensor, users: Tensor, items: Tensor) -> None:
-        super().__init__()
-        self.mean = nn.Parameter(mean.detach().clone())
-        self.users = nn.Parameter(users.detach().clone())
-        self.items = nn.Parameter(items.detach().clone())
+    mean: Tensor = learned()
+    users: Tensor = learned()
+    items: Tensor = learned()
 
     def forward(self, codes: Tensor) -> Tensor:
         """[B, 2] -> [B, 1]."""

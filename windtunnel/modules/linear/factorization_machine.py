@@ -1,12 +1,10 @@
 """Factorization machines of second order."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 
 
 class FactorizationMachine(Module):
@@ -41,11 +39,9 @@ class FactorizationMachine(Module):
     [[30.0]]
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor, factors: Tensor) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(weight.detach().clone())
-        self.bias = nn.Parameter(bias.detach().clone())
-        self.factors = nn.Parameter(factors.detach().clone())
+    weight: Tensor = learned()
+    bias: Tensor = learned()
+    factors: Tensor = learned()
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

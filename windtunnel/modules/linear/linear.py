@@ -1,15 +1,14 @@
 """The linear map of linear models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn import functional
 
 from windtunnel.encode.sparse_rows import SparseRows
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 from windtunnel.modules.outputs.finite import Finite
 
 
@@ -36,12 +35,9 @@ class Linear(Module):
     [[11.5]]
     """
 
-    MIXES: ClassVar[bool] = True
-
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(weight.detach().clone())
-        self.bias = nn.Parameter(bias.detach().clone())
+    MIXES_COLUMNS: ClassVar[bool] = True
+    weight: Tensor = learned()
+    bias: Tensor = learned()
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
@@ -53,14 +49,50 @@ class Linear(Module):
         """``forward`` of rows whose zeros nobody goes through."""
         return x.times(self.weight) + self.bias
 
-    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+    def required_columns(self, wanted: Sequence[int], width: int) -> list[int]:
         """Columns whose weight is not 0 in some of the sums."""
         return self.weight[list(wanted)].ne(0).any(dim=0).nonzero()[:, 0].tolist()
 
-    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+    def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
         """The wanted sums, of the needed columns."""
         return Linear(self.weight[list(wanted)][:, list(needed)], self.bias[list(wanted)])
 
-    def finite_where(self, width: int) -> list[Finite | None]:
+    def finite_inputs(self, width: int) -> list[Finite | None]:
         """All sums with all columns, those without weight as well."""
         return [Finite(tuple(range(width)))] * len(self.bias)
+
+
+class LinearSkippingMissing(Module):
+    """K weighted sums of the columns; a missing value adds nothing.
+
+    y = z W^T + b, where z is x with 0 for NaN
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, K]``.
+
+    Parameters
+    ----------
+    weight : Tensor
+        ``[K, width]``; learned.
+    bias : Tensor
+        ``[K]``; learned.
+
+    Source
+    ------
+    XGBoost's gblinear.
+
+    Examples
+    --------
+    >>> nan = float("nan")
+    >>> LinearSkippingMissing(torch.tensor([[1.0, 2.0]]), torch.tensor([0.5]))(torch.tensor([[3.0, nan]])).tolist()
+    [[3.5]]
+    """
+
+    weight: Tensor = learned()
+    bias: Tensor = learned()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, K]."""
+        present = torch.where(torch.isnan(x), torch.zeros_like(x), x)
+        return functional.linear(present, self.weight, self.bias)

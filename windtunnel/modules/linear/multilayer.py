@@ -1,14 +1,12 @@
 """Layers of neurons."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.base import Module
-from windtunnel.modules.cache_slices import in_cache
+from windtunnel.modules.base import Module, learned
+from windtunnel.modules.cache_slices import cache_slices
 
 ACTIVATIONS = ("identity", "logistic", "tanh", "relu")
 
@@ -40,26 +38,18 @@ class MultilayerPerceptron(Module):
     [[2.0], [3.0]]
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("sizes", "activation", "output")
-    FEWEST: Final = 256  # rows of a slice, so that a product is worth laying out the weights for
+    CHOICES = {"activation": ACTIVATIONS, "output": ACTIVATIONS}
+    __constants__: ClassVar[list[str]] = ["FEWEST"]
+    FEWEST = 256  # rows of a slice, so that a product is worth laying out the weights for
+    weight: Tensor = learned()
+    bias: Tensor = learned()
     sizes: list[int]
-
-    def __init__(
-        self, weight: Tensor, bias: Tensor, sizes: list[int], activation: str, output: str = "identity"
-    ) -> None:
-        super().__init__()
-        for name in (activation, output):
-            if name not in ACTIVATIONS:
-                raise ValueError(f"activations are {', '.join(map(repr, ACTIVATIONS))}, however: {name!r}")
-        self.weight = nn.Parameter(weight.detach().clone())
-        self.bias = nn.Parameter(bias.detach().clone())
-        self.sizes = list(sizes)
-        self.activation = activation
-        self.output = output
+    activation: str
+    output: str = "identity"
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, sizes[0]] -> [B, sizes[-1]]."""
-        parts = in_cache(x, max(self.sizes), self.FEWEST)
+        parts = cache_slices(x, max(self.sizes), self.FEWEST)
         if len(parts) == 1:
             return self.answer(x).t()
         y = torch.empty((x.shape[0], self.sizes[-1]), dtype=x.dtype, device=x.device)

@@ -1,15 +1,13 @@
 """A linear map of centred columns."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 from windtunnel.modules.outputs.finite import Finite
 
 
@@ -40,14 +38,10 @@ class Projection(Module):
     [[-8.0]]
     """
 
-    MIXES: ClassVar[bool] = True
+    MIXES_COLUMNS: ClassVar[bool] = True
+    weight: Tensor = learned()
+    bias: Tensor = learned()
     center: Tensor
-
-    def __init__(self, weight: Tensor, bias: Tensor, center: Tensor) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(weight.detach().clone())
-        self.bias = nn.Parameter(bias.detach().clone())
-        self.register_buffer("center", center.detach().clone())
 
     def cast(self, dtype: torch.dtype) -> None:
         """Compute in ``dtype``; what it cannot hold of the center goes into the bias."""
@@ -60,15 +54,15 @@ class Projection(Module):
         """[B, width] -> [B, K]."""
         return functional.linear(x - self.center, self.weight, self.bias)
 
-    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+    def required_columns(self, wanted: Sequence[int], width: int) -> list[int]:
         """Columns whose weight is not 0 in some of the sums."""
         return self.weight[list(wanted)].ne(0).any(dim=0).nonzero()[:, 0].tolist()
 
-    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+    def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
         """The wanted sums, of the needed columns."""
         weight, bias = self.weight[list(wanted)][:, list(needed)], self.bias[list(wanted)]
         return Projection(weight, bias, self.center[list(needed)])
 
-    def finite_where(self, width: int) -> list[Finite | None]:
+    def finite_inputs(self, width: int) -> list[Finite | None]:
         """All sums with all columns, those without weight as well."""
         return [Finite(tuple(range(width)))] * len(self.bias)

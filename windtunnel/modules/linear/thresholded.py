@@ -1,12 +1,10 @@
 """Weighted sums of whether each column is above a threshold."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 
 SHARP = 2 / 0.3
 """Half a gap between neighbouring values in units of 1 / slope, at which a soft step is 0.0013 off 0 or 1."""
@@ -37,13 +35,9 @@ class ThresholdedLinear(Module):
     [[2.5]]
     """
 
+    weight: Tensor = learned()
+    bias: Tensor = learned()
     threshold: Tensor
-
-    def __init__(self, weight: Tensor, bias: Tensor, threshold: Tensor) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(weight.detach().clone())
-        self.bias = nn.Parameter(bias.detach().clone())
-        self.register_buffer("threshold", threshold.detach().clone())
 
     def cast(self, dtype: torch.dtype) -> None:
         """Compute in ``dtype``; numbers of this type lie on the side of the threshold that they lay on before."""
@@ -100,14 +94,10 @@ class SoftThresholdedLinear(Module):
         ``[width]``, per unit of the columns; a fact.
     """
 
+    weight: Tensor = learned()
+    bias: Tensor = learned()
+    center: Tensor = learned()
     slope: Tensor
-
-    def __init__(self, weight: Tensor, bias: Tensor, center: Tensor, slope: Tensor) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(weight.detach().clone())
-        self.bias = nn.Parameter(bias.detach().clone())
-        self.center = nn.Parameter(center.detach().clone())
-        self.register_buffer("slope", slope.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

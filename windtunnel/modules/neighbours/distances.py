@@ -1,17 +1,13 @@
 """Nearest points: centres of clusters and classes."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 from windtunnel.modules.kernels.pairwise import distances, squared_distances
 
 
-def blocks(x: Tensor, points: int, cells: int = 4194304) -> list[Tensor]:
+def row_blocks(x: Tensor, points: int, cells: int = 4194304) -> list[Tensor]:
     """Slices of the rows, so that a block of rows by points has at most ``cells`` numbers.
 
     An exporter, for which the number of rows is a symbol, gets all of them in one.
@@ -53,17 +49,13 @@ class NearestPoint(Module):
     [[-9.0, -16.0]]
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("p", "power")
-
-    def __init__(self, points: Tensor, p: float = 2.0, power: float = 2.0) -> None:
-        super().__init__()
-        self.points = nn.Parameter(points.detach().clone())
-        self.p = float(p)
-        self.power = float(power)
+    points: Tensor = learned()
+    p: float = 2.0
+    power: float = 2.0
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
-        distance = torch.cat([distances(part, self.points, self.p) for part in blocks(x, self.points.shape[0])])
+        distance = torch.cat([distances(part, self.points, self.p) for part in row_blocks(x, self.points.shape[0])])
         return -distance.square() if self.power == 2.0 else -(distance**self.power)
 
 
@@ -86,18 +78,13 @@ class NearestGroup(Module):
         How many there are.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("groups",)
+    points: Tensor = learned()
     group: Tensor
-
-    def __init__(self, points: Tensor, group: Tensor, groups: int) -> None:
-        super().__init__()
-        self.points = nn.Parameter(points.detach().clone())
-        self.register_buffer("group", group.detach().clone())
-        self.groups = int(groups)
+    groups: int
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, groups]."""
-        nearness = torch.cat([-squared_distances(part, self.points) for part in blocks(x, self.points.shape[0])])
+        nearness = torch.cat([-squared_distances(part, self.points) for part in row_blocks(x, self.points.shape[0])])
         best: list[Tensor] = []
         for one in range(self.groups):
             best.append(nearness[:, self.group == one].amax(dim=1))
@@ -121,16 +108,12 @@ class Distances(Module):
 
     points: Tensor
 
-    def __init__(self, points: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("points", points.detach().clone())
-
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
-        return torch.cat([distances(part, self.points, 2.0) for part in blocks(x, self.points.shape[0])])
+        return torch.cat([distances(part, self.points, 2.0) for part in row_blocks(x, self.points.shape[0])])
 
 
-class FromNearness(Module):
+class DistancesFromScores(Module):
     """Distances from the scores of ``NearestPoint``: y_k = sqrt(-s_k).
 
     Shape
@@ -143,7 +126,7 @@ class FromNearness(Module):
         return root(-scores)
 
 
-class Bisections(Module):
+class BisectingCenters(Module):
     """Leaves of a tree whose nodes send a row to the nearer one of two centres.
 
     y_l = min over the nodes n above leaf l of sign_ln (|x - right_n|^2 - |x - left_n|^2)
@@ -162,13 +145,9 @@ class Bisections(Module):
         ``[leaves, nodes]``: 1 where the leaf lies on the left of the node, -1 on the right, 0 not below it.
     """
 
+    left: Tensor = learned()
+    right: Tensor = learned()
     path: Tensor
-
-    def __init__(self, left: Tensor, right: Tensor, path: Tensor) -> None:
-        super().__init__()
-        self.left = nn.Parameter(left.detach().clone())
-        self.right = nn.Parameter(right.detach().clone())
-        self.register_buffer("path", path.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, leaves]."""

@@ -1,16 +1,14 @@
 """Labels that spread from known points to new rows."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from typing import ClassVar, Optional
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 
 
-class Propagated(Module):
+class PropagatedLabels(Module):
     """What the points near a row say of its label.
 
     s = sum_i exp(-gamma |x - x_i|^2) labels_i, or the sum of labels_i over the nearest points; y_k = s_k / sum_j s_j
@@ -36,25 +34,23 @@ class Propagated(Module):
         the nearest)^2); forward nothing changes.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("gamma", "neighbors", "smooth")
-    PARTIAL: ClassVar[bool] = True
+    MAY_BE_NON_FINITE: ClassVar[bool] = True
     points: Tensor
+    labels: Tensor = learned()
     gamma: float
     neighbors: int
-    smooth: bool
-
-    def __init__(self, points: Tensor, labels: Tensor, gamma: float, neighbors: int, smooth: bool = False) -> None:
-        super().__init__()
-        self.register_buffer("points", points.detach().clone())
-        self.labels = nn.Parameter(labels.detach().clone())
-        self.gamma, self.neighbors, self.smooth = float(gamma), int(neighbors), bool(smooth)
+    smooth: bool = False
 
     def cast(self, dtype: torch.dtype) -> None:
         """Stay in float64."""
 
     def soft(self, sample: Optional[Tensor]) -> Module:  # noqa: UP045  TorchScript
         """The same answers, with a gradient where only the nearest points count."""
-        return Propagated(self.points, self.labels, self.gamma, self.neighbors, smooth=True) if self.neighbors else self
+        return (
+            PropagatedLabels(self.points, self.labels, self.gamma, self.neighbors, smooth=True)
+            if self.neighbors
+            else self
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

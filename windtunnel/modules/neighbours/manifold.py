@@ -1,14 +1,10 @@
 """Where a new row lies on a manifold that is known by its points."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 from windtunnel.modules.kernels.pairwise import distances
 
 
@@ -39,19 +35,12 @@ class Geodesics(Module):
         Of the Minkowski distance.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("neighbours", "norm")
     points: Tensor
     paths: Tensor
-
-    def __init__(
-        self, points: Tensor, paths: Tensor, weight: Tensor, bias: Tensor, neighbours: int, norm: float = 2.0
-    ) -> None:
-        super().__init__()
-        self.register_buffer("points", points.detach().clone())
-        self.register_buffer("paths", paths.detach().clone())
-        self.weight = nn.Parameter(weight.detach().clone())
-        self.bias = nn.Parameter(bias.detach().clone())
-        self.neighbours, self.norm = int(neighbours), float(norm)
+    weight: Tensor = learned()
+    bias: Tensor = learned()
+    neighbours: int
+    norm: float = 2.0
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
@@ -86,14 +75,10 @@ class Barycenters(Module):
         See above.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("neighbours", "regularization")
     points: Tensor
-
-    def __init__(self, points: Tensor, places: Tensor, neighbours: int, regularization: float) -> None:
-        super().__init__()
-        self.register_buffer("points", points.detach().clone())
-        self.places = nn.Parameter(places.detach().clone())
-        self.neighbours, self.regularization = int(neighbours), float(regularization)
+    places: Tensor = learned()
+    neighbours: int
+    regularization: float
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

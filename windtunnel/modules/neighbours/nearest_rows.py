@@ -3,22 +3,18 @@
 Everything is computed in float64 whatever the type of the rows: a neighbour is one or it is not.
 """
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module
-from windtunnel.modules.decompositions.loops import repeated
+from windtunnel.modules.base import Module, derived
+from windtunnel.modules.decompositions.loops import while_loop
 from windtunnel.modules.kernels.pairwise import unit_rows
-from windtunnel.modules.neighbours.distances import blocks, root
+from windtunnel.modules.neighbours.distances import root, row_blocks
 
 
-def cached(x: Tensor, points: int) -> list[Tensor]:
-    """``blocks`` of rows that fit into a cache with their distances to the points."""
-    return blocks(x, points, 262144)
+def cache_blocks(x: Tensor, points: int) -> list[Tensor]:
+    """``row_blocks`` of rows that fit into a cache with their distances to the points."""
+    return row_blocks(x, points, 262144)
 
 
 def reduced_distances(x: Tensor, points: Tensor, p: float) -> Tensor:
@@ -28,11 +24,11 @@ def reduced_distances(x: Tensor, points: Tensor, p: float) -> Tensor:
     """
     total = torch.zeros([x.shape[0], points.shape[0]], dtype=x.dtype, device=x.device)
     for column in range(points.shape[1]):
-        total = added(total, x[:, column : column + 1] - points[:, column], p)
+        total = add_column(total, x[:, column : column + 1] - points[:, column], p)
     return total
 
 
-def added(total: Tensor, apart: Tensor, p: float) -> Tensor:
+def add_column(total: Tensor, apart: Tensor, p: float) -> Tensor:
     """The reduced distance with the difference of one more column."""
     if p == 2.0:
         return total + apart * apart
@@ -60,7 +56,7 @@ def distance_of(reduced: Tensor, p: float) -> Tensor:
     return reduced ** (1.0 / p)
 
 
-def closeness(distance: Tensor, weighted: bool) -> Tensor:
+def neighbour_weights(distance: Tensor, weighted: bool) -> Tensor:
     """1, or 1 / distance; where a distance is 0, 1 for such neighbours and 0 for the others."""
     if not weighted:
         return torch.ones_like(distance)
@@ -119,35 +115,28 @@ class NearestRows(Module):
         "kd_tree", "ball_tree", "brute", or "cosine" for one less the cosine.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("k", "p", "search")
     points: Tensor
     inorder: Tensor
     leaf: Tensor
     low: Tensor
     high: Tensor
-    centre: Tensor
-    factors: Tensor
-    squares: Tensor
+    k: int
+    p: float
+    search: str
+    centre: Tensor = derived()
+    factors: Tensor = derived()
+    squares: Tensor = derived()
 
-    def __init__(
-        self, points: Tensor, inorder: Tensor, leaf: Tensor, low: Tensor, high: Tensor, k: int, p: float, search: str
-    ) -> None:
-        super().__init__()
-        self.register_buffer("points", points.detach().clone())
-        self.register_buffer("inorder", inorder.detach().clone())
-        self.register_buffer("leaf", leaf.detach().clone())
-        self.register_buffer("low", low.detach().clone())
-        self.register_buffer("high", high.detach().clone())
-        self.k = int(k)
-        self.p = float(p)
-        self.search = search
+    def __post_init__(self) -> None:
         # |x - y|^2 = |x|^2 - 2 x.y + |y|^2: the source's own comparison by brute force, of the rows as they are; for
         # trees a quick one, of rows around their mean, as large numbers cancel.
         centre = torch.zeros_like(self.points[0]) if self.expands() else self.points.mean(dim=0)
         around = self.points - centre
         self.register_buffer("centre", centre, persistent=False)
         self.register_buffer("squares", squared_lengths(around), persistent=False)
-        self.register_buffer("factors", unit_rows(self.points) if search == "cosine" else -2 * around, persistent=False)
+        self.register_buffer(
+            "factors", unit_rows(self.points) if self.search == "cosine" else -2 * around, persistent=False
+        )
 
     def cast(self, dtype: torch.dtype) -> None:
         """Stay in float64."""
@@ -155,13 +144,13 @@ class NearestRows(Module):
     def nearest(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """float64 [rows, width] -> distances [rows, k], in order up to rounding, and int64 [rows, k]."""
         given = x.detach()
-        if self.quick():
-            chosen = self.sought(given)
-            return self.measured(x, chosen), chosen
-        compared, chosen = self.settled(given)
-        return (compared if self.search == "cosine" else self.measured(x, chosen)), chosen
+        if self.has_quick_search():
+            chosen = self.quick_search(given)
+            return self.exact_distances(x, chosen), chosen
+        compared, chosen = self.exact_search(given)
+        return (compared if self.search == "cosine" else self.exact_distances(x, chosen)), chosen
 
-    def quick(self) -> bool:
+    def has_quick_search(self) -> bool:
         """Whether there is a quicker comparison than the source's own.
 
         By brute force and the Euclidean norm the source's is the quick one. A graph with a free number of rows cannot
@@ -176,49 +165,49 @@ class NearestRows(Module):
         """Whether the source compares by |x|^2 - 2 x.y + |y|^2."""
         return self.search == "brute" and self.p == 2.0
 
-    def measured(self, x: Tensor, chosen: Tensor) -> Tensor:
+    def exact_distances(self, x: Tensor, chosen: Tensor) -> Tensor:
         """The distances of the chosen training rows, [rows, k], by differences."""
-        reduced = self.reduced_to(x, chosen)
+        reduced = self.reduced_distances_to(x, chosen)
         if self.search == "brute":
             # Its heap begins with the greatest number: what is farther never enters.
             reduced = reduced.clamp(max=1.7976931348623157e308)
         return distance_of(reduced, self.p)
 
-    def reduced_to(self, x: Tensor, chosen: Tensor) -> Tensor:
+    def reduced_distances_to(self, x: Tensor, chosen: Tensor) -> Tensor:
         """``reduced_distances`` to the chosen training rows alone, [rows, k], equal in the last bit."""
         total = torch.zeros([x.shape[0], chosen.shape[1]], dtype=x.dtype, device=x.device)
         for column in range(self.points.shape[1]):
-            total = added(total, x[:, column : column + 1] - self.points[:, column][chosen], self.p)
+            total = add_column(total, x[:, column : column + 1] - self.points[:, column][chosen], self.p)
         return total
 
-    def sought(self, x: Tensor) -> Tensor:
-        """The neighbours by a quick comparison, int64 [rows, k]; rows that it leaves in doubt are ``settled``.
+    def quick_search(self, x: Tensor) -> Tensor:
+        """The neighbours by a quick comparison, int64 [rows, k]; rows that it leaves in doubt are ``exact_search``.
 
         A training row beyond the first k is at least as far as the quick distance of the one after them, less what
         rounding may add. Where the first k are nearer than that, they are the nearest, and no tie is cut.
         """
         found: list[Tensor] = []
         least: list[Tensor] = []
-        for part in cached(x, self.points.shape[0]):
-            values, order = self.roughly(part).topk(self.k + 1, dim=1, largest=False)
+        for part in cache_blocks(x, self.points.shape[0]):
+            values, order = self.approximate_distances(part).topk(self.k + 1, dim=1, largest=False)
             found.append(order[:, : self.k])
-            least.append(self.at_least(part, values[:, self.k]))
+            least.append(self.lower_bound(part, values[:, self.k]))
         chosen = torch.cat(found)
-        certain = self.reduced_to(x, chosen).amax(dim=1) < torch.cat(least)
+        certain = self.reduced_distances_to(x, chosen).amax(dim=1) < torch.cat(least)
         doubtful = (~certain).nonzero().squeeze(1)
         if doubtful.shape[0] > 0:
-            chosen = chosen.index_copy(0, doubtful, self.settled(x[doubtful])[1])
+            chosen = chosen.index_copy(0, doubtful, self.exact_search(x[doubtful])[1])
         return chosen
 
-    def roughly(self, x: Tensor) -> Tensor:
+    def approximate_distances(self, x: Tensor) -> Tensor:
         """``reduced_distances`` but for rounding, and for a number for each row, [rows, width] -> [rows, P]."""
         if self.p == 2.0:
             return torch.addmm(self.squares, x - self.centre, self.factors.T)
         distance = torch.cdist(x, self.points, self.p)
         return distance if self.p == 1.0 or self.p == float("inf") else distance**self.p
 
-    def at_least(self, x: Tensor, value: Tensor) -> Tensor:
-        """What ``reduced_distances`` cannot be below where ``roughly`` gives a value, both [rows]."""
+    def lower_bound(self, x: Tensor, value: Tensor) -> Tensor:
+        """What ``reduced_distances`` cannot be below where ``approximate_distances`` gives a value, both [rows]."""
         terms = self.points.shape[1] + 8.0 + (0.0 if self.p == float("inf") else self.p)
         scale = value
         if self.p == 2.0:
@@ -226,11 +215,11 @@ class NearestRows(Module):
             value, scale = value + own, own + self.squares.max()
         return value - 4 * terms * 2.0**-52 * scale - 2.0**-1000
 
-    def settled(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def exact_search(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What the source compares, and its neighbours, both [rows, k], by its own comparison with all of them."""
         values: list[Tensor] = []
         found: list[Tensor] = []
-        for part in cached(x, self.points.shape[0]):
+        for part in cache_blocks(x, self.points.shape[0]):
             compared = self.compared(part)
             chosen = self.least(part, compared)
             values.append(compared.gather(1, chosen))
@@ -248,11 +237,11 @@ class NearestRows(Module):
             if torch.compiler.is_exporting():
                 # A graph with a free number of rows cannot pick some of them.
                 tied = tied.unsqueeze(1)
-                return torch.where(tied, self.walked(x, compared, tied), chosen)
+                return torch.where(tied, self.heap_search(x, compared, tied), chosen)
         rows = tied.nonzero().squeeze(1)
         if rows.shape[0] > 0:
             every = torch.ones([rows.shape[0], 1], dtype=torch.bool, device=x.device)
-            chosen = chosen.index_copy(0, rows, self.walked(x[rows], compared[rows], every))
+            chosen = chosen.index_copy(0, rows, self.heap_search(x[rows], compared[rows], every))
         return chosen
 
     def compared(self, x: Tensor) -> Tensor:
@@ -264,12 +253,12 @@ class NearestRows(Module):
             return (x @ self.factors.T).add_(own).add_(self.squares).clamp_(min=0.0)
         return reduced_distances(x, self.points, self.p)
 
-    def walked(self, x: Tensor, compared: Tensor, active: Tensor) -> Tensor:
+    def heap_search(self, x: Tensor, compared: Tensor, active: Tensor) -> Tensor:
         """The neighbours that a walk over all training rows leaves in a heap, int64 [rows, k], the nearest first.
 
         Only rows where ``active``, bool ``[rows, 1]``, is set walk.
         """
-        order = self.walk(x)
+        order = self.visit_order(x)
         met = compared.gather(1, order)
         heap = torch.full([x.shape[0], self.k], float("inf"), dtype=met.dtype, device=met.device)
         items = torch.zeros([x.shape[0], self.k], dtype=torch.int64, device=met.device)
@@ -277,7 +266,7 @@ class NearestRows(Module):
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if torch.compiler.is_exporting():
                 state = (active, heap, items, last)
-                _, heap, items, _ = repeated(self.met, state, (met, order), met.shape[1] + 1)
+                _, heap, items, _ = while_loop(self.met, state, (met, order), met.shape[1] + 1)
                 return items.gather(1, heap.argsort(dim=1, stable=True))
         while bool(active.any()):
             active, heap, items, last = self.met(active, heap, items, last, met, order)
@@ -298,7 +287,7 @@ class NearestRows(Module):
         heap, items = push(heap, items, met.gather(1, first), order.gather(1, first), active)
         return active, heap, items, torch.where(active, first, last)
 
-    def walk(self, x: Tensor) -> Tensor:
+    def visit_order(self, x: Tensor) -> Tensor:
         """The training rows in the order in which a search from each row meets them, int64 [rows, P]."""
         nodes = self.low.shape[0]
         if nodes <= 1:

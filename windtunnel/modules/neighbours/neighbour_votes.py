@@ -1,15 +1,11 @@
 """Votes and means of the nearest training rows."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module
-from windtunnel.modules.neighbours.distances import blocks
-from windtunnel.modules.neighbours.nearest_rows import NearestRows, closeness, reduced_distances
+from windtunnel.modules.neighbours.distances import row_blocks
+from windtunnel.modules.neighbours.nearest_rows import NearestRows, neighbour_weights, reduced_distances
 
 
 class NeighbourVotes(NearestRows):
@@ -31,35 +27,18 @@ class NeighbourVotes(NearestRows):
         Whether w is 1 / distance.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("k", "p", "search", "weighted")
     targets: Tensor
-
-    def __init__(
-        self,
-        points: Tensor,
-        inorder: Tensor,
-        leaf: Tensor,
-        low: Tensor,
-        high: Tensor,
-        targets: Tensor,
-        k: int,
-        p: float,
-        search: str,
-        weighted: bool,
-    ) -> None:
-        super().__init__(points, inorder, leaf, low, high, k, p, search)
-        self.register_buffer("targets", targets.detach().clone())
-        self.weighted = bool(weighted)
+    weighted: bool
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, classes]."""
         rows = x.to(torch.float64)
-        return torch.cat([self.block(part) for part in blocks(rows, self.k * self.targets.shape[1])]).to(x.dtype)
+        return torch.cat([self.block(part) for part in row_blocks(rows, self.k * self.targets.shape[1])]).to(x.dtype)
 
     def block(self, x: Tensor) -> Tensor:
         """[rows, width] -> [rows, classes]."""
         distance, chosen = self.nearest(x)
-        weight = closeness(distance, self.weighted)
+        weight = neighbour_weights(distance, self.weighted)
         total = torch.zeros([x.shape[0], self.targets.shape[1]], dtype=x.dtype, device=x.device)
         for neighbour in range(self.k):
             total = total + weight[:, neighbour : neighbour + 1] * self.targets[chosen[:, neighbour]]
@@ -98,12 +77,12 @@ class NeighbourMeans(NeighbourVotes):
     def block(self, x: Tensor) -> Tensor:
         """[rows, width] -> [rows, targets]."""
         distance, chosen = self.nearest(x)
-        weight = closeness(distance, self.weighted)
+        weight = neighbour_weights(distance, self.weighted)
         total = (weight.unsqueeze(2) * self.targets[chosen]).sum(dim=1)
         return total / weight.sum(dim=1, keepdim=True)
 
 
-class ShareOfVotes(Module):
+class VoteProbabilities(Module):
     """Votes over their sum, target by target; 0 where there is none.
 
     y_c = s_c / sum of s over the classes of the same target
@@ -120,12 +99,8 @@ class ShareOfVotes(Module):
         How many columns are classes of the source; one more stands for a label that only outliers have.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("sizes", "kept")
-
-    def __init__(self, sizes: list[int], kept: int) -> None:
-        super().__init__()
-        self.sizes = [int(size) for size in sizes]
-        self.kept = int(kept)
+    sizes: list[int]
+    kept: int
 
     def forward(self, scores: Tensor) -> Tensor:
         """[B, classes] -> [B, classes]."""

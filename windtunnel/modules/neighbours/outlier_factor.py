@@ -1,11 +1,9 @@
 """How much thinner the neighbourhood of a row is than those of its neighbours."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import torch
 from torch import Tensor
 
-from windtunnel.modules.neighbours.distances import blocks
+from windtunnel.modules.neighbours.distances import row_blocks
 from windtunnel.modules.neighbours.nearest_rows import NearestRows
 
 
@@ -34,29 +32,10 @@ class OutlierFactor(NearestRows):
     reach: Tensor
     offset: Tensor
 
-    def __init__(
-        self,
-        points: Tensor,
-        inorder: Tensor,
-        leaf: Tensor,
-        low: Tensor,
-        high: Tensor,
-        density: Tensor,
-        reach: Tensor,
-        offset: Tensor,
-        k: int,
-        p: float,
-        search: str,
-    ) -> None:
-        super().__init__(points, inorder, leaf, low, high, k, p, search)
-        self.register_buffer("density", density.detach().clone())
-        self.register_buffer("reach", reach.detach().clone())
-        self.register_buffer("offset", offset.detach().clone())
-
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, 1]."""
         rows = x.to(torch.float64)
-        return torch.cat([self.block(part) for part in blocks(rows, self.k)]).to(x.dtype)
+        return torch.cat([self.block(part) for part in row_blocks(rows, self.k)]).to(x.dtype)
 
     def block(self, x: Tensor) -> Tensor:
         """[rows, width] -> [rows, 1]."""

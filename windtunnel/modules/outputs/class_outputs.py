@@ -1,9 +1,5 @@
 """What classifiers and detectors answer beside the link of their scores."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -41,12 +37,10 @@ class FlooredLog(Module):
         A name in ``LINKS``.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("link",)
+    link: str
 
-    def __init__(self, link: str) -> None:
-        super().__init__()
-        self.link = link
-        self.function = LINKS[link]
+    def __post_init__(self) -> None:
+        self.function = LINKS[self.link]
         self.smallest = torch.finfo(torch.float64).tiny
 
     def forward(self, scores: Tensor) -> Tensor:
@@ -55,7 +49,7 @@ class FlooredLog(Module):
         return torch.where(probability == 0, torch.full_like(probability, self.smallest), probability).log()
 
 
-class SecondLessFirst(Module):
+class ScoreDifference(Module):
     """By how much the second of two scores is greater.
 
     y = s_1 - s_0
@@ -70,23 +64,8 @@ class SecondLessFirst(Module):
         return scores[:, 1] - scores[:, 0]
 
 
-class AboveZero(Module):
-    """For each of several labels by itself whether a row has it.
-
-    y = 1[s > 0]
-
-    Shape
-    -----
-    ``[B, K]`` -> int64 ``[B, K]``.
-    """
-
-    def forward(self, scores: Tensor) -> Tensor:
-        """[B, K] -> [B, K]."""
-        return (scores > 0).to(torch.int64)
-
-
-class Unshifted(Module):
-    """The score of a detector before its offset was taken off.
+class OffsetScore(Module):
+    """The score of a row plus a constant.
 
     y = s + offset
 
@@ -102,23 +81,21 @@ class Unshifted(Module):
 
     offset: Tensor
 
-    def __init__(self, offset: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("offset", offset.detach().clone())
-
     def forward(self, scores: Tensor) -> Tensor:
         """[B, 1] -> [B]."""
         return scores[:, 0] + self.offset
 
 
-class Flat(Module):
-    """A single score without its second dimension.
+class Squeeze(Module):
+    """The only column without its second dimension.
+
+    y = x_0
 
     Shape
     -----
-    ``[B, 1]`` -> ``[B]``.
+    ``[B, 1]`` -> ``[B]``, any dtype.
     """
 
-    def forward(self, scores: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """[B, 1] -> [B]."""
-        return scores[:, 0]
+        return x[:, 0]

@@ -1,7 +1,5 @@
 """Inverses of what targets were transformed by, where they are not functions with a name."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from typing import ClassVar
 
 import torch
@@ -31,19 +29,11 @@ class InversePower(Module):
         True for Box-Cox.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("positive",)
-    PARTIAL: ClassVar[bool] = True
+    MAY_BE_NON_FINITE: ClassVar[bool] = True
     power: Tensor
     scale: Tensor
     shift: Tensor
     positive: bool
-
-    def __init__(self, power: Tensor, scale: Tensor, shift: Tensor, positive: bool) -> None:
-        super().__init__()
-        self.register_buffer("power", power.detach().clone())
-        self.register_buffer("scale", scale.detach().clone())
-        self.register_buffer("shift", shift.detach().clone())
-        self.positive = bool(positive)
 
     def cast(self, dtype: torch.dtype) -> None:
         """Stay in float64."""
@@ -87,16 +77,9 @@ class InverseQuantiles(Module):
     normal : bool
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("normal",)
     levels: Tensor
     quantiles: Tensor
     normal: bool
-
-    def __init__(self, levels: Tensor, quantiles: Tensor, normal: bool) -> None:
-        super().__init__()
-        self.register_buffer("levels", levels.detach().clone())
-        self.register_buffer("quantiles", quantiles.detach().clone())
-        self.normal = bool(normal)
 
     def cast(self, dtype: torch.dtype) -> None:
         """Stay in float64."""

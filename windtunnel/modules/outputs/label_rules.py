@@ -1,6 +1,4 @@
-"""Which label, for sources that decide otherwise than by the greatest score of a row."""
-
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
+"""The index of a label, from scores."""
 
 import torch
 from torch import Tensor
@@ -8,40 +6,23 @@ from torch import Tensor
 from windtunnel.modules.base import Module
 
 
-class AtLeast(Module):
-    """The position of the label, for sources that take the second one from a bound on.
-
-    y = 1 where s >= bound, else 0
+class LabelIndex(Module):
+    """The index of the label: of one score whether it is above 0, of several the greatest, the first of equal ones.
 
     Shape
     -----
-    ``[B, 1]`` -> int64 ``[B]``.
-
-    Parameters
-    ----------
-    bound : Tensor
-        A number, in the unit of the score.
-
-    Examples
-    --------
-    >>> import torch
-    >>> AtLeast(torch.tensor(0.5))(torch.tensor([[0.4], [0.5]])).tolist()
-    [0, 1]
+    ``[B, K]`` -> int64 ``[B]``.
     """
 
-    bound: Tensor
-
-    def __init__(self, bound: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("bound", bound.detach().clone())
-
     def forward(self, scores: Tensor) -> Tensor:
-        """[B, 1] -> [B]."""
-        return (scores[:, 0] >= self.bound).to(torch.int64)
+        """``[B, K]`` -> ``[B]``."""
+        if scores.shape[1] == 1:
+            return (scores[:, 0] > 0).to(torch.int64)
+        return scores.argmax(dim=1)
 
 
-class PositionColumn(Module):
-    """The position of the greatest score, the first of equal ones, as a column.
+class LabelIndexColumn(Module):
+    """The index of the greatest score, the first of equal ones, as a column.
 
     Shape
     -----
@@ -51,3 +32,86 @@ class PositionColumn(Module):
     def forward(self, scores: Tensor) -> Tensor:
         """[B, K] -> [B, 1]."""
         return scores.argmax(dim=1, keepdim=True)
+
+
+class LabelThreshold(Module):
+    """The index of one of two labels, by a threshold on a score.
+
+    y = positive where sign s >= bound, else 1 - positive
+
+    Shape
+    -----
+    ``[B, 1]`` -> int64 ``[B]``.
+
+    Parameters
+    ----------
+    bound : Tensor
+        A number, in the unit of the score.
+    positive : int
+        The label, 0 or 1, of scores from the bound on.
+    sign : int
+        -1 where the score is a decision for the other label, else 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> LabelThreshold(torch.tensor(0.3), 0, 1)(torch.tensor([[0.2], [0.3]])).tolist()
+    [1, 0]
+    """
+
+    bound: Tensor
+    positive: int = 1
+    sign: int = 1
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, 1] -> [B]."""
+        reached = (scores[:, 0] * self.sign >= self.bound).to(torch.int64)
+        return reached if self.positive == 1 else 1 - reached
+
+
+class AboveThreshold(Module):
+    """Which scores are above a bound.
+
+    y = 1 where s > bound, else 0
+
+    Shape
+    -----
+    ``[B, E]`` -> int64 ``[B, E]``; ``[B]`` of a single one.
+
+    Parameters
+    ----------
+    bound : Tensor
+        A number, in the unit of the scores.
+    """
+
+    bound: Tensor
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, E] -> [B, E], or [B]."""
+        above = (scores > self.bound).to(torch.int64)
+        return above[:, 0] if above.shape[1] == 1 else above
+
+
+class SecondAboveThreshold(Module):
+    """The second label where its score is above a bound.
+
+    y = 1[s_1 > bound]
+
+    Shape
+    -----
+    ``[B, 2]`` -> int64 ``[B]``.
+
+    Parameters
+    ----------
+    bound : Tensor
+        A number, in the unit of the score.
+    """
+
+    bound: Tensor
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Stay in float64."""
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, 2] -> [B]."""
+        return (scores[:, 1] > self.bound).to(torch.int64)

@@ -1,14 +1,12 @@
 """A table row per bin of a number."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 
 
 class BinTables(Module):
@@ -45,16 +43,10 @@ class BinTables(Module):
     """
 
     KINDS: ClassVar[dict[str, str]] = {"rows": "table"}
+    rows: Tensor = learned()
     edges: Tensor
     kept: Tensor
     closed: Tensor
-
-    def __init__(self, rows: Tensor, edges: Tensor, kept: Tensor, closed: Tensor) -> None:
-        super().__init__()
-        self.rows = nn.Parameter(rows.detach().clone())
-        self.register_buffer("edges", edges.detach().clone())
-        self.register_buffer("kept", kept.detach().clone())
-        self.register_buffer("closed", closed.detach().clone())
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with an infinite number, or a missing one in a column whose encoder rejects it."""

@@ -1,7 +1,5 @@
 """Tables with a row per category, and the sum of what several tables give."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -36,18 +34,16 @@ class CategoryTable(Module):
     [[1.0, 0.0], [0.0, 1.0]]
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("trainable",)
     KINDS: ClassVar[dict[str, str]] = {"rows": "table"}
     rows: Tensor
+    trainable: bool = True
 
-    def __init__(self, rows: Tensor, trainable: bool = True) -> None:
-        super().__init__()
-        self.trainable = bool(trainable)
+    def __post_init__(self) -> None:
         self.sparse = False  # whether gradients hold the rows of the batch only; training sets it
+        rows = self.rows
         if self.trainable:
-            self.rows = nn.Parameter(rows.detach().clone())
-        else:
-            self.register_buffer("rows", rows.detach().clone())
+            del self.rows
+            self.register_parameter("rows", nn.Parameter(rows))
 
     def forward(self, ids: Tensor) -> Tensor:
         """[B, 1] -> [B, w]."""
@@ -58,15 +54,15 @@ class CategoryTable(Module):
         """Weighted sums of some columns, each less its center, for every category: float64 ``[V, K]``."""
         return (self.rows.detach().double()[:, list(columns)] - center) @ weight.t()
 
-    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+    def required_columns(self, wanted: Sequence[int], width: int) -> list[int]:
         """The ids."""
         return [0]
 
-    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+    def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
         """The wanted columns of the table."""
         return CategoryTable(self.rows[:, list(wanted)], self.trainable)
 
-    def finite_where(self, width: int) -> list[Finite | None]:
+    def finite_inputs(self, width: int) -> list[Finite | None]:
         """Always, but for columns with codes that are not."""
         return [Finite() if finite else None for finite in torch.isfinite(self.rows).all(dim=0).tolist()]
 
@@ -86,23 +82,17 @@ class SumGroups(Module):
         Number of groups, at least 1.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("groups",)
-
-    def __init__(self, groups: int) -> None:
-        super().__init__()
-        if groups < 1:
-            raise ValueError(f"groups must be at least 1, however: groups={groups}")
-        self.groups = int(groups)
+    groups: int
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, groups * w] -> [B, w]."""
         return x.view(x.shape[0], self.groups, x.shape[1] // self.groups).sum(dim=1)
 
-    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+    def required_columns(self, wanted: Sequence[int], width: int) -> list[int]:
         """A column of each group."""
         return [first + column for first in range(0, width, width // self.groups) for column in wanted]
 
-    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+    def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
         """The same groups, of fewer columns."""
         return SumGroups(self.groups)
 
@@ -123,21 +113,6 @@ class Identity(Module):
         """[B, width] -> [B, width]."""
         return x
 
-    def finite_where(self, width: int) -> list[Finite | None]:
+    def finite_inputs(self, width: int) -> list[Finite | None]:
         """Each column with itself."""
         return [Finite((column,)) for column in range(width)]
-
-
-class OneColumn(Module):
-    """The only column, as a sequence.
-
-    y = x_0
-
-    Shape
-    -----
-    ``[B, 1]`` -> ``[B]``, any dtype.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, 1] -> [B]."""
-        return x[:, 0]

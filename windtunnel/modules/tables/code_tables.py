@@ -1,14 +1,12 @@
 """A table row per whole number in each column, added up."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, learned
 
 
 class CodeTables(Module):
@@ -42,16 +40,13 @@ class CodeTables(Module):
     """
 
     KINDS: ClassVar[dict[str, str]] = {"rows": "table"}
+    rows: Tensor = learned()
+    bias: Tensor = learned()
     start: Tensor
     count: Tensor
 
-    def __init__(self, rows: Tensor, bias: Tensor, start: Tensor, count: Tensor) -> None:
-        super().__init__()
+    def __post_init__(self) -> None:
         self.sparse = False  # whether gradients hold the rows of the batch only; training sets it
-        self.rows = nn.Parameter(rows.detach().clone())
-        self.bias = nn.Parameter(bias.detach().clone())
-        self.register_buffer("start", start.detach().clone())
-        self.register_buffer("count", count.detach().clone())
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with a number that has no row, missing and infinite ones among them."""

@@ -1,7 +1,5 @@
 """One-hot columns of so many categories that a table of them would be too large."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from collections.abc import Sequence
 
 import torch
@@ -44,12 +42,6 @@ class OneHot(Module):
     columns: Tensor
     unit: Tensor
 
-    def __init__(self, column: Tensor, columns: Tensor, unit: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("column", column.detach().clone())
-        self.register_buffer("columns", columns.detach().clone())
-        self.register_buffer("unit", unit.detach().clone())
-
     def forward(self, ids: Tensor) -> Tensor:
         """[B, 1] -> [B, w]."""
         return self.column[ids].eq(self.columns).to(self.unit.dtype)
@@ -63,14 +55,14 @@ class OneHot(Module):
         sums = torch.where(place.unsqueeze(1) >= 0, weight.t()[place], weight.new_zeros(()))
         return sums - weight @ center
 
-    def needs(self, wanted: Sequence[int], width: int) -> list[int]:
+    def required_columns(self, wanted: Sequence[int], width: int) -> list[int]:
         """The ids."""
         return [0]
 
-    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+    def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
         """The wanted columns."""
         return OneHot(self.column, self.columns[list(wanted)], self.unit)
 
-    def finite_where(self, width: int) -> list[Finite | None]:
+    def finite_inputs(self, width: int) -> list[Finite | None]:
         """Always."""
         return [Finite()] * len(self.columns)

@@ -1,14 +1,12 @@
 """What CatBoost reads in the place of categories: hashes of texts, and numbers from tables that hashes lead to."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, derived, learned
 
 
 class CategoryHashes(Module):
@@ -38,13 +36,10 @@ class CategoryHashes(Module):
 
     hashes: Tensor
     count: Tensor
-    start: Tensor
+    start: Tensor = derived()
 
-    def __init__(self, hashes: Tensor, count: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("hashes", hashes.detach().clone())
-        self.register_buffer("count", count.detach().clone())
-        self.register_buffer("start", torch.cumsum(count, 0) - count, persistent=False)
+    def __post_init__(self) -> None:
+        self.register_buffer("start", torch.cumsum(self.count, 0) - self.count, persistent=False)
 
     def forward(self, ids: Tensor) -> Tensor:
         """[B, m] -> [B, m]."""
@@ -54,7 +49,7 @@ class CategoryHashes(Module):
         return torch.where(beyond < 0, self.hashes[at], held)
 
 
-class PastBorders(Module):
+class AboveBorders(Module):
     """Whether numbers, rounded to float32, are above a border, as whole numbers.
 
     y_j = 1 where x_j > border_j, else 0; for a missing x_j it is missing_j
@@ -73,17 +68,12 @@ class PastBorders(Module):
     Examples
     --------
     >>> import torch
-    >>> PastBorders(torch.tensor([0.5]), torch.tensor([True]))(torch.tensor([[0.5], [0.6], [torch.nan]])).tolist()
+    >>> AboveBorders(torch.tensor([0.5]), torch.tensor([True]))(torch.tensor([[0.5], [0.6], [torch.nan]])).tolist()
     [[0], [1], [1]]
     """
 
     border: Tensor
     missing: Tensor
-
-    def __init__(self, border: Tensor, missing: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("border", border.detach().clone())
-        self.register_buffer("missing", missing.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
@@ -139,6 +129,7 @@ class TargetStatistics(Module):
     """
 
     KINDS: ClassVar[dict[str, str]] = {"rows": "table"}
+    rows: Tensor = learned()
     column: Tensor
     factor: Tensor
     equal: Tensor
@@ -151,35 +142,8 @@ class TargetStatistics(Module):
     combination: Tensor
     first: Tensor
 
-    def __init__(
-        self,
-        rows: Tensor,
-        column: Tensor,
-        factor: Tensor,
-        equal: Tensor,
-        compares: Tensor,
-        salt: Tensor,
-        count: Tensor,
-        keys: Tensor,
-        owner: Tensor,
-        place: Tensor,
-        combination: Tensor,
-        first: Tensor,
-    ) -> None:
-        super().__init__()
+    def __post_init__(self) -> None:
         self.sparse = False  # whether gradients hold the rows of the batch only; training sets it
-        self.rows = nn.Parameter(rows.detach().clone())
-        self.register_buffer("column", column.detach().clone())
-        self.register_buffer("factor", factor.detach().clone())
-        self.register_buffer("equal", equal.detach().clone())
-        self.register_buffer("compares", compares.detach().clone())
-        self.register_buffer("salt", salt.detach().clone())
-        self.register_buffer("count", count.detach().clone())
-        self.register_buffer("keys", keys.detach().clone())
-        self.register_buffer("owner", owner.detach().clone())
-        self.register_buffer("place", place.detach().clone())
-        self.register_buffer("combination", combination.detach().clone())
-        self.register_buffer("first", first.detach().clone())
 
     @torch.jit.unused
     def values(self, output: int) -> Tensor:

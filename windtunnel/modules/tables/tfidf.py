@@ -1,16 +1,14 @@
 """Counts of terms, weighted by how rare a term is and scaled to rows of norm 1."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from collections.abc import Sequence
-from typing import ClassVar, Optional
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from windtunnel.encode.sparse_rows import SparseRows
-from windtunnel.modules.base import Module
-from windtunnel.modules.cache_slices import in_cache
+from windtunnel.modules.base import Module, learned
+from windtunnel.modules.cache_slices import cache_slices
 from windtunnel.modules.outputs.finite import Finite
 
 NORMS = ("l1", "l2", "")
@@ -56,21 +54,14 @@ class Tfidf(Module):
     [[0.375, 0.625], [0.0, 0.0]]
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("norm",)
-    kept: Tensor
-
-    def __init__(self, idf: Tensor, norm: str, kept: Optional[Tensor] = None) -> None:  # noqa: UP045  TorchScript
-        super().__init__()
-        if norm not in NORMS:
-            raise ValueError(f"norm must be 'l1', 'l2' or '', however: norm={norm!r}")
-        self.idf = nn.Parameter(idf.detach().clone())
-        self.norm = norm
-        every = torch.empty(0, dtype=torch.int64, device=idf.device)
-        self.register_buffer("kept", every if kept is None else kept.detach().clone())
+    CHOICES = {"norm": NORMS}
+    idf: Tensor = learned()
+    norm: str
+    kept: Tensor = torch.empty(0, dtype=torch.int64)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, terms] -> [B, terms] or [B, len(kept)]."""
-        parts = in_cache(x, x.shape[1])
+        parts = cache_slices(x, x.shape[1])
         if len(parts) == 1:
             return self.scaled(x)
         return torch.cat([self.scaled(part) for part in parts])
@@ -81,17 +72,17 @@ class Tfidf(Module):
         y = z.index_select(1, self.kept) if self.kept.shape[0] > 0 else z
         return y if self.norm == "" else y / row_sizes(z, self.norm)
 
-    def needs(self, wanted: Sequence[int], width: int) -> Sequence[int]:
+    def required_columns(self, wanted: Sequence[int], width: int) -> Sequence[int]:
         """All terms, which the norm is made of; without one, the terms that are wanted."""
         return range(width) if self.norm else self.terms(wanted)
 
-    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+    def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
         """The wanted terms, by the norm of all."""
         if self.norm:
             return Tfidf(self.idf, self.norm, torch.tensor(self.terms(wanted), device=self.idf.device))
-        return Tfidf(self.idf[list(needed)] if len(self.idf) else self.idf, "")
+        return Tfidf(self.idf[list(needed)] if len(self.idf) else self.idf, "", self.kept[:0])
 
-    def finite_where(self, width: int) -> list[Finite | None]:
+    def finite_inputs(self, width: int) -> list[Finite | None]:
         """Where all terms are, for the norm; without one, each term with itself."""
         columns = len(self.kept) or width
         if self.norm:
@@ -124,15 +115,10 @@ class SublinearTfidf(Module):
     [[1.5, 0.0]]
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("norm",)
-    PARTIAL: ClassVar[bool] = True
-
-    def __init__(self, idf: Tensor, norm: str) -> None:
-        super().__init__()
-        if norm not in NORMS:
-            raise ValueError(f"norm must be 'l1', 'l2' or '', however: norm={norm!r}")
-        self.idf = nn.Parameter(idf.detach().clone())
-        self.norm = norm
+    CHOICES = {"norm": NORMS}
+    MAY_BE_NON_FINITE: ClassVar[bool] = True
+    idf: Tensor = learned()
+    norm: str
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with missing or infinite counts, or with negative ones, of whose logarithms the source takes no norm."""
@@ -172,21 +158,16 @@ class TermSums(Module):
     [[2.375], [1.0]]
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("norm",)
-    MIXES: ClassVar[bool] = True
-
-    def __init__(self, idf: Tensor, weight: Tensor, bias: Tensor, norm: str) -> None:
-        super().__init__()
-        if norm not in ("l1", "l2"):
-            raise ValueError(f"norm must be 'l1' or 'l2', however: norm={norm!r}; without one, sums are a Linear")
-        self.idf = nn.Parameter(idf.detach().clone())
-        self.weight = nn.Parameter(weight.detach().clone())
-        self.bias = nn.Parameter(bias.detach().clone())
-        self.norm = norm
+    CHOICES = {"norm": ("l1", "l2")}  # without a norm, the sums are a Linear
+    MIXES_COLUMNS: ClassVar[bool] = True
+    idf: Tensor = learned()
+    weight: Tensor = learned()
+    bias: Tensor = learned()
+    norm: str
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, terms] -> [B, K]."""
-        parts = in_cache(x, x.shape[1], fewest=1)
+        parts = cache_slices(x, x.shape[1], fewest=1)
         if len(parts) == 1:
             return self.summed(x)
         return torch.cat([self.summed(part) for part in parts])

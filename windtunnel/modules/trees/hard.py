@@ -1,9 +1,7 @@
 """Exact inference of a tree ensemble: every row walks down every tree."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -11,13 +9,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.errors import BadFile
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, derived
 from windtunnel.modules.trees.ensemble import TreeEnsemble
-from windtunnel.modules.trees.keeps import Keeps
-from windtunnel.modules.trees.positions import CODE, FLAG, HIGH, LOW, ZERO, positions
+from windtunnel.modules.trees.fixed_precision import FixedPrecision
+from windtunnel.modules.trees.walk_layout import CODE, FLAG, HIGH, LOW, ZERO, positions
 
 
-class TreeWalk(Keeps, Module):
+class TreeWalk(FixedPrecision, Module, kw_only=True):
     """The walk of every row down every tree, which ``HardTrees`` and the modules over leaf numbers share.
 
     Rows of either precision decide as the source does: float64 rows meet the thresholds themselves, float32 rows the
@@ -47,20 +45,16 @@ class TreeWalk(Keeps, Module):
         float64 [width, 2], or [0, 2] where the model stores none.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = ("width", "divisor", "reads")
-    # Of ``positions``; TorchScript reads what is Final off the class.
-    LOW: Final = LOW
-    HIGH: Final = HIGH
-    FLAG: Final = FLAG
-    ZERO: Final = ZERO
-    CODE: Final = CODE
+    COPIES: ClassVar[bool] = False
+    # Of ``positions``.
+    LOW, HIGH, FLAG, ZERO, CODE = LOW, HIGH, FLAG, ZERO, CODE
     # LightGBM's 1e-35f, written out so that it is the same number whatever precision a backend compares in.
-    NEAR_ZERO: Final = 1.0000000180025095e-35
+    NEAR_ZERO = 1.0000000180025095e-35
     # No category: beyond what a 32-bit integer holds, and exact in float32.
-    NO_CODE: Final = 2147483648.0
-    # For classes that derive from this one: TorchScript reads Final off the class itself only.
+    NO_CODE = 2147483648.0
     __constants__: ClassVar[list[str]] = ["LOW", "HIGH", "FLAG", "ZERO", "CODE", "NEAR_ZERO", "NO_CODE"]
 
+    width: int
     node_start: Tensor
     leaf_start: Tensor
     feature: Tensor
@@ -76,93 +70,56 @@ class TreeWalk(Keeps, Module):
     category_start: Tensor
     category: Tensor
     feature_range: Tensor
-    column: Tensor
-    feature_at: Tensor
-    split: Tensor
-    split32: Tensor
-    follow: Tensor
-    value: Tensor
-    root: Tensor
-    set_start: Tensor
-    set_last: Tensor
-    set_goes_right: Tensor
-    width: int
-    divisor: float
-    reads: str
-    depth: int
-    outputs: int
-    vector: bool
-    readings: list[int]
-    has_sets: bool
-    read_alike: bool
-    row_cost: int
-    on_values: bool = False
+    divisor: float = 1.0
+    reads: str = "float64"
+    column: Tensor = derived()
+    feature_at: Tensor = derived()
+    split: Tensor = derived()
+    split32: Tensor = derived()
+    follow: Tensor = derived()
+    value: Tensor = derived()
+    root: Tensor = derived()
+    set_start: Tensor = derived()
+    set_last: Tensor = derived()
+    set_goes_right: Tensor = derived()
+    depth: int = derived()
+    outputs: int = derived()
+    vector: bool = derived()
+    readings: list[int] = derived()
+    has_sets: bool = derived()
+    same_reading: bool = derived()
+    row_cost: int = derived()
+    thresholds_in_data: bool = derived()
     """Whether thresholds are values of the data: those that float32 rounds up would else be above their threshold."""
-    under_values: bool = False
+    next_above_in_data: bool = derived()
     """Whether the float32 above a threshold is a value of the data (XGBoost, where a number goes left below one)."""
 
-    def __init__(
-        self,
-        width: int,
-        node_start: Tensor,
-        leaf_start: Tensor,
-        feature: Tensor,
-        threshold: Tensor,
-        default_left: Tensor,
-        missing: Tensor,
-        left: Tensor,
-        right: Tensor,
-        leaf_value: Tensor,
-        output: Tensor,
-        base: Tensor,
-        category_node: Tensor,
-        category_start: Tensor,
-        category: Tensor,
-        feature_range: Tensor,
-        divisor: float = 1.0,
-        reads: str = "float64",
-    ) -> None:
-        super().__init__()
-        self.width, self.divisor, self.reads = width, divisor, reads
-        self.register_buffer("node_start", node_start)
-        self.register_buffer("leaf_start", leaf_start)
-        self.register_buffer("feature", feature)
-        self.register_buffer("threshold", threshold)
-        self.register_buffer("default_left", default_left)
-        self.register_buffer("missing", missing)
-        self.register_buffer("left", left)
-        self.register_buffer("right", right)
-        self.register_buffer("leaf_value", leaf_value)
-        self.register_buffer("output", output)
-        self.register_buffer("base", base)
-        self.register_buffer("category_node", category_node)
-        self.register_buffer("category_start", category_start)
-        self.register_buffer("category", category)
-        self.register_buffer("feature_range", feature_range)
+    def __post_init__(self) -> None:
+        self.thresholds_in_data = self.next_above_in_data = False
         ensemble = self.ensemble()
         _check(ensemble)
         self.outputs, self.vector = ensemble.outputs, ensemble.vector
         self.has_sets = len(ensemble.categories) > 0
         self.depth, self.readings, walk = positions(ensemble)
         for name, array in walk.items():
-            self.register_buffer(name, torch.from_numpy(array).to(threshold.device), persistent=False)
-        self.read_alike = not self.has_sets and set(self.readings) <= {self.LOW, self.HIGH}
+            self.register_buffer(name, torch.from_numpy(array).to(self.threshold.device), persistent=False)
+        self.same_reading = not self.has_sets and set(self.readings) <= {self.LOW, self.HIGH}
         self.row_cost = len(self.root)
         self.arrange()
 
     def cast(self, dtype: torch.dtype) -> None:
         """Take rows of ``dtype``; thresholds that are values of the data are rounded to float32 as the rows are."""
         super().cast(dtype)
-        if dtype == torch.float32 and self.on_values and self.reads == "float64":
+        if dtype == torch.float32 and self.thresholds_in_data and self.reads == "float64":
             for held in (self.threshold, self.split):
                 held.copy_(held.to(torch.float32))
             self.split32.copy_(self.split)
             self.reads = "float32"
 
-    def deciding_at(self, threshold: NDArray[np.float64]) -> Self:
+    def with_thresholds(self, threshold: NDArray[np.float64]) -> Self:
         """The same trees with other thresholds."""
         again = self.rebuild(self.state_dict() | {"threshold": torch.from_numpy(threshold)}, self.facts())
-        again.on_values, again.under_values = self.on_values, self.under_values
+        again.thresholds_in_data, again.next_above_in_data = self.thresholds_in_data, self.next_above_in_data
         return again
 
     def arrange(self) -> None:
@@ -202,7 +159,7 @@ class TreeWalk(Keeps, Module):
         """The features that some node reads, ascending."""
         return sorted(set(self.feature.tolist()))
 
-    def narrowed(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
+    def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
         """The same trees over the needed features, with all of their answers."""
         tensors = self.state_dict()
         place = torch.zeros(width, dtype=torch.int64, device=self.feature.device)
@@ -212,7 +169,7 @@ class TreeWalk(Keeps, Module):
             tensors["feature_range"] = self.feature_range[list(needed)]
         return self.rebuild(tensors, self.facts() | {"width": len(needed)})
 
-    def over_slices(self, x: Tensor) -> Tensor:
+    def scores_in_slices(self, x: Tensor) -> Tensor:
         """Raw scores of the rows, in slices that stay in the processor's cache."""
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if torch.compiler.is_compiling():
@@ -249,7 +206,7 @@ class TreeWalk(Keeps, Module):
         wide = x.dtype == torch.float64 and self.reads == "float64"
         split, columns = self.split if wide else self.split32, self.column
         readings = x if wide else x.to(torch.float32)
-        if self._reads_alike(readings):
+        if self._same_reading(readings):
             columns = self.feature_at
         else:
             readings = self._readings(readings)  # [b, readings * width]
@@ -268,13 +225,13 @@ class TreeWalk(Keeps, Module):
             at = self.follow.index_select(0, flat).view_as(at) + goes_right.to(torch.int64)
         return at.expand(rows, trees).reshape(-1)
 
-    def _reads_alike(self, x: Tensor) -> bool:
+    def _same_reading(self, x: Tensor) -> bool:
         """Whether nodes read the features as they are: they differ in missing values alone, and none is missing."""
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if torch.compiler.is_compiling():
                 return False
         # The sum is NaN where one is missing; infinite numbers of both signs are taken for missing, and read the same.
-        return self.read_alike and not x.is_cuda and not bool(torch.isnan(x.sum()))
+        return self.same_reading and not x.is_cuda and not bool(torch.isnan(x.sum()))
 
     def _readings(self, x: Tensor) -> Tensor:
         """``[b, width]`` -> ``[b, readings * width]``: x once for each way in which some node reads its feature."""
@@ -328,9 +285,9 @@ class HardTrees(TreeWalk):
 
     def forward(self, x: Tensor) -> Tensor:
         """Raw scores of the rows."""
-        return self.over_slices(x)
+        return self.scores_in_slices(x)
 
-    def needs(self, wanted: Sequence[int], width: int) -> list[int] | None:
+    def required_columns(self, wanted: Sequence[int], width: int) -> list[int] | None:
         """The features that are read; for some of the scores all of them, as trees are kept together."""
         return self.features() if len(wanted) == self.outputs else None
 

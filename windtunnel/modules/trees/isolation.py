@@ -1,7 +1,5 @@
 """The scores of an isolation forest."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import torch
 from torch import Tensor
 
@@ -28,10 +26,6 @@ class IsolationScore(Module):
     """
 
     offset: Tensor
-
-    def __init__(self, offset: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("offset", offset.detach().clone())
 
     def forward(self, scores: Tensor) -> Tensor:
         """[B, 1] -> [B]."""

@@ -1,16 +1,14 @@
 """Which leaf a row falls into, in every tree: by its number, or one-hot."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windtunnel.modules.base import derived
 from windtunnel.modules.outputs.finite import Finite
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import TreeWalk
@@ -28,7 +26,7 @@ def with_numbers(ensemble: TreeEnsemble, numbers: NDArray[np.int64]) -> TreeEnse
     )
 
 
-class TreeLeaves(TreeWalk):
+class TreeLeaves(TreeWalk, kw_only=True):
     """The number of the leaf that a row falls into, as ``apply`` of the source gives it.
 
     Shape
@@ -43,36 +41,8 @@ class TreeLeaves(TreeWalk):
         As ``TreeWalk``, of an ensemble that ``with_numbers`` made.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = (*TreeWalk.FACTS, "shape")
     shape: list[int]
-    readings: list[int]
-
-    def __init__(
-        self,
-        width: int,
-        node_start: Tensor,
-        leaf_start: Tensor,
-        feature: Tensor,
-        threshold: Tensor,
-        default_left: Tensor,
-        missing: Tensor,
-        left: Tensor,
-        right: Tensor,
-        leaf_value: Tensor,
-        output: Tensor,
-        base: Tensor,
-        category_node: Tensor,
-        category_start: Tensor,
-        category: Tensor,
-        feature_range: Tensor,
-        divisor: float = 1.0,
-        reads: str = "float64",
-        shape: list[int] = [],  # noqa: B006  # rebuilt from JSON, never changed
-    ) -> None:
-        super().__init__(width, node_start, leaf_start, feature, threshold, default_left, missing, left, right,
-                         leaf_value, output, base, category_node, category_start, category, feature_range,
-                         divisor, reads)  # fmt: skip
-        self.shape = list(shape)
+    readings: list[int] = derived()
 
     @classmethod
     def numbered(cls, ensemble: TreeEnsemble, numbers: NDArray[np.int64], shape: list[int]) -> "TreeLeaves":
@@ -82,10 +52,10 @@ class TreeLeaves(TreeWalk):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, *shape]."""
-        return self.over_slices(x).reshape([x.shape[0]] + self.shape)
+        return self.scores_in_slices(x).reshape([x.shape[0]] + self.shape)
 
 
-class LeafOneHot(TreeWalk):
+class LeafOneHot(TreeWalk, kw_only=True):
     """One column per leaf of every tree, 1 where the row falls into the leaf and 0 elsewhere.
 
     Shape
@@ -99,36 +69,8 @@ class LeafOneHot(TreeWalk):
         As ``TreeWalk``, of an ensemble that ``with_numbers`` made, with the column of each leaf as its number.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = (*TreeWalk.FACTS, "columns")
     columns: int
-    readings: list[int]
-
-    def __init__(
-        self,
-        width: int,
-        node_start: Tensor,
-        leaf_start: Tensor,
-        feature: Tensor,
-        threshold: Tensor,
-        default_left: Tensor,
-        missing: Tensor,
-        left: Tensor,
-        right: Tensor,
-        leaf_value: Tensor,
-        output: Tensor,
-        base: Tensor,
-        category_node: Tensor,
-        category_start: Tensor,
-        category: Tensor,
-        feature_range: Tensor,
-        divisor: float = 1.0,
-        reads: str = "float64",
-        columns: int = 0,
-    ) -> None:
-        super().__init__(width, node_start, leaf_start, feature, threshold, default_left, missing, left, right,
-                         leaf_value, output, base, category_node, category_start, category, feature_range,
-                         divisor, reads)  # fmt: skip
-        self.columns = columns
+    readings: list[int] = derived()
 
     @classmethod
     def numbered(cls, ensemble: TreeEnsemble, columns: NDArray[np.int64]) -> "LeafOneHot":
@@ -138,14 +80,14 @@ class LeafOneHot(TreeWalk):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, columns]."""
-        leaf = self.over_slices(x).to(torch.int64)
+        leaf = self.scores_in_slices(x).to(torch.int64)
         empty = torch.zeros((x.shape[0], self.columns), dtype=x.dtype, device=x.device)
         return empty.scatter(1, leaf, 1.0)
 
-    def needs(self, wanted: Sequence[int], width: int) -> list[int] | None:
+    def required_columns(self, wanted: Sequence[int], width: int) -> list[int] | None:
         """The features that are read, for all of the leaves."""
         return self.features() if len(wanted) == self.columns else None
 
-    def finite_where(self, width: int) -> list[Finite | None]:
+    def finite_inputs(self, width: int) -> list[Finite | None]:
         """Always."""
         return [Finite()] * self.columns

@@ -1,17 +1,16 @@
 """Trees whose leaves hold a linear model each."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.cache_slices import in_cache
+from windtunnel.modules.base import derived, learned
+from windtunnel.modules.cache_slices import cache_slices
 from windtunnel.modules.trees.hard import TreeWalk
 
 
-class LinearLeafTrees(TreeWalk):
+class LinearLeafTrees(TreeWalk, kw_only=True):
     """Sum over trees of the linear model of the leaf that a row falls into; the walk itself does not train.
 
     score[k] = sum over trees t with tree_score[t] = k of const[l] + coefficient[l] . x, with l the exit leaf of t;
@@ -41,60 +40,30 @@ class LinearLeafTrees(TreeWalk):
     LightGBM with ``linear_tree``: ``leaf_const``, ``leaf_coeff``, ``leaf_features``, ``leaf_value``.
     """
 
-    FACTS: ClassVar[tuple[str, ...]] = (*TreeWalk.FACTS, "scores")
     KINDS: ClassVar[dict[str, str]] = dict.fromkeys(("const", "plain", "coefficient"), "leaf")
+    COPIES: ClassVar[bool] = True
     scores: int
-    readings: list[int]
-    uses: Tensor
-    used: Tensor
     tree_score: Tensor
+    const: Tensor = learned()
+    plain: Tensor = learned()
+    coefficient: Tensor = learned()
+    uses: Tensor
+    readings: list[int] = derived()
+    used: Tensor = derived()
 
-    def __init__(
-        self,
-        width: int,
-        node_start: Tensor,
-        leaf_start: Tensor,
-        feature: Tensor,
-        threshold: Tensor,
-        default_left: Tensor,
-        missing: Tensor,
-        left: Tensor,
-        right: Tensor,
-        leaf_value: Tensor,
-        output: Tensor,
-        base: Tensor,
-        category_node: Tensor,
-        category_start: Tensor,
-        category: Tensor,
-        feature_range: Tensor,
-        tree_score: Tensor,
-        const: Tensor,
-        plain: Tensor,
-        coefficient: Tensor,
-        uses: Tensor,
-        divisor: float = 1.0,
-        reads: str = "float64",
-        scores: int = 1,
-    ) -> None:
-        super().__init__(width, node_start, leaf_start, feature, threshold, default_left, missing, left, right,
-                         leaf_value, output, base, category_node, category_start, category, feature_range,
-                         divisor, reads)  # fmt: skip
-        self.scores = scores
-        self.register_buffer("tree_score", tree_score.detach().clone())
-        self.register_buffer("uses", uses.detach().clone())
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        uses = self.uses
         # The columns that each leaf uses; those that use fewer than others have a column of zeros, behind all others.
         most = int(uses.sum(dim=1).max()) if uses.numel() else 0
         order = (~uses).to(torch.int8).argsort(dim=1, stable=True)[:, :most]
         used = torch.where(uses.gather(1, order), order, self.width).t().contiguous()  # [most used, L]
         self.register_buffer("used", used, persistent=False)
-        self.const = nn.Parameter(const.detach().clone())
-        self.plain = nn.Parameter(plain.detach().clone())
-        self.coefficient = nn.Parameter(coefficient.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, scores]."""
         with torch.no_grad():
-            leaf = self.over_slices(x).to(torch.int64)  # [B, T]
+            leaf = self.scores_in_slices(x).to(torch.int64)  # [B, T]
         values = self.values(x, leaf)
         empty = torch.zeros((x.shape[0], self.scores), dtype=values.dtype, device=x.device)
         return empty.index_add(1, self.tree_score, values).to(x.dtype)
@@ -105,7 +74,7 @@ class LinearLeafTrees(TreeWalk):
         coefficient = coefficient.t().gather(0, self.used)
         cost = leaf.shape[1] * max(1, self.used.shape[0])
         parts: list[Tensor] = []
-        for some, at in zip(in_cache(x, cost), in_cache(leaf, cost)):  # noqa: B905  TorchScript's zip takes no strict
+        for some, at in zip(cache_slices(x, cost), cache_slices(leaf, cost)):  # noqa: B905  TorchScript's zip takes no strict
             parts.append(self.block(some, at, coefficient))
         return torch.cat(parts)
 

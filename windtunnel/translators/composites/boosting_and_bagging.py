@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn import ensemble, tree
 
-from windtunnel.modules.ensembles.ensemble import MeanOfParts, Votes, WeightedMedian
+from windtunnel.modules.ensembles.ensemble import LabelVotes, MeanOfMembers, WeightedMedian
 from windtunnel.modules.ensembles.init_scores import LastColumns
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.translators.registry import Composite, Part, Predictor, translates
@@ -41,7 +41,7 @@ def ada_boost_classifier(fitted: ensemble.AdaBoostClassifier) -> Predictor | Com
         base = np.zeros(worth.shape[2])
         model = tree_ensemble(trees, votes, width=int(fitted.n_features_in_), base=base, divisor=divisor)
         return Predictor(HardTrees.of(model), **options)
-    return Composite(_parts(fitted, "votes"), Predictor(Votes(torch.from_numpy(worth), divisor), **options))
+    return Composite(_parts(fitted, "votes"), Predictor(LabelVotes(torch.from_numpy(worth), divisor), **options))
 
 
 def _worth(classes: NDArray[Any], member: Any, weight: float) -> NDArray[np.float64]:
@@ -82,11 +82,11 @@ def bagging_classifier(fitted: ensemble.BaggingClassifier) -> Predictor | Compos
         return Predictor(_mean_of_trees(fitted, values), **options)
     widths = [len(one.classes_) for one in members]
     parts = _parts(fitted, "predict_proba" if all(hasattr(one, "predict_proba") for one in members) else "votes")
-    scores = MeanOfParts(_places(widths, [one.classes_ for one in members], classes), float(len(members)))
+    scores = MeanOfMembers(_places(widths, [one.classes_ for one in members], classes), float(len(members)))
     if hasattr(fitted, "decision_function"):
         columns = 1 if classes == 2 else classes
         places = sum(widths) + torch.arange(len(members) * columns).reshape(-1, columns)
-        decision = MeanOfParts(places, float(len(members)), flat=columns == 1)
+        decision = MeanOfMembers(places, float(len(members)), flat=columns == 1)
         parts, options["others"] = [*parts, *_parts(fitted, "decision_function")], {"decision_function": decision}
     return Composite(parts, Predictor(scores, **options))
 
@@ -106,7 +106,7 @@ def bagging_regressor(fitted: ensemble.BaggingRegressor) -> Predictor | Composit
     answer = np.asarray(members[0].predict(np.zeros((1, len(fitted.estimators_features_[0])))))
     targets = 1 if answer.ndim == 1 else answer.shape[1]
     places = torch.arange(len(members) * targets).reshape(-1, targets)
-    mean = MeanOfParts(places, float(len(members)))
+    mean = MeanOfMembers(places, float(len(members)))
     return Composite(_parts(fitted, "predict"), Predictor(mean, flat=answer.ndim == 1), shared_loss="loss")
 
 

@@ -7,8 +7,8 @@ import torch
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor
+from windtunnel.modules.ensembles.ensemble import WeightedMean
 from windtunnel.modules.ensembles.log_pool import LogPool
-from windtunnel.modules.ensembles.votes import WeightedMean
 from windtunnel.translators.registry import Composite, Part, Predictor, translates
 
 

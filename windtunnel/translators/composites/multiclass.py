@@ -11,7 +11,8 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier, _ConstantPredictor
 
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.modules.ensembles.one_vs_rest import Above, CodeScores, MemberScores, MemberShares, PairwiseVotes
+from windtunnel.modules.ensembles.one_vs_rest import CodeScores, MemberProbabilities, MemberScores, OneVsOneVotes
+from windtunnel.modules.outputs.label_rules import AboveThreshold
 from windtunnel.translators.registry import Composite, Part, Predictor, translates
 
 
@@ -26,7 +27,7 @@ def one_vs_rest(fitted: OneVsRestClassifier) -> Composite:
     labels = fitted.label_binarizer_.y_type_.startswith("multilabel")
     binary = not labels and len(members) == 1
     decides = _decides(members)
-    bound = Above(torch.tensor(_threshold(members[0]), dtype=torch.float64))
+    bound = AboveThreshold(torch.tensor(_threshold(members[0]), dtype=torch.float64))
     place, constant = _layout(members)
     pair = binary and not decides and not is_regressor(members[0])
     then = Predictor(
@@ -38,7 +39,7 @@ def one_vs_rest(fitted: OneVsRestClassifier) -> Composite:
     )
     answers = {}
     if _has(fitted, "predict_proba"):
-        shares = MemberScores(place, constant) if labels else MemberShares(place, constant)
+        shares = MemberScores(place, constant) if labels else MemberProbabilities(place, constant)
         answers["predict_proba"] = Composite(_parts(members, "predict_proba"), shares)
     if _has(fitted, "decision_function") and labels:
         answers["decision_function"] = Composite(_parts(members, "decision_function"), MemberScores(place, constant))
@@ -64,9 +65,9 @@ def one_vs_one(fitted: OneVsOneClassifier) -> Composite:
     threshold = _threshold(members[0])
     answers = {}
     if count == 2 and threshold != 0:
-        answers = {"predict": Above(torch.tensor(threshold, dtype=torch.float64))}
+        answers = {"predict": AboveThreshold(torch.tensor(threshold, dtype=torch.float64))}
     loss = "logistic" if count == 2 else "softmax"
-    return Composite([*votes, *confidences], Predictor(PairwiseVotes(count), loss=loss, methods=answers))
+    return Composite([*votes, *confidences], Predictor(OneVsOneVotes(count), loss=loss, methods=answers))
 
 
 @translates(OutputCodeClassifier, trainable="code book, and as its parts", notes="the nearest code")

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
 
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.modules.ensembles.votes import WholeNumbers
+from windtunnel.modules.outputs.method_outputs import CastColumns
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.translators.registry import Composite, Part, Predictor, translates
 
@@ -24,7 +25,7 @@ def multi_output_regressor(fitted: MultiOutputRegressor) -> Composite:
 def multi_output_classifier(fitted: MultiOutputClassifier) -> Composite:
     """The label that each of ``estimators_`` gives, and its probabilities."""
     members = fitted.estimators_
-    answers = {"predict": Composite(_each(members, "position"), WholeNumbers())}
+    answers = {"predict": Composite(_each(members, "position"), CastColumns(torch.zeros((), dtype=torch.int64)))}
     if all(hasattr(one, "predict_proba") for one in members):
         answers["predict_proba"] = Composite(_each(members, "predict_proba"), Identity())
     then = Predictor(Identity(), loss="probabilities", classes=[one.classes_ for one in members])
@@ -55,7 +56,9 @@ def classifier_chain(fitted: ClassifierChain) -> Composite:
             f"{[len(one.classes_) for one in members]} classes, where the source raises; it takes two for each"
         )
     links = _links(fitted, method, [1] if "proba" in method else None)
-    answers = {"predict": Composite(_outputs(fitted, links, "position"), WholeNumbers())}
+    answers = {
+        "predict": Composite(_outputs(fitted, links, "position"), CastColumns(torch.zeros((), dtype=torch.int64)))
+    }
     if binary and all(hasattr(one, "predict_proba") for one in members):
         answers["predict_proba"] = Composite(_outputs(fitted, links, "predict_proba", [1]), Identity())
     if binary and all(hasattr(one, "decision_function") for one in members):

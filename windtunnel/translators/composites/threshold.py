@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 
-from windtunnel.modules.outputs.decision_threshold import PastThreshold
+from windtunnel.modules.outputs.label_rules import LabelThreshold
 from windtunnel.translators.registry import Composite, Part, translates
 
 
@@ -40,7 +40,7 @@ def _past(estimator: Any, method: str, bound: float, positive: Any) -> Composite
     """``estimator``, whose label is the positive one where its answer reaches ``bound``."""
     position = 1 if positive is None else int(np.flatnonzero(np.asarray(estimator.classes_) == positive)[0])
     decides = method == "decision_function"
-    then = PastThreshold(
+    then = LabelThreshold(
         torch.tensor(bound, dtype=torch.float64), position, sign=-1 if decides and position == 0 else 1
     )
     answer = Part("estimator_", estimator, method, output_columns=None if decides else [position])

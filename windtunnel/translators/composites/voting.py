@@ -9,7 +9,8 @@ import torch
 from sklearn.ensemble import VotingClassifier, VotingRegressor
 
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.modules.ensembles.votes import WeightedMean, WholeNumbers
+from windtunnel.modules.ensembles.ensemble import WeightedMean
+from windtunnel.modules.outputs.method_outputs import CastColumns
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.translators.registry import Composite, Part, Predictor, translates
 
@@ -30,7 +31,7 @@ def voting_classifier(fitted: VotingClassifier) -> Composite:
         )
     answers = {}
     if not soft:
-        answers = {"transform": Composite(_parts(fitted, "position"), WholeNumbers())}
+        answers = {"transform": Composite(_parts(fitted, "position"), CastColumns(torch.zeros((), dtype=torch.int64)))}
     elif fitted.flatten_transform:
         answers = {"transform": Composite(_parts(fitted, "predict_proba"), Identity())}
     then = Predictor(

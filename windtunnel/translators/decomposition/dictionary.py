@@ -7,7 +7,7 @@ from typing import Any
 from sklearn import decomposition
 
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.modules.decompositions.sparse_codes import MatchingPursuit, Thresholded
+from windtunnel.modules.decompositions.sparse_codes import MatchingPursuit, SoftThreshold
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import translates
 
@@ -19,13 +19,13 @@ from windtunnel.translators.registry import translates
     trainable="atoms",
     notes="transform_algorithm 'omp' and 'threshold'; 'lars', 'lasso_lars' and 'lasso_cd' are rejected",
 )
-def sparse_coder(fitted: Any) -> Thresholded | MatchingPursuit:
+def sparse_coder(fitted: Any) -> SoftThreshold | MatchingPursuit:
     """Codes by soft thresholds, or by orthogonal matching pursuit. Reads components_ (dictionary of SparseCoder)."""
     atoms = tensor(fitted.dictionary if isinstance(fitted, decomposition.SparseCoder) else fitted.components_)
     algorithm = fitted.transform_algorithm
     if algorithm == "threshold":
         alpha = getattr(fitted, "alpha", None) if fitted.transform_alpha is None else fitted.transform_alpha
-        return Thresholded(atoms, 1.0 if alpha is None else alpha, fitted.positive_code, fitted.split_sign)
+        return SoftThreshold(atoms, 1.0 if alpha is None else alpha, fitted.positive_code, fitted.split_sign)
     if algorithm == "omp":
         count = fitted.transform_n_nonzero_coefs
         if count is None:

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.modules.kernels.pairwise import KERNELS
-from windtunnel.modules.kernels.whitened_kernel import WhitenedKernel
+from windtunnel.modules.kernels.pairwise import KERNELS, WhitenedKernel
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.decomposition.decomposition import linear, projection
 from windtunnel.translators.registry import translates

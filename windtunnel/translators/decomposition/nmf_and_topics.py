@@ -13,7 +13,7 @@ from torch import Tensor
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.decompositions.multiplicative_updates import MultiplicativeUpdates
 from windtunnel.modules.decompositions.nonnegative_descent import NonNegativeDescent
-from windtunnel.modules.decompositions.topics import TopicShares
+from windtunnel.modules.decompositions.topics import TopicProportions
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import translates
 
@@ -52,10 +52,10 @@ def mini_batch_nmf(fitted: decomposition.MiniBatchNMF) -> MultiplicativeUpdates:
 
 
 @translates(decomposition.LatentDirichletAllocation, trainable="words of topics", notes="unrolled steps")
-def latent_dirichlet_allocation(fitted: decomposition.LatentDirichletAllocation) -> TopicShares:
+def latent_dirichlet_allocation(fitted: decomposition.LatentDirichletAllocation) -> TopicProportions:
     """The source's own E-step for each row. Reads exp_dirichlet_component_ and doc_topic_prior_."""
     words = fitted.exp_dirichlet_component_
-    return TopicShares(
+    return TopicProportions(
         tensor(words),
         prior=fitted.doc_topic_prior_,
         steps=fitted.max_doc_update_iter,

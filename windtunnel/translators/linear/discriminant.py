@@ -7,9 +7,9 @@ import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.modules.linear.gaussian_classes import WhitenedGaussians
+from windtunnel.modules.linear.gaussian_classes import GaussianClasses
 from windtunnel.modules.linear.projection import Projection
-from windtunnel.modules.outputs.class_outputs import FlooredLog, LogSoftmax, SecondLessFirst
+from windtunnel.modules.outputs.class_outputs import FlooredLog, LogSoftmax, ScoreDifference
 from windtunnel.translators.linear.linear import linear
 from windtunnel.translators.registry import Predictor, translates
 
@@ -51,10 +51,10 @@ def quadratic_discriminant(fitted: QuadraticDiscriminantAnalysis) -> Predictor:
     binary = len(fitted.classes_) == 2
     tensors = [torch.from_numpy(np.array(one, np.float64, order="C")) for one in (fitted.means_, whiten, offset)]
     return Predictor(
-        WhitenedGaussians(*tensors),
+        GaussianClasses(*tensors),
         link="softmax",
         loss="softmax",
-        methods={"predict_log_proba": LogSoftmax()} | ({"decision_function": SecondLessFirst()} if binary else {}),
+        methods={"predict_log_proba": LogSoftmax()} | ({"decision_function": ScoreDifference()} if binary else {}),
     )
 
 

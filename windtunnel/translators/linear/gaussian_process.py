@@ -12,13 +12,7 @@ from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessR
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.modules.kernels.gaussian_process import (
-    HALF,
-    GaussianProcessClasses,
-    GaussianProcessMean,
-    SecondAbove,
-    Shares,
-)
+from windtunnel.modules.kernels.gaussian_process import HALF, GaussianProcessClasses, GaussianProcessMean
 from windtunnel.modules.kernels.kernels import (
     ConstantSimilarity,
     DotProductKernel,
@@ -32,6 +26,8 @@ from windtunnel.modules.kernels.kernels import (
     SumOfKernels,
     described,
 )
+from windtunnel.modules.neighbours.neighbour_votes import VoteProbabilities
+from windtunnel.modules.outputs.label_rules import SecondAboveThreshold
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 
@@ -71,10 +67,10 @@ def gaussian_process_classifier(fitted: GaussianProcessClassifier) -> Predictor:
             "which gives no probabilities; fit it with multi_class='one_vs_rest'."
         )
     members = [fitted.base_estimator_] if two else fitted.base_estimator_.estimators_
-    answers: dict[str, Module] = {"predict_proba": Shares()}
+    answers: dict[str, Module] = {"predict_proba": VoteProbabilities([len(fitted.classes_)], len(fitted.classes_))}
     if two:
         # The sign of the latent mean decides.
-        answers["predict"] = SecondAbove(torch.tensor(HALF, dtype=torch.float64))
+        answers["predict"] = SecondAboveThreshold(torch.tensor(HALF, dtype=torch.float64))
     return Predictor(_classes(members), link="probabilities", loss="probabilities", methods=answers)
 
 

@@ -7,7 +7,7 @@ import torch
 from sklearn.isotonic import IsotonicRegression
 
 from windtunnel.modules.columns.interpolated import Interpolated
-from windtunnel.modules.outputs.class_outputs import Flat
+from windtunnel.modules.outputs.class_outputs import Squeeze
 from windtunnel.translators.registry import Predictor, translates
 
 
@@ -22,6 +22,6 @@ def isotonic(fitted: IsotonicRegression) -> Predictor:
     x, y = (torch.from_numpy(np.array(one, np.float64)) for one in (fitted.X_thresholds_, fitted.y_thresholds_))
     return Predictor(
         Interpolated(x, y, beyond=fitted.out_of_bounds, single=bool(single)),
-        methods={"transform": Flat()},
+        methods={"transform": Squeeze()},
         dtypes={"predict": "float32", "transform": "float32"} if single else {},
     )

@@ -10,8 +10,8 @@ from sklearn import linear_model, svm
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.linear.linear import Linear
-from windtunnel.modules.outputs.class_outputs import AboveZero, Unshifted
-from windtunnel.modules.outputs.label_rules import AtLeast
+from windtunnel.modules.outputs.class_outputs import OffsetScore
+from windtunnel.modules.outputs.label_rules import AboveThreshold, LabelThreshold
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.translators.linear.linear import TRAINABLE, linear
 from windtunnel.translators.registry import Predictor, translates
@@ -94,7 +94,10 @@ def sgd_one_class(fitted: linear_model.SGDOneClassSVM) -> Predictor:
         Linear(weight, -offset),
         loss="hinge",
         classes=np.array([-1, 1], dtype=np.int32),
-        methods={"predict": AtLeast(torch.zeros(1, dtype=torch.float64)[0]), "score_samples": Unshifted(offset[0])},
+        methods={
+            "predict": LabelThreshold(torch.zeros(1, dtype=torch.float64)[0]),
+            "score_samples": OffsetScore(offset[0]),
+        },
     )
 
 
@@ -108,5 +111,5 @@ def label_options(fitted: Any) -> dict[str, Any]:
         )
     if not binarizer.y_type_.startswith("multilabel"):
         return {}
-    answers = {"predict": AboveZero(), "decision_function": Identity()}
+    answers = {"predict": AboveThreshold(torch.zeros((), dtype=torch.float64)), "decision_function": Identity()}
     return {"classes": [np.array([0, 1])] * len(binarizer.classes_), "answers": answers}

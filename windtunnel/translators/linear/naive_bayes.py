@@ -9,7 +9,7 @@ import torch
 from sklearn import naive_bayes
 
 from windtunnel.modules.base import Module
-from windtunnel.modules.linear.gaussian_classes import DiagonalGaussians
+from windtunnel.modules.linear.gaussian_classes import GaussianClasses
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.linear.thresholded import ThresholdedLinear
 from windtunnel.modules.outputs.class_outputs import LogSoftmax
@@ -24,7 +24,7 @@ def gaussian(fitted: naive_bayes.GaussianNB) -> Predictor:
     with np.errstate(divide="ignore"):  # a prior of 0; a variance of 0, where the source divides by it as well
         offset = np.log(fitted.class_prior_) - 0.5 * np.log(2.0 * np.pi * fitted.var_).sum(axis=1)
         scale = 1 / np.sqrt(fitted.var_)
-    return _predictor(fitted, DiagonalGaussians(tensor(fitted.theta_), tensor(scale), tensor(offset)))
+    return _predictor(fitted, GaussianClasses(tensor(fitted.theta_), tensor(scale), tensor(offset)))
 
 
 @translates(naive_bayes.BernoulliNB, trainable="log probabilities, priors", notes="binarize by any threshold, or none")

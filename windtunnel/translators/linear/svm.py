@@ -12,16 +12,16 @@ from sklearn import svm
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.kernels.support_vectors import (
-    MostVotes,
     PairCoupling,
     PairVotes,
-    PairWinner,
-    ScoreFrom,
+    PairVotesLabel,
+    PairWinnerLabel,
     SupportVectors,
     pairs,
 )
 from windtunnel.modules.linear.linear import Linear
-from windtunnel.modules.outputs.label_rules import AtLeast
+from windtunnel.modules.outputs.class_outputs import OffsetScore, Squeeze
+from windtunnel.modules.outputs.label_rules import LabelThreshold
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 
@@ -49,9 +49,9 @@ def svc(fitted: svm.SVC | svm.NuSVC) -> Predictor:
     answers: dict[str, Module] = {}
     if two:
         # At 0 libsvm takes the second label.
-        answers["predict"] = AtLeast(torch.zeros((), dtype=torch.float64))
+        answers["predict"] = LabelThreshold(torch.zeros((), dtype=torch.float64))
     else:
-        answers["predict"] = MostVotes(count) if fitted.break_ties else PairWinner(count)
+        answers["predict"] = PairVotesLabel(count) if fitted.break_ties else PairWinnerLabel(count)
         if fitted.decision_function_shape == "ovr":
             answers["decision_function"] = PairVotes(count)
     if hasattr(fitted, "predict_proba"):
@@ -93,8 +93,8 @@ def one_class_svm(fitted: svm.OneClassSVM) -> Predictor:
         loss="hinge",
         classes=np.array([-1, 1], dtype=np.intp),
         methods={
-            "decision_function": ScoreFrom(torch.zeros((), dtype=torch.float64)),
-            "score_samples": ScoreFrom(-tensor(fitted.offset_).reshape(())),
+            "decision_function": Squeeze(),
+            "score_samples": OffsetScore(tensor(fitted.offset_).reshape(())),
         },
     )
 

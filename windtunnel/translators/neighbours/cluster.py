@@ -12,7 +12,13 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.columns.pooling import PooledGroups
 from windtunnel.modules.linear.linear import Linear
-from windtunnel.modules.neighbours.distances import Bisections, Distances, FromNearness, NearestGroup, NearestPoint
+from windtunnel.modules.neighbours.distances import (
+    BisectingCenters,
+    Distances,
+    DistancesFromScores,
+    NearestGroup,
+    NearestPoint,
+)
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 
@@ -23,7 +29,7 @@ NOTES = "raw scores are negative squared distances, so that their softmax is the
 @translates(cluster.KMeans, cluster.MiniBatchKMeans, trainable=TRAINABLE, notes=NOTES)
 def k_means(fitted: cluster.KMeans | cluster.MiniBatchKMeans) -> Predictor:
     """The nearest of cluster_centers_; transform gives the distances to them."""
-    return _nearest(fitted.cluster_centers_, np.int32, {"transform": FromNearness()})
+    return _nearest(fitted.cluster_centers_, np.int32, {"transform": DistancesFromScores()})
 
 
 @translates(
@@ -35,7 +41,7 @@ def bisecting_k_means(fitted: cluster.BisectingKMeans) -> Predictor:
     """The leaf of _bisecting_tree that a row ends in, going to the nearer of two centres; transform as in KMeans."""
     centers = np.asarray(fitted.cluster_centers_, dtype=np.float64)
     if len(centers) == 1:
-        return _nearest(centers, np.int32, {"transform": FromNearness()})
+        return _nearest(centers, np.int32, {"transform": DistancesFromScores()})
     mean = getattr(fitted, "_X_mean", 0.0)
     left: list[Any] = []
     right: list[Any] = []
@@ -54,7 +60,7 @@ def bisecting_k_means(fitted: cluster.BisectingKMeans) -> Predictor:
 
     visit(fitted._bisecting_tree, [])
     return Predictor(
-        Bisections(tensor(left), tensor(right), tensor(path)),
+        BisectingCenters(tensor(left), tensor(right), tensor(path)),
         link="softmax",
         loss="softmax",
         classes=np.arange(len(centers), dtype=np.int32),

@@ -11,8 +11,8 @@ from sklearn.covariance import EllipticEnvelope
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 
 from windtunnel.modules.decompositions.mixture import LogSum, MahalanobisScore, NormalMixture
-from windtunnel.modules.kernels.support_vectors import ScoreFrom
-from windtunnel.modules.outputs.label_rules import AtLeast
+from windtunnel.modules.outputs.class_outputs import OffsetScore, Squeeze
+from windtunnel.modules.outputs.label_rules import LabelThreshold
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 
@@ -73,5 +73,5 @@ def elliptic_envelope(fitted: EllipticEnvelope) -> Predictor:
         MahalanobisScore(tensor(fitted.location_), tensor(fitted.get_precision()), offset),
         loss="logistic",
         classes=np.array([-1, 1]),
-        methods={"predict": AtLeast(zero), "decision_function": ScoreFrom(zero), "score_samples": ScoreFrom(-offset)},
+        methods={"predict": LabelThreshold(zero), "decision_function": Squeeze(), "score_samples": OffsetScore(offset)},
     )

@@ -14,15 +14,19 @@ from torch import Tensor
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.decompositions.mixture import KernelSum
-from windtunnel.modules.kernels.support_vectors import ScoreFrom
-from windtunnel.modules.linear.discriminants import CentroidAnswer, CentroidDiscriminants
+from windtunnel.modules.linear.discriminants import CentroidDiscriminants, CentroidOutput
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.neighbours.distances import NearestPoint
-from windtunnel.modules.neighbours.neighbour_votes import NeighbourMeans, NeighbourVotes, ShareOfVotes, VotesByDistance
+from windtunnel.modules.neighbours.neighbour_votes import (
+    NeighbourMeans,
+    NeighbourVotes,
+    VoteProbabilities,
+    VotesByDistance,
+)
 from windtunnel.modules.neighbours.outlier_factor import OutlierFactor
-from windtunnel.modules.neighbours.radius import RowsThatHaveSomeWithin, RowsWithin
-from windtunnel.modules.outputs.class_outputs import LogSoftmax, SecondLessFirst
-from windtunnel.modules.outputs.label_rules import AtLeast
+from windtunnel.modules.neighbours.radius import RadiusNeighbors, RadiusNeighborsOrReject
+from windtunnel.modules.outputs.class_outputs import LogSoftmax, OffsetScore, ScoreDifference, Squeeze
+from windtunnel.modules.outputs.label_rules import LabelThreshold
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 
@@ -52,7 +56,7 @@ def k_neighbors_classifier(fitted: neighbors.KNeighborsClassifier) -> Predictor:
         scores,
         link="probabilities",
         loss="probabilities",
-        methods={"predict_proba": ShareOfVotes(sizes, sum(sizes))},
+        methods={"predict_proba": VoteProbabilities(sizes, sum(sizes))},
     )
 
 
@@ -109,7 +113,7 @@ def radius_neighbors_classifier(fitted: neighbors.RadiusNeighborsClassifier) -> 
         link="probabilities",
         loss="probabilities",
         classes=labels,
-        methods={"predict_proba": ShareOfVotes(sizes, sum(sizes))},
+        methods={"predict_proba": VoteProbabilities(sizes, sum(sizes))},
     )
 
 
@@ -154,7 +158,7 @@ def local_outlier_factor(fitted: neighbors.LocalOutlierFactor) -> Predictor:
         scores,
         loss="logistic",
         classes=np.array([-1, 1]),
-        methods={"predict": AtLeast(zero), "decision_function": ScoreFrom(zero), "score_samples": ScoreFrom(-offset)},
+        methods={"predict": LabelThreshold(zero), "decision_function": Squeeze(), "score_samples": OffsetScore(offset)},
     )
 
 
@@ -174,7 +178,7 @@ def nearest_centroid(fitted: neighbors.NearestCentroid) -> Predictor:
     if not np.isclose(fitted.class_prior_, 1 / len(fitted.classes_)).all():
         answers: dict[str, Module] = {"predict_log_proba": LogSoftmax()}
         if two:
-            answers["decision_function"] = SecondLessFirst()
+            answers["decision_function"] = ScoreDifference()
         scores = CentroidDiscriminants(centroids, log_prior, scale, p)
         return Predictor(scores, link="softmax", loss="softmax", methods=answers)
     asked = {
@@ -187,7 +191,7 @@ def nearest_centroid(fitted: neighbors.NearestCentroid) -> Predictor:
         link="softmax",
         loss="softmax",
         column_methods={
-            method: CentroidAnswer(centroids, log_prior, scale, answer) for method, answer in asked.items()
+            method: CentroidOutput(centroids, log_prior, scale, answer) for method, answer in asked.items()
         },
     )
 
@@ -224,7 +228,7 @@ def kernel_density(fitted: neighbors.KernelDensity) -> Predictor:
     order = _order(fitted, fitted.metric, fitted.metric_params or {}, 2.0)
     return Predictor(
         KernelSum(tensor(points), log_weights, tensor(constant), fitted.kernel, fitted.bandwidth_, order),
-        methods={"score_samples": ScoreFrom(torch.zeros((), dtype=torch.float64))},
+        methods={"score_samples": Squeeze()},
     )
 
 
@@ -285,9 +289,9 @@ def _tree(fitted: Any) -> dict[str, Tensor]:
     }
 
 
-def _within(fitted: Any, targets: NDArray[Any], alone: NDArray[Any], mean: bool) -> RowsWithin:
+def _within(fitted: Any, targets: NDArray[Any], alone: NDArray[Any], mean: bool) -> RadiusNeighbors:
     order = _order(fitted, fitted.effective_metric_, fitted.effective_metric_params_, None)
-    kind = RowsWithin if mean or np.isfinite(alone).all() else RowsThatHaveSomeWithin
+    kind = RadiusNeighbors if mean or np.isfinite(alone).all() else RadiusNeighborsOrReject
     return kind(tensor(_rows(fitted)), tensor(targets), tensor(alone), fitted.radius, order, _weighted(fitted), mean)
 
 

@@ -9,8 +9,8 @@ import torch
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading
 
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.modules.neighbours.label_propagation import Propagated
-from windtunnel.modules.outputs.method_outputs import Positions
+from windtunnel.modules.neighbours.label_propagation import PropagatedLabels
+from windtunnel.modules.outputs.label_rules import LabelIndex
 from windtunnel.translators.registry import Predictor, translates
 
 
@@ -32,9 +32,9 @@ def propagation(fitted: Any) -> Predictor:
     )
     neighbors = fitted.n_neighbors if fitted.kernel == "knn" else 0
     return Predictor(
-        Propagated(points, labels, fitted.gamma, neighbors),
+        PropagatedLabels(points, labels, fitted.gamma, neighbors),
         link="probabilities",
         loss="probabilities",
         # Rows that no point says anything of get the first label.
-        methods={"predict": Positions()} if len(fitted.classes_) > 1 else {},
+        methods={"predict": LabelIndex()} if len(fitted.classes_) > 1 else {},
     )

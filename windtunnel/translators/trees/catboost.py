@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.modules.outputs.label_rules import AtLeast, PositionColumn
+from windtunnel.modules.outputs.label_rules import LabelIndexColumn, LabelThreshold
 from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.modules.trees.one_tree import OneTree, join
+from windtunnel.modules.trees.single_tree import SingleTree, join
 from windtunnel.translators.registry import HashedColumns, Predictor, translates
 from windtunnel.translators.trees.catboost_categories import Split, Splits
 
@@ -72,14 +72,14 @@ def classifier(fitted: CatBoostClassifier) -> Predictor:
 def _labels(fitted: CatBoostClassifier, model: _Model) -> dict[str, Module]:
     """What ``predict`` does that the greatest score of a row does not say."""
     if model.outputs > 1:
-        return {"predict": PositionColumn()}  # a column of labels
+        return {"predict": LabelIndexColumn()}  # a column of labels
     threshold = fitted.get_probability_threshold()
     if threshold == 0.5:
         return {}
     with np.errstate(divide="ignore"):
         bound = -np.log(1 / np.float64(threshold) - 1)
     # The source takes the second label above the bound, not at it.
-    return {"predict": AtLeast(torch.tensor(np.nextafter(bound, np.inf), dtype=torch.float64))}
+    return {"predict": LabelThreshold(torch.tensor(np.nextafter(bound, np.inf), dtype=torch.float64))}
 
 
 @translates(CatBoostRegressor, CatBoostRanker, trainable=TRAINABLE, notes=NOTES)
@@ -257,9 +257,9 @@ def _check(fitted: Any) -> None:
         )
 
 
-def _one_tree(tree: _Tree, splits: Sequence[Split], scale: float) -> OneTree:
+def _one_tree(tree: _Tree, splits: Sequence[Split], scale: float) -> SingleTree:
     values = tree.leaves * scale
-    return OneTree(
+    return SingleTree(
         feature=np.array([column for column, _, _ in splits], np.int64),
         threshold=np.array([border for _, border, _ in splits], np.float32).astype(np.float64),
         # Missing values fail a comparison, or pass every one.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from windtunnel.encode.cityhash import signed, wrapped
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.modules.tables.target_statistics import PastBorders, TargetStatistics
+from windtunnel.modules.tables.target_statistics import AboveBorders, TargetStatistics
 from windtunnel.translators.registry import HashedColumns
 
 MULTIPLIER = 0x4906BA494954CB65
@@ -179,7 +179,7 @@ def _hashed(
         categories={column: _known(info, statistics, index) for index, column in categories.items()},
         complete=frozenset(column for index, column in categories.items() if whole and _told(statistics, index)),
         numbers=[flat[features[feature][0]] for _, feature, _ in conditions],
-        borders=PastBorders(
+        borders=AboveBorders(
             torch.tensor([border for *_, border in conditions], dtype=torch.float64),
             torch.tensor([features[feature][1] == "AsTrue" for _, feature, _ in conditions], dtype=torch.bool),
         ),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn import ensemble
 
 from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.modules.trees.one_tree import OneTree, child_numbers, join
+from windtunnel.modules.trees.single_tree import SingleTree, child_numbers, join
 from windtunnel.translators.registry import Predictor, translates
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
@@ -71,17 +71,17 @@ def _scores(fitted: Any) -> HardTrees:
     trees = [_tree(predictor, columns) for stage in fitted._predictors for predictor in stage]
     base = np.asarray(fitted._baseline_prediction, np.float64).reshape(-1)
     scores = HardTrees.of(join(trees, width=width, base=base))
-    scores.on_values = True
+    scores.thresholds_in_data = True
     return scores
 
 
-def _tree(predictor: Any, columns: NDArray[np.int64]) -> OneTree:
+def _tree(predictor: Any, columns: NDArray[np.int64]) -> SingleTree:
     """One ``TreePredictor``: its record array ``nodes`` and the bit sets of categories that go left."""
     nodes = predictor.nodes
     is_leaf = nodes["is_leaf"].astype(np.bool_)
     number, split = child_numbers(is_leaf), nodes[~is_leaf]
     is_set = split["is_categorical"].astype(np.bool_)
-    return OneTree(
+    return SingleTree(
         feature=columns[split["feature_idx"].astype(np.int64)],
         threshold=np.where(is_set, 0.0, split["num_threshold"]),
         default_left=split["missing_go_to_left"].astype(np.bool_),

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from sklearn.ensemble import IsolationForest
 
-from windtunnel.modules.outputs.label_rules import AtLeast
+from windtunnel.modules.outputs.label_rules import LabelThreshold
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.isolation import IsolationScore
 from windtunnel.translators.registry import Predictor, translates
@@ -44,7 +44,7 @@ def isolation_forest(fitted: IsolationForest) -> Predictor:
         loss="logistic",
         classes=np.array([-1, 1]),
         methods={
-            "predict": AtLeast(torch.tensor(_least_inlier(float(fitted.offset_)), dtype=torch.float64)),
+            "predict": LabelThreshold(torch.tensor(_least_inlier(float(fitted.offset_)), dtype=torch.float64)),
             "score_samples": IsolationScore(torch.zeros_like(offset)),
             "decision_function": IsolationScore(offset),
         },

@@ -38,7 +38,10 @@ def leaf_encoder(fitted: LeafEncoder) -> Transformer:
     else:
         leaf = column - np.repeat(ensemble.leaf_start[:-1], counts)
         module, dtypes = TreeLeaves.numbered(ensemble, leaf, [ensemble.trees]), {"transform": "int64"}
-    module.on_values, module.under_values = trees.scores.on_values, trees.scores.under_values
+    module.thresholds_in_data, module.next_above_in_data = (
+        trees.scores.thresholds_in_data,
+        trees.scores.next_above_in_data,
+    )
     smooth = fitted.output == "one_hot"
     return Transformer(
         module,

@@ -15,12 +15,12 @@ from sklearn.pipeline import Pipeline
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.estimators.float32 import Float32
-from windtunnel.modules.ensembles.init_scores import LastColumns, RoundedToFloat32, StartedScores
-from windtunnel.modules.outputs.label_rules import AtLeast
+from windtunnel.modules.ensembles.init_scores import LastColumns, RoundToFloat32, ScoresWithInit
+from windtunnel.modules.outputs.label_rules import LabelThreshold
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
-from windtunnel.modules.trees.one_tree import OneTree, child_numbers, join
+from windtunnel.modules.trees.single_tree import SingleTree, child_numbers, join
 from windtunnel.translators.registry import Composite, Part, Predictor, Transformer, translates
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
@@ -57,11 +57,11 @@ def tree_ensemble(
     return join(parts, width=width, base=np.asarray(base, np.float64), divisor=divisor, reads="float32")
 
 
-def _one_tree(tree_: Any, value: NDArray[np.float64], columns: NDArray[np.int64] | None) -> OneTree:
+def _one_tree(tree_: Any, value: NDArray[np.float64], columns: NDArray[np.int64] | None) -> SingleTree:
     is_leaf = tree_.children_left < 0
     number, split = child_numbers(is_leaf), ~is_leaf
     feature = tree_.feature[split]
-    return OneTree(
+    return SingleTree(
         feature=feature if columns is None else columns[feature],
         threshold=tree_.threshold[split],
         default_left=tree_.missing_go_to_left[split].astype(np.bool_),
@@ -162,7 +162,7 @@ def boosting_classifier(fitted: ensemble.GradientBoostingClassifier) -> Predicto
     several = fitted.estimators_.shape[1] > 1
     leaves = _stage_leaves(fitted, [len(fitted.estimators_), fitted.estimators_.shape[1]])
     # A row that scores exactly 0 is of the second class.
-    answers = {} if several else {"predict": AtLeast(torch.zeros((), dtype=torch.float64))}
+    answers = {} if several else {"predict": LabelThreshold(torch.zeros((), dtype=torch.float64))}
     scale = {} if fitted.loss == "log_loss" else {"scale": 2.0}
     return _boosted(
         fitted,
@@ -233,7 +233,7 @@ def _boosted(fitted: Any, **options: Any) -> Predictor | Composite:
         Part("estimators_", stages, "apply"),
     ]
     options["others"] = {"apply": LastColumns(2 * scores, shape)}
-    return Composite(parts, Predictor(StartedScores(scores, _start_link(fitted)), **options))
+    return Composite(parts, Predictor(ScoresWithInit(scores, _start_link(fitted)), **options))
 
 
 def _start_link(fitted: Any) -> str:
@@ -246,9 +246,9 @@ def _start_link(fitted: Any) -> str:
 
 
 @translates(Float32, notes="what gradient boosting does to rows before its init estimator sees them")
-def float32(fitted: Float32) -> RoundedToFloat32:
+def float32(fitted: Float32) -> RoundToFloat32:
     """Round to the nearest float32 number."""
-    return RoundedToFloat32()
+    return RoundToFloat32()
 
 
 def _random(init: Any) -> bool:

@@ -15,11 +15,11 @@ from xgboost import Booster, DMatrix, XGBClassifier, XGBRanker, XGBRegressor, XG
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.modules.linear.present_linear import PresentLinear
+from windtunnel.modules.linear.linear import LinearSkippingMissing
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaves import TreeLeaves
-from windtunnel.modules.trees.one_tree import OneTree, child_numbers, join
+from windtunnel.modules.trees.single_tree import SingleTree, child_numbers, join
 from windtunnel.translators.registry import Predictor, translates
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
@@ -154,7 +154,7 @@ class _Model:
         # apply has no column for a single tree.
         shape = [model.trees] if model.trees > 1 else []
         scores, leaves = HardTrees.of(model), TreeLeaves.numbered(model, numbers, shape)
-        scores.under_values = leaves.under_values = True
+        scores.next_above_in_data = leaves.next_above_in_data = True
         codes = self._codes()
         # Of unknown numbers it makes missing ones.
         closed = [column for column, known in codes.items() if isinstance(known[0], str)]
@@ -172,7 +172,7 @@ class _Model:
         table = weights.reshape(-1, self.outputs)[:-1]
         zeros = DMatrix(np.zeros((1, len(table))), feature_names=self.booster.feature_names)
         bias = self.booster.predict(zeros, output_margin=True).reshape(-1).astype(np.float64)
-        return PresentLinear(torch.from_numpy(np.ascontiguousarray(table.T)), torch.from_numpy(bias))
+        return LinearSkippingMissing(torch.from_numpy(np.ascontiguousarray(table.T)), torch.from_numpy(bias))
 
     def _ensemble(self) -> tuple[TreeEnsemble, NDArray[np.int64]]:
         booster = self.learner["gradient_booster"]
@@ -228,7 +228,7 @@ def _categories(encoding: Mapping[str, Any]) -> list[Any]:
     return [octets[start:end].decode() for start, end in zip(offsets, offsets[1:], strict=False)]
 
 
-def _tree(tree: Mapping[str, Any], weight: float) -> OneTree:
+def _tree(tree: Mapping[str, Any], weight: float) -> SingleTree:
     """One tree. A number goes left below its threshold, so the float32 just below it is the last that does.
 
     A category in the set goes right, all others left: children change sides, and with them the default.
@@ -242,7 +242,7 @@ def _tree(tree: Mapping[str, Any], weight: float) -> OneTree:
         below = np.nextafter(condition[~is_leaf], np.float32(-np.inf)).astype(np.float64)
     left, right = number[left[~is_leaf]], number[right[~is_leaf]]
     default_left = np.array(tree["default_left"], np.bool_)[~is_leaf]
-    return OneTree(
+    return SingleTree(
         feature=np.array(tree["split_indices"], np.int64)[~is_leaf],
         threshold=np.where(is_set, 0.0, below),
         default_left=default_left ^ is_set,

@@ -1,8 +1,6 @@
 """Exact inference of trees of up to 64 leaves as bitvectors: what a row rules out, one bit per leaf."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -10,11 +8,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from windtunnel.errors import InvalidOption
-from windtunnel.modules.trees.forms.laid_out import LaidOutTrees
-from windtunnel.modules.trees.forms.words import Nodes, Words
+from windtunnel.modules.base import derived
+from windtunnel.modules.trees.forms.bitvector_tables import BitvectorNodes, LeafBitvectors
+from windtunnel.modules.trees.forms.tree_form import TreeForm
 
 
-class BitvectorTrees(LaidOutTrees):
+class BitvectorTrees(TreeForm):
     """The sums of ``HardTrees``; a tree is a word of 64 bits, one per leaf, from which each column clears some.
 
     leaf[t] = number of the lowest set bit of word[t]
@@ -35,12 +34,13 @@ class BitvectorTrees(LaidOutTrees):
         A tree has more than 64 leaves.
     """
 
-    MOST_LEAVES: Final = 64
-    BLOCK: Final = 128
-    DE_BRUIJN: Final = 0x0218A392CD3D5DBF  # every six bits of it differ
+    __constants__: ClassVar[list[str]] = [*TreeForm.__constants__, "DE_BRUIJN"]
+    MOST_LEAVES = 64
+    BLOCK = 128
+    DE_BRUIJN = 0x0218A392CD3D5DBF  # every six bits of it differ
 
-    places: Tensor
-    readings: list[int]  # again, as TorchScript reads the lists that may be empty off the class itself
+    places: Tensor = derived()
+    readings: list[int] = derived()  # again, as TorchScript reads the lists that may be empty off the class itself
 
     def arrange(self) -> None:
         """Lay out the words of each block of trees; sets of categories need no columns."""
@@ -58,7 +58,9 @@ class BitvectorTrees(LaidOutTrees):
             )
         device = self.threshold.device
         blocks = [trees[start : start + self.BLOCK] for start in range(0, len(trees), self.BLOCK)]
-        self.words = nn.ModuleList(Words([tree.nodes for tree in block], features, right, device) for block in blocks)
+        self.words = nn.ModuleList(
+            LeafBitvectors([tree.nodes for tree in block], features, right, device) for block in blocks
+        )
         leaves = np.zeros((len(trees), self.MOST_LEAVES), np.int64)
         for places, tree in zip(leaves, trees, strict=True):
             places[_hashed(len(tree.leaf), self.DE_BRUIJN)] = tree.leaf
@@ -97,7 +99,7 @@ class BitvectorTrees(LaidOutTrees):
 class _Tree(NamedTuple):
     """Its nodes, and the positions of its leaves from left to right."""
 
-    nodes: Nodes
+    nodes: BitvectorNodes
     leaf: NDArray[np.int64]
 
 
@@ -110,7 +112,7 @@ def _hashed(leaves: int, de_bruijn: int) -> NDArray[np.int64]:
 def _in_order(
     root: np.int64, follow: NDArray[np.int64], is_node: NDArray[np.bool_], facts: tuple[NDArray[Any], ...]
 ) -> _Tree:
-    """Read a tree with its leaves from left to right; ``facts`` are those that ``Nodes`` begin with."""
+    """Read a tree with its leaves from left to right; ``facts`` are those that ``BitvectorNodes`` begin with."""
     leaf: list[int] = []
     nodes: list[tuple[int, int]] = []
     open_nodes: list[tuple[int, int]] = []
@@ -128,4 +130,4 @@ def _in_order(
     places = np.array([node for node, _ in nodes], np.int64)
     cleared = np.array([cleared for _, cleared in nodes], np.uint64).view(np.int64)
     facts = (*(fact[places] for fact in facts), cleared, np.zeros_like(places))
-    return _Tree(Nodes(*facts), np.array(leaf, np.int64))
+    return _Tree(BitvectorNodes(*facts), np.array(leaf, np.int64))

@@ -1,19 +1,16 @@
 """Exact inference of small trees as matrix products: every node is asked, and the answers give the leaf."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import Final
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.errors import InvalidOption
-from windtunnel.modules.trees.forms.laid_out import LaidOutTrees
+from windtunnel.modules.base import derived
+from windtunnel.modules.trees.forms.tree_form import TreeForm
 
 
-class GemmTrees(LaidOutTrees):
+class GemmTrees(TreeForm):
     """The sums of ``HardTrees``; each tree is a product of its nodes' answers with the matrix of its ways down.
 
     right[n] = value[column[n]] > split[n]
@@ -38,21 +35,21 @@ class GemmTrees(LaidOutTrees):
         The matrices would hold more than ``MOST`` numbers; they grow with the square of the leaves.
     """
 
-    MOST: Final = 1 << 26
+    MOST = 1 << 26
 
-    node_column: Tensor
-    node_split: Tensor
-    node_split32: Tensor
-    way: Tensor
-    bias: Tensor
-    leaf_position: Tensor
-    first: Tensor
-    bare: Tensor
-    back: Tensor
-    readings: list[int]  # again, as TorchScript reads the lists that may be empty off the class itself
-    trees: list[int]
-    leaves: list[int]
-    shuffled: bool
+    node_column: Tensor = derived()
+    node_split: Tensor = derived()
+    node_split32: Tensor = derived()
+    way: Tensor = derived()
+    bias: Tensor = derived()
+    leaf_position: Tensor = derived()
+    first: Tensor = derived()
+    bare: Tensor = derived()
+    back: Tensor = derived()
+    readings: list[int] = derived()  # again, as TorchScript reads the lists that may be empty off the class itself
+    trees: list[int] = derived()
+    leaves: list[int] = derived()
+    shuffled: bool = derived()
 
     def arrange(self) -> None:
         """Lay out the matrices of each group of trees, one after the other."""

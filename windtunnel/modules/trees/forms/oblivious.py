@@ -1,8 +1,6 @@
 """Exact inference of oblivious trees, all nodes of a level of which ask the same: CatBoost's."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import Final, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -10,11 +8,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.errors import InvalidOption
-from windtunnel.modules.trees.forms.laid_out import LaidOutTrees
+from windtunnel.modules.base import derived
 from windtunnel.modules.trees.forms.ranks import Ranks
+from windtunnel.modules.trees.forms.tree_form import TreeForm
 
 
-class ObliviousTrees(LaidOutTrees):
+class ObliviousTrees(TreeForm):
     """The sums of ``HardTrees``; the answers to the questions of a tree, read as bits, are the number of the leaf.
 
     leaf <- 2 leaf + (rank[asked[level]] > bound[level]), level by level from the root on
@@ -34,19 +33,20 @@ class ObliviousTrees(LaidOutTrees):
         Two nodes of a level ask for different things, or the tables of leaves would be larger than ``MOST``.
     """
 
-    MOST: Final = 1 << 22
-    NEVER: Final = 255  # no rank is above it
-    AT_ONCE: Final = 1 << 18  # rows times trees, and
-    ROWS: Final = 2048  # rows, so few that a processor's cache holds what becomes of them
+    __constants__: ClassVar[list[str]] = [*TreeForm.__constants__, "AT_ONCE", "ROWS"]
+    MOST = 1 << 22
+    NEVER = 255  # no rank is above it
+    AT_ONCE = 1 << 18  # rows times trees, and
+    ROWS = 2048  # rows, so few that a processor's cache holds what becomes of them
 
-    used: Tensor
-    asked: Tensor
-    bound: Tensor
-    first: Tensor
-    by_score: Tensor
-    adds_to: Tensor
-    readings: list[int]  # again, as TorchScript reads the lists that may be empty off the class itself
-    levels: int
+    used: Tensor = derived()
+    asked: Tensor = derived()
+    bound: Tensor = derived()
+    first: Tensor = derived()
+    by_score: Tensor = derived()
+    adds_to: Tensor = derived()
+    readings: list[int] = derived()  # again, as TorchScript reads the lists that may be empty off the class itself
+    levels: int = derived()
 
     def arrange(self) -> None:
         """Lay out the levels of all trees, and the leaves by their number."""
@@ -154,7 +154,7 @@ def oblivious(
     Parameters
     ----------
     positions, column, split
-        What ``LaidOutTrees._positions`` and ``_nodes`` give.
+        What ``TreeForm._positions`` and ``_nodes`` give.
     """
     roots, follow, is_node = positions
     trees = []

@@ -1,14 +1,11 @@
 """Exact inference of shallow trees that are completed to perfect ones, so that a child is found by arithmetic."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import Final
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from windtunnel.errors import InvalidOption
+from windtunnel.modules.base import derived
 from windtunnel.modules.trees.forms.ranked import RankedTrees, depths_of
 
 
@@ -30,16 +27,16 @@ class PerfectTrees(RankedTrees):
         A tree is deeper than ``DEEPEST``; the tables double with each level.
     """
 
-    DEEPEST: Final = 10
+    DEEPEST = 10
 
-    first: Tensor
-    bare: Tensor
-    back: Tensor
-    readings: list[int]  # again, as TorchScript reads the lists that may be empty off the class itself
-    counts: list[int]
-    starts: list[int]
-    exits: list[int]
-    shuffled: bool
+    first: Tensor = derived()
+    bare: Tensor = derived()
+    back: Tensor = derived()
+    readings: list[int] = derived()  # again, as TorchScript reads the lists that may be empty off the class itself
+    counts: list[int] = derived()
+    starts: list[int] = derived()
+    exits: list[int] = derived()
+    shuffled: bool = derived()
 
     def arrange(self) -> None:
         """Lay out the levels one after the other; level l holds the trees that go beyond it, 2^l places each."""

@@ -1,17 +1,16 @@
 """Hard trees that compare ranks: a number says both what a node reads and where it splits."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.modules.trees.forms.laid_out import LaidOutTrees
+from windtunnel.modules.base import derived
 from windtunnel.modules.trees.forms.ranks import Ranks
+from windtunnel.modules.trees.forms.tree_form import TreeForm
 
 
-class RankedTrees(LaidOutTrees):
+class RankedTrees(TreeForm):
     """Hard trees whose nodes compare the rank of a value among the thresholds on its column.
 
     word[node] = column 2^shift + number of thresholds on the column below the node's
@@ -26,9 +25,9 @@ class RankedTrees(LaidOutTrees):
     forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
     """
 
-    used: Tensor
-    word: Tensor
-    shift: int
+    used: Tensor = derived()
+    word: Tensor = derived()
+    shift: int = derived()
 
     def arrange(self) -> None:
         """Rank the thresholds, and give each position its word; that of a leaf is above every value's."""

@@ -1,11 +1,10 @@
 """Exact inference of trees of any shape: every row walks down every tree, in ranks, and stops where the tree does."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import numpy as np
 import torch
 from torch import Tensor
 
+from windtunnel.modules.base import derived
 from windtunnel.modules.trees.forms.ranked import RankedTrees, depths_of
 
 
@@ -21,12 +20,12 @@ class RankedWalkTrees(RankedTrees):
     forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
     """
 
-    start: Tensor
-    child: Tensor
-    back: Tensor
-    readings: list[int]  # again, as TorchScript reads the lists that may be empty off the class itself
-    counts: list[int]
-    shuffled: bool
+    start: Tensor = derived()
+    child: Tensor = derived()
+    back: Tensor = derived()
+    readings: list[int] = derived()  # again, as TorchScript reads the lists that may be empty off the class itself
+    counts: list[int] = derived()
+    shuffled: bool = derived()
 
     def arrange(self) -> None:
         """Order the trees by depth."""

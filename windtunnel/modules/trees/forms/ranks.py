@@ -1,7 +1,5 @@
 """The ranks of values among thresholds."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from typing import Any
 
 import numpy as np
@@ -9,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.modules.trees.keeps import Keeps
+from windtunnel.modules.trees.fixed_precision import FixedPrecision
 
 CELLS = 4
 """Cells per threshold, so that few hold more than one."""
@@ -18,7 +16,7 @@ MOST_STEPS = 5
 """Where a cell holds so many thresholds that more steps are needed, a search over all of them is as fast."""
 
 
-class Ranks(Keeps):
+class Ranks(FixedPrecision):
     """How many thresholds of its column a value is above.
 
     The span of a column's thresholds is cut into cells of one width. A difference and a product keep their order when

@@ -1,7 +1,5 @@
 """Soft leaves: how far a row reaches each leaf of a tree ensemble, which gradients flow through."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import torch
 from torch import Tensor
 
@@ -10,7 +8,7 @@ from windtunnel.modules.trees.soft.kernel.recompute import soft_leaves
 from windtunnel.modules.trees.soft.trees import SoftSplits
 
 
-class SoftLeaves(SoftSplits):
+class SoftLeaves(SoftSplits, kw_only=True):
     """One column per leaf of every tree: near 1 where the row falls into the leaf, near 0 elsewhere.
 
     y = (1 + h) / 2, with h the leaf of ``SoftSplits``
@@ -35,37 +33,9 @@ class SoftLeaves(SoftSplits):
 
     column: Tensor
 
-    def __init__(
-        self,
-        *,
-        center: Tensor,
-        scale: Tensor,
-        bound: Tensor,
-        feature: Tensor,
-        threshold: Tensor,
-        slope: Tensor,
-        missing: Tensor,
-        direction: Tensor,
-        node_weight: Tensor,
-        path: Tensor,
-        path_bias: Tensor,
-        leaf_slope: Tensor,
-        node_mask: Tensor,
-        leaf_mask: Tensor,
-        category_node: Tensor,
-        category_table: Tensor,
-        column: Tensor,
-        level: str = "L4",
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__(
-            center=center, scale=scale, bound=bound, feature=feature, threshold=threshold, slope=slope,
-            missing=missing, direction=direction, node_weight=node_weight, path=path, path_bias=path_bias,
-            leaf_slope=leaf_slope, node_mask=node_mask, leaf_mask=leaf_mask, category_node=category_node,
-            category_table=category_table, level=level, dropout=dropout,
-        )  # fmt: skip
-        self.register_buffer("column", column)
-        self.padded = column.shape[0] < self.leaf_mask.numel()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.padded = self.column.shape[0] < self.leaf_mask.numel()
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, L]."""
@@ -74,7 +44,7 @@ class SoftLeaves(SoftSplits):
 
     def plain_leaves(self, x: Tensor) -> Tensor:
         """Leaves of the padded trees in straight torch, which scripts and exports; no dropout."""
-        given, value = self.settled_nodes(x)
+        given, value = self.overridden_nodes(x)
         return soft_leaves(self.scaled(x), self.first_layer(), self.threshold, self.slope,
                            self.path * self.path_mask(), self.path_bias, self.leaf_slope, given, value)  # fmt: skip
 

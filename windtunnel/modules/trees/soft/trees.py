@@ -1,24 +1,22 @@
 """Soft trees: a tree ensemble as small tanh networks that gradients flow through."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, derived, learned
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
 from windtunnel.modules.trees.soft.kernel.operands import SoftOperands
 from windtunnel.modules.trees.soft.kernel.operation import soft_ensemble
+from windtunnel.modules.trees.soft.kernel.overrides import category_codes
 from windtunnel.modules.trees.soft.kernel.recompute import soft_trees
-from windtunnel.modules.trees.soft.kernel.settled import category_codes
-from windtunnel.modules.trees.soft.like_shape import alike, of_group
+from windtunnel.modules.trees.soft.size_groups import group_by_size, select_group
 
 LEVELS = ("L0", "L1", "L2", "L3", "L4")
 
 
-class SoftSplits(Module):
+class SoftSplits(Module, kw_only=True):
     r"""T trees of at most n nodes and l leaves each, down to their leaves, as two layers of a tanh network.
 
     With z the input, scaled column by column, and s the slope (one over the temperature):
@@ -36,73 +34,43 @@ class SoftSplits(Module):
         values are ours.
     """
 
-    FACTS = ("level", "dropout")
+    COPIES: ClassVar[bool] = False
+    CHOICES = {"level": LEVELS}
     KINDS = dict.fromkeys(("threshold", "category_table", "node_weight", "path", "path_bias"), "tree")
-    NAN: Final = MISSING_NAN
-    ZERO: Final = MISSING_ZERO
-    # For classes that derive from this one: TorchScript reads Final off the class itself only.
+    NAN, ZERO = MISSING_NAN, MISSING_ZERO
     __constants__: ClassVar[list[str]] = ["NAN", "ZERO"]
-    dropout: float
-    center: Tensor
-    scale: Tensor
-    bound: Tensor
-    feature: Tensor
-    slope: Tensor
-    missing: Tensor
-    direction: Tensor
-    node_mask: Tensor
-    leaf_mask: Tensor
-    leaf_slope: Tensor
-    category_node: Tensor
+    LEARNED_FROM: ClassVar[dict[str, int]] = {
+        "threshold": 2, "category_table": 2, "node_weight": 3, "path": 4, "path_bias": 4,
+    }  # fmt: skip
+    """The level from which on a parameter is trainable."""
 
-    def __init__(
-        self,
-        *,
-        center: Tensor,
-        scale: Tensor,
-        bound: Tensor,
-        feature: Tensor,
-        threshold: Tensor,
-        slope: Tensor,
-        missing: Tensor,
-        direction: Tensor,
-        node_weight: Tensor,
-        path: Tensor,
-        path_bias: Tensor,
-        leaf_slope: Tensor,
-        node_mask: Tensor,
-        leaf_mask: Tensor,
-        category_node: Tensor,
-        category_table: Tensor,
-        level: str = "L4",
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.level, self.dropout = level, dropout
-        depth = LEVELS.index(level)
-        self.depth = depth
-        for name, fact in (
-            ("center", center),  # [width], in the unit of the input
-            ("scale", scale),  # [width]; z = (x - center) / scale
-            ("bound", bound),  # [2, width]; z is kept between these, far outside of anything a threshold tells apart
-            ("feature", feature),  # int64 [T, n]
-            ("slope", slope),  # [T, n], one over the temperature
-            ("missing", missing),  # int8 [T, n], see TreeEnsemble
-            ("direction", direction),  # [T, n], -1 where a missing value goes left, else +1
-            ("leaf_slope", leaf_slope),  # [T, l]
-            ("node_mask", node_mask),  # [T, n], 1 for a node, 0 for padding
-            ("leaf_mask", leaf_mask),  # [T, l]
-            ("category_node", category_node),  # int64 [c], positions in T * n
-        ):
-            self.register_buffer(name, fact)
-        self.threshold = nn.Parameter(threshold, requires_grad=depth >= 2)  # [T, n], in the unit of z
-        self.category_table = nn.Parameter(category_table, requires_grad=depth >= 2)  # [c, V + 2]
-        self.node_weight = nn.Parameter(node_weight, requires_grad=depth >= 3)  # [T, width, n]; empty up to L2
-        self.path = nn.Parameter(path, requires_grad=depth >= 4)  # [T, n, l], -1 / 0 / +1 at the start
-        self.path_bias = nn.Parameter(path_bias, requires_grad=depth >= 4)  # [T, l], 1 - C at the start
-        self.any_zero_missing = bool((missing == MISSING_ZERO).any())
-        self.any_missing = bool((missing != MISSING_NONE).any())
-        self.any_category = category_node.numel() > 0
+    center: Tensor  # [width], in the unit of the input
+    scale: Tensor  # [width]; z = (x - center) / scale
+    bound: Tensor  # [2, width]; z is clipped to these, far outside of anything that a threshold separates
+    feature: Tensor  # int64 [T, n]
+    slope: Tensor  # [T, n], one over the temperature
+    missing: Tensor  # int8 [T, n], see TreeEnsemble
+    direction: Tensor  # [T, n], -1 where a missing value goes left, else +1
+    leaf_slope: Tensor  # [T, l]
+    node_mask: Tensor  # [T, n], 1 for a node, 0 for padding
+    leaf_mask: Tensor  # [T, l]
+    category_node: Tensor  # int64 [c], positions in T * n
+    threshold: Tensor = learned()  # [T, n], in the unit of z
+    category_table: Tensor = learned()  # [c, V + 2]
+    node_weight: Tensor = learned()  # [T, width, n]; empty up to L2
+    path: Tensor = learned()  # [T, n, l], -1 / 0 / +1 at the start
+    path_bias: Tensor = learned()  # [T, l], 1 - C at the start
+    level: str = "L4"
+    dropout: float = 0.0
+    depth: int = derived()
+
+    def __post_init__(self) -> None:
+        self.depth = LEVELS.index(self.level)
+        for name, first in self.LEARNED_FROM.items():
+            getattr(self, name).requires_grad_(self.depth >= first)
+        self.any_zero_missing = bool((self.missing == MISSING_ZERO).any())
+        self.any_missing = bool((self.missing != MISSING_NONE).any())
+        self.any_category = self.category_node.numel() > 0
 
     def scaled(self, x: Tensor) -> Tensor:
         """The input as z ``[B, width]``, at 0 where a value is missing."""
@@ -138,7 +106,7 @@ class SoftSplits(Module):
             category_table=self.category_table,
         )
 
-    def settled_nodes(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def overridden_nodes(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Which nodes do not compare (bool ``[T, B, n]``) and their activations; empty where every node compares."""
         empty = torch.zeros(0, device=x.device)
         unknown = torch.isnan(x)
@@ -166,13 +134,13 @@ class SoftSplits(Module):
         return given.view(shape).transpose(0, 1), value.reshape(shape).transpose(0, 1)
 
 
-class SoftTrees(SoftSplits):
+class SoftTrees(SoftSplits, kw_only=True):
     r"""Trees as tanh networks with two hidden layers, those of ``SoftSplits``, and a value at each leaf.
 
     score k: ``base_k + sum over the trees of k and their leaves of value / 2 (1 + h)``; what all leaves of a tree have
     in common is in the base. What pads smaller trees adds 0 whatever training does.
 
-    From L1 on ``value`` and ``base`` are trainable. Trees of like shape are computed together, see ``like_shape``.
+    From L1 on ``value`` and ``base`` are trainable. Trees of like shape are computed together, see ``size_groups``.
 
     Shape
         float32 ``[B, width]`` -> float32 ``[B, K]``, raw scores in the unit of the source (log-odds for a classifier).
@@ -182,43 +150,14 @@ class SoftTrees(SoftSplits):
     """
 
     KINDS = {**SoftSplits.KINDS, "leaf_value": "leaf", "base": "leaf"}
-    output: Tensor
+    LEARNED_FROM = {**SoftSplits.LEARNED_FROM, "leaf_value": 1, "base": 1}
+    leaf_value: Tensor = learned()  # [T, l] or [T, l, K]
+    base: Tensor = learned()  # [K]
+    output: Tensor  # int64 [T], not read where leaf_value is [T, l, K]
 
-    def __init__(
-        self,
-        *,
-        center: Tensor,
-        scale: Tensor,
-        bound: Tensor,
-        feature: Tensor,
-        threshold: Tensor,
-        slope: Tensor,
-        missing: Tensor,
-        direction: Tensor,
-        node_weight: Tensor,
-        path: Tensor,
-        path_bias: Tensor,
-        leaf_slope: Tensor,
-        node_mask: Tensor,
-        leaf_mask: Tensor,
-        category_node: Tensor,
-        category_table: Tensor,
-        leaf_value: Tensor,
-        base: Tensor,
-        output: Tensor,
-        level: str = "L4",
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__(
-            center=center, scale=scale, bound=bound, feature=feature, threshold=threshold, slope=slope,
-            missing=missing, direction=direction, node_weight=node_weight, path=path, path_bias=path_bias,
-            leaf_slope=leaf_slope, node_mask=node_mask, leaf_mask=leaf_mask, category_node=category_node,
-            category_table=category_table, level=level, dropout=dropout,
-        )  # fmt: skip
-        self.register_buffer("output", output)  # int64 [T], not read where leaf_value is [T, l, K]
-        self.leaf_value = nn.Parameter(leaf_value, requires_grad=self.depth >= 1)  # [T, l] or [T, l, K]
-        self.base = nn.Parameter(base, requires_grad=self.depth >= 1)  # [K]
-        self.groups = alike(tuple(leaf_mask.sum(dim=1).int().tolist()))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.groups = group_by_size(tuple(self.leaf_mask.sum(dim=1).int().tolist()))
 
     def forward(self, x: Tensor) -> Tensor:
         """Raw scores ``[B, K]``."""
@@ -227,7 +166,7 @@ class SoftTrees(SoftSplits):
 
     def plain_scores(self, x: Tensor) -> Tensor:
         """Scores without the base in straight torch, which scripts and exports; no dropout."""
-        given, value = self.settled_nodes(x)
+        given, value = self.overridden_nodes(x)
         return soft_trees(self.scaled(x), self.first_layer(), self.threshold, self.slope, self.path * self.path_mask(),
                           self.path_bias, self.leaf_slope, self.masked_values(), given, value)  # fmt: skip
 
@@ -238,9 +177,9 @@ class SoftTrees(SoftSplits):
         of, rate = self.operands(x, self.masked_values()), self.dropout if self.training else 0.0
         if len(self.groups) == 1:
             return soft_ensemble(of, rate)
-        scores = soft_ensemble(of_group(of, self.groups[0]), rate)
+        scores = soft_ensemble(select_group(of, self.groups[0]), rate)
         for group in self.groups[1:]:
-            scores = scores + soft_ensemble(of_group(of, group), rate)
+            scores = scores + soft_ensemble(select_group(of, group), rate)
         return scores
 
     def masked_values(self) -> Tensor:

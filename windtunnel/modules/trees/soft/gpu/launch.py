@@ -18,11 +18,11 @@ from torch import Tensor
 from windtunnel.errors import BadInput
 from windtunnel.modules.trees.soft.kernel.memory import ROWS_PER_MASK
 from windtunnel.modules.trees.soft.kernel.operands import LEARNED, Dropout, SoftOperands
-from windtunnel.modules.trees.soft.kernel.settled import category_codes
-from windtunnel.modules.trees.soft.kernel.work import kept
+from windtunnel.modules.trees.soft.kernel.overrides import category_codes
+from windtunnel.modules.trees.soft.kernel.tree_pass import kept
 
 if TYPE_CHECKING:
-    from windtunnel.modules.trees.soft.gpu.triton_kernels import Form, Sizes, Trees
+    from windtunnel.modules.trees.soft.gpu.triton_kernels import KernelForm, KernelOperands, KernelSizes
 
 log = logging.getLogger("windtunnel")
 
@@ -129,9 +129,9 @@ def backward(grad: Tensor, of: SoftOperands, dropout: Dropout, wanted: list[bool
 
 
 def _of_weights(
-    of: SoftOperands, grad: Tensor, wants: set[str], trees: Trees, size: Sizes, form: Form
+    of: SoftOperands, grad: Tensor, wants: set[str], trees: KernelOperands, size: KernelSizes, form: KernelForm
 ) -> dict[str, Tensor]:
-    from windtunnel.modules.trees.soft.gpu.triton_kernels import Parts, weights_kernel
+    from windtunnel.modules.trees.soft.gpu.triton_kernels import GradientParts, weights_kernel
 
     second, table = bool(wants & {"path", "path_bias"}), "category_table" in wants and form.CATEGORIES
     form = form._replace(
@@ -144,7 +144,7 @@ def _of_weights(
     def room(there: bool, parts: int, *shape: int) -> Tensor:
         return of.z.new_empty((parts, *shape) if there else 0)
 
-    into = Parts(
+    into = GradientParts(
         weight=room(form.WEIGHT, chunks * blocks, *of.weight.shape),
         threshold=room(form.THRESHOLD, chunks * blocks, *of.threshold.shape),
         path=room(second, chunks, *of.path.shape),
@@ -167,7 +167,7 @@ def _of_table(of: SoftOperands, looked_up: Tensor) -> Tensor:
     return torch.zeros_like(of.category_table).index_put_((row, column), looked_up, accumulate=True)
 
 
-def _of_input(of: SoftOperands, grad: Tensor, trees: Trees, size: Sizes, form: Form) -> Tensor:
+def _of_input(of: SoftOperands, grad: Tensor, trees: KernelOperands, size: KernelSizes, form: KernelForm) -> Tensor:
     from windtunnel.modules.trees.soft.gpu.triton_kernels import input_kernel
 
     blocks, tiles = _cuts(size.batch, form.R), _cuts(size.width, form.D)
@@ -178,21 +178,21 @@ def _of_input(of: SoftOperands, grad: Tensor, trees: Trees, size: Sizes, form: F
     return into.sum(dim=0)
 
 
-def _prepared(of: SoftOperands, dropout: Dropout, products: str) -> tuple[Trees, Sizes, Form]:
+def _prepared(of: SoftOperands, dropout: Dropout, products: str) -> tuple[KernelOperands, KernelSizes, KernelForm]:
     """Operands and sizes for the kernels, and what these are compiled for."""
-    from windtunnel.modules.trees.soft.gpu.triton_kernels import INTERPRETED, Form, Sizes, Trees
+    from windtunnel.modules.trees.soft.gpu.triton_kernels import INTERPRETED, KernelForm, KernelOperands, KernelSizes
 
     (batch, width), (count, nodes, leaves) = of.z.shape, of.path.shape
     gather, settled, looks_up = not of.weight.numel(), of.x.numel() > 0, of.category_node.numel() > 0
     given = of._replace(z=of.z.t() if gather else of.z, x=of.x.t() if settled else of.x)._asdict()
     given |= {"entry": _entry(of) if looks_up else of.category_node, "kept": _kept(of, dropout)}
-    trees = Trees(*(given[name].contiguous() for name in Trees._fields))
-    size = Sizes(
+    trees = KernelOperands(*(given[name].contiguous() for name in KernelOperands._fields))
+    size = KernelSizes(
         batch, width, count, nodes, leaves, scores=_scores(of), entries=len(of.category_table),
         columns=of.category_table.shape[-1], blocks=trees.kept.shape[-1], scale=1 / (1 - dropout.rate),
     )  # fmt: skip
     bf16 = products == "bf16"
-    form = Form(
+    form = KernelForm(
         R=ROWS[products], N=_power(nodes), L=min(_power(leaves), max(16, WEIGHTS[products] // _power(nodes))),
         K=_power(size.scores),
         W=min(_power(width), COLUMNS), D=min(_power(width), SUMMED), M=ROWS_PER_MASK,

@@ -24,7 +24,7 @@ its own language (``tl.sum``, ``tl.sigmoid``, ``tl.zeros``).
 """
 
 
-class Trees(NamedTuple):
+class KernelOperands(NamedTuple):
     """Operands as in ``SoftOperands``, contiguous; z and x are columns first where nodes gather from them."""
 
     z: Tensor
@@ -46,7 +46,7 @@ class Trees(NamedTuple):
     """int8 ``[T, n + 1 + l, blocks]``, what dropout keeps of nodes, of the unit that is always 1, and of leaves."""
 
 
-class Sizes(NamedTuple):
+class KernelSizes(NamedTuple):
     """How many there are."""
 
     batch: int
@@ -65,7 +65,7 @@ class Sizes(NamedTuple):
     """How much more what is kept counts."""
 
 
-class Form(NamedTuple):
+class KernelForm(NamedTuple):
     """What kernels are compiled for: sizes of blocks, powers of two, and what is there and wanted."""
 
     R: int
@@ -103,7 +103,7 @@ class Form(NamedTuple):
     TABLE: bool = False
 
 
-class Parts(NamedTuple):
+class GradientParts(NamedTuple):
     """Gradients of the weights, one part per chunk of rows in front; empty where none is wanted.
 
     Of ``weight``, ``threshold`` and ``looked_up`` (``[c, B]``, of the values that rows looked up) each block of leaves

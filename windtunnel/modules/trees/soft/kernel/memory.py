@@ -27,7 +27,7 @@ ROWS_PER_MASK = 32
 _given: int | None = None
 
 
-class Plan(NamedTuple):
+class SlicePlan(NamedTuple):
     """How a step over soft trees is cut: trees per group and rows per slice, a multiple of ``ROWS_PER_MASK``."""
 
     trees: int
@@ -66,7 +66,7 @@ def workers(trees: int, each: int, device: torch.device) -> int:
 @cache
 def plan(
     trees: int, units: int, itemsize: int, device: torch.device, threads: int = 1, *, gathered: bool = False
-) -> Plan:
+) -> SlicePlan:
     """Groups of trees with ``units`` nodes or leaves each, and slices of rows, that fit caches and budget.
 
     As many groups as ``threads`` are worked on at a time; ``gathered``: each node reads one column.
@@ -89,4 +89,4 @@ def plan(
         "activations are computed again",
         device, threads, group, trees, rows, threads * used / 2**20, threads * allowed / 2**20,
     )  # fmt: skip
-    return Plan(group, rows)
+    return SlicePlan(group, rows)

@@ -16,13 +16,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from windtunnel.modules.trees.soft.kernel.gradient_sums import GradientSums
 from windtunnel.modules.trees.soft.kernel.memory import ROWS_PER_MASK
 from windtunnel.modules.trees.soft.kernel.operands import LEARNED, NODES, Dropout, SoftOperands
-from windtunnel.modules.trees.soft.kernel.settled import settle, take_categories
+from windtunnel.modules.trees.soft.kernel.overrides import settle, take_categories
 from windtunnel.modules.trees.soft.kernel.subnormal import without_subnormals
-from windtunnel.modules.trees.soft.kernel.sums import Sums
+from windtunnel.modules.trees.soft.kernel.tree_pass import RowSlice, TreeGroup, TreePass
 from windtunnel.modules.trees.soft.kernel.tree_weights import SparseWeights
-from windtunnel.modules.trees.soft.kernel.work import Group, Rows, Work
 from windtunnel.modules.trees.threads import spread
 
 
@@ -54,7 +54,7 @@ class Buffers:
 
 def forward(of: SoftOperands, dropout: Dropout) -> Tensor:
     """Scores ``[K, B]`` without a base, or the leaves ``[T * l, B]``."""
-    work = Work.cut(of, dropout)
+    work = TreePass.cut(of, dropout)
     if of.leaf_value.dim() == 3:
         scores = of.z.new_zeros(of.leaf_value.shape[2], of.z.shape[0])
         for part in spread(partial(_scores, work), work.shares):
@@ -66,7 +66,7 @@ def forward(of: SoftOperands, dropout: Dropout) -> Tensor:
 
 
 @without_subnormals
-def _scores(work: Work, share: slice) -> Tensor:
+def _scores(work: TreePass, share: slice) -> Tensor:
     """What the trees of the share add to the scores."""
     of, buffers = work.of, Buffers(work.of.z)
     scores = of.z.new_zeros(of.leaf_value.shape[2], of.z.shape[0])
@@ -78,7 +78,7 @@ def _scores(work: Work, share: slice) -> Tensor:
 
 
 @without_subnormals
-def _leaves(work: Work, into: Tensor, share: slice) -> None:
+def _leaves(work: TreePass, into: Tensor, share: slice) -> None:
     """Write the leaves of the share."""
     leaves, buffers = work.of.path.shape[2], Buffers(work.of.z)
     for group in work.groups(share):
@@ -90,7 +90,7 @@ def _leaves(work: Work, into: Tensor, share: slice) -> None:
 def backward(grad: Tensor, of: SoftOperands, dropout: Dropout, wanted: list[bool]) -> list[Tensor]:
     """Gradients in the order of ``LEARNED`` from that of the output; empty where none is wanted."""
     wants = {name for name, wish in zip(LEARNED, wanted, strict=True) if wish}
-    sums, work = Sums.zeros(of, wants), Work.cut(of, dropout, grad)
+    sums, work = GradientSums.zeros(of, wants), TreePass.cut(of, dropout, grad)
     for part in spread(partial(_gradients, work, sums, wants), work.shares):
         if sums.z is not None and part is not None:
             sums.z.add_(part)
@@ -99,7 +99,7 @@ def backward(grad: Tensor, of: SoftOperands, dropout: Dropout, wanted: list[bool
 
 
 @without_subnormals
-def _gradients(work: Work, sums: Sums, wants: set[str], share: slice) -> Tensor | None:
+def _gradients(work: TreePass, sums: GradientSums, wants: set[str], share: slice) -> Tensor | None:
     """Add up what belongs to the trees of the share; the gradient of z, which all have in common, is handed back."""
     buffers = Buffers(work.of.z)
     z = None if sums.z is None else torch.zeros_like(sums.z)
@@ -125,15 +125,15 @@ def _for_rows(mask: Tensor, at: slice) -> Tensor:
     return blocks.repeat_interleave(ROWS_PER_MASK, dim=1)[:, : at.stop - at.start]
 
 
-def _activations(work: Work, group: Group, rows: Rows, buffers: Buffers) -> Activations:
+def _activations(work: TreePass, group: TreeGroup, rows: RowSlice, buffers: Buffers) -> Activations:
     trees, leaves, nodes = group.second.dense.shape
     count = rows.z.shape[1]
     if isinstance(group.first, Tensor):
         node = torch.mm(group.first, rows.z, out=buffers("node", trees * nodes, count))
     else:
         node = group.first.times(rows.z)
-    if group.settling is not None and rows.x is not None:
-        settle(node.view(trees, nodes, count), rows.x, rows.gone, group.settling, work.of.category_table)
+    if group.node_overrides is not None and rows.x is not None:
+        settle(node.view(trees, nodes, count), rows.x, rows.gone, group.node_overrides, work.of.category_table)
     node.sigmoid_()
     reach = buffers("reach", trees * leaves, count)
     if group.masks is None:
@@ -148,7 +148,7 @@ def _activations(work: Work, group: Group, rows: Rows, buffers: Buffers) -> Acti
     return Activations(node, unit, reach, leaf, node_mask, leaf_mask)
 
 
-def _to_leaves(group: Group, rows: Rows, now: Activations, buffers: Buffers) -> Tensor:
+def _to_leaves(group: TreeGroup, rows: RowSlice, now: Activations, buffers: Buffers) -> Tensor:
     """The gradient of the leaves before dropout and sigmoid, ``[G * l, R]``."""
     assert rows.grad is not None
     upper = buffers("upper", *now.reach.shape)
@@ -162,12 +162,12 @@ def _to_leaves(group: Group, rows: Rows, now: Activations, buffers: Buffers) -> 
     return _through_sigmoid(upper, now.reach)
 
 
-def _through_leaves(group: Group, now: Activations, upper: Tensor, into: Tensor) -> None:
+def _through_leaves(group: TreeGroup, now: Activations, upper: Tensor, into: Tensor) -> None:
     trees, leaves, nodes = group.second.dense.shape
     into.baddbmm_(now.unit.view(trees, nodes, -1), upper.view(trees, leaves, -1).transpose(1, 2))
 
 
-def _to_nodes(group: Group, now: Activations, upper: Tensor, buffers: Buffers) -> Tensor:
+def _to_nodes(group: TreeGroup, now: Activations, upper: Tensor, buffers: Buffers) -> Tensor:
     """The gradient of the nodes before dropout and sigmoid, ``[G * (n + 1), R]``."""
     lower = group.second_back.times(upper, buffers("lower", *now.node.shape))
     if now.node_mask is not None:
@@ -175,10 +175,10 @@ def _to_nodes(group: Group, now: Activations, upper: Tensor, buffers: Buffers) -
     return _through_sigmoid(lower, now.node)
 
 
-def _through_nodes(of: SoftOperands, group: Group, rows: Rows, lower: Tensor, sums: Sums) -> None:
-    if group.settling is not None and rows.x is not None:
+def _through_nodes(of: SoftOperands, group: TreeGroup, rows: RowSlice, lower: Tensor, sums: GradientSums) -> None:
+    if group.node_overrides is not None and rows.x is not None:
         by_tree = lower.view(len(group.second.dense), -1, lower.shape[1])
-        take_categories(by_tree, rows.x, group.settling, of.category_table, sums.category_table)
+        take_categories(by_tree, rows.x, group.node_overrides, of.category_table, sums.category_table)
     if sums.shift is not None:
         sums.shift.addmv_(lower, rows.ones)
     if sums.first is not None:

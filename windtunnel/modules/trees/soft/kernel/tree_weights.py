@@ -87,6 +87,6 @@ class TreeWeights:
         return into
 
 
-def adds_up(batch: Tensor) -> bool:
+def favours_sparse(batch: Tensor) -> bool:
     """Whether adding up may be faster than a product: on a CPU, for a batch ``[B, ...]`` that is not small."""
     return batch.device.type == "cpu" and len(batch) >= LONG

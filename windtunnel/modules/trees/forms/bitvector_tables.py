@@ -1,7 +1,5 @@
 """The words of bitvectors: one bit for each leaf of a tree, of which each column of the rows clears some."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from functools import reduce
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -10,11 +8,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from windtunnel.modules.trees.fixed_precision import FixedPrecision
 from windtunnel.modules.trees.forms.ranks import Ranks
-from windtunnel.modules.trees.keeps import Keeps
 
 
-class Nodes(NamedTuple):
+class BitvectorNodes(NamedTuple):
     """Facts of nodes, ``[n]`` each.
 
     Attributes
@@ -41,17 +39,17 @@ class Nodes(NamedTuple):
     cleared: NDArray[Any]
     tree: NDArray[Any]
 
-    def picked(self, which: NDArray[np.bool_]) -> "Nodes":
+    def picked(self, which: NDArray[np.bool_]) -> "BitvectorNodes":
         """Some of them."""
-        return Nodes(*(fact[which] for fact in self))
+        return BitvectorNodes(*(fact[which] for fact in self))
 
-    def by_column(self) -> tuple[NDArray[np.int64], list["Nodes"]]:
+    def by_column(self) -> tuple[NDArray[np.int64], list["BitvectorNodes"]]:
         """The columns, and the nodes of each."""
         used = np.unique(self.column)
         return used, [self.picked(self.column == column) for column in used]
 
 
-class Words(nn.Module):
+class LeafBitvectors(nn.Module):
     """One word per row and tree of a block, in which the bits of the leaves that a row does not fall into are cleared.
 
     Shape
@@ -62,17 +60,21 @@ class Words(nn.Module):
     trees: int
 
     def __init__(
-        self, below: list[Nodes], features: NDArray[np.int64], goes_right: NDArray[np.bool_], device: torch.device
+        self,
+        below: list[BitvectorNodes],
+        features: NDArray[np.int64],
+        goes_right: NDArray[np.bool_],
+        device: torch.device,
     ) -> None:
         super().__init__()
         self.trees = len(below)
         numbered = [nodes._replace(tree=nodes.tree + tree) for tree, nodes in enumerate(below)]
-        nodes = Nodes(*map(np.concatenate, zip(*numbered, strict=True)))
+        nodes = BitvectorNodes(*map(np.concatenate, zip(*numbered, strict=True)))
         self.parts = nn.ModuleList()
         if (nodes.set_start == 0).any():
-            self.parts.append(RankedWords(nodes.picked(nodes.set_start == 0), self.trees, features, device))
+            self.parts.append(RankLookup(nodes.picked(nodes.set_start == 0), self.trees, features, device))
         if (nodes.set_start > 0).any():
-            self.parts.append(CodedWords(nodes.picked(nodes.set_start > 0), self.trees, goes_right, device))
+            self.parts.append(CategoryLookup(nodes.picked(nodes.set_start > 0), self.trees, goes_right, device))
 
     def forward(self, values: Tensor, missing: Tensor) -> Tensor:
         """The words of the rows."""
@@ -84,7 +86,7 @@ class Words(nn.Module):
         return found[0] if len(found) == 1 else found[0].bitwise_and_(found[1])
 
 
-class LookedUp(Keeps):
+class TableLookup(FixedPrecision):
     """Words that are looked up by column.
 
     word[t] = AND over columns c of table[row of value[c], t]
@@ -174,7 +176,7 @@ class LookedUp(Keeps):
         return torch.empty_like(words).index_copy_(0, order, words)
 
 
-class RankedWords(LookedUp):
+class RankLookup(TableLookup):
     """The row of a number is its rank among the thresholds of its column, of a missing value the rank above all others.
 
     Columns of few thresholds, such as one-hot ones, share a table, with a row for all of their ranks together: the sum
@@ -190,7 +192,7 @@ class RankedWords(LookedUp):
     stride: Tensor
     layers: list[int]
 
-    def __init__(self, nodes: Nodes, trees: int, features: NDArray[np.int64], device: torch.device) -> None:
+    def __init__(self, nodes: BitvectorNodes, trees: int, features: NDArray[np.int64], device: torch.device) -> None:
         super().__init__()
         used, of_column = nodes.by_column()
         thresholds = [np.unique(one.split) for one in of_column]
@@ -228,14 +230,14 @@ class RankedWords(LookedUp):
         return row
 
 
-class CodedWords(LookedUp):
+class CategoryLookup(TableLookup):
     """The row of a category: the first for a missing one, one more than its code, the last for all beyond the sets."""
 
     used: Tensor
     last: Tensor
     start: Tensor
 
-    def __init__(self, nodes: Nodes, trees: int, goes_right: NDArray[np.bool_], device: torch.device) -> None:
+    def __init__(self, nodes: BitvectorNodes, trees: int, goes_right: NDArray[np.bool_], device: torch.device) -> None:
         super().__init__()
         used, of_column = nodes.by_column()
         tables = [_by_code(one, trees, goes_right) for one in of_column]
@@ -251,7 +253,7 @@ class CodedWords(LookedUp):
         return torch.minimum(code, self.last).to(torch.int32) + self.start
 
 
-def _by_rank(nodes: Nodes, trees: int, thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
+def _by_rank(nodes: BitvectorNodes, trees: int, thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
     """What the nodes of one column leave, ``[ranks, trees]``."""
     last = len(thresholds)
     table = np.full((last + 2, trees), -1, np.int64)
@@ -262,7 +264,7 @@ def _by_rank(nodes: Nodes, trees: int, thresholds: NDArray[np.float64]) -> NDArr
     return table
 
 
-def _by_code(nodes: Nodes, trees: int, goes_right: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _by_code(nodes: BitvectorNodes, trees: int, goes_right: NDArray[np.bool_]) -> NDArray[np.int64]:
     """What the nodes of one feature leave, ``[categories, trees]``."""
     code = np.arange(nodes.set_last.max() + 1)
     table = np.full((len(code), trees), -1, np.int64)

@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class OneTree:
+class SingleTree:
     """A tree of n nodes and n + 1 leaves whose missing values, always NaN, go the default way.
 
     The arrays are as in ``TreeEnsemble``, with ``leaf_value`` of shape ``[leaves]`` or ``[leaves, K]``.
@@ -35,7 +35,7 @@ def child_numbers(is_leaf: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def join(
-    trees: Sequence[OneTree],
+    trees: Sequence[SingleTree],
     *,
     width: int,
     base: Floats,

@@ -10,7 +10,7 @@ from torch import Tensor
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_ZERO
 
 
-class Settling(NamedTuple):
+class NodeOverrides(NamedTuple):
     """What a group of trees knows of its nodes that do not compare; node j of tree t is row ``t (n + 1) + j``."""
 
     feature: Tensor
@@ -29,7 +29,7 @@ class Settling(NamedTuple):
     """``[c, 1]``, of the sigmoid."""
 
 
-def what_is_gone(x: Tensor) -> Tensor | None:
+def missing_flags(x: Tensor) -> Tensor | None:
     """int8 flags as in ``TreeEnsemble.missing``: what misses a value for which nodes; None where nothing does."""
     unknown = torch.isnan(x)
     near_zero = (x.abs() <= 1e-35) | unknown
@@ -38,16 +38,16 @@ def what_is_gone(x: Tensor) -> Tensor | None:
     return unknown.to(torch.int8) * MISSING_NAN + near_zero.to(torch.int8) * MISSING_ZERO
 
 
-def settling(
+def node_overrides(
     feature: Tensor, missing: Tensor, direction: Tensor, slope: Tensor, category_node: Tensor, part: slice
-) -> Settling:
+) -> NodeOverrides:
     """The part of trees ``part``; operands as in ``SoftOperands``, slope ``[T, n]`` that of the sigmoid."""
     nodes = feature.shape[1]
     own = (category_node >= part.start * nodes) & (category_node < part.stop * nodes)
     entries = own.nonzero().flatten()
     at = category_node[entries]
     local = at - part.start * nodes
-    return Settling(
+    return NodeOverrides(
         feature=feature[part].flatten(),
         missing=missing[part].flatten().unsqueeze(1),
         far=(direction[part].flatten() * torch.inf).unsqueeze(1),
@@ -58,7 +58,7 @@ def settling(
     )
 
 
-def settle(pre: Tensor, x: Tensor, gone: Tensor | None, of: Settling, table: Tensor) -> None:
+def settle(pre: Tensor, x: Tensor, gone: Tensor | None, of: NodeOverrides, table: Tensor) -> None:
     """Write the settled nodes into ``pre``, ``[G, n + 1, R]`` before the sigmoid, whose slope is 0 at infinity."""
     if gone is not None:
         hit = (gone.index_select(0, of.feature) & of.missing) != 0
@@ -69,7 +69,7 @@ def settle(pre: Tensor, x: Tensor, gone: Tensor | None, of: Settling, table: Ten
         pre.flatten(0, 1).index_copy_(0, of.units, found * of.slope)
 
 
-def take_categories(grad: Tensor, x: Tensor, of: Settling, table: Tensor, into: Tensor | None) -> None:
+def take_categories(grad: Tensor, x: Tensor, of: NodeOverrides, table: Tensor, into: Tensor | None) -> None:
     """Move the gradient of category nodes, ``[G, n + 1, R]`` before the sigmoid, from ``grad`` to that of the table."""
     if not of.entries.numel():
         return
@@ -89,7 +89,7 @@ def category_codes(column: Tensor, known: int) -> Tensor:
     return torch.where(torch.isnan(column), torch.full_like(column, known + 1), code).long()
 
 
-def _places(x: Tensor, of: Settling, table: Tensor) -> Tensor:
+def _places(x: Tensor, of: NodeOverrides, table: Tensor) -> Tensor:
     """Where the table has the categories of the rows, int64 ``[c, R]``, counted through its rows."""
     code = category_codes(x.index_select(0, of.column), table.shape[1] - 2)
     return code + (of.entries * table.shape[1]).unsqueeze(1)

@@ -1,16 +1,15 @@
 """What the forms of hard trees other than the walk share."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windtunnel.modules.base import derived
 from windtunnel.modules.trees.hard import HardTrees
 
 
-class LaidOutTrees(HardTrees):
+class TreeForm(HardTrees):
     """Hard trees that are laid out anew: what is saved, what is read of a feature and how leaves add up is the same.
 
     A form finds the leaf, as its position in the layout of ``HardTrees``. Each set of categories becomes one more
@@ -21,10 +20,10 @@ class LaidOutTrees(HardTrees):
     forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
     """
 
-    set_column: Tensor
-    set_from: Tensor
-    set_to: Tensor
-    has_columns: bool
+    set_column: Tensor = derived()
+    set_from: Tensor = derived()
+    set_to: Tensor = derived()
+    has_columns: bool = derived()
 
     def arrange(self) -> None:
         """Give each node that splits on a set a column of its own."""

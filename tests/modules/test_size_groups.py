@@ -1,4 +1,4 @@
-"""Soft trees in groups of like shape: the same scores and gradients as padded to the largest, with less padding."""
+"""Soft trees in groups of similar size: the same scores and gradients as padded to the largest, with less padding."""
 
 from itertools import combinations
 
@@ -10,14 +10,13 @@ from hypothesis import given, strategies as st
 from torch import Tensor
 
 import windtunnel
-from windtunnel.modules.trees.soft import like_shape
-from windtunnel.modules.trees.soft.like_shape import MOST, WORTH, alike
+from windtunnel.modules.trees.soft.size_groups import MOST, WORTH, group_by_size, select_group
 from windtunnel.modules.trees.soft.trees import SoftTrees
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12))
 def test_groups_hold_every_tree_once_and_pad_least(leaves: list[int]) -> None:
-    groups, sizes = alike(tuple(leaves)), [max(2, one) for one in leaves]
+    groups, sizes = group_by_size(tuple(leaves)), [max(2, one) for one in leaves]
     assert sorted(tree for group in groups for tree in group.trees) == [*range(len(leaves))]
     assert all(max(sizes[tree] for tree in group.trees) == group.leaves for group in groups)
     steps, most = sorted(set(sizes)), max(sizes)
@@ -59,9 +58,9 @@ def test_scores_and_gradients_are_those_of_the_padded_trees(level: str) -> None:
 def test_what_is_worked_on_is_less(monkeypatch: pytest.MonkeyPatch) -> None:
     trees, x = ensemble("L4")
     given: list[int] = []
-    operation = like_shape.of_group
+    operation = select_group
     monkeypatch.setattr(
-        "windtunnel.modules.trees.soft.trees.of_group",
+        "windtunnel.modules.trees.soft.trees.select_group",
         lambda of, group: (cut := operation(of, group), given.append(cut.path[:, 0].numel()))[0],
     )
     trees(x)

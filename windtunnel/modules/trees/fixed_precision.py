@@ -1,7 +1,5 @@
 """Modules whose tensors keep their type whatever they are cast to."""
 
-# No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
-
 from collections.abc import Callable
 from typing import Self
 
@@ -11,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 
-class Keeps(nn.Module):
+class FixedPrecision(nn.Module):
     """A module whose thresholds and sums keep their precision, as it takes rows of either."""
 
     def hold(self, name: str, array: NDArray[np.generic], device: torch.device) -> None:

@@ -13,15 +13,20 @@ from torch.nn.functional import pad
 
 from windtunnel.modules.trees.soft.kernel.memory import ROWS_PER_MASK, plan, workers
 from windtunnel.modules.trees.soft.kernel.operands import Dropout, SoftOperands
-from windtunnel.modules.trees.soft.kernel.settled import Settling, settling, what_is_gone
-from windtunnel.modules.trees.soft.kernel.tree_weights import SparseWeights, TreeWeights, adds_up, one_column_each
+from windtunnel.modules.trees.soft.kernel.overrides import NodeOverrides, missing_flags, node_overrides
+from windtunnel.modules.trees.soft.kernel.tree_weights import (
+    SparseWeights,
+    TreeWeights,
+    favours_sparse,
+    one_column_each,
+)
 
 ALWAYS = 100.0
 """The sigmoid of this is 1."""
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowSlice:
     """A slice of the batch, columns first; a last row of ones below z."""
 
     at: slice
@@ -33,32 +38,34 @@ class Rows:
     grad: Tensor | None  # [K, R] or [T * l, R], of what is asked for
 
     @classmethod
-    def of(cls, of: SoftOperands, at: slice, grad: Tensor | None) -> Rows:
+    def of(cls, of: SoftOperands, at: slice, grad: Tensor | None) -> RowSlice:
         """Rows ``at`` of the batch."""
         z = torch.cat([of.z[at].t(), of.z.new_ones(1, at.stop - at.start)])
         x = of.x[at].t().contiguous() if of.x.numel() else None
-        gone = None if x is None else what_is_gone(x)
+        gone = None if x is None else missing_flags(x)
         return cls(at, z, z[:-1].t(), z[-1], x, gone, None if grad is None else grad[:, at])
 
 
 @dataclass(frozen=True)
-class Group:
+class TreeGroup:
     """Trees ``part`` with slopes and shifts folded into the weights; of n + 1 units, the last is always 1."""
 
     part: slice
     first: Tensor | SparseWeights  # [G * (n + 1), width + 1], the last column the shifts
     second: TreeWeights  # [G, l, n + 1]
     value: Tensor | None  # [G * l, K], of a leaf that is reached
-    settling: Settling | None
+    node_overrides: NodeOverrides | None
     masks: tuple[Tensor, Tensor] | None  # [G, n + 1, blocks of rows] and [G, l, blocks of rows]
 
     @classmethod
-    def of(cls, of: SoftOperands, part: slice, dropout: Dropout) -> Group:
+    def of(cls, of: SoftOperands, part: slice, dropout: Dropout) -> TreeGroup:
         """What does not depend on the rows."""
         value = of.leaf_value[part].flatten(0, 1) * 2 if of.leaf_value.dim() == 3 else None
         settles = of.x.numel() > 0
         settled = (
-            settling(of.feature, of.missing, of.direction, of.slope * 2, of.category_node, part) if settles else None
+            node_overrides(of.feature, of.missing, of.direction, of.slope * 2, of.category_node, part)
+            if settles
+            else None
         )
         masks = _masks(of, part, dropout) if dropout.rate else None
         return cls(part, _first(of, part), _second(of, part, dropout), value, settled, masks)
@@ -75,30 +82,30 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Work:
+class TreePass:
     """A pass over all trees and rows: shares of the trees for threads, in groups, and slices of rows."""
 
     of: SoftOperands
     dropout: Dropout
     shares: list[slice]
     at_once: int
-    slices: list[Rows]
+    slices: list[RowSlice]
 
     @classmethod
-    def cut(cls, of: SoftOperands, dropout: Dropout, grad: Tensor | None = None) -> Work:
+    def cut(cls, of: SoftOperands, dropout: Dropout, grad: Tensor | None = None) -> TreePass:
         """Forward and backward are cut alike."""
         trees, nodes, leaves = of.path.shape
         batch, units = of.z.shape[0], max(nodes + 1, leaves)
         threads = workers(trees, units * batch, of.z.device)
         ends = [trees * one // threads for one in range(threads + 1)]
         cut = plan(trees, units, of.z.element_size(), of.z.device, threads, gathered=not of.weight.numel())
-        slices = [Rows.of(of, slice(at, min(at + cut.rows, batch)), grad) for at in range(0, batch, cut.rows)]
+        slices = [RowSlice.of(of, slice(at, min(at + cut.rows, batch)), grad) for at in range(0, batch, cut.rows)]
         return cls(of, dropout, [slice(*two) for two in pairwise(ends)], cut.trees, slices)
 
-    def groups(self, share: slice) -> Iterator[Group]:
+    def groups(self, share: slice) -> Iterator[TreeGroup]:
         """The trees of a share, as many as are worked on at once."""
         for first in range(share.start, share.stop, self.at_once):
-            yield Group.of(self.of, slice(first, min(first + self.at_once, share.stop)), self.dropout)
+            yield TreeGroup.of(self.of, slice(first, min(first + self.at_once, share.stop)), self.dropout)
 
 
 def _first(of: SoftOperands, part: slice) -> Tensor | SparseWeights:
@@ -117,7 +124,7 @@ def _second(of: SoftOperands, part: slice, dropout: Dropout) -> TreeWeights:
         path, bias = path * 2, bias - path.sum(dim=2, keepdim=True)
     weights = path.new_empty(*path.shape[:2], path.shape[2] + 1)
     weights[:, :, :-1], weights[:, :, -1:] = path, bias
-    return TreeWeights.of(weights.mul_(of.leaf_slope[part].unsqueeze(2) * 2), add_up=adds_up(of.z))
+    return TreeWeights.of(weights.mul_(of.leaf_slope[part].unsqueeze(2) * 2), add_up=favours_sparse(of.z))
 
 
 def _masks(of: SoftOperands, part: slice, dropout: Dropout) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ WORTH = 0.8
 """Share of the padded leaves that groups may be left with to be worth their own cost (measured)."""
 
 
-class Alike(NamedTuple):
+class SizeGroup(NamedTuple):
     """Trees of one group, ascending, and the leaves of the largest of them, 2 at least."""
 
     trees: list[int]
@@ -24,16 +24,16 @@ class Alike(NamedTuple):
 
 
 @cache
-def alike(leaves: tuple[int, ...]) -> list[Alike]:
+def group_by_size(leaves: tuple[int, ...]) -> list[SizeGroup]:
     """Groups of trees, of so many leaves each, with the least padding; one group where that does not save enough."""
     sizes = [max(2, one) for one in leaves]
     ends = _largest(sizes)
     groups = [
-        Alike([tree for tree, size in enumerate(sizes) if low < size <= high], high)
+        SizeGroup([tree for tree, size in enumerate(sizes) if low < size <= high], high)
         for low, high in zip([0, *ends[:-1]], ends, strict=True)
     ]
     padded = sum(len(one.trees) * one.leaves for one in groups)
-    return groups if padded <= WORTH * len(sizes) * ends[-1] else [Alike([*range(len(sizes))], ends[-1])]
+    return groups if padded <= WORTH * len(sizes) * ends[-1] else [SizeGroup([*range(len(sizes))], ends[-1])]
 
 
 def _largest(sizes: list[int]) -> list[int]:
@@ -53,7 +53,7 @@ def _largest(sizes: list[int]) -> list[int]:
     return [steps[end - 1] for end in best[-1][1]]
 
 
-def of_group(of: SoftOperands, group: Alike) -> SoftOperands:
+def select_group(of: SoftOperands, group: SizeGroup) -> SoftOperands:
     """The operands of a group, cut to its largest tree; gradients find their way back to those of all trees."""
     tree = torch.tensor(group.trees, device=of.path.device)
     nodes, leaves, held = group.leaves - 1, group.leaves, of.path.shape[1]

@@ -11,7 +11,7 @@ from windtunnel.modules.trees.soft.kernel.operands import Dropout, SoftOperands
 
 
 @dataclass(frozen=True)
-class Sums:
+class GradientSums:
     """Gradients added up over slices of rows, with respect to the folded weights; None where none is wanted."""
 
     z: Tensor | None  # [width, B]
@@ -22,7 +22,7 @@ class Sums:
     category_table: Tensor | None  # [c, V + 2]
 
     @classmethod
-    def zeros(cls, of: SoftOperands, wants: set[str]) -> Sums:
+    def zeros(cls, of: SoftOperands, wants: set[str]) -> GradientSums:
         """Nothing added yet."""
         trees, nodes, leaves = of.path.shape
 
@@ -38,17 +38,19 @@ class Sums:
             category_table=zeros("category_table", shape=of.category_table.shape),
         )
 
-    def on(self, part: slice, share: Tensor | None) -> Sums:
+    def on(self, part: slice, share: Tensor | None) -> GradientSums:
         """Views for the trees ``part``, units and leaves in one dimension; ``share`` in the place of z."""
 
         def flat(sums: Tensor | None) -> Tensor | None:
             return None if sums is None else sums[part].flatten(0, 1)
 
         second = None if self.second is None else self.second[part]
-        return Sums(share, flat(self.first), flat(self.shift), second, flat(self.leaf_value), self.category_table)
+        return GradientSums(
+            share, flat(self.first), flat(self.shift), second, flat(self.leaf_value), self.category_table
+        )
 
     def gradients(self, of: SoftOperands, dropout: Dropout) -> dict[str, Tensor]:
-        """With respect to the operands: the folding of ``Group`` undone."""
+        """With respect to the operands: the folding of ``TreeGroup`` undone."""
         answers = {}
         if self.z is not None:
             answers["z"] = self.z.t().contiguous()

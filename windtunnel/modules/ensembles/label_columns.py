@@ -1,0 +1,101 @@
+"""The label that an estimator gives, as columns that others read; the gradient goes to what the label was chosen by."""
+
+from typing import ClassVar, Optional
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.base import Module
+
+
+class OneHotLabel(Module):
+    """A column per class, 1 at the label.
+
+    y_k = 1 where k = index, else 0
+
+    Shape
+    -----
+    ``[B, 1 + S]``, the index of the label and the scores, -> ``[B, K]``.
+
+    Parameters
+    ----------
+    classes : int
+        K.
+    smooth : bool
+        Whether the gradient is that of softmax(s), or of [1 - sigmoid(s), sigmoid(s)] for a single score. Without, or
+        where there are other than one or K scores, no gradient flows.
+
+    Examples
+    --------
+    >>> import torch
+    >>> OneHotLabel(3)(torch.tensor([[2.0, 0.1]])).tolist()
+    [[0.0, 0.0, 1.0]]
+    """
+
+    classes: int
+    smooth: bool = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, 1 + S] -> [B, K]."""
+        label = torch.nn.functional.one_hot(x[:, 0].to(torch.int64), self.classes).to(x.dtype)
+        if not self.smooth:
+            return label
+        scores = x[:, 1:]
+        if scores.shape[1] == self.classes:
+            probability = torch.softmax(scores, dim=1)
+        elif scores.shape[1] == 1 and self.classes == 2:
+            positive = torch.sigmoid(scores)
+            probability = torch.cat([1 - positive, positive], dim=1)
+        else:
+            return label
+        return label + (probability - probability.detach())
+
+    def soft(self, sample: Optional[Tensor]) -> Module:  # noqa: UP045  TorchScript
+        """The same columns with the gradient of the probabilities that the scores stand for."""
+        return OneHotLabel(self.classes, smooth=True)
+
+
+class LabelValues(Module):
+    """The number that stands for the label.
+
+    y = sum_k values_k x_k
+
+    Shape
+    -----
+    ``[B, K]``, 1 at the label and 0 elsewhere, -> ``[B, 1]``.
+
+    Parameters
+    ----------
+    values : Tensor
+        ``[K]``, labels that are numbers, or their positions.
+
+    Examples
+    --------
+    >>> import torch
+    >>> LabelValues(torch.tensor([3.0, 7.0]))(torch.tensor([[0.0, 1.0]])).tolist()
+    [[7.0]]
+    """
+
+    values: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, K] -> [B, 1]."""
+        return (x * self.values).sum(dim=1, keepdim=True)
+
+
+class Logarithm(Module):
+    """The natural logarithm of probabilities; minus infinity at 0, where the gradient is 0.
+
+    y = log(p)
+
+    Shape
+    -----
+    ``[B, K]`` -> ``[B, K]``.
+    """
+
+    MAY_BE_NON_FINITE: ClassVar[bool] = True
+
+    def forward(self, p: Tensor) -> Tensor:
+        """[B, K] -> [B, K]."""
+        inside = p > 0
+        return torch.where(inside, torch.log(torch.where(inside, p, torch.ones_like(p))), torch.log(p.detach()))
