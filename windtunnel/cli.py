@@ -142,7 +142,7 @@ def sweep(
 
 def _changes(pairs: list[str]) -> dict[str, Any]:
     from windtunnel.errors import BadInput
-    from windtunnel.experiment.config import parse_yaml
+    from windtunnel.experiment.yaml_text import parse_yaml
 
     if wrong := [pair for pair in pairs if "=" not in pair]:
         raise BadInput(f"--set {wrong[0]!r}: write KEY=VALUE, such as recipe.epochs=3")

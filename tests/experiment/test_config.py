@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
 from windtunnel.errors import BadInput
-from windtunnel.experiment import config as config_module
-from windtunnel.experiment.config import Config, PipelineConfig, StepConfig, estimator_class
+from windtunnel.experiment.config import Config, PipelineConfig
+from windtunnel.experiment.steps import StepConfig, estimator_class, estimators, required_options
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
@@ -119,7 +119,7 @@ def test_all_that_is_wrong_is_told_at_once_with_the_nearest_key(tmp_path: Path) 
         "unknown key 'data.trian' (did you mean 'train'?)",
         "data.validation_fraction=1.5: input should be less than 1",
         "pipeline.categories.0: RareCategories has no option 'min_counts' (did you mean 'min_count'?)",
-        "pipeline.model: LGBMClassifier has no option 'num_leafs' (did you mean 'num_leaf'?)",
+        "pipeline.model: LGBMClassifier has no option 'num_leafs' (did you mean 'num_leaves'?)",
         "unknown key 'translate.levl' (did you mean 'level'?)",
         "epoch=3",
         "did you mean epochs?",
@@ -131,14 +131,14 @@ def test_all_that_is_wrong_is_told_at_once_with_the_nearest_key(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("translate.level", "L5", "'L5' is no level; take one of L0, L1, L2, L3, L4"),
-        ("translate.level", {"model": "L9"}, "'L9' is no level"),
-        ("translate.temperature", 0, "0 is no temperature; take auto or a number above 0"),
-        ("translate.temperature", True, "True is no temperature"),
+        ("translate.level", "L5", "translate: translate got level='L5'; accepted are L0, L1, L2, L3, L4"),
+        ("translate.level", {"model": "L9"}, "level='L9'; accepted are"),
+        ("translate.temperature", 0, "temperature=0; accepted are 'auto' and finite numbers above 0"),
+        ("translate.temperature", True, "temperature=True; accepted are"),
         ("translate.start", "hot", "translate.start='hot': input should be 'warm' or 'cold'"),
         ("translate.calibrate_rows", -1, "translate.calibrate_rows=-1"),
         ("recipe.learning_rate", -1, "learning_rate=-1"),
-        ("data.valid", "valid.csv", "split='part' beside valid or test"),
+        ("data.valid", "valid.csv", "split='part' with valid or test"),
         ("data.test_fraction", 0.9, "leave no rows for training"),
         ("pipeline.model", "StandardScaler", "StandardScaler is no classifier or regressor"),
         ("pipeline.model", "OneHotEncoder", "write category_encoders.OneHotEncoder or sklearn.OneHotEncoder"),
@@ -214,6 +214,6 @@ def test_lightgbm_options_go_by_all_their_names() -> None:
 
 @pytest.mark.filterwarnings("ignore:Class PassiveAggressive:FutureWarning")
 def test_every_estimator_on_the_list_can_be_made() -> None:
-    for name, cls in config_module._estimators().items():
-        inner = dict.fromkeys(config_module._required(cls), StepConfig(name="LogisticRegression"))
+    for name, cls in estimators().items():
+        inner = dict.fromkeys(required_options(cls), StepConfig(name="LogisticRegression"))
         StepConfig(name=name, estimators=inner).build()
