@@ -31,7 +31,6 @@ from sweep_case import QUICK, RESIDUAL, SPACE, TRAIN, VALID, logistic, rows, tre
 from typer.testing import CliRunner
 
 import windtunnel
-from windtunnel.api.sweep import check_option
 from windtunnel.cli import app
 from windtunnel.clicklog import click_log
 from windtunnel.errors import BadInput, InvalidOption
@@ -85,9 +84,7 @@ def test_a_default_outside_of_the_space_is_run_all_the_same() -> None:
 
 def test_the_default_space_leaves_out_what_has_no_effect() -> None:
     def names(fitted: Any, recipe: str) -> set[str]:
-        return set(
-            default_space(windtunnel.translate(fitted), windtunnel.Recipe.named(recipe), 200, check_option).swept
-        )
+        return set(default_space(windtunnel.translate(fitted), windtunnel.Recipe.named(recipe), 200).swept)
 
     assert names(logistic(), "default") == {
         "residual", "residual_rank", "learning_rate", "weight_decay", "batch_size", "ema"
@@ -108,7 +105,7 @@ def test_first_trials_of_the_default_space_keep_start_and_temperature(monkeypatc
 def test_every_option_can_be_fixed(option: str) -> None:
     usual = {"level": "L4", "start": "warm", "temperature": "auto"}
     value = usual[option] if option in usual else getattr(windtunnel.Recipe(), option)
-    assert parse_space({option: value}, check_option).fixed == {option: value}
+    assert parse_space({option: value}).fixed == {option: value}
 
 
 def test_a_space_reads_alike_from_python_yaml_and_optuna() -> None:
@@ -130,8 +127,8 @@ def test_a_space_reads_alike_from_python_yaml_and_optuna() -> None:
     }
     fixed = {"weight_decay": 0.0, "epochs": 5}
     written = {**distributions, "weight_decay": CategoricalDistribution([0.0]), "epochs": 5}
-    assert parse_space(yaml.safe_load(text), check_option) == Space(distributions, fixed)
-    assert parse_space(written, check_option) == Space(distributions, fixed)
+    assert parse_space(yaml.safe_load(text)) == Space(distributions, fixed)
+    assert parse_space(written) == Space(distributions, fixed)
 
 
 @pytest.mark.parametrize(

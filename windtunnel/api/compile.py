@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from windtunnel.api.translate_options import check_calibration_rows
 from windtunnel.api.translation import Translation
 from windtunnel.assemble import Assembly
 from windtunnel.compiler.backends import BACKENDS, engine, place, tree_runner
@@ -15,6 +14,7 @@ from windtunnel.compiler.passes import simplify
 from windtunnel.compiler.strategies import STRATEGIES, choose
 from windtunnel.encode import Rows
 from windtunnel.errors import InvalidOption
+from windtunnel.program.translate_options import check_calibration_rows
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 

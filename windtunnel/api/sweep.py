@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from windtunnel.api.load import load
 from windtunnel.api.translate import translate
-from windtunnel.api.translate_options import check_options
 from windtunnel.errors import BadInput
-from windtunnel.sweeps.space import Space, parse_space
+from windtunnel.program.translate_options import check_options
+from windtunnel.sweeps.space import parse_space
 from windtunnel.trainers.recipe import Recipe, reject
 
 if TYPE_CHECKING:
@@ -125,7 +125,12 @@ def sweep(
     translate_options["untranslated"] = untranslated
     check_options(**translate_options)
     recipe_options = {} if metric is None else {"metric": metric}
-    parsed = None if space is None else read_space(space, Recipe.resolve(recipe, recipe_options))
+    base = Recipe.resolve(recipe, recipe_options)
+    parsed = None if space is None else parse_space(space)
+    if parsed is not None and not parsed.swept:
+        raise BadInput("space fixes everything and leaves nothing to try; give at least one option a list or a range")
+    if parsed is not None and "loss" in parsed.swept and base.metric in (None, "loss"):
+        raise BadInput("space: losses of different kinds cannot be compared; name a metric, such as metric='log_loss'")
     from windtunnel.sweeps.run import run
     from windtunnel.sweeps.settings import Settings
 
@@ -133,7 +138,6 @@ def sweep(
         settings = Settings(
             translate=translate,
             load=load,
-            check_option=check_option,
             pipeline=pipeline,
             train=train,
             valid=valid,
@@ -159,18 +163,3 @@ def sweep(
         errors = [f"{'.'.join(map(str, one['loc']))}={one['input']!r}: {one['msg']}" for one in error.errors()]
         raise BadInput("; ".join(errors)) from error
     return run(settings)
-
-
-def check_option(name: str, value: Any) -> None:
-    """Raise ``InvalidOption`` if ``translate`` does not accept the value of this option."""
-    check_options(**{"level": "L4", "start": "warm", "temperature": "auto", "untranslated": "cache", name: value})
-
-
-def read_space(space: Mapping[str, Any], recipe: Recipe) -> Space:
-    """Parse a space, and check that it leaves something to try."""
-    parsed = parse_space(space, check_option)
-    if not parsed.swept:
-        raise BadInput("space fixes everything and leaves nothing to try; give at least one option a list or a range")
-    if "loss" in parsed.swept and recipe.metric in (None, "loss"):
-        raise BadInput("space: losses of different kinds cannot be compared; name a metric, such as metric='log_loss'")
-    return parsed

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from windtunnel.api.translate_options import check_calibration_rows, check_options
 from windtunnel.api.translation import Translation
 from windtunnel.assemble import Assembly
 from windtunnel.compiler.passes import look_up_sums
@@ -16,6 +15,7 @@ from windtunnel.encode import Rows
 from windtunnel.modules.trees import HardTrees
 from windtunnel.program.fidelity import OUTPUT_METHODS, Fidelity
 from windtunnel.program.softening import redraw_tables, soften_steps
+from windtunnel.program.translate_options import check_calibration_rows, check_options
 
 LEAST_R2 = 0.999
 """R squared against the source's outputs, below which ``translate`` warns."""

@@ -10,8 +10,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from windtunnel.api.sweep import check_option
-from windtunnel.api.translate import check_options
 from windtunnel.errors import BadInput
 from windtunnel.experiment.steps import (
     COMPOSITIONS,
@@ -23,6 +21,7 @@ from windtunnel.experiment.steps import (
     first_names,
 )
 from windtunnel.experiment.yaml_text import parse_yaml
+from windtunnel.program.translate_options import check_options
 from windtunnel.sweeps.settings import SweepOptions
 from windtunnel.sweeps.space import parse_space
 from windtunnel.trainers.recipe import Recipe
@@ -131,7 +130,7 @@ class TranslateConfig(Section):
 
     @model_validator(mode="after")
     def _accepted_options(self) -> Self:
-        check_options(self.level, self.start, self.temperature, "cache")
+        check_options(self.level, self.start, self.temperature)
         return self
 
 
@@ -148,7 +147,7 @@ class SweepConfig(SweepOptions):
     @classmethod
     def _accepted_space(cls, space: dict[str, Any] | None) -> dict[str, Any] | None:
         if space is not None and find_spec("optuna") is not None:
-            parse_space(space, check_option)
+            parse_space(space)
         return space
 
 

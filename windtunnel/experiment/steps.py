@@ -137,9 +137,8 @@ def estimator_class(name: str) -> type:
 def required_options(estimator: type) -> list[str]:
     """Arguments of the constructor without a default."""
     named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    return [
-        name for name, one in signature(estimator).parameters.items() if one.default is one.empty and one.kind in named
-    ]
+    parameters = signature(estimator).parameters.values()
+    return [each.name for each in parameters if each.default is Parameter.empty and each.kind in named]
 
 
 def _unknown_options(name: str, estimator: type, options: Mapping[str, Any]) -> list[str]:

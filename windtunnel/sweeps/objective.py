@@ -86,8 +86,7 @@ class Objective:
         metric = FineTuning(net, self.recipe).judge
         self.metric, self.greater_is_better = metric.name, metric.greater_is_better
         self.rows = SharedRows(net, settings.train, settings.valid)
-        check, rows = settings.check_option, self.rows.train.size
-        self.space = settings.space or default_space(net, self.recipe, rows, check)
+        self.space = settings.space or default_space(net, self.recipe, self.rows.train.size)
         self.space.check_effect(self._has_residual({}))
         steps = net.program.steps
         self._sizes = [[s.name, type(s.module).__name__, sum(p.numel() for p in s.parameters())] for s in steps]

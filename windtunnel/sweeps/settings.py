@@ -40,8 +40,6 @@ class Settings(SweepOptions):
     ----------
     translate, load : callable
         ``windtunnel.translate`` and ``windtunnel.load``.
-    check_option : callable
-        Raises for an option of ``translate`` whose value is not accepted.
     space : Space or None
     recipe_options : dict
         The metric, if it is not the recipe's.
@@ -53,7 +51,6 @@ class Settings(SweepOptions):
 
     translate: Callable[..., Any]
     load: Callable[..., Any]
-    check_option: Callable[[str, Any], None]
     pipeline: Any
     train: Any
     valid: Any

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from windtunnel.errors import BadInput, WindTunnelError, nearest
 from windtunnel.modules.base import Module
+from windtunnel.program.translate_options import check_options
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import Recipe
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-CheckOption = Callable[[str, Any], None]
-"""Raises for an option of ``translate`` whose value is not accepted."""
 TRANSLATE_OPTIONS = ("level", "start", "temperature")
 _NOT_SWEPT = {
     "metric": "trials are compared by one metric; give it as metric=...",
@@ -85,7 +84,7 @@ class Space:
         return True
 
 
-def parse_space(space: Mapping[str, Any], check: CheckOption, *, is_default: bool = False) -> Space:
+def parse_space(space: Mapping[str, Any], *, is_default: bool = False) -> Space:
     """Convert a space as users write it.
 
     Parameters
@@ -93,8 +92,6 @@ def parse_space(space: Mapping[str, Any], check: CheckOption, *, is_default: boo
     space : mapping
         Name to a list (one of its values), a mapping of low, high and optionally log or step (a range), a distribution
         of Optuna, or a single value (fixed).
-    check : callable
-        Checks the options of ``translate``.
 
     Raises
     ------
@@ -110,7 +107,7 @@ def parse_space(space: Mapping[str, Any], check: CheckOption, *, is_default: boo
     errors = []
     for name, value in space.items():
         try:
-            option = _parse_option(str(name), value, check)
+            option = _parse_option(str(name), value)
         except (WindTunnelError, ValueError) as error:  # ValueError: from Optuna's distributions
             errors.append(str(error) if isinstance(error, WindTunnelError) else f"{name}: {error}")
             continue
@@ -123,7 +120,7 @@ def parse_space(space: Mapping[str, Any], check: CheckOption, *, is_default: boo
     return Space(swept, fixed, is_default)
 
 
-def _parse_option(name: str, value: Any, check: CheckOption) -> Any:
+def _parse_option(name: str, value: Any) -> Any:
     """A distribution, or the fixed value; a distribution over a single value is that value."""
     from optuna.distributions import BaseDistribution, CategoricalDistribution
 
@@ -142,7 +139,7 @@ def _parse_option(name: str, value: Any, check: CheckOption) -> Any:
     if isinstance(option, BaseDistribution):
         values = [*option.choices] if isinstance(option, CategoricalDistribution) else [option.low, option.high]  # type: ignore[attr-defined]
     for each in values:
-        check(name, each) if name in TRANSLATE_OPTIONS else Recipe.resolve(None, {name: each})
+        check_options(**{name: each}) if name in TRANSLATE_OPTIONS else Recipe.resolve(None, {name: each})
     return values[0] if isinstance(option, BaseDistribution) and option.single() else option
 
 
@@ -166,7 +163,7 @@ def _parse_range(name: str, bounds: Mapping[str, Any]) -> BaseDistribution:
     return IntDistribution(**{key: int(value) for key, value in numbers.items()}, log=log)
 
 
-def default_space(net: TranslatedPipeline, recipe: Recipe, rows: int, check: CheckOption) -> Space:
+def default_space(net: TranslatedPipeline, recipe: Recipe, rows: int) -> Space:
     """The options that have an effect on this translation, trained on ``rows`` rows.
 
     Without trees there is no level, temperature, tree or leaf rate, without category tables no table rate. ``residual``
@@ -194,4 +191,4 @@ def default_space(net: TranslatedPipeline, recipe: Recipe, rows: int, check: Che
     size = recipe.rows_per_step(rows)
     space = {name: option for name, option in DEFAULT.items() if not without.get(name, False)}
     space["batch_size"] = {"low": max(1, size // 4), "high": min(rows, size * 4), "log": True}
-    return parse_space(space, check, is_default=True)
+    return parse_space(space, is_default=True)

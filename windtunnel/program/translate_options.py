@@ -1,4 +1,4 @@
-"""Checks of the options of ``translate``, which ``sweep`` makes too."""
+"""Checks of the options of ``translate``, for sweeps and configs too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.modules.trees.soft.trees import LEVELS
 
 
-def check_options(level: Any, start: str, temperature: float | str, untranslated: str) -> None:
+def check_options(
+    level: Any = "L4", start: Any = "warm", temperature: Any = "auto", untranslated: Any = "cache"
+) -> None:
     """Raise ``InvalidOption`` that names every option of ``translate`` with a value that is not accepted."""
     wrong = []
     levels = level.values() if isinstance(level, Mapping) else [level]
