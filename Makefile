@@ -1,11 +1,11 @@
-# make setup | demo | test | fuzz | check | coverage | figure: everything goes through .venv,
+# make setup | demo | test | test-fast | fuzz | check | coverage | figure: everything goes through .venv,
 # made from pyproject.toml and constraints.txt.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 BIN := .venv/bin
 export OMP_WAIT_POLICY := passive
 STAMP := .venv/.ready
 
-.PHONY: setup demo test fuzz check lint types coverage figure clean
+.PHONY: setup demo test test-fast fuzz check lint types coverage figure clean
 
 setup: $(STAMP)
 
@@ -19,11 +19,20 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/windtunnel demo
 
-# Two at a time; a file's tests stay together, as they share what was fitted for them.
+# Two workers; the tests of a file share fitted pipelines, so they stay together. tests/conftest.py starts slow files first.
 test: setup
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# As many random pipelines as EXAMPLES says, new ones each time; the tests run 300, always the same.
+# The daily loop, under a minute: quick files of every layer, without tests over the whole case table.
+FAST := $(addprefix tests/, encode modules/test_hard_trees.py modules/test_soft_trees.py estimators/test_two_hot.py \
+	translators/test_lightgbm.py translators/test_linear.py translators/test_scalers.py pipeline/test_graph.py \
+	program/test_few_rows.py objectives compiler/test_hardening.py export/test_artefact.py trainers/test_data.py \
+	trainers/test_tree_block_weights.py api/test_translate.py api/test_report.py api/test_bad_input.py \
+	experiment/test_config.py)
+test-fast: setup
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not slow and not whole_table" $(FAST)
+
+# As many new random pipelines as EXAMPLES says; make test runs 60, always the same.
 EXAMPLES ?= 5000
 fuzz: setup
 	WINDTUNNEL_FUZZ=$(EXAMPLES) $(BIN)/python -m pytest tests/api/test_fuzz.py

@@ -16,7 +16,7 @@ import windtunnel
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.program.head import METHODS
 
-EXAMPLES = int(os.environ.get("WINDTUNNEL_FUZZ", "300"))
+EXAMPLES = int(os.environ.get("WINDTUNNEL_FUZZ", "60"))
 TOLERANCE = 1e-9
 
 
@@ -139,7 +139,7 @@ def compare(source: Any, net: Any, rows: Any, strict: bool) -> None:
 @settings(
     max_examples=EXAMPLES,
     deadline=None,
-    derandomize=EXAMPLES == 300,
+    derandomize="WINDTUNNEL_FUZZ" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     print_blob=True,
 )

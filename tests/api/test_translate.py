@@ -36,6 +36,7 @@ from windtunnel.testing import fingerprint
 TREES = [case for case in CASES.values() if "trees" in case.id or "booster" in case.id]
 
 
+@pytest.mark.whole_table
 def test_every_supported_class_has_a_case() -> None:
     covered = {type(estimator) for case in CASES.values() for estimator in estimators(case.fitted())}
     missing = sorted(entry.estimator.__name__ for entry in windtunnel.supported() if entry.estimator not in covered)
@@ -275,6 +276,7 @@ def test_one_temperature_for_all() -> None:
         assert (trees.leaf_slope[trees.leaf_mask > 0] == 1 / temperature).all()
 
 
+@pytest.mark.whole_table
 def test_compiled_has_nothing_to_train() -> None:
     assert all(not any(one.requires_grad for one in compiled(name).parameters()) for name in CASES)
 
@@ -286,6 +288,7 @@ def test_it_stays_in_the_mode_it_was_in() -> None:
     assert net.training
 
 
+@pytest.mark.whole_table
 def test_the_sources_of_trees_are_all_there() -> None:
     kinds = {type(estimator) for case in TREES for estimator in estimators(case.fitted())}
     assert {Booster, LGBMClassifier, LGBMRegressor} <= kinds

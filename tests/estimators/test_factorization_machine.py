@@ -66,8 +66,8 @@ def test_options(options: dict[str, Any], message: str) -> None:
 
 @parametrize_with_checks(
     [
-        FactorizationMachineClassifier(2, learning_rate=0.05, epochs=40, batch_size=16, random_state=0),
-        FactorizationMachineRegressor(2, learning_rate=0.05, epochs=40, batch_size=16, random_state=0),
+        FactorizationMachineClassifier(2, learning_rate=0.1, epochs=15, batch_size=16, random_state=0),
+        FactorizationMachineRegressor(2, learning_rate=0.1, epochs=15, batch_size=16, random_state=0),
     ]
 )
 def test_scikit_learn_manners(estimator: Any, check: Any) -> None:

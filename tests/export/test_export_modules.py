@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from cases import CASES
+from module_cases import MODULE_CASES
 from parity import compiled
 from torch import Tensor, nn
 
@@ -30,34 +31,6 @@ ROWS = 61
 LOTS = 6
 QUICK = [pytest.param(lot, marks=[pytest.mark.slow] if lot > 1 else []) for lot in range(LOTS)]
 """An ONNX graph of a lot takes 15 seconds."""
-IDS = (
-    "normalizer", "bins, ordinal, uniform", "quantiles, uniform", "power, yeo-johnson", "splines, continue",
-    "kernel centred", "flags of missing numbers", "nearest rows impute", "imputer round by round, bounds and flags",
-    "bins alone", "factorization machine of values", "rare, matrix factorization of an array",
-    "cross-fitted, three classes", "sgd one class", "boosted from a forest", "isolation forest",
-    "ada boost over logistic", "ada boost of values", "bagged votes", "lightgbm linear trees",
-    "xgboost linear, missing", "catboost over categories of three classes", "dummy classifier, constant", "isotonic",
-    "lda, eigen, two classes", "qda", "bernoulli naive bayes", "categorical naive bayes over numbers",
-    "mlp classifier, several labels", "pca alone", "nmf", "nmf, mini-batch, frobenius",
-    "topics of their own prior, logistic", "sparse coder, pursuit", "sparse coder, threshold", "isomap, Manhattan",
-    "locally linear embedding", "pca of many columns", "nystroem with numbers of its own",
-    "random Fourier features, scaled", "skewed chi2 features", "additive chi2 features, four steps",
-    "count sketch of degree 3", "TfidfVectorizer()", "TfidfVectorizer(norm=None, use_idf=False) and more",
-    "weights of logarithms alone", "svc, ties broken", "svc, fitted on sparse rows", "kernel ridge, chi2",
-    "bisecting k-means", "bisecting k-means, one cluster", "birch, a cluster for each subcluster",
-    "pooled columns, median",
-    "mixture on raw incomes", "elliptic envelope", "gaussian process, two targets", "gaussian process, two classes",
-    "neighbours, manhattan, distance, brute", "neighbours, euclidean, distance, ball_tree", "neighbours, two values",
-    "within a radius, chebyshev, distance", "within a radius, values", "local outlier factor",
-    "centroids, plain, label", "centroids, manhattan, priors, grade", "kernel density, cosine",
-    "vote, hard, weighted, of raw text",
-    "one against the rest, two classes", "one against one, probabilities", "codes, two classes", "chain of labels",
-    "chain of predict_log_proba", "calibrated by one sigmoid", "calibrated step by step, three classes",
-    "calibrated probabilities, by temperatures", "threshold of decisions for the first label", "labels spread",
-    "target by PowerTransformer 8", "target by QuantileTransformer 10", "label encoder of pandas categories",
-    "leaves of XGBoost over sparse zeros",
-)  # fmt: skip
-"""Cases that have every module between them."""
 OTHERS = {
     # What others inherit from, or stand for in the graphs of trees.
     "KernelMap", "TreeForm", "NearestRows", "PairSums", "TreeWalk",
@@ -87,7 +60,7 @@ class SideBySide(nn.Module):
 def found() -> Iterator[tuple[Module, Tensor]]:
     """The first module of each class, and what reaches it in its case."""
     seen: set[str] = set()
-    for name in IDS:
+    for name in MODULE_CASES:
         net = compiled(name)
         batch = net.encode(CASES[name].rows(ROWS))
         values = [batch.numbers, batch.ids]
@@ -120,7 +93,7 @@ def test_every_module_is_there() -> None:
     ours = {name for name, one in MODULES.items() if one.__module__.startswith("windtunnel.")}  # tests have some too
     forms = {form.__name__ for form in FORMS.values()}
     missing = ours - met - forms - OTHERS
-    assert not missing, f"no case of IDS has {sorted(missing)}; name one that does"
+    assert not missing, f"no case of MODULE_CASES has {sorted(missing)}; name one that does"
     assert OTHERS <= ours - met - forms, "OTHERS names what is met, or is no more"
 
 

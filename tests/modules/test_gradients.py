@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 from cases import CASES
+from module_cases import MODULE_CASES
+from parity import compiled
 
-import windtunnel
 from windtunnel.modules.base import Module
 from windtunnel.program.program import ProgramStep
 
@@ -35,8 +36,8 @@ KINKED = {
 def reached() -> dict[str, tuple[Module, torch.Tensor]]:
     """One instance of every module that learns something, and float64 rows that reach it in some case of the table."""
     found: dict[str, tuple[Module, torch.Tensor]] = {}
-    for case in CASES.values():
-        net = windtunnel.compile(case.fitted())
+    for name in MODULE_CASES:
+        case, net = CASES[name], compiled(name)
         new = [
             at
             for at, step in enumerate(net.program.steps)

@@ -1,6 +1,6 @@
-"""The one table of pipelines: what is fitted, on which columns, and the rows that it is asked about.
+"""The case table: all fitted pipelines of ``tests/families``, which contain every class of ``windtunnel.supported()``.
 
-Every class of ``windtunnel.supported()`` is somewhere in it, and ``test_translate.py`` runs each check over all of it.
+``tests/api/test_translate.py`` runs its checks over the whole table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from case import Case
 from sklearn.base import BaseEstimator
 
-FAMILIES = sorted(one.stem for one in (Path(__file__).parents[1] / "families").glob("[a-z]*.py"))
+FAMILIES = sorted(path.stem for path in (Path(__file__).parents[1] / "families").glob("[a-z]*.py"))
 
 
 def _collected() -> dict[str, Case]:
@@ -30,9 +30,11 @@ def _collected() -> dict[str, Case]:
 CASES = _collected()
 
 
-def parametrized(*wanted: Case) -> Any:
+def parametrized(*cases: Case) -> Any:
     """``@parametrized()`` runs a test over the whole table, ``@parametrized(*TREES)`` over a part of it."""
-    return pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in wanted or CASES.values()])
+    marks = [] if cases else [pytest.mark.whole_table]
+    cases = cases or tuple(CASES.values())
+    return pytest.mark.parametrize("case", [pytest.param(case, id=case.id, marks=marks) for case in cases])
 
 
 def estimators(fitted: Any) -> Iterator[Any]:
@@ -40,20 +42,17 @@ def estimators(fitted: Any) -> Iterator[Any]:
     seen: set[int] = set()
     stack = [fitted]
     while stack:
-        one = stack.pop()
-        if id(one) in seen or isinstance(one, type):
+        value = stack.pop()
+        if id(value) in seen or isinstance(value, type):
             continue
-        seen.add(id(one))
-        if isinstance(one, np.ndarray):
-            stack += one.ravel().tolist() if one.dtype == object else []
-        elif isinstance(one, (list, tuple)):
-            stack += [part for part in one if not isinstance(part, (str, bytes, int, float))]
-        elif isinstance(one, dict):
-            stack += one.values()
-        elif hasattr(one, "predict") or isinstance(one, BaseEstimator):
-            yield one
-            stack += [
-                v
-                for name, v in getattr(one, "__dict__", {}).items()
-                if name.endswith("_") or name in ("steps", "transformer_list")
-            ]
+        seen.add(id(value))
+        if isinstance(value, np.ndarray):
+            stack += value.ravel().tolist() if value.dtype == object else []
+        elif isinstance(value, (list, tuple)):
+            stack += [part for part in value if not isinstance(part, (str, bytes, int, float))]
+        elif isinstance(value, dict):
+            stack += value.values()
+        elif hasattr(value, "predict") or isinstance(value, BaseEstimator):
+            yield value
+            attributes = getattr(value, "__dict__", {}).items()
+            stack += [part for name, part in attributes if name.endswith("_") or name in ("steps", "transformer_list")]

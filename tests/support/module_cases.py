@@ -1,0 +1,30 @@
+"""Names of the cases that together contain every module, for tests that need one instance of each."""
+
+MODULE_CASES = (
+    "normalizer", "bins, ordinal, uniform", "quantiles, uniform", "power, yeo-johnson", "splines, continue",
+    "kernel centred", "flags of missing numbers", "nearest rows impute", "imputer round by round, bounds and flags",
+    "bins alone", "factorization machine of values", "rare, matrix factorization of an array",
+    "cross-fitted, three classes", "sgd one class", "boosted from a forest", "isolation forest",
+    "ada boost over logistic", "ada boost of values", "bagged votes", "lightgbm linear trees",
+    "xgboost linear, missing", "catboost over categories of three classes", "dummy classifier, constant", "isotonic",
+    "lda, eigen, two classes", "qda", "bernoulli naive bayes", "categorical naive bayes over numbers",
+    "mlp classifier, several labels", "pca alone", "nmf", "nmf, mini-batch, frobenius",
+    "topics of their own prior, logistic", "sparse coder, pursuit", "sparse coder, threshold", "isomap, Manhattan",
+    "locally linear embedding", "pca of many columns", "nystroem with numbers of its own",
+    "random Fourier features, scaled", "skewed chi2 features", "additive chi2 features, four steps",
+    "count sketch of degree 3", "TfidfVectorizer()", "TfidfVectorizer(norm=None, use_idf=False) and more",
+    "weights of logarithms alone", "svc, ties broken", "svc, fitted on sparse rows", "kernel ridge, chi2",
+    "bisecting k-means", "bisecting k-means, one cluster", "birch, a cluster for each subcluster",
+    "pooled columns, median",
+    "mixture on raw incomes", "elliptic envelope", "gaussian process, two targets", "gaussian process, two classes",
+    "neighbours, manhattan, distance, brute", "neighbours, euclidean, distance, ball_tree", "neighbours, two values",
+    "within a radius, chebyshev, distance", "within a radius, values", "local outlier factor",
+    "centroids, plain, label", "centroids, manhattan, priors, grade", "kernel density, cosine",
+    "vote, hard, weighted, of raw text",
+    "one against the rest, two classes", "one against one, probabilities", "codes, two classes", "chain of labels",
+    "chain of predict_log_proba", "calibrated by one sigmoid", "calibrated step by step, three classes",
+    "calibrated probabilities, by temperatures", "threshold of decisions for the first label", "labels spread",
+    "target by PowerTransformer 8", "target by QuantileTransformer 10", "label encoder of pandas categories",
+    "leaves of XGBoost over sparse zeros",
+)  # fmt: skip
+"""Together these cases contain every module; ``test_export_modules.py`` says which module is missing."""
