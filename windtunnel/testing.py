@@ -219,7 +219,7 @@ def _check_scripted(net: Translation, X: Any, tolerance: float) -> None:
     values = list(batch)
     for step in program.steps:
         values.append(step(values))
-    for method, step in program.answers.items():
+    for method, step in program.method_steps.items():
         _check_eager(step.module, (step.gather(values),), tolerance, method)  # type: ignore[operator, arg-type]
 
 

@@ -88,7 +88,7 @@ def assert_saved(net: windtunnel.Translation, case: Case, path: Path) -> None:
     loaded = windtunnel.load(path, host=case.fitted() if net.hosts else None)
     assert loaded.head.methods == net.head.methods
     torch.testing.assert_close(loaded.scores(rows), net.scores(rows), rtol=0, atol=0, equal_nan=True)
-    for method in net.program.answers:
+    for method in net.program.method_steps:
         for before, after in zip(getattr(net, method)(rows), getattr(loaded, method)(rows), strict=True):
             np.testing.assert_array_equal(after, before)
 

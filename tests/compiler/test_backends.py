@@ -71,10 +71,10 @@ def assert_as_eager(case: Case, backend: str) -> None:
     net = compiled(case.id)
     run, batch = engine(net, backend), net.encode(case.rows())
     with torch.inference_mode():
-        for method in ("scores", *net.program.answers):
+        for method in ("scores", *net.program.method_steps):
             for rows in (len(batch.ids), 1, 2):
                 given = batch.numbers[:rows], batch.ids[:rows]
-                found, wanted = run.answer(method, *given), net.program.answer(method, *given)
+                found, wanted = run.output(method, *given), net.program.output(method, *given)
                 assert found.shape == wanted.shape and found.dtype == wanted.dtype, method
                 torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9, equal_nan=True, msg=method)
 
@@ -157,14 +157,14 @@ def test_slices_of_graphs_do_not_show(name: str, sizes: list[int], monkeypatch: 
     whole = windtunnel.compile(case.fitted(), backend="exported")
     monkeypatch.setattr(exported, "AT_ONCE", 7 * trees)
     cut, batch = windtunnel.compile(case.fitted(), backend="exported"), compiled(name).encode(case.rows(20))
-    for method in ("scores", *program.answers):
+    for method in ("scores", *program.method_steps):
         for rows, parts in ((20, [7, 7, 6]), (14, [7, 7]), (7, [7]), (1, [1]), (0, [0])):
             given = [block[:rows] for block in batch]
-            wanted = whole.engine.answer(method, *given)
+            wanted = whole.engine.output(method, *given)
             sizes.clear()
-            found = cut.engine.answer(method, *given)
+            found = cut.engine.output(method, *given)
             assert sizes == parts and torch.equal(found, wanted) and found.dtype == wanted.dtype
-            torch.testing.assert_close(found, program.answer(method, *given), rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(found, program.output(method, *given), rtol=1e-12, atol=1e-12)
 
 
 def test_the_widest_tensor_of_a_graph_cuts_its_rows(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_graphs_whose_rows_stop_together_are_given_all(sizes: list[int], monkeyp
     given = np.random.default_rng(0).random((20, 3))
     monkeypatch.setattr(exported, "WIDEST", 1)
     net = windtunnel.compile(NMF(2, max_iter=500).fit(given), backend="exported")
-    assert net.program.whole()
+    assert net.program.needs_all_rows()
     sizes.clear()
     net.transform(given)
     assert sizes == [20]
@@ -359,13 +359,13 @@ def check_same(scores: Tensor, wanted: Tensor, backend: str) -> None:
 def test_batches_are_cut(backend: str) -> None:
     case = CASES["trees alone"]
     net = windtunnel.compile(case.fitted(), backend=backend, batch_size=7)
-    cuts, answer = [], net.engine.answer
+    cuts, answer = [], net.engine.output
 
     def spy(method: str, numbers: Tensor, ids: Tensor) -> Tensor:
         cuts.append((numbers.storage_offset() // numbers.stride(0), len(ids)))
         return answer(method, numbers, ids)
 
-    net.engine.answer = spy
+    net.engine.output = spy
     check_same(net.scores(case.rows(20)), compiled(case.id).scores(case.rows(20)), backend)
     assert sorted(cuts) == [(0, 7), (7, 7), (14, 6)]  # threads may take the slices in any order
 
@@ -505,7 +505,7 @@ def test_numbers_in_code_stay_float64() -> None:
     x = torch.tensor([0.3, float(np.float32(0.3)), 0.7, 1e-45, 0.0]).double()
     x = torch.cat([x, x.new_tensor([0.3, np.nextafter(0.3, 1)])]).repeat(2, 1).t().contiguous()
     ids = torch.zeros(len(x), 0, dtype=torch.int64)
-    found = engine(net, "onnx").answer("scores", x, ids)
+    found = engine(net, "onnx").output("scores", x, ids)
     torch.testing.assert_close(found, net.program(x, ids), rtol=1e-15, atol=0)
 
 
@@ -513,7 +513,7 @@ def test_equal_numbers_stay_in_order() -> None:
     net = scaled(Sorted())
     x = torch.tensor([[2.0, 2.0], [1.0, 2.0], [2.0, 1.0], [-0.0, 0.0]], dtype=torch.float64)
     ids = torch.zeros(len(x), 0, dtype=torch.int64)
-    assert torch.equal(engine(net, "onnx").answer("scores", x, ids), net.program(x, ids))
+    assert torch.equal(engine(net, "onnx").output("scores", x, ids), net.program(x, ids))
 
 
 def test_what_torchscript_cannot_take_is_rejected() -> None:

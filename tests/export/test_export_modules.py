@@ -64,7 +64,7 @@ def found() -> Iterator[tuple[Module, Tensor]]:
         net = compiled(name)
         batch = net.encode(CASES[name].rows(ROWS))
         values = [batch.numbers, batch.ids]
-        for step in (*net.program.steps, *net.program.answers.values()):
+        for step in (*net.program.steps, *net.program.method_steps.values()):
             classes = {type(one).__name__ for one in step.module.modules() if isinstance(one, Module)}
             with torch.no_grad():
                 given = step.gather(values)

@@ -187,7 +187,7 @@ def test_every_link(link: str, tmp_path: Path) -> None:
 def test_steps_of_methods_that_are_not_in_the_file_are_left_out(tmp_path: Path) -> None:
     rows = frame()[["size", "code"]]
     net = windtunnel.compile(RandomForestClassifier(2, max_depth=2, random_state=0).fit(rows, rows["code"] > 1))
-    assert "apply" in net.program.answers  # which no module can be called
+    assert "apply" in net.program.method_steps  # which no module can be called
     program = exported(net, tmp_path)
     torch.testing.assert_close(program(*given(program, rows)), net.scores(rows))
 
@@ -390,7 +390,7 @@ def test_rejected_rows_in_a_later_slice_and_no_rows(name: str, tmp_path: Path) -
     scores = program(numbers, [])
     assert program(numbers[:0], []).shape == (0, scores.shape[1])
     numbers[CHUNK + 5, 1] = np.inf
-    with pytest.raises(RAISED, match=f"1 of {CHUNK + 10 if net.program.whole() else 10} rows scored at once"):
+    with pytest.raises(RAISED, match=f"1 of {CHUNK + 10 if net.program.needs_all_rows() else 10} rows scored at once"):
         program(numbers, [])
 
 

@@ -54,7 +54,7 @@ def tree_runner(backend: str) -> TreeRunner:
         engine = program if backend == "torch" else ENGINES[backend](program, encoder)
 
         def run(x: Tensor) -> Tensor:
-            return engine.answer("scores", x, torch.zeros((len(x), 0), dtype=torch.int64, device=x.device))
+            return engine.output("scores", x, torch.zeros((len(x), 0), dtype=torch.int64, device=x.device))
 
         return run
 

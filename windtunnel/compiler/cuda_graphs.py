@@ -46,7 +46,7 @@ class CudaGraphEngine(ExportedEngine):
                 f"backend='cudagraphs' got a program on {str(device)!r}; accepted is a GPU. Give device='cuda', or "
                 "choose backend='torchscript'."
             )
-        if self.program.whole():
+        if self.program.needs_all_rows():
             raise InvalidOption(
                 "backend='cudagraphs' cannot run a program in which rows depend on one another, as records are padded "
                 "with more rows. Choose backend='torchscript'."

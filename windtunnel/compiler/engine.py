@@ -85,8 +85,8 @@ class ProgramEngine(ABC):
                     cached = self._cached = CachedForm(self.prepare(), self.program)
         return cached.form
 
-    def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
-        """What ``Program.answer`` gives."""
+    def output(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
+        """What ``Program.output`` gives."""
         runs = self.prepared()
         return runs.get(method, runs["scores"])(numbers, ids)
 
@@ -110,7 +110,7 @@ def failing_step(
 ) -> tuple[str, Exception | None]:
     """Name the first step whose module and input make ``attempt`` raise, and give its error."""
     values = list(blocks)
-    for step in (*program.steps, *program.answers.values()):
+    for step in (*program.steps, *program.method_steps.values()):
         assert isinstance(step, ProgramStep)
         given = step.gather(values)
         try:

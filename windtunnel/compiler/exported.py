@@ -40,7 +40,7 @@ class ExportedEngine(ProgramEngine):
 
     def prepare(self) -> Mapping[str, Run]:
         """Take the graphs of the scores and of the methods with a step of their own, and compare their outputs."""
-        ends = {"scores": self.program.steps[-1], **self.program.answers}
+        ends = {"scores": self.program.steps[-1], **self.program.method_steps}
         # Graphs cannot be taken of tensors made in inference mode.
         with torch.inference_mode(False), torch.no_grad(), quiet():
             blocks = self.example(EXAMPLE_ROWS)
@@ -84,11 +84,11 @@ class ExportedEngine(ProgramEngine):
     def _compare(self, runs: Mapping[str, Run], blocks: tuple[Tensor, Tensor]) -> None:
         """Run a few rows, one and none: a graph may hold a number of rows fixed, and compilers have bugs."""
         for method, run in runs.items():
-            expected = self.program.answer(method, *blocks)
+            expected = self.program.output(method, *blocks)
             for rows in (EXAMPLE_ROWS, 0):
                 check_same(run(*(block[:rows] for block in blocks)), expected[:rows])
             single = [block[:1] for block in blocks]
-            check_same(run(*single), self.program.answer(method, *single))
+            check_same(run(*single), self.program.output(method, *single))
 
     def _reason(self, where: str, error: Exception) -> str:
         return (
@@ -122,7 +122,7 @@ class NativeEngine(ExportedEngine):
 
 def rows_at_once(program: Program, graph: ExportedProgram) -> int:
     """How many rows a graph of a program is given at once: it has no slices of its own. On a GPU all that there are."""
-    if program.whole() or any(one.is_cuda for one in program.buffers()):
+    if program.needs_all_rows() or any(one.is_cuda for one in program.buffers()):
         return sys.maxsize
     trees = max((len(one.root) for one in program.modules() if isinstance(one, TreeWalk)), default=1)
     return max(1, min(AT_ONCE // max(1, trees), int(WIDEST / max(1, _widest(graph)))))

@@ -37,7 +37,7 @@ class OnnxEngine(ProgramEngine):
         """Export all methods together, then give each a session of its own, which computes no more than it needs."""
         check_installed("backend='onnx'")
         _check_device(self.program)
-        methods = ["scores", *self.program.answers]
+        methods = ["scores", *self.program.method_steps]
         program = AllMethods(copy.deepcopy(self.program))
         trees = with_nodes(program)
         try:
@@ -47,7 +47,7 @@ class OnnxEngine(ProgramEngine):
             self._compare(sessions)
         except Exception as error:  # the exporter, its passes and the runtime all have errors of their own
             raise UnfaithfulOption(self.reason(error)) from error
-        at_once = sys.maxsize if self.program.whole() else max(1, AT_ONCE // _row_cost(self.program))
+        at_once = sys.maxsize if self.program.needs_all_rows() else max(1, AT_ONCE // _row_cost(self.program))
         return {method: partial(_in_slices, run, at_once) for method, run in sessions.items()}
 
     @torch.no_grad()
@@ -57,7 +57,7 @@ class OnnxEngine(ProgramEngine):
         for rows in (EXAMPLE_ROWS, 1):
             for method, run in sessions.items():
                 blocks = {"numbers": numbers[:rows], "ids": ids[:rows]}
-                check_same(run(**blocks), self.program.answer(method, **blocks))
+                check_same(run(**blocks), self.program.output(method, **blocks))
 
     def reason(self, error: Exception) -> str:
         """Name the step that cannot be exported, or that the runtime rejects, by trying each by itself."""
@@ -101,7 +101,7 @@ class AllMethods(nn.Module):
 
     def __init__(self, program: Program) -> None:
         super().__init__()
-        self.steps, self.answers = program.steps, nn.ModuleList(program.answers.values())
+        self.steps, self.answers = program.steps, nn.ModuleList(program.method_steps.values())
 
     def forward(self, numbers: Tensor, ids: Tensor) -> tuple[Tensor, ...]:
         """All outputs, the scores first."""

@@ -43,7 +43,7 @@ class MethodProgram(nn.Module):
 
     def __init__(self, program: Program, last: nn.Module) -> None:
         super().__init__()
-        needed = program.before(last)
+        needed = program.upstream(last)
         before = program.steps[: max(needed, default=-1) + 1]
         self.steps = nn.ModuleList([step if i in needed else EmptyStep() for i, step in enumerate(before)])
         self.last = last
@@ -70,7 +70,7 @@ class TorchScriptEngine(ProgramEngine):
     def prepare(self) -> Mapping[str, Run]:
         """Compile the scores and the methods that have a step of their own."""
         program = self.program
-        ends = {**program.answers, "scores": program.steps[-1]}
+        ends = {**program.method_steps, "scores": program.steps[-1]}
         try:
             frozen = {method: _frozen(script(MethodProgram(program, end).eval())) for method, end in ends.items()}
         except UnfaithfulOption as error:

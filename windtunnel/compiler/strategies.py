@@ -101,7 +101,7 @@ def fastest(trees: HardTrees) -> HardTrees:
 
 
 def _steps(program: Program) -> Iterator[ProgramStep]:
-    yield from (*program.steps, *program.answers.values())
+    yield from (*program.steps, *program.method_steps.values())
 
 
 def _formed(trees: HardTrees, strategy: str, step: str) -> HardTrees:

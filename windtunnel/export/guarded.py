@@ -30,7 +30,7 @@ class Guarded(nn.Module):
 
     def __init__(self, step: ProgramStep) -> None:
         super().__init__()
-        self.step, self.name, self.asked = step, step.name, step.asked()
+        self.step, self.name, self.asked = step, step.name, step.may_reject()
         kinds = {"nan": "missing numbers", "inf": "infinite numbers", "huge": "numbers beyond float32"}
         none_of = [text for kind, text in kinds.items() if kind in step.rejects]
         self.none_of = " or ".join(none_of + ["numbers outside of its range"] * step.bounded())
@@ -62,7 +62,7 @@ class GuardedProgram(nn.Module):
     def __init__(self, program: Program) -> None:
         super().__init__()
         self.steps = nn.ModuleList(Guarded(step) for step in program.steps)  # type: ignore[arg-type]
-        self.partial, self.at_once = program.partial(), WHOLE if program.whole() else CHUNK
+        self.partial, self.at_once = program.partial(), WHOLE if program.needs_all_rows() else CHUNK
         self.takes_missing, self.first_id = takes_missing(program), FIRST_ID
         self.most, self.large = FLOAT32_MAX, LARGE
 

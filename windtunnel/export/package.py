@@ -58,7 +58,9 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) 
             "format": "aoti" if native else "exported",
             "device": str(device),
             "categories": _categories(net),
-            "rows_at_once": 0 if net.program.whole() else min(net.batch_size, rows_at_once(net.program, graph)),
+            "rows_at_once": 0
+            if net.program.needs_all_rows()
+            else min(net.batch_size, rows_at_once(net.program, graph)),
         },
         ensure_ascii=False,
     )

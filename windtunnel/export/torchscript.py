@@ -20,7 +20,7 @@ from windtunnel.export.limits import check
 from windtunnel.export.lookups import NumberLookup, TextLookup
 from windtunnel.modules.outputs.label_rules import LabelIndex
 from windtunnel.modules.outputs.method_outputs import LinkOutput
-from windtunnel.program.program import Answers, ProgramStep, Take
+from windtunnel.program.program import MethodSteps, ProgramStep, Take
 from windtunnel.program.translated import TranslatedPipeline
 
 
@@ -257,7 +257,7 @@ class Regressor(Scorer):
 def _scorer(net: "TranslatedPipeline") -> Scorer:
     program = copy.deepcopy(net.program).cpu().eval().requires_grad_(False)
     head = net.head
-    answers, guarded = program.answers, GuardedProgram(program)
+    answers, guarded = program.method_steps, GuardedProgram(program)
     labels = [*map(str, head.labels_in_order)]
     predicts = head.task != "transform" and "predict" in head.methods
     common = (guarded, net.encoder, predicts, labels)
@@ -275,12 +275,12 @@ def _scorer(net: "TranslatedPipeline") -> Scorer:
     return Classifier(predict, *common).eval()
 
 
-def _answer(answers: Answers, method: str, program: GuardedProgram) -> nn.Module | None:
+def _answer(answers: MethodSteps, method: str, program: GuardedProgram) -> nn.Module | None:
     """The module of a method that has a step of its own."""
     if method not in answers:
         return None
     step: ProgramStep = answers[method]  # type: ignore[assignment]
-    if not step.asked() and all(take.slot == len(program.steps) + 1 for take in step.takes):
+    if not step.may_reject() and all(take.slot == len(program.steps) + 1 for take in step.takes):
         return OfScores(step.module)
     return OfRows(program, step)
 

@@ -16,7 +16,7 @@ from windtunnel.export.torchscript import InDouble
 from windtunnel.modules.outputs.label_rules import LabelIndex
 from windtunnel.modules.outputs.method_outputs import LinkOutput
 from windtunnel.program.head import Head
-from windtunnel.program.program import Answers, Program, ProgramStep
+from windtunnel.program.program import MethodSteps, Program, ProgramStep
 from windtunnel.program.translated import TranslatedPipeline
 
 REFUSED_ID = -1
@@ -60,10 +60,10 @@ class Traced(nn.Module):
             }
         )
         self.width = len(encoder.categories)
-        self.labelled, self.flat = head.classes is not None, head.flat and "predict" not in self.program.answers
+        self.labelled, self.flat = head.classes is not None, head.flat and "predict" not in self.program.method_steps
         # Copies: a graph takes no module that stands in two places.
         self.ends = nn.ModuleDict(copy.deepcopy(_ends(self.program, head)))
-        self.program.answers = Answers({})  # of which the file has no others
+        self.program.method_steps = MethodSteps({})  # of which the file has no others
         self.outputs = ["scores", *self.ends]
 
     read: Tensor
@@ -144,7 +144,7 @@ def facts(net: TranslatedPipeline, outputs: list[str]) -> dict[str, Any]:
         "outputs": outputs,
         "classes": [str(label) for label in net.head.labels_in_order],
         "task": net.head.task if "predict" in net.head.methods else "transform",
-        "rows_at_once": 0 if net.program.whole() else net.batch_size,
+        "rows_at_once": 0 if net.program.needs_all_rows() else net.batch_size,
     }
 
 
@@ -164,9 +164,11 @@ def _ends(program: Program, head: Head) -> dict[str, nn.Module]:
     link = InDouble(LinkOutput(head.link, **head.link_options))
     ends: dict[str, nn.Module] = {}
     if "predict_proba" in head.methods:
-        ends["predict_proba"] = program.answers["predict_proba"] if "predict_proba" in program.answers else link
-    if "predict" in program.answers:
-        ends["predict"] = program.answers["predict"]
+        ends["predict_proba"] = (
+            program.method_steps["predict_proba"] if "predict_proba" in program.method_steps else link
+        )
+    if "predict" in program.method_steps:
+        ends["predict"] = program.method_steps["predict"]
     elif head.classes is None:
         ends["predict"] = link
     elif isinstance(head.classes, list):

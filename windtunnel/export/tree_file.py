@@ -58,7 +58,7 @@ class FinalTrees:
         step: Any = net.program.steps[-1]
         if not isinstance(step.module, HardTrees):
             raise UnfaithfulOption(_why_not(net, format))
-        if "predict_proba" in net.program.answers:
+        if "predict_proba" in net.program.method_steps:
             raise UnfaithfulOption(
                 f"format={format!r}: predict_proba of {step.name!r} is more than a link of its scores; choose "
                 "format='torchscript' or 'onnx'."

@@ -91,7 +91,7 @@ class Metric:
 
     def answer(self, net: Any, numbers: Tensor, ids: Tensor) -> Tensor | None:
         """The output of ``method`` for encoded rows, which ``update`` needs; None without a ``method``."""
-        return None if self.method is None else net.program.answer(self.method, numbers, ids)
+        return None if self.method is None else net.program.output(self.method, numbers, ids)
 
     def update(
         self, scores: Tensor, target: Tensor, weight: Tensor | None = None, *, answer: Tensor | None = None
@@ -154,7 +154,7 @@ class Metric:
 
 def own_methods(net: Any) -> Collection[str]:
     """The methods of the source that have steps of their own in a net; none for a residual model in training."""
-    return tuple(getattr(getattr(net, "program", None), "answers", ()))
+    return tuple(getattr(getattr(net, "program", None), "method_steps", ()))
 
 
 def _method(name: str, head: Head) -> str | None:

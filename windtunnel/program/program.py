@@ -1,4 +1,4 @@
-"""A translated pipeline as a flat program: each step takes columns of earlier answers and gives one more."""
+"""A translated pipeline as a flat program: each step computes an output from columns of earlier outputs."""
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
@@ -11,11 +11,11 @@ from windtunnel.modules.base import Module
 
 FLOAT32_MAX = 3.4028234663852886e38
 NUMBERS, IDS = 0, 1
-"""Slots of the two blocks of a batch; step i answers in slot 2 + i."""
+"""Slots of the two blocks of a batch; the output of step i is in slot 2 + i."""
 
 
 class Take(nn.Module):
-    """Columns ``columns`` of the answer in one slot, ``[B, len(columns)]``; a view where they are neighbours."""
+    """Columns of the output in one slot, ``[B, len(columns)]``; a view if they are neighbours."""
 
     columns: Tensor
 
@@ -28,9 +28,9 @@ class Take(nn.Module):
         self.register_buffer("columns", torch.tensor(list(columns), dtype=torch.int64), persistent=False)
 
     def forward(self, values: list[Tensor]) -> Tensor:
-        """Pick from the list of answers."""
+        """Select from the list of outputs."""
         value = values[self.slot]
-        if value.dim() != 2:  # what predict gives: [B], or [B, ...]
+        if value.dim() != 2:  # an output of predict: [B], or [B, ...]
             value = value.unsqueeze(1).flatten(1)
         if self.neighbours:
             return value.narrow(1, self.start, self.count)
@@ -38,7 +38,7 @@ class Take(nn.Module):
 
 
 def takes_of(places: Iterable[tuple[int, int]]) -> list[Take]:
-    """What picks columns, each given by its slot and its place there; neighbours from the same slot share one take."""
+    """Takes of columns, each a slot and a position there; neighbours from the same slot share one take."""
     takes: list[tuple[int, list[int]]] = []
     for slot, column in places:
         if takes and takes[-1][0] == slot:
@@ -49,12 +49,12 @@ def takes_of(places: Iterable[tuple[int, int]]) -> list[Take]:
 
 
 class ProgramStep(nn.Module):
-    """One module and where its input columns come from; several takes stand side by side.
+    """One module and the columns of its input, the concatenation of its takes.
 
     Attributes
     ----------
     rejects : tuple of str
-        What the source's step raises on in these columns: "nan", "inf", "huge" (finite numbers beyond float32).
+        What the source's step rejects in these columns: "nan", "inf", "huge" (finite numbers beyond float32).
     """
 
     def __init__(self, module: Module, takes: Sequence[Take], name: str, rejects: Sequence[str] = ()) -> None:
@@ -63,7 +63,7 @@ class ProgramStep(nn.Module):
         self.takes = nn.ModuleList(takes)
         self.name = name
         self.rejects = tuple(rejects)
-        # As TorchScript looks for nothing in a tuple, and sees no constants outside of a module.
+        # TorchScript cannot search a tuple and sees no constants outside of a module.
         self.nan, self.inf, self.huge = (kind in self.rejects for kind in ("nan", "inf", "huge"))
         self.most = FLOAT32_MAX
 
@@ -77,39 +77,39 @@ class ProgramStep(nn.Module):
         return torch.cat(parts, dim=1)
 
     def forward(self, values: list[Tensor]) -> Tensor:
-        """The answer of the module, ``[B, width out]``."""
+        """The output of the module, ``[B, width out]``."""
         return self.module(self.gather(values))  # type: ignore[no-any-return]
 
     def rejected(self, values: list[Tensor]) -> Tensor:
         """Whether the source's step would raise on a row, bool ``[B]``."""
-        given = self.gather(values)
+        columns = self.gather(values)
         if self.nan and self.inf:
-            rejected = ~torch.isfinite(given)
+            rejected = ~torch.isfinite(columns)
         else:
-            rejected = torch.isnan(given) if self.nan else torch.isinf(given) & self.inf
+            rejected = torch.isnan(columns) if self.nan else torch.isinf(columns) & self.inf
         if self.huge:
-            rejected = rejected | (given.abs() > self.most) & torch.isfinite(given)
-        outside = self.module.outside(given)
+            rejected = rejected | (columns.abs() > self.most) & torch.isfinite(columns)
+        outside = self.module.outside(columns)
         return rejected.any(dim=1) if outside is None else rejected.any(dim=1) | outside
 
     @torch.jit.unused
-    def having(self, module: Module) -> "ProgramStep":
+    def with_module(self, module: Module) -> "ProgramStep":
         """The same step with another module."""
         return ProgramStep(module, list(self.takes), self.name, self.rejects)  # type: ignore[arg-type]
 
     @torch.jit.unused
-    def asked(self) -> bool:
-        """Whether the source may reject some rows of what this step is given."""
+    def may_reject(self) -> bool:
+        """Whether the source may reject rows at this step."""
         return bool(self.rejects) or self.bounded()
 
     @torch.jit.unused
     def bounded(self) -> bool:
-        """Whether the source rejects some finite numbers too."""
+        """Whether the source may reject finite numbers too."""
         return type(self.module).outside is not Module.outside
 
 
-class Answers(nn.ModuleDict):
-    """Steps by the method that they answer, "apply" among them, though every module has a method of that name."""
+class MethodSteps(nn.ModuleDict):
+    """Steps by the method whose output they compute; "apply" is allowed, though modules have a method of that name."""
 
     def add_module(self, name: str, module: nn.Module | None) -> None:
         """Take any name."""
@@ -117,12 +117,12 @@ class Answers(nn.ModuleDict):
 
 
 def steps_read(step: nn.Module) -> set[int]:
-    """The positions of the steps that a step takes columns of."""
+    """The positions of the steps that a step takes columns from."""
     return {take.slot - 2 for take in step.takes if take.slot >= 2}  # type: ignore[union-attr]
 
 
 class Program(nn.Module):
-    """Steps in order; the answer of the last is the answer of the program.
+    """Steps in order; the output of the last is the output of the program.
 
     Shape
         numbers ``[B, n]``, ids int64 ``[B, m]`` -> ``[B, K]``, in the type of the numbers
@@ -130,14 +130,14 @@ class Program(nn.Module):
     Parameters
     ----------
     steps : sequence of ProgramStep
-    answers : mapping
-        Method of the source -> a step, outside the order, that gives what this method returns.
+    method_steps : mapping
+        Method of the source -> a step, outside the order, that computes the output of this method.
     """
 
-    def __init__(self, steps: Sequence[ProgramStep], answers: Mapping[str, ProgramStep] | None = None) -> None:
+    def __init__(self, steps: Sequence[ProgramStep], method_steps: Mapping[str, ProgramStep] | None = None) -> None:
         super().__init__()
         self.steps = nn.ModuleList(steps)
-        self.answers = Answers(dict(answers or {}))
+        self.method_steps = MethodSteps(dict(method_steps or {}))
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Raw scores, or the columns of a transformer."""
@@ -147,40 +147,40 @@ class Program(nn.Module):
         return values[-1]
 
     @torch.jit.unused
-    def having(self, modules: Mapping[int, Module]) -> "Program":
-        """The same program with other modules in some of its steps, by their position."""
-        steps = [step.having(modules[at]) if at in modules else step for at, step in enumerate(self.steps)]  # type: ignore[operator]
-        return Program(steps, dict(self.answers.items()))  # type: ignore[arg-type]
+    def with_modules(self, modules: Mapping[int, Module]) -> "Program":
+        """The same program with other modules in some steps, by position."""
+        steps = [step.with_module(modules[at]) if at in modules else step for at, step in enumerate(self.steps)]  # type: ignore[operator]
+        return Program(steps, dict(self.method_steps.items()))  # type: ignore[arg-type]
 
     @torch.jit.unused
-    def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
-        """What a method of the source returns; ``"scores"`` is ``forward``."""
-        if method not in self.answers:
+    def output(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
+        """The output of a method of the source; ``"scores"`` is ``forward``."""
+        if method not in self.method_steps:
             return self(numbers, ids)  # type: ignore[no-any-return]
-        needed, values = self.before(self.answers[method]), [numbers, ids]
+        needed, values = self.upstream(self.method_steps[method]), [numbers, ids]
         for index, step in enumerate(self.steps):
             values.append(step(values) if index in needed else numbers[:, :0])
-        return self.answers[method](values)  # type: ignore[no-any-return]
+        return self.method_steps[method](values)  # type: ignore[no-any-return]
 
     @torch.jit.unused
     def rejected(self, method: str, numbers: Tensor, ids: Tensor, cleared: Container[int] = ()) -> Tensor:
-        """Whether a step of the source would raise on a row when it is asked for a method, bool ``[B]``.
+        """Whether a step of the source would reject a row in a method, bool ``[B]``.
 
-        Steps at the positions ``cleared`` are known to reject none of these rows.
+        Steps at the positions ``cleared`` reject none of these rows.
         """
-        asked = {index for index, step in enumerate(self.steps) if step.asked() and index not in cleared}  # type: ignore[operator]
-        if method in self.answers:
-            # What only stands guard leads nowhere; the scores themselves are not asked for.
-            guards = asked - {len(self.steps) - 1}.union(*(steps_read(step) for step in self.steps))
-            asked &= self.before(self.answers[method]) | guards
-        last = [self.answers[method]] if method in self.answers else []
-        last = [step for step in last if step.asked()]  # type: ignore[operator]
-        # What a step rejects is told by what it is given: its own answer is not computed.
-        needed = set[int]().union(*(self.before(self.steps[index]) for index in asked), *map(self.before, last))
+        checked = {index for index, step in enumerate(self.steps) if step.may_reject() and index not in cleared}  # type: ignore[operator]
+        if method in self.method_steps:
+            # Nothing reads the output of a guard. The last step computes the scores, which this method does not take.
+            guards = checked - {len(self.steps) - 1}.union(*(steps_read(step) for step in self.steps))
+            checked &= self.upstream(self.method_steps[method]) | guards
+        last = [self.method_steps[method]] if method in self.method_steps else []
+        last = [step for step in last if step.may_reject()]  # type: ignore[operator]
+        # A step rejects by its input: its output is not needed.
+        needed = set[int]().union(*(self.upstream(self.steps[index]) for index in checked), *map(self.upstream, last))
         values, rejected = [numbers, ids], torch.zeros(len(numbers), dtype=torch.bool, device=numbers.device)
         for index, step in enumerate(self.steps):
             assert isinstance(step, ProgramStep)
-            if index in asked:
+            if index in checked:
                 rejected |= step.rejected(values)
             values.append(step(values) if index in needed else numbers[:, :0])
         for step in last:
@@ -188,22 +188,22 @@ class Program(nn.Module):
         return rejected
 
     @torch.jit.unused
-    def before(self, step: nn.Module) -> set[int]:
-        """The steps whose answers a step is made of."""
-        found, new = set[int](), steps_read(step)
+    def upstream(self, step: nn.Module) -> set[int]:
+        """The positions of all steps that a step depends on."""
+        reached, new = set[int](), steps_read(step)
         while new:
-            found |= new
-            new = set[int]().union(*(steps_read(self.steps[index]) for index in new)) - found
-        return found
+            reached |= new
+            new = set[int]().union(*(steps_read(self.steps[index]) for index in new)) - reached
+        return reached
 
     @torch.jit.unused
-    def whole(self) -> bool:
-        """Whether the rows have to be answered all together."""
+    def needs_all_rows(self) -> bool:
+        """Whether the output of a row depends on the other rows."""
         return any(step.module.BATCH_DEPENDENT for step in self.steps)  # type: ignore[union-attr]
 
     @torch.jit.unused
     def partial(self) -> bool:
-        """Whether finite rows may meet a step that rejects what an earlier one made of them."""
+        """Whether a step may reject what an earlier step computes from finite rows."""
         partial = False
         for step in self.steps:
             assert isinstance(step, ProgramStep)
@@ -214,7 +214,7 @@ class Program(nn.Module):
 
     @torch.jit.unused
     def inputs_of(self, position: int, numbers: Tensor, ids: Tensor) -> Tensor:
-        """What reaches the module of step ``position``, ``[B, width in]``."""
+        """The input of the module of step ``position``, ``[B, width in]``."""
         values = [numbers, ids]
         for index, step in enumerate(self.steps):
             if index == position:

@@ -33,7 +33,7 @@ class ProgramFacts:
         Of the steps, then of the methods that have a step.
     methods : frozenset of str
         Methods that have a step in the program.
-    partial, whole : bool
+    partial, needs_all_rows : bool
         See ``Program``.
     least_rows : int
         The fewest rows of one thread.
@@ -54,7 +54,11 @@ class ProgramFacts:
         finite, width = set(self.always_finite), len(encoder.numbers)
         guarded = [position for position in range(width) if position not in finite]
         self.guarded = torch.tensor(guarded, dtype=torch.int64) if finite else None
-        self.partial, self.whole, self.methods = program.partial(), program.whole(), frozenset(program.answers)
+        self.partial, self.needs_all_rows, self.methods = (
+            program.partial(),
+            program.needs_all_rows(),
+            frozenset(program.method_steps),
+        )
         self.least_rows = least_rows(program)
         buffers = [take._buffers for step in program.steps for take in step.takes]  # type: ignore[union-attr]
         self.buffers: dict[str, Tensor | None] = next(iter(buffers), {})

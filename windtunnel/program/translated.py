@@ -41,8 +41,8 @@ CHUNK_BYTES = 2**24
 class Engine(Protocol):
     """Runs a program instead of eager torch."""
 
-    def answer(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
-        """The output of ``Program.answer``; called without gradients, with rows on the device of the program."""
+    def output(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
+        """The output of ``Program.output``; called without gradients, with rows on the device of the program."""
         ...
 
 
@@ -298,7 +298,7 @@ class TranslatedPipeline(nn.Module):
         if sums is not None and facts.device() == CPU and not isinstance(rows, Batch):
             return self._sparse_sums(sums, rows, finish)
         # Counts of tokens are dense here. All rows at once might not fit in memory.
-        counts = self.hosts and not facts.whole and any(host.tokens is not None for host in self.hosts)
+        counts = self.hosts and not facts.needs_all_rows and any(host.tokens is not None for host in self.hosts)
         batches = self.encoded_parts(rows, at_once=self._rows_at_once() if counts else None, shared=True)
         outputs = [self._checked_output(facts, method, batch, finish) for batch in batches]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
@@ -325,7 +325,7 @@ class TranslatedPipeline(nn.Module):
         engine, rejected = self.engine or facts.program, []
 
         def run(numbers: Tensor, ids: Tensor) -> Tensor:
-            output = engine.answer(method, numbers, ids)
+            output = engine.output(method, numbers, ids)
             # Checked here, while the numbers are in the processor's cache.
             if self._some_rejected(facts, method, numbers, ids, output):
                 rejected.append(True)
@@ -352,7 +352,7 @@ class TranslatedPipeline(nn.Module):
             seen = numbers if facts.guarded is None else numbers.index_select(1, facts.guarded.to(numbers.device))
             if not odd(seen, ids) or (facts.takes_missing and not odd(without_missing(seen), ids[:, :0])):
                 return False
-            if not facts.whole:
+            if not facts.needs_all_rows:
                 # The norm of a row with a non-finite value is not finite either; some finite rows pass too.
                 suspect = ~(torch.linalg.vector_norm(seen, dim=1) <= LARGE) | (ids < FIRST_ID).any(dim=1)
                 numbers, ids = numbers[suspect], ids[suspect]
@@ -381,13 +381,13 @@ class TranslatedPipeline(nn.Module):
 
     def output(self, method: str, batch: Batch) -> Tensor:
         """The program's output for encoded rows: "scores", or a method that has a step in the program."""
-        return self.run_in_slices(partial((self.engine or self.program).answer, method), batch)
+        return self.run_in_slices(partial((self.engine or self.program).output, method), batch)
 
     def _program_facts(self) -> ProgramFacts:
         """Facts of the program, computed anew once a step has another module."""
         # Attribute access on modules takes longer than building this list.
         parts = self._modules["program"]._modules  # type: ignore[union-attr]
-        steps = [*parts["steps"]._modules.values(), *parts["answers"]._modules.values()]  # type: ignore[union-attr]
+        steps = [*parts["steps"]._modules.values(), *parts["method_steps"]._modules.values()]  # type: ignore[union-attr]
         modules = [step._modules["module"] for step in steps]
         if self._facts is None or self._facts.modules != modules:
             self._facts = ProgramFacts(self.program, modules, self.encoder, self.hosts)
@@ -407,7 +407,9 @@ class TranslatedPipeline(nn.Module):
                 return self.run_in_slices(run, batch, facts)
             finally:
                 self.train(was_training)
-        return in_slices(run, batch, self._rows_at_once(), facts.device(), whole=facts.whole, least=facts.least_rows)
+        return in_slices(
+            run, batch, self._rows_at_once(), facts.device(), whole=facts.needs_all_rows, least=facts.least_rows
+        )
 
     def _why_not_finite(self, batch: Batch, failed: Tensor) -> str:
         """Name the columns whose NaN or infinity, with 0 in all others, leaves a row without a score."""
@@ -443,7 +445,7 @@ class TranslatedPipeline(nn.Module):
     @available_if(_source_has("predict_log_proba"))
     def predict_log_proba(self, rows: Rows) -> Any:
         """Natural logarithm of ``predict_proba``."""
-        if "predict_log_proba" in self.program.answers:
+        if "predict_log_proba" in self.program.method_steps:
             return self._typed("predict_log_proba", rows)
         with np.errstate(divide="ignore"):  # a probability of 0
             probabilities = self.predict_proba(rows)
@@ -499,6 +501,6 @@ class TranslatedPipeline(nn.Module):
         return (
             0 < len(self.encoder.numbers) + len(self.encoder.categories) <= MOST_RESIDUAL_COLUMNS
             and not isinstance(self.head.classes, list)
-            and not from_scores & set(self.program.answers)
-            and not self.program.whole()
+            and not from_scores & set(self.program.method_steps)
+            and not self.program.needs_all_rows()
         )

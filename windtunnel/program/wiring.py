@@ -1,4 +1,4 @@
-"""A program as nodes that can be taken out and put in: columns are named by the node that gives them, not by a slot."""
+"""A program as nodes that can be added and removed: a column is named by the node that computes it, not by a slot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take,
 
 @dataclass(eq=False)
 class Node:
-    """A step: its module, and the columns that it is given."""
+    """A step: its module and its input columns."""
 
     module: Module
     given: list[Place]
@@ -26,74 +26,76 @@ class Node:
     origin: Origin
 
     def bounded(self) -> bool:
-        """Whether the module itself says what its source rejects."""
+        """Whether the source may reject finite numbers too."""
         return type(self.module).outside is not Module.outside
 
 
 Source = Node | int
-"""What gives columns: a node, or a block of the batch, ``NUMBERS`` or ``IDS``."""
+"""Where columns come from: a node, or a block of the batch, ``NUMBERS`` or ``IDS``."""
 Place = tuple[Source, int]
-"""A column of what a source gives."""
+"""A source and the position of a column in it."""
 
 
 @dataclass
 class Wiring:
-    """Nodes in order, the last of which gives the scores, and a node per method that has its own."""
+    """Nodes in order, the last of which computes the scores, and the nodes of methods that have a step."""
 
     nodes: list[Node]
-    answers: dict[str, Node]
+    method_nodes: dict[str, Node]
 
     @classmethod
     def of(cls, program: Program, origins: Sequence[Origin]) -> Wiring:
-        """Read a program."""
+        """The wiring of a program."""
         sources: list[Source] = [NUMBERS, IDS]
         for step, origin in zip(program.steps, origins, strict=True):
             sources.append(_node(step, origin, sources))
-        answers = {method: _node(step, Origin("", ""), sources) for method, step in program.answers.items()}
-        return cls([source for source in sources if isinstance(source, Node)], answers)
+        method_nodes = {method: _node(step, Origin("", ""), sources) for method, step in program.method_steps.items()}
+        return cls([source for source in sources if isinstance(source, Node)], method_nodes)
 
     def everything(self) -> list[Node]:
-        """All nodes, those of methods behind the others."""
-        return [*self.nodes, *self.answers.values()]
+        """All nodes, those of methods last."""
+        return [*self.nodes, *self.method_nodes.values()]
 
     def users(self) -> dict[Source, set[Node]]:
-        """Who is given columns of a source."""
+        """The nodes that read each source."""
         users: dict[Source, set[Node]] = defaultdict(set)
         for node in self.everything():
             for source, _ in node.given:
                 users[source].add(node)
         return users
 
-    def before(self, node: Node) -> set[Node]:
-        """The nodes that a node's answer is made of."""
-        found: set[Node] = set()
+    def upstream(self, node: Node) -> set[Node]:
+        """The nodes that a node depends on."""
+        reached: set[Node] = set()
         new = [node]
         while new:
             sources = {source for source, _ in new.pop().given}
-            fresh = {source for source in sources if isinstance(source, Node)} - found
-            found |= fresh
+            fresh = {source for source in sources if isinstance(source, Node)} - reached
+            reached |= fresh
             new += fresh
-        return found
+        return reached
 
     def widths(self, encoder: RowEncoder) -> dict[Source, int]:
-        """How many columns each source gives."""
+        """The number of columns of each source."""
         numbers = torch.zeros(2, len(encoder.numbers), dtype=getattr(torch, encoder.dtype))
         program, _ = self.program()
         values = [numbers, torch.zeros(2, len(encoder.categories), dtype=torch.int64)]
         with torch.no_grad():
             for step in program.steps:
                 values.append(step(values))
-            ends = [step(values) for step in program.answers.values()]
-        sources: list[Source] = [NUMBERS, IDS, *self.nodes, *self.answers.values()]
-        return {one: value.reshape(2, -1).shape[1] for one, value in zip(sources, [*values, *ends], strict=True)}
+            outputs = [step(values) for step in program.method_steps.values()]
+        sources: list[Source] = [NUMBERS, IDS, *self.nodes, *self.method_nodes.values()]
+        return {
+            source: value.reshape(2, -1).shape[1] for source, value in zip(sources, [*values, *outputs], strict=True)
+        }
 
     def program(self) -> tuple[Program, list[Origin]]:
-        """The program of the nodes, and where its steps come from."""
+        """The program of the nodes, and the origins of its steps."""
         slots: dict[Source, int] = {NUMBERS: NUMBERS, IDS: IDS}
         slots |= {node: 2 + position for position, node in enumerate(self.nodes)}
         steps = [_step(node, slots) for node in self.nodes]
-        answers = {method: _step(node, slots) for method, node in self.answers.items()}
-        return Program(steps, answers), [node.origin for node in self.nodes]
+        method_steps = {method: _step(node, slots) for method, node in self.method_nodes.items()}
+        return Program(steps, method_steps), [node.origin for node in self.nodes]
 
 
 def _node(step: nn.Module, origin: Origin, sources: Sequence[Source]) -> Node:

@@ -42,7 +42,7 @@ class _Narrowing:
     def __init__(self, wiring: Wiring, widths: Mapping[Source, int], odd: Oddities) -> None:
         self.wiring, self.widths, self.odd = wiring, widths, odd
         self.rejected_anyway = _rejected_anyway(wiring, odd)
-        self.ends = {wiring.nodes[-1], *wiring.answers.values()}
+        self.ends = {wiring.nodes[-1], *wiring.method_nodes.values()}
         self.wanted: dict[Source, set[int]] = defaultdict(set)
         self.passed: dict[Place, Place] = {}
         """Columns of nodes that are gone -> those that they passed on."""
@@ -140,7 +140,7 @@ class _Narrowing:
         """A node for each kind of guards, but for those that other nodes make needless."""
         # What a method is not made of is not asked for it.
         held: dict[Place, frozenset[str]] = defaultdict(frozenset)
-        for place, kinds in self.held if not self.wiring.answers else ():
+        for place, kinds in self.held if not self.wiring.method_nodes else ():
             held[place] |= kinds
         together: dict[frozenset[str], dict[Place, Node]] = defaultdict(dict)
         for (place, kinds), node in self.guards.items():
@@ -170,7 +170,7 @@ def _rejected_anyway(wiring: Wiring, odd: Oddities) -> Callable[[Guard], bool]:
     leading = {source for node in wiring.nodes for source, _ in node.given}
     standing = {node for node in wiring.nodes[:-1] if node not in leading}
     asked: list[Iterable[Node]] = [wiring.nodes]
-    asked += [{node, *wiring.before(node), *standing} for node in wiring.answers.values()]
+    asked += [{node, *wiring.upstream(node), *standing} for node in wiring.method_nodes.values()]
     rejected = [_by_place(odd.rejected(node) for node in nodes) for nodes in asked]
 
     def everywhere(guard: Guard) -> bool:

@@ -39,7 +39,7 @@ def simplify(net: TranslatedPipeline) -> None:
     after = wiring.widths(net.encoder)
     # Guards pass on what others have computed.
     columns = sum(after[node] for node in wiring.nodes if not isinstance(node.module, Identity))
-    none = {NUMBERS, IDS, *wiring.answers.values()}
+    none = {NUMBERS, IDS, *wiring.method_nodes.values()}
     of_columns = sum(width for source, width in before.items() if source not in none)
     net.record(simplification=Simplification(columns, of_columns, _unread(net)))
 

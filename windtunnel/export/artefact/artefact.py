@@ -72,7 +72,7 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
         schema_number=SCHEMA,
         versions={"windtunnel": version("windtunnel"), "torch": str(torch.__version__)},
         steps=[_step_data(step, origin) for step, origin in zip(net.program.steps, net.origins, strict=True)],
-        answers={method: _step_data(step, Origin("", "")) for method, step in net.program.answers.items()},
+        method_steps={method: _step_data(step, Origin("", "")) for method, step in net.program.method_steps.items()},
         exact={position: _step_data(step, Origin("", "")) for position, step in exact.items()},
         trainable=[name for name, parameter in net.program.named_parameters() if parameter.requires_grad],
         head=head_data(net.head),
@@ -130,7 +130,7 @@ def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, build: type[Bu
     last = len(graph.steps)
     program = Program(
         [_step(f"steps.{position}.", position, data, weights) for position, data in enumerate(graph.steps)],
-        {method: _step(f"answers.{method}.", last, data, weights) for method, data in graph.answers.items()},
+        {method: _step(f"method_steps.{method}.", last, data, weights) for method, data in graph.method_steps.items()},
     )
     _check_weights(program, weights, WEIGHTS)
     _restore_flags(program, graph.trainable)
@@ -177,7 +177,7 @@ def _under(group: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _exact(net: TranslatedPipeline, position: int) -> ProgramStep:
     """A soft step with the module that computes what the source computes there."""
     step: Any = net.program.steps[position]
-    return step.having(net.exact_modules[position])  # type: ignore[no-any-return]
+    return step.with_module(net.exact_modules[position])  # type: ignore[no-any-return]
 
 
 def _read_exact(
@@ -190,7 +190,7 @@ def _read_exact(
         if soft is None or (soft.takes, soft.rejects) != (data.takes, data.rejects):
             raise BadFile(f"the graph has an exact form of step {name}, which is not there or takes other columns.")
     exact = {int(name): step.module for name, step in steps.items()}
-    _try_out(program.having(exact), encoder, head, graph)
+    _try_out(program.with_modules(exact), encoder, head, graph)
     return exact
 
 
@@ -282,11 +282,11 @@ def _try_out(program: Program, encoder: RowEncoder, head: Head, graph: GraphData
     answers = [numbers, torch.stack([torch.zeros_like(greatest), greatest])]
     for step, data in zip(program.steps, graph.steps, strict=True):
         answers.append(_try_step(step, data, answers))
-    for method, data in graph.answers.items():
+    for method, data in graph.method_steps.items():
         if method not in METHODS:
             raise BadFile(f"unknown method {method!r}; known are {', '.join(METHODS)}.")
-        _try_step(program.answers[method], data, answers)
-    if "predict" not in graph.answers:
+        _try_step(program.method_steps[method], data, answers)
+    if "predict" not in graph.method_steps:
         _try_head(head, answers[-1])
 
 

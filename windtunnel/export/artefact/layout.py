@@ -49,7 +49,7 @@ class TakeData(Strict):
 class StepData(Strict):
     """One step of the program; its tensors are under ``weights.steps.<position>.module.``.
 
-    The tensors of a method's step are under ``weights.answers.<method>.module.``, those of the exact form of a soft
+    The tensors of a method's step are under ``weights.method_steps.<method>.module.``, those of the exact form of a soft
     step under ``exact.<position>.module.``.
     """
 
@@ -135,7 +135,7 @@ class GraphData(Strict):
     schema_number: int
     versions: dict[str, str]
     steps: Annotated[list[StepData], Field(min_length=1)]
-    answers: dict[str, StepData]
+    method_steps: dict[str, StepData]
     exact: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], StepData]
     trainable: list[str]
     head: HeadData

@@ -103,7 +103,7 @@ def _averaged(net: Any) -> DDPStrategy:
     Only weights of other answers than the scores can be without a gradient. Buffers are facts that no process changes;
     exchanged batch by batch, they would hang on judged rows whose shares are not equal.
     """
-    others = getattr(getattr(net, "program", None), "answers", None)
+    others = getattr(getattr(net, "program", None), "method_steps", None)
     return DDPStrategy(find_unused_parameters=bool(others), broadcast_buffers=False)
 
 

@@ -170,11 +170,11 @@ def or_source(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> Call
     head, exact, judge = net.head, net.exact_modules, Metric.of(recipe, net)
     if not exact or data.validated_on == "training rows" or (head.link in PROBABILITIES and judge.name == "loss"):
         return lambda keeper: None
-    program = deepcopy(net.program.having(exact)).eval()
+    program = deepcopy(net.program.with_modules(exact)).eval()
     loss = pick(recipe.loss, head)
 
     def answers(method: str, numbers: Tensor, ids: Tensor) -> Tensor:
-        return net.run_in_slices(partial(program.answer, method), Batch(numbers, ids))
+        return net.run_in_slices(partial(program.output, method), Batch(numbers, ids))
 
     own = None if judge.method is None else partial(answers, judge.method)
     worth = metric(judge, loss, partial(answers, "scores"), data.valid, own)

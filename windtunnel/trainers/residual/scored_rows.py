@@ -80,7 +80,7 @@ class Scorer:
 
     def __init__(self, net: TranslatedPipeline, gates: dict[int, HardTrees]) -> None:
         self.net = net
-        self.program = net.program.having({**net.exact_modules, **gates}).eval()
+        self.program = net.program.with_modules({**net.exact_modules, **gates}).eval()
 
     def __call__(self, loader: Any) -> Any:
         """The same batches with scores: those that the loader itself brings, or the program's."""
