@@ -24,6 +24,7 @@ from sklearn.preprocessing import StandardScaler
 
 from windtunnel import RareCategories, TwoHotEncoder
 from windtunnel.experiment.run import compare
+from windtunnel.experiment.scores import score_table
 
 MODELS = ("lightgbm", "logistic")
 
@@ -73,7 +74,7 @@ def main() -> None:
         fit_options=recipe,
     )
     print(f"{arguments.name}, {arguments.model}, {len(parts['train'][0]):,} training rows")
-    Console().print(done.table())
+    Console().print(score_table(done.scores, done.seconds))
     print(done.net.history)
 
 

@@ -17,7 +17,7 @@ from sklearn.svm import SVC
 
 import windtunnel
 from windtunnel.errors import BadInput
-from windtunnel.experiment.run import measure
+from windtunnel.experiment.scores import measure
 from windtunnel.objectives.metrics import ALIASES, Metric
 from windtunnel.objectives.weighted import WeightedMetric, r2
 from windtunnel.program.head import Head

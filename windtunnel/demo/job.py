@@ -22,7 +22,9 @@ from windtunnel.clicklog import click_log
 from windtunnel.errors import BadInput
 from windtunnel.estimators import RareCategories, TwoHotEncoder
 from windtunnel.experiment.files import write_table_file
-from windtunnel.experiment.run import PARTS, Comparison, Part, compare, write_json
+from windtunnel.experiment.parts import PARTS, Part
+from windtunnel.experiment.run import Comparison, compare, write_json, write_model
+from windtunnel.experiment.scores import score_table
 
 ROWS = 50_000
 SCORER = Path(__file__).with_name("score_elsewhere.py")
@@ -61,7 +63,7 @@ def run(output: str | Path = "demo-output", rows: int = ROWS, seed: int = 0) -> 
     print(f"A click log of {rows:,} rows, {parts['train'][0].shape[1]} columns: fitting a LightGBM pipeline,")
     print("translating it, fine-tuning it ...\n")
     comparison = fine_tuned(parts, seed)
-    console.print(comparison.table())
+    console.print(score_table(comparison.scores, comparison.seconds))
     difference = export_and_score(comparison, parts["test"], folder)
     print(f"\nmodel.ts, scored by a process that has torch only, differs by {difference:.1e} at most.")
     summary = _summary(comparison, difference, rows, seed)
@@ -124,7 +126,7 @@ def export_and_score(comparison: Comparison, part: Part, folder: Path) -> float:
 
 
 def _summary(comparison: Comparison, difference: float, rows: int, seed: int) -> dict[str, Any]:
-    source, warm, tuned = (stage.scores["test"]["auroc"] for stage in comparison.stages)
+    source, warm, tuned = (parts["test"]["auroc"] for parts in comparison.scores.values())
     return {
         "source_auc": source,
         "warm_auc": warm,
@@ -141,9 +143,8 @@ def _write(comparison: Comparison, summary: dict[str, Any], folder: Path, starte
 
     net = comparison.net
     assert net.history is not None
-    learning_curve(net.history, comparison.stages[0].scores["valid"]["auroc"], folder / "learning_curve.png")
-    net.save(folder / "model.windtunnel")
-    (folder / "report.html").write_text(net.report().to_html(), encoding="utf-8")
+    learning_curve(net.history, comparison.scores["source"]["valid"]["auroc"], folder / "learning_curve.png")
+    write_model(net, folder)
     summary["seconds"] = round(time.perf_counter() - started, 1)
     write_json(folder / "summary.json", summary)
 

@@ -1,4 +1,4 @@
-"""Tables in files: CSV, CSV.gz and Parquet."""
+"""Tables in CSV, CSV.gz and Parquet files: read, predict, write."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from pathlib import Path
 
 import pandas as pd
 
+from windtunnel.api.translation import Translation
 from windtunnel.errors import BadInput
 
 
 def read_table_file(path: str | Path, *, text: Collection[str] = ()) -> pd.DataFrame:
-    """Read the rows of a file.
+    """Read a table.
 
     Parameters
     ----------
     path : path
         Ends in .csv, .csv.gz, .parquet or .pq.
     text : collection of str
-        Columns to read as text, so that "007" stays what it is; missing values stay missing.
+        Columns to read as text, so that "007" is not converted to 7; missing values stay missing.
 
     Raises
     ------
     BadInput
-        Another kind of file, or one that cannot be read as what its name says.
+        Another suffix, or content that does not match it.
     FileNotFoundError
     """
     path = Path(path)
@@ -49,13 +50,47 @@ def write_table_file(frame: pd.DataFrame, path: str | Path) -> None:
         frame.to_csv(path, index=False)
 
 
+def predict_file(net: Translation, path: str | Path) -> pd.DataFrame:
+    """Predict the rows of a file.
+
+    Parameters
+    ----------
+    net : Translation
+    path : path
+        A file with the columns of the training rows.
+
+    Returns
+    -------
+    DataFrame
+        ``prediction`` (``prediction_0``, ... for several outputs), for classifiers also ``probability_<class>``; for a
+        transformer ``column_0``, ...
+    """
+    names = net.encoder.names or []
+    text = [
+        names[category.column]
+        for category in net.encoder.categories
+        if category.vocabulary.kind == "text" and category.column < len(names)
+    ]
+    rows = read_table_file(path, text=text)
+    if not hasattr(net, "predict"):
+        return pd.DataFrame(net.transform(rows)).add_prefix("column_")
+    predictions = pd.DataFrame(net.predict(rows))
+    predictions.columns = (
+        ["prediction"] if predictions.shape[1] == 1 else [f"prediction_{at}" for at in predictions.columns]
+    )
+    if hasattr(net, "predict_proba"):
+        names = [f"probability_{label}" for label in net.classes_]
+        predictions = pd.concat([predictions, pd.DataFrame(net.predict_proba(rows), columns=names)], axis=1)
+    return predictions
+
+
 def _reader(path: Path) -> Callable[[Path, Collection[str]], pd.DataFrame]:
     name = path.name.lower()
     if name.endswith((".parquet", ".pq")):
         return _parquet
     if name.endswith((".csv", ".csv.gz")):
         return _csv
-    raise BadInput(f"{path} is neither .csv, .csv.gz nor .parquet; convert it, or rename it to what it is")
+    raise BadInput(f"{path} is neither .csv, .csv.gz nor .parquet; convert it, or rename it")
 
 
 def _parquet(path: Path, text: Collection[str]) -> pd.DataFrame:

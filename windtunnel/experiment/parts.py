@@ -1,0 +1,79 @@
+"""The rows of an experiment: training, validation and test parts, from files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from windtunnel.errors import BadInput
+from windtunnel.experiment.config import DataConfig
+from windtunnel.experiment.files import read_table_file
+
+PARTS = ("train", "valid", "test")
+Part = tuple[pd.DataFrame, NDArray[Any]]
+
+
+def load_parts(data: DataConfig) -> dict[str, Part]:
+    """Read the rows and targets of each part.
+
+    Raises
+    ------
+    BadInput
+        Missing columns, parts without rows, missing targets.
+    FileNotFoundError
+    """
+    frames = {"train": _read(data, data.train)}
+    if data.split is not None:
+        frames = _split_by_column(frames["train"], data.split)
+    else:
+        frames |= {part: _read(data, name) for part, name in (("valid", data.valid), ("test", data.test)) if name}
+        frames = _hold_out(frames, data)
+    return {part: _rows_and_target(frames[part], part, data) for part in PARTS}
+
+
+def _read(data: DataConfig, name: str) -> pd.DataFrame:
+    frame = read_table_file(data.folder / name, text=data.categorical)
+    named = {data.target, *data.drop, *data.categorical, *([data.split] if data.split else [])}
+    if missing := sorted(named - set(frame.columns)):
+        raise BadInput(
+            f"{name} has no column {', '.join(map(repr, missing))}; it has {', '.join(map(repr, frame.columns))}"
+        )
+    return frame
+
+
+def _split_by_column(frame: pd.DataFrame, split: str) -> dict[str, pd.DataFrame]:
+    if unknown := sorted({str(value) for value in frame[split].unique()} - set(PARTS)):
+        raise BadInput(f"column {split!r} holds {', '.join(unknown[:5])}; each row needs one of {', '.join(PARTS)}")
+    return {part: frame[frame[split] == part].drop(columns=split) for part in PARTS}
+
+
+def _hold_out(frames: dict[str, pd.DataFrame], data: DataConfig) -> dict[str, pd.DataFrame]:
+    """Move a fraction of the training rows to each part without a file."""
+    train = frames["train"]
+    order = np.random.default_rng(data.seed).permutation(len(train))
+    for part, fraction in (("valid", data.validation_fraction), ("test", data.test_fraction)):
+        if part not in frames:
+            count = round(fraction * len(train))
+            frames[part], order = train.iloc[np.sort(order[:count])], order[count:]
+    return {**frames, "train": train.iloc[np.sort(order)]}
+
+
+def _rows_and_target(frame: pd.DataFrame, part: str, data: DataConfig) -> Part:
+    if frame.empty:
+        raise BadInput(f"the {part} part has no rows; give more rows, or other fractions, files or values of the split")
+    y = frame[data.target]
+    if y.isna().any():
+        raise BadInput(f"{int(y.isna().sum())} of {len(y)} values of the target {data.target!r} are missing in {part}")
+    X = frame.drop(columns=[data.target, *data.drop]).reset_index(drop=True)
+    if data.positive is None:
+        return X, y.to_numpy()
+    positive = (y == data.positive).to_numpy()
+    if part == "train" and not 0 < positive.sum() < len(positive):
+        raise BadInput(
+            f"positive={data.positive!r} is the target {data.target!r} of {positive.sum()} of {len(positive)} training "
+            f"rows; it holds {', '.join(map(repr, y.unique().tolist()[:10]))}"
+        )
+    return X, positive.astype(np.int64)

@@ -1,0 +1,85 @@
+"""The scores of fitted models by scikit-learn's metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from rich.table import Table
+from sklearn.metrics import (
+    accuracy_score,
+    log_loss,
+    mean_absolute_error,
+    mean_gamma_deviance,
+    mean_pinball_loss,
+    mean_poisson_deviance,
+    mean_tweedie_deviance,
+    r2_score,
+    roc_auc_score,
+    root_mean_squared_error,
+)
+
+from windtunnel.program.head import Head
+
+Scores = dict[str, dict[str, dict[str, float]]]
+"""Model to part to metric to value; the first metric is the main one."""
+LOSS_METRICS: dict[str, tuple[str, Callable[..., float]]] = {
+    "absolute": ("mae", mean_absolute_error),
+    "quantile": ("pinball_loss", mean_pinball_loss),
+    "poisson": ("poisson_deviance", mean_poisson_deviance),
+    "gamma": ("gamma_deviance", mean_gamma_deviance),
+    "tweedie": ("tweedie_deviance", mean_tweedie_deviance),
+}
+"""Loss of a regressor to the name and function of its main metric, if the loss is not the squared error."""
+
+
+def measure(model: Any, X: pd.DataFrame, y: NDArray[Any], *, head: Head) -> dict[str, float]:
+    """Score a fitted model, the main metric first.
+
+    Two classes: AUROC (NaN if y holds one class) and log loss. More classes: log loss and accuracy. Classifiers without
+    probabilities: accuracy in their place. Regressors: the metric of the loss in ``head``, RMSE and R2.
+    """
+    if not hasattr(model, "classes_"):
+        values = model.predict(X)
+        if values.ndim == 2 and y.ndim == 1:  # several quantiles of one target
+            y = np.broadcast_to(y[:, None], values.shape)
+        scores = {}
+        if head.loss in LOSS_METRICS:
+            name, metric = LOSS_METRICS[head.loss]
+            scores[name] = _loss_metric(metric, y, values, head.loss_options)
+        return scores | {"rmse": float(root_mean_squared_error(y, values)), "r2": float(r2_score(y, values))}
+    classes = model.classes_
+    probability = model.predict_proba(X) if hasattr(model, "predict_proba") else None
+    scores = {}
+    if len(classes) == 2 and (probability is not None or hasattr(model, "decision_function")):
+        decision = model.decision_function(X) if probability is None else probability[:, 1]
+        scores["auroc"] = float(roc_auc_score(y == classes[1], decision)) if len(np.unique(y)) == 2 else float("nan")
+    if probability is not None:
+        scores["log_loss"] = float(log_loss(y, probability, labels=classes))
+    if probability is None or len(classes) > 2:
+        scores["accuracy"] = float(accuracy_score(y, model.predict(X)))
+    return scores
+
+
+def _loss_metric(metric: Callable[..., float], y: Any, values: Any, options: Mapping[str, Any]) -> float:
+    """A metric of scikit-learn; the mean over columns if each column has its own options."""
+    if not any(isinstance(option, list) for option in options.values()):
+        return float(metric(y, values, **options))
+    columns = [dict(zip(options, column, strict=True)) for column in zip(*options.values(), strict=True)]
+    return float(np.mean([metric(y[:, at], values[:, at], **column) for at, column in enumerate(columns)]))
+
+
+def score_table(scores: Scores, seconds: Mapping[str, float] | None = None) -> Table:
+    """A table of the main metric by model and part, and of the seconds."""
+    parts = next(iter(scores.values()))
+    metric = next(iter(parts["test"]))
+    table = Table("model", *(f"{part} {metric}" for part in parts), *(["seconds"] if seconds else []))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, model in scores.items():
+        cells = [f"{model[part][metric]:.4f}" for part in parts]
+        table.add_row(name, *cells, *([f"{seconds[name]:.1f}"] if seconds else []))
+    return table
