@@ -34,7 +34,7 @@ def ada_boost_classifier(fitted: ensemble.AdaBoostClassifier) -> Predictor | Com
         # Probabilities are a softmax of the decision over K - 1.
         options |= {"loss": "softmax", "decision_scale": float(count - 1)}
     if count == 1:
-        options |= {"loss": "logistic", "answers": {"decision_function": LastColumns(0, [1])}}
+        options |= {"loss": "logistic", "methods": {"decision_function": LastColumns(0, [1])}}
     if all(type(one) in TREES for one in fitted.estimators_):
         trees = [one.tree_ for one in fitted.estimators_]
         votes = [table[leaf_values(one).argmax(axis=1)] for one, table in zip(fitted.estimators_, worth, strict=True)]
