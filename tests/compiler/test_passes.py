@@ -679,5 +679,5 @@ def test_values_of_dicts_are_rejected_where_their_weighting_rejects_them() -> No
 
 @pytest.mark.parametrize("norm", ["", "max"])
 def test_sums_of_terms_want_a_norm(norm: str) -> None:
-    with pytest.raises(ValueError, match="without one, sums are a Linear"):
+    with pytest.raises(ValueError, match="norm must be one of 'l1', 'l2'"):
         TermSums(torch.ones(2), torch.ones(1, 2), torch.zeros(1), norm)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, learned
+from windtunnel.modules.imputers.imputer import is_missing
 
 
 class ChainedImputer(Module):
@@ -47,8 +48,7 @@ class ChainedImputer(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, len(kept) + len(flagged)]."""
-        # NaN equals nothing, itself included.
-        absent = (x == self.missing) | (torch.isnan(x) & torch.isnan(self.missing))
+        absent = is_missing(x, self.missing)
         gone = absent.index_select(1, self.kept)
         always = torch.zeros_like(gone[:1])
         always[:, self.constant] = True

@@ -9,6 +9,11 @@ from windtunnel.modules.base import Module, learned
 from windtunnel.modules.outputs.finite import Finite
 
 
+def is_missing(x: Tensor, marker: Tensor) -> Tensor:
+    """Where numbers equal the marker of a missing one, which may be NaN."""
+    return (x == marker) | (torch.isnan(x) & torch.isnan(marker))
+
+
 class Imputer(Module):
     """Fill the missing values of each kept column, and append flags that say where they were.
 
@@ -42,8 +47,7 @@ class Imputer(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, len(kept) + len(flagged)]."""
-        # [B, width] bool; NaN equals nothing, itself included.
-        absent = (x == self.missing) | (torch.isnan(x) & torch.isnan(self.missing))
+        absent = is_missing(x, self.missing)
         filled = torch.where(absent[:, self.kept], self.fill, x[:, self.kept])
         return torch.cat([filled, absent[:, self.flagged].to(x.dtype)], dim=1)
 
@@ -65,3 +69,43 @@ class Imputer(Module):
         fine = torch.isfinite(self.fill).tolist()
         values = [Finite((one,), kinds) if ok else None for one, ok in zip(self.kept.tolist(), fine, strict=True)]
         return [*values, *(Finite() for _ in self.flagged)]
+
+
+class MissingFlags(Module):
+    """One flag per flagged column.
+
+    y = [1 where x_k is missing, else 0, for k in flagged]
+
+    Shape
+    -----
+    ``[B, width]`` -> ``[B, len(flagged)]``.
+
+    Parameters
+    ----------
+    missing : Tensor
+        ``[]``, the value that stands for a missing one: NaN or a number.
+    flagged : Tensor
+        int64 positions of input columns.
+    never : Tensor
+        int64 positions of columns in which the source rejects missing values.
+
+    Examples
+    --------
+    >>> import torch
+    >>> none = torch.zeros(0, dtype=torch.int64)
+    >>> MissingFlags(torch.tensor(-1.0), torch.tensor([1]), none)(torch.tensor([[-1.0, 2.0], [3.0, -1.0]])).tolist()
+    [[0.0], [1.0]]
+    """
+
+    missing: Tensor
+    flagged: Tensor
+    never: Tensor
+
+    def outside(self, x: Tensor) -> Tensor | None:
+        """Rows with a missing value where fitting saw none, an infinite one, or NaN where it marks nothing."""
+        non_finite = torch.isinf(x) | (torch.isnan(x) & ~torch.isnan(self.missing))
+        return is_missing(x, self.missing)[:, self.never].any(dim=1) | non_finite.any(dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, width] -> [B, len(flagged)]."""
+        return is_missing(x, self.missing).index_select(1, self.flagged).to(x.dtype)

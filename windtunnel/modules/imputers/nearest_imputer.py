@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.imputers.imputer import is_missing
 from windtunnel.modules.neighbours.distances import row_blocks
 
 
@@ -51,8 +52,7 @@ class NearestImputer(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, len(kept) + len(flagged)]."""
-        # NaN equals nothing, itself included.
-        absent = (x == self.missing) | (torch.isnan(x) & torch.isnan(self.missing))
+        absent = is_missing(x, self.missing)
         number = torch.where(absent, torch.zeros_like(x), x).double()
         count = self.rows.shape[0]
         parts: list[Tensor] = []

@@ -1,4 +1,4 @@
-"""Kernels of Gaussian processes: how alike two rows are. They compose, and are rebuilt from a JSON value."""
+"""Kernels of Gaussian processes: similarities of two rows. They compose, and are rebuilt from JSON values."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ KERNELS: dict[str, type["Kernel"]] = {}
 
 
 class Kernel(nn.Module):
-    """Likeness of rows ``[B, width]`` and points ``[P, width]``, ``[B, P]``; ``diagonal``: of rows with themselves.
+    """Similarity of rows ``[B, width]`` and points ``[P, width]``, ``[B, P]``; ``diagonal``: of rows with themselves.
 
     Kernels hold no tensors: the numbers that can be learned stand in one vector, which belongs to the module that uses
     the kernel. A subclass names the kernels that it is made of (``PARTS``), its numbers (``LEARNED``) and facts.
@@ -86,7 +86,16 @@ class DotProductKernel(Kernel):
         return x.square().sum(dim=1) + numbers[self.sigma_from : self.sigma_to].square()
 
 
-class SquaredExponential(Kernel):
+class StationaryKernel(Kernel):
+    """A kernel of the difference of two rows; 1 between a row and itself."""
+
+    @torch.jit.export
+    def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
+        """[B, width], numbers -> [B]."""
+        return torch.ones_like(x[:, 0])
+
+
+class SquaredExponential(StationaryKernel):
     """k = exp(-|(x - y) / length|^2 / 2), one length or one for each column."""
 
     LEARNED = ("length",)
@@ -96,13 +105,8 @@ class SquaredExponential(Kernel):
         length = numbers[self.length_from : self.length_to]
         return torch.exp(-0.5 * squared_distances(x / length, points / length))
 
-    @torch.jit.export
-    def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
-        """[B, width], numbers -> [B]."""
-        return torch.ones_like(x[:, 0])
 
-
-class MaternKernel(Kernel):
+class MaternKernel(StationaryKernel):
     """With d = |(x - y) / length|, k of smoothness nu.
 
     nu = 0.5: exp(-d); 1.5: (1 + a) exp(-a), a = sqrt(3) d; 2.5: (1 + a + a^2 / 3) exp(-a), a = sqrt(5) d.
@@ -123,13 +127,8 @@ class MaternKernel(Kernel):
         scaled = math.sqrt(5.0) * distance
         return (1.0 + scaled + scaled.square() / 3.0) * torch.exp(-scaled)
 
-    @torch.jit.export
-    def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
-        """[B, width], numbers -> [B]."""
-        return torch.ones_like(x[:, 0])
 
-
-class RationalQuadraticKernel(Kernel):
+class RationalQuadraticKernel(StationaryKernel):
     """k = (1 + |x - y|^2 / (2 alpha length^2))^-alpha."""
 
     LEARNED = ("length", "alpha")
@@ -139,13 +138,8 @@ class RationalQuadraticKernel(Kernel):
         length, alpha = numbers[self.length_from : self.length_to], numbers[self.alpha_from : self.alpha_to]
         return (1.0 + squared_distances(x, points) / (2.0 * alpha * length.square())) ** (-alpha)
 
-    @torch.jit.export
-    def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
-        """[B, width], numbers -> [B]."""
-        return torch.ones_like(x[:, 0])
 
-
-class PeriodicKernel(Kernel):
+class PeriodicKernel(StationaryKernel):
     """k = exp(-2 (sin(pi |x - y| / period) / length)^2)."""
 
     LEARNED = ("length", "period")
@@ -154,11 +148,6 @@ class PeriodicKernel(Kernel):
         """[B, width], [P, width], numbers -> [B, P]."""
         length, period = numbers[self.length_from : self.length_to], numbers[self.period_from : self.period_to]
         return torch.exp(-2.0 * (torch.sin(math.pi / period * distances(x, points, 2.0)) / length).square())
-
-    @torch.jit.export
-    def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
-        """[B, width], numbers -> [B]."""
-        return torch.ones_like(x[:, 0])
 
 
 class ConstantSimilarity(Kernel):
@@ -191,13 +180,17 @@ class Noise(Kernel):
         return numbers[self.level_from : self.level_to].expand(x.shape[0])
 
 
-class SumOfKernels(Kernel):
-    """k = k_1 + k_2."""
+class PairOfKernels(Kernel):
+    """A kernel made of two."""
 
     PARTS = ("first", "second")
     if TYPE_CHECKING:  # not at run time, where TorchScript would read it
         first: Kernel
         second: Kernel
+
+
+class SumOfKernels(PairOfKernels):
+    """k = k_1 + k_2."""
 
     def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], [P, width], numbers -> [B, P]."""
@@ -209,13 +202,8 @@ class SumOfKernels(Kernel):
         return self.first.diagonal(x, numbers) + self.second.diagonal(x, numbers)
 
 
-class ProductOfKernels(Kernel):
+class ProductOfKernels(PairOfKernels):
     """k = k_1 k_2."""
-
-    PARTS = ("first", "second")
-    if TYPE_CHECKING:  # not at run time, where TorchScript would read it
-        first: Kernel
-        second: Kernel
 
     def forward(self, x: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], [P, width], numbers -> [B, P]."""

@@ -9,12 +9,7 @@ from torch import Tensor
 
 
 def identity(scores: Tensor) -> Tensor:
-    """The score itself."""
-    return scores
-
-
-def probabilities(scores: Tensor) -> Tensor:
-    """The score itself, which is a probability per class already."""
+    """The score itself; as "probabilities" it is one per class already."""
     return scores
 
 
@@ -42,11 +37,6 @@ def softmax(scores: Tensor) -> Tensor:
     return torch.softmax(scores.t().contiguous(), dim=0).t().contiguous()
 
 
-def sigmoids(scores: Tensor, scale: float = 1.0) -> Tensor:
-    """1 / (1 + exp(-scale s)) for each score by itself, rows not normalised (LightGBM's multiclassova)."""
-    return logistic(scores, scale)
-
-
 def one_vs_rest(scores: Tensor) -> Tensor:
     """Sigmoid of each score, rows normalised to sum 1, uniform where all are 0 (scikit-learn's OvR probabilities)."""
     # In float64, as the source: in float32 sigmoids are 0 from -88 on, in float64 from -709 on.
@@ -67,7 +57,7 @@ def exp(scores: Tensor) -> Tensor:
 
 
 def logistic(scores: Tensor, scale: float = 1.0) -> Tensor:
-    """1 / (1 + exp(-scale s)) as a value, for regressors and raw boosters."""
+    """1 / (1 + exp(-scale s)) as a value; as "sigmoids" of each class, not normalised (LightGBM's multiclassova)."""
     return torch.sigmoid(scores if scale == 1 else scores * scale)
 
 
@@ -84,19 +74,11 @@ def signed_square(scores: Tensor) -> Tensor:
 PROBABILITIES = ("probabilities", "shares")
 """Links of scores that are probabilities themselves."""
 LINKS: dict[str, Callable[..., Tensor]] = {
+    "probabilities": identity,
+    "sigmoids": logistic,
+} | {
     link.__name__: link
     for link in (
-        identity,
-        probabilities,
-        shares,
-        sigmoid,
-        softmax,
-        sigmoids,
-        one_vs_rest,
-        modified_huber,
-        exp,
-        logistic,
-        log1p_exp,
-        signed_square,
+        identity, shares, sigmoid, softmax, one_vs_rest, modified_huber, exp, logistic, log1p_exp, signed_square,
     )
-}
+}  # fmt: skip

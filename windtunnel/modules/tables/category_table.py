@@ -84,6 +84,10 @@ class SumGroups(Module):
 
     groups: int
 
+    def __post_init__(self) -> None:
+        if self.groups < 1:
+            raise ValueError(f"groups must be at least 1, however: groups={self.groups}")
+
     def forward(self, x: Tensor) -> Tensor:
         """[B, groups * w] -> [B, w]."""
         return x.view(x.shape[0], self.groups, x.shape[1] // self.groups).sum(dim=1)

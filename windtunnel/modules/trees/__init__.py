@@ -7,8 +7,7 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.isolation import IsolationScore
 from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
 from windtunnel.modules.trees.linear_leaves import LinearLeafTrees
-from windtunnel.modules.trees.soft.leaves import SoftLeaves
-from windtunnel.modules.trees.soft.trees import SoftSplits, SoftTrees
+from windtunnel.modules.trees.soft.trees import SoftLeaves, SoftSplits, SoftTrees
 
 __all__ = [
     "GemmTrees",

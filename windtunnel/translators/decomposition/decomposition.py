@@ -14,7 +14,7 @@ from sklearn import decomposition
 from sklearn.linear_model import ridge_regression
 
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.modules.decompositions.likelihood import NormalLikelihood
+from windtunnel.modules.decompositions.densities import NormalLikelihood
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.linear.projection import Projection
 from windtunnel.translators.arrays import tensor

@@ -9,9 +9,7 @@ import torch
 from sklearn import kernel_approximation
 
 from windtunnel.modules.base import Module
-from windtunnel.modules.kernels.chi2_features import Chi2Features
-from windtunnel.modules.kernels.count_sketch import CountSketch
-from windtunnel.modules.kernels.random_features import CosineFeatures, LogCosineFeatures
+from windtunnel.modules.kernels.approximations import Chi2Features, CosineFeatures, CountSketch, LogCosineFeatures
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.decomposition.decomposition import linear
 from windtunnel.translators.decomposition.kernel_pca import kernel_map

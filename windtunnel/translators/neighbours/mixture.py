@@ -10,7 +10,7 @@ from scipy.special import digamma
 from sklearn.covariance import EllipticEnvelope
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 
-from windtunnel.modules.decompositions.mixture import LogSum, MahalanobisScore, NormalMixture
+from windtunnel.modules.decompositions.densities import LogSum, MahalanobisScore, NormalMixture
 from windtunnel.modules.outputs.class_outputs import OffsetScore, Squeeze
 from windtunnel.modules.outputs.label_rules import LabelThreshold
 from windtunnel.translators.arrays import tensor

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.modules.decompositions.mixture import KernelSum
+from windtunnel.modules.decompositions.densities import KernelSum
 from windtunnel.modules.linear.discriminants import CentroidDiscriminants, CentroidOutput
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.neighbours.distances import NearestPoint

@@ -11,7 +11,7 @@ import torch
 from sklearn.impute import MissingIndicator
 
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.modules.imputers.missing_flags import MissingFlags
+from windtunnel.modules.imputers.imputer import MissingFlags
 from windtunnel.translators.registry import CategoryEncoding, translates
 
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
-from windtunnel.modules.trees.soft.leaves import SoftLeaves
-from windtunnel.modules.trees.soft.trees import LEVELS, SoftSplits, SoftTrees
+from windtunnel.modules.trees.soft.trees import LEVELS, SoftLeaves, SoftSplits, SoftTrees
 
 LEAF_TEMPERATURE = 0.3
 GAP_SHARE = 0.3

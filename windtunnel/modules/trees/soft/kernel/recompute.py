@@ -15,7 +15,7 @@ GROUP = 4
 def node_activations(
     z: Tensor, weight: Tensor, threshold: Tensor, slope: Tensor, given: Tensor, value: Tensor
 ) -> Tensor:
-    """``tanh(slope (z . weight - threshold))``, ``[G, B, n]``; settled nodes keep their value.
+    """``tanh(slope (z . weight - threshold))``, ``[G, B, n]``; overridden nodes get their value.
 
     ``weight`` is ``[G, width, n]``, or int64 ``[G, n]`` where each node reads one feature.
     """
@@ -88,6 +88,6 @@ def soft_leaves(
     return torch.cat(parts, dim=1)
 
 
-def rows_of(settled: Tensor, first: int, last: int) -> Tensor:
-    """The part of a settled-nodes tensor for some trees; empty stays empty."""
-    return settled[first:last] if settled.numel() else settled
+def rows_of(overridden: Tensor, first: int, last: int) -> Tensor:
+    """The part of a tensor of overridden nodes for some trees; empty stays empty."""
+    return overridden[first:last] if overridden.numel() else overridden
