@@ -15,7 +15,7 @@ from windtunnel.modules.trees import SoftLeaves, SoftTrees
 from windtunnel.modules.trees.soft.kernel import memory, tree_weights
 from windtunnel.modules.trees.soft.kernel.operation import soft_ensemble
 from windtunnel.modules.trees.soft.kernel.subnormal import SMALLEST, without_subnormals
-from windtunnel.modules.trees.threads import spread
+from windtunnel.modules.trees.threads import run_parallel
 
 SMALL = Settings(trees=5, leaves=6, features=4, batch=70, level="L4", dropout=0.0, threads=1, device="cpu")
 LEVELS = ["L1", "L2", "L3", "L4"]
@@ -117,7 +117,7 @@ def test_subnormal_numbers_are_taken_for_0_inside_the_operation_alone() -> None:
     scores = trees(x)
     (gradient,) = torch.autograd.grad(scores.sum(), [trees.threshold])
     assert not scores.any() and not gradient.any()
-    assert all(spread(lambda small: bool(small * 1e-5), [torch.tensor(1e-37)] * 2))
+    assert all(run_parallel(lambda small: bool(small * 1e-5), [torch.tensor(1e-37)] * 2))
 
 
 def test_who_takes_subnormal_numbers_for_0_goes_on_to() -> None:

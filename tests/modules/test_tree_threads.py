@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from windtunnel.modules.trees.threads import spread
+from windtunnel.modules.trees.threads import run_parallel
 
 
 @pytest.fixture(autouse=True)
@@ -28,13 +28,13 @@ def test_shares_run_apart_each_with_one_thread_of_torch_and_come_back_in_order()
         both.wait()
         return share, threading.current_thread().name, torch.get_num_threads()
 
-    first, second = spread(work, [0, 1])
+    first, second = run_parallel(work, [0, 1])
     assert (first[0], second[0]) == (0, 1) and first[2] == second[2] == 1
     assert len({first[1], second[1], threading.current_thread().name}) == 3
 
 
 def test_torch_keeps_its_threads_elsewhere() -> None:
-    spread(abs, [-1, -2])
+    run_parallel(abs, [-1, -2])
     later: list[int] = []
     thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
     thread.start()
@@ -43,19 +43,19 @@ def test_torch_keeps_its_threads_elsewhere() -> None:
 
 
 def test_one_share_stays_in_its_thread() -> None:
-    assert spread(lambda _: threading.current_thread(), [0]) == [threading.current_thread()]
+    assert run_parallel(lambda _: threading.current_thread(), [0]) == [threading.current_thread()]
 
 
 def test_what_goes_wrong_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
-        spread(lambda share: 1 // share, [1, 0])
-    assert spread(abs, [-1, -2]) == [1, 2]
+        run_parallel(lambda share: 1 // share, [1, 0])
+    assert run_parallel(abs, [-1, -2]) == [1, 2]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_process_has_threads_of_its_own() -> None:
-    spread(abs, [-1, -2])
+    run_parallel(abs, [-1, -2])
     child = multiprocessing.get_context("fork").Process(target=forked)
     child.start()
     child.join(60)
@@ -63,5 +63,5 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
 
 
 def forked() -> None:
-    found = spread(lambda share: (share, os.getpid()), [3, 4])
+    found = run_parallel(lambda share: (share, os.getpid()), [3, 4])
     os._exit(0 if found == [(3, os.getpid()), (4, os.getpid())] else 1)

@@ -13,7 +13,7 @@ from torch import Tensor
 from windtunnel.encode import FIRST_ID, Batch
 from windtunnel.modules.trees import LeafOneHot, SoftLeaves, SoftTrees
 from windtunnel.modules.trees.hard import TreeWalk
-from windtunnel.modules.trees.threads import spread
+from windtunnel.modules.trees.threads import run_parallel
 from windtunnel.program.program import FLOAT32_MAX, Program
 
 CHUNK = 16384
@@ -58,7 +58,7 @@ def in_slices(
         def answer(rows: slice) -> None:
             answers.put(rows, run(*(block[rows].to(device) for block in batch)))
 
-        spread(answer, slices, apart=True) if threads > 1 else [*map(answer, slices)]
+        run_parallel(answer, slices, single_thread=True) if threads > 1 else [*map(answer, slices)]
         return answers.tensor
 
 

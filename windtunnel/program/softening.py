@@ -121,8 +121,10 @@ def _soft_trees(
         inputs = net.program.inputs_of(position, *batch)
     sample = inputs.double().numpy()
 
-    def softened(level: str, start: str, spread: float) -> SoftTrees | SoftLeaves:
-        soft = form(ensemble, level=level, start=start, spread=spread, sample=sample, grids=grids).eval()
+    def softened(level: str, start: str, slope_fraction: float) -> SoftTrees | SoftLeaves:
+        soft = form(
+            ensemble, level=level, start=start, slope_fraction=slope_fraction, sample=sample, grids=grids
+        ).eval()
         if isinstance(soft, SoftTrees) and start == "warm":
             # Leaves that are not quite shut leak nearly the same sum for every row.
             with torch.no_grad():
@@ -138,10 +140,10 @@ def _soft_trees(
             return trees(inputs)  # type: ignore[no-any-return]
 
     exact = output(hard)
-    for spread in SPREADS:
-        if explained_variance(output(softened("L0", "warm", spread)), exact) >= LEAST_R2:
+    for slope_fraction in SPREADS:
+        if explained_variance(output(softened("L0", "warm", slope_fraction)), exact) >= LEAST_R2:
             break
-    return softened(level, start, spread)
+    return softened(level, start, slope_fraction)
 
 
 def _softened(program: Program, position: int, batch: Batch | None) -> Module:

@@ -9,9 +9,9 @@ from windtunnel.modules.base import Module, learned
 from windtunnel.modules.cache_slices import cache_slices
 from windtunnel.modules.outputs.finite import Finite
 
-SPREADS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0)
+SLOPE_FRACTIONS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0)
 """Candidates for the share of the rows that may lie on the slope of an edge, softest first."""
-FAITHFUL = 0.9998
+FIDELITY = 0.9998
 """The share of the variance of the hard bins that the soft ones keep on the sample."""
 SLOPE = 5.0
 """Half the slope of an edge, in widths: a sigmoid there is within 0.7 % of 0 or 1."""
@@ -116,11 +116,11 @@ class Bins(Module):
             return self._without_rows()
         with torch.no_grad():
             exact = self(sample)
-            spread = (exact - exact.mean(dim=0)).square().sum()
-            soft = self._with_spread(sample, SPREADS[-1])
-            for share in SPREADS:
-                soft = self._with_spread(sample, share)
-                if (soft(sample) - exact).square().sum() <= (1 - FAITHFUL) * spread:
+            variance = (exact - exact.mean(dim=0)).square().sum()
+            soft = self._with_slope(sample, SLOPE_FRACTIONS[-1])
+            for fraction in SLOPE_FRACTIONS:
+                soft = self._with_slope(sample, fraction)
+                if (soft(sample) - exact).square().sum() <= (1 - FIDELITY) * variance:
                     break
         return soft
 
@@ -133,8 +133,8 @@ class Bins(Module):
         width = 0.01 * torch.where(torch.isfinite(least).expand_as(edges), least.expand_as(edges), size)
         return SoftBins(edges - SLOPE * width, width, self.there, self.kept, self.ordinal)
 
-    def _with_spread(self, sample: Tensor, share: float) -> "SoftBins":
-        """Each edge midway between the neighbouring values of the sample, as wide as ``share`` of its rows ask for."""
+    def _with_slope(self, sample: Tensor, fraction: float) -> "SoftBins":
+        """Each edge midway between the neighbouring values of the sample, as wide as ``fraction`` of its rows ask for."""
         edges, width = self.edges.clone(), torch.ones_like(self.edges)
         for column in range(edges.shape[0]):
             values = sample[:, column]
@@ -142,18 +142,18 @@ class Bins(Module):
             for at in range(edges.shape[1]):
                 if self.there[column, at] == 0 or len(values) == 0:
                     continue
-                edges[column, at], width[column, at] = _centred(self.edges[column, at], values, share)
+                edges[column, at], width[column, at] = _center_in_gap(self.edges[column, at], values, fraction)
         return SoftBins(edges, width, self.there, self.kept, self.ordinal)
 
 
-def _centred(edge: Tensor, values: Tensor, share: float) -> tuple[Tensor, Tensor]:
+def _center_in_gap(edge: Tensor, values: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
     """The middle of the gap that an edge lies in, and a width for it."""
     below, above = values[values < edge], values[values >= edge]
     low = below.max() if len(below) else edge - (values.max() - edge).clamp_min(1e-6)
     high = above.min() if len(above) else edge + (edge - values.min()).clamp_min(1e-6)
     middle = (low + high) / 2
     reach = (values - middle).abs().sort().values
-    room = reach[min(int(share * len(values)), len(values) - 1)]
+    room = reach[min(int(fraction * len(values)), len(values) - 1)]
     least = torch.finfo(edge.dtype).eps * (edge.abs() + 1e-6)
     # Float32 puts the middle of a gap of one step onto one of its ends.
     return (middle if low < middle else high), torch.maximum(torch.maximum(room, (high - low) / 2) / SLOPE, least)

@@ -49,23 +49,23 @@ class NonNegativeDescent(Module):
         # In float64 whatever the type, as a step more or less moves the answer by the tolerance.
         components, count = self.components.double(), self.components.shape[0]
         gram = components @ components.t() + self.l2 * torch.eye(count, dtype=components.dtype, device=x.device)
-        given = x.double() @ components.t() - self.l1  # [B, K]
-        weights = torch.zeros_like(given)
-        first = torch.zeros([], dtype=given.dtype, device=x.device)
+        products = x.double() @ components.t() - self.l1  # [B, K]
+        weights = torch.zeros_like(products)
+        first = torch.zeros([], dtype=products.dtype, device=x.device)
         going = torch.ones([], dtype=torch.bool, device=x.device)
         step = torch.zeros([1], dtype=torch.int64, device=x.device)
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if torch.compiler.is_exporting():
-                state, facts = (going, step, first, weights), (self.order, gram, given)
-                return self.answer(x, while_loop(self.step, state, facts, self.order.shape[0])[3])
+                state, facts = (going, step, first, weights), (self.order, gram, products)
+                return self.checked(x, while_loop(self.step, state, facts, self.order.shape[0])[3])
         for _ in range(self.order.shape[0]):
-            going, step, first, weights = self.step(going, step, first, weights, self.order, gram, given)
+            going, step, first, weights = self.step(going, step, first, weights, self.order, gram, products)
             if not bool(going):
                 break
-        return self.answer(x, weights)
+        return self.checked(x, weights)
 
     def step(
-        self, going: Tensor, step: Tensor, first: Tensor, weights: Tensor, order: Tensor, gram: Tensor, given: Tensor
+        self, going: Tensor, step: Tensor, first: Tensor, weights: Tensor, order: Tensor, gram: Tensor, products: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Whether to go on, the next step ``[1]``, the first projected gradient ``[]``, and the weights so far."""
         violation = torch.zeros_like(first)
@@ -74,7 +74,7 @@ class NonNegativeDescent(Module):
         for at in range(gram.shape[0]):
             column = columns[at : at + 1]
             row, old = gram.index_select(0, column).squeeze(0), weights.index_select(1, column)
-            gradient = (weights @ row).unsqueeze(1) - given.index_select(1, column)
+            gradient = (weights @ row).unsqueeze(1) - products.index_select(1, column)
             projected = torch.where(old == 0, gradient.clamp_max(0.0), gradient)
             violation = violation + projected.detach().abs().sum()
             own = row.index_select(0, column)
@@ -83,7 +83,7 @@ class NonNegativeDescent(Module):
         first = torch.where(step[0] == 0, violation, first)
         return ~((first == 0) | (violation / first <= self.tolerance)), step + 1, first, weights
 
-    def answer(self, x: Tensor, weights: Tensor) -> Tensor:
+    def checked(self, x: Tensor, weights: Tensor) -> Tensor:
         """The weights, NaN for rows that the source rejects."""
         rejected = (x < 0).any(dim=1, keepdim=True)
         return torch.where(rejected, torch.full_like(weights, float("nan")), weights).to(x.dtype)

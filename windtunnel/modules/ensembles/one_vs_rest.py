@@ -130,5 +130,5 @@ class CodeScores(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
-        answers = select_or_constant(x, self.place, self.constant)
-        return 2 * (answers @ self.code.t()) - (self.code * self.code).sum(dim=1)
+        outputs = select_or_constant(x, self.place, self.constant)
+        return 2 * (outputs @ self.code.t()) - (self.code * self.code).sum(dim=1)

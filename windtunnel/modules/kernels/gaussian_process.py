@@ -15,8 +15,8 @@ from windtunnel.modules.neighbours.distances import row_blocks
 # The logistic function as a sum of error functions (Williams and Barber 1998), whose mean over a normal latent value
 # has a closed form.
 RATES = (0.41, 0.4, 0.37, 0.44, 0.39)
-SHARES = (-1854.8214151, 3516.89893646, 221.29346712, 128.12323805, -2010.49422654)
-HALF = 0.5 * reduce(add, SHARES)
+WEIGHTS = (-1854.8214151, 3516.89893646, 221.29346712, 128.12323805, -2010.49422654)
+HALF = 0.5 * reduce(add, WEIGHTS)
 """The probability where the latent mean is 0: the shares add up to little less than 1."""
 ABOVE_HALF = math.nextafter(HALF, 1.0)
 
@@ -110,7 +110,7 @@ class GaussianProcessClasses(Module):
         # Laid out as a file has it: products with another layout end in other bits.
         self.inverse = self.inverse.contiguous()
         self.register_buffer("rates", torch.tensor(RATES, dtype=torch.float64), persistent=False)
-        self.register_buffer("shares", torch.tensor(SHARES, dtype=torch.float64), persistent=False)
+        self.register_buffer("shares", torch.tensor(WEIGHTS, dtype=torch.float64), persistent=False)
         self.middle, self.above = HALF, ABOVE_HALF
         self.kernel = kernel_from(self.similarity)
 
@@ -125,17 +125,19 @@ class GaussianProcessClasses(Module):
 
     def block(self, x: Tensor) -> Tensor:
         """[rows, width] -> [rows, processes]."""
-        found: list[Tensor] = []
-        for one in range(self.residual.shape[0]):
-            alike = self.kernel(x, self.points, self.numbers[one])
-            solved = self.inverse[one] @ (alike * self.root[one]).T
-            variance = self.kernel.diagonal(x, self.numbers[one]) - solved.square().sum(dim=0)
-            mean = alike @ self.residual[one]
-            share = self.probability(mean, variance)
+        probabilities: list[Tensor] = []
+        for process in range(self.residual.shape[0]):
+            similarity_values = self.kernel(x, self.points, self.numbers[process])
+            solved = self.inverse[process] @ (similarity_values * self.root[process]).T
+            variance = self.kernel.diagonal(x, self.numbers[process]) - solved.square().sum(dim=0)
+            mean = similarity_values @ self.residual[process]
+            probability_values = self.probability(mean, variance)
             if self.residual.shape[0] == 1:
-                share = torch.where(mean > 0, share.clamp(min=self.above), share.clamp(max=self.middle))
-            found.append(share)
-        return torch.stack(found, dim=1)
+                probability_values = torch.where(
+                    mean > 0, probability_values.clamp(min=self.above), probability_values.clamp(max=self.middle)
+                )
+            probabilities.append(probability_values)
+        return torch.stack(probabilities, dim=1)
 
     def probability(self, mean: Tensor, variance: Tensor) -> Tensor:
         """[rows], [rows] -> [rows], from the latent mean and variance."""

@@ -62,13 +62,13 @@ class CentroidOutput(Module):
     centroids: Tensor
     log_prior: Tensor
     scale: Tensor
-    answer: str
+    output: str
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, classes] or [B]."""
         scores = discriminants(x, self.centroids, self.scale, self.log_prior, 2.0)
-        if self.answer == "difference":
+        if self.output == "difference":
             return scores[:, 1] - scores[:, 0]
-        if self.answer == "probability":
+        if self.output == "probability":
             return torch.softmax(scores, dim=1)
-        return torch.log_softmax(scores, dim=1) if self.answer == "log probability" else scores
+        return torch.log_softmax(scores, dim=1) if self.output == "log probability" else scores

@@ -51,15 +51,15 @@ class MultilayerPerceptron(Module):
         """[B, sizes[0]] -> [B, sizes[-1]]."""
         parts = cache_slices(x, max(self.sizes), self.FEWEST)
         if len(parts) == 1:
-            return self.answer(x).t()
+            return self.run_layers(x).t()
         y = torch.empty((x.shape[0], self.sizes[-1]), dtype=x.dtype, device=x.device)
         start = 0
         for part in parts:
-            y[start : start + part.shape[0]] = self.answer(part).t()
+            y[start : start + part.shape[0]] = self.run_layers(part).t()
             start += part.shape[0]
         return y
 
-    def answer(self, x: Tensor) -> Tensor:
+    def run_layers(self, x: Tensor) -> Tensor:
         """What the layers make of a slice of the rows, ``[sizes[-1], b]``: a few long rows are faster than many."""
         x = x.t()
         layers = len(self.sizes) - 1

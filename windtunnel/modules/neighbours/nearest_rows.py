@@ -259,32 +259,32 @@ class NearestRows(Module):
         Only rows where ``active``, bool ``[rows, 1]``, is set walk.
         """
         order = self.visit_order(x)
-        met = compared.gather(1, order)
-        heap = torch.full([x.shape[0], self.k], float("inf"), dtype=met.dtype, device=met.device)
-        items = torch.zeros([x.shape[0], self.k], dtype=torch.int64, device=met.device)
-        last = torch.full([x.shape[0], 1], -1, dtype=torch.int64, device=met.device)
+        visited = compared.gather(1, order)
+        heap = torch.full([x.shape[0], self.k], float("inf"), dtype=visited.dtype, device=visited.device)
+        items = torch.zeros([x.shape[0], self.k], dtype=torch.int64, device=visited.device)
+        last = torch.full([x.shape[0], 1], -1, dtype=torch.int64, device=visited.device)
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if torch.compiler.is_exporting():
                 state = (active, heap, items, last)
-                _, heap, items, _ = while_loop(self.met, state, (met, order), met.shape[1] + 1)
+                _, heap, items, _ = while_loop(self.heap_step, state, (visited, order), visited.shape[1] + 1)
                 return items.gather(1, heap.argsort(dim=1, stable=True))
         while bool(active.any()):
-            active, heap, items, last = self.met(active, heap, items, last, met, order)
+            active, heap, items, last = self.heap_step(active, heap, items, last, visited, order)
         return items.gather(1, heap.argsort(dim=1, stable=True))
 
-    def met(
-        self, active: Tensor, heap: Tensor, items: Tensor, last: Tensor, met: Tensor, order: Tensor
+    def heap_step(
+        self, active: Tensor, heap: Tensor, items: Tensor, last: Tensor, visited: Tensor, order: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """One more training row in the heap of each row, the next one on its walk that is nearer than the worst.
 
         ``active`` bool and ``last`` ``[rows, 1]``: whether there was one, and which place of the walk; heap and items
-        ``[rows, k]``; ``met`` and ``order`` ``[rows, P]``: distances and training rows in the order of the walk.
+        ``[rows, k]``; ``visited`` and ``order`` ``[rows, P]``: distances and training rows in the order of the walk.
         """
-        places = torch.arange(met.shape[1], device=met.device)
-        enters = active & (met < heap[:, :1]) & (places > last)
+        places = torch.arange(visited.shape[1], device=visited.device)
+        enters = active & (visited < heap[:, :1]) & (places > last)
         active = enters.any(dim=1, keepdim=True)
         first = enters.to(torch.int64).argmax(dim=1, keepdim=True)
-        heap, items = push(heap, items, met.gather(1, first), order.gather(1, first), active)
+        heap, items = push(heap, items, visited.gather(1, first), order.gather(1, first), active)
         return active, heap, items, torch.where(active, first, last)
 
     def visit_order(self, x: Tensor) -> Tensor:

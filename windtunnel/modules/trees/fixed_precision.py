@@ -12,14 +12,14 @@ from torch import Tensor, nn
 class FixedPrecision(nn.Module):
     """A module whose thresholds and sums keep their precision, as it takes rows of either."""
 
-    def hold(self, name: str, array: NDArray[np.generic], device: torch.device) -> None:
+    def register_derived(self, name: str, array: NDArray[np.generic], device: torch.device) -> None:
         """Hold what follows from tensors that are saved, so that it is not saved itself."""
         self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)).to(device), persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        held = dict(self.named_buffers(recurse=False))
+        before = dict(self.named_buffers(recurse=False))
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, buffer in held.items():
+        for name, buffer in before.items():
             moved = getattr(self, name)
             if moved.dtype != buffer.dtype:
                 setattr(self, name, buffer.to(moved.device))

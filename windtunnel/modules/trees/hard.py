@@ -12,7 +12,7 @@ from windtunnel.errors import BadFile
 from windtunnel.modules.base import Module, derived
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.fixed_precision import FixedPrecision
-from windtunnel.modules.trees.walk_layout import CODE, FLAG, HIGH, LOW, ZERO, positions
+from windtunnel.modules.trees.walk_layout import CODE, FLAG, HIGH, LOW, ZERO, walk_layout
 
 
 class TreeWalk(FixedPrecision, Module, kw_only=True):
@@ -46,7 +46,7 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
     """
 
     COPIES: ClassVar[bool] = False
-    # Of ``positions``.
+    # Of ``walk_layout``.
     LOW, HIGH, FLAG, ZERO, CODE = LOW, HIGH, FLAG, ZERO, CODE
     # LightGBM's 1e-35f, written out so that it is the same number whatever precision a backend compares in.
     NEAR_ZERO = 1.0000000180025095e-35
@@ -100,7 +100,7 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
         _check(ensemble)
         self.outputs, self.vector = ensemble.outputs, ensemble.vector
         self.has_sets = len(ensemble.categories) > 0
-        self.depth, self.readings, walk = positions(ensemble)
+        self.depth, self.readings, walk = walk_layout(ensemble)
         for name, array in walk.items():
             self.register_buffer(name, torch.from_numpy(array).to(self.threshold.device), persistent=False)
         self.same_reading = not self.has_sets and set(self.readings) <= {self.LOW, self.HIGH}
@@ -111,8 +111,8 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
         """Take rows of ``dtype``; thresholds that are values of the data are rounded to float32 as the rows are."""
         super().cast(dtype)
         if dtype == torch.float32 and self.thresholds_in_data and self.reads == "float64":
-            for held in (self.threshold, self.split):
-                held.copy_(held.to(torch.float32))
+            for buffer in (self.threshold, self.split):
+                buffer.copy_(buffer.to(torch.float32))
             self.split32.copy_(self.split)
             self.reads = "float32"
 
@@ -137,22 +137,22 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
             "category": np.concatenate([*sets, np.empty(0, np.int64)]),
             "feature_range": np.empty((0, 2)) if bounds is None else bounds,
         }
-        facts |= {name: getattr(ensemble, name) for name in _HELD}
-        tensors = {name: torch.from_numpy(np.array(value, _HELD.get(name))) for name, value in facts.items()}
+        facts |= {name: getattr(ensemble, name) for name in _DTYPES}
+        tensors = {name: torch.from_numpy(np.array(value, _DTYPES.get(name))) for name, value in facts.items()}
         return cls(width=ensemble.width, divisor=ensemble.divisor, reads=ensemble.reads, **tensors)
 
     def ensemble(self) -> TreeEnsemble:
         """Give back the ensemble that this module was made of, bit for bit."""
         start = self.category_start.tolist()
         category = _array(self.category)
-        held: dict[str, Any] = {name: _array(getattr(self, name)) for name in _HELD}
+        buffer: dict[str, Any] = {name: _array(getattr(self, name)) for name in _DTYPES}
         return TreeEnsemble(
             width=self.width,
             categories={n: category[start[c] : start[c + 1]] for c, n in enumerate(self.category_node.tolist())},
             feature_range=_array(self.feature_range) if len(self.feature_range) else None,
             divisor=self.divisor,
             reads=self.reads,
-            **held,
+            **buffer,
         )
 
     def features(self) -> list[int]:
@@ -299,7 +299,7 @@ class HardTrees(TreeWalk):
         return torch.cat(parts).view(x.shape[0], self.outputs, -1)
 
 
-_HELD: dict[str, Any] = {
+_DTYPES: dict[str, Any] = {
     "node_start": np.int64,
     "leaf_start": np.int64,
     "feature": np.int64,

@@ -19,13 +19,15 @@ Share = TypeVar("Share")
 Result = TypeVar("Result")
 
 
-def spread(work: Callable[[Share], Result], shares: Sequence[Share], *, apart: bool = False) -> list[Result]:
+def run_parallel(
+    work: Callable[[Share], Result], shares: Sequence[Share], *, single_thread: bool = False
+) -> list[Result]:
     """``work`` on every share, at once if there are several; results in the order of the shares.
 
     No gradient is recorded. As many shares as ``torch.get_num_threads()`` keep all of them busy. A single one is worked
-    on here, where torch shares its operations; ``apart``, by one thread alone too.
+    on here, where torch shares its operations; ``single_thread``, by one thread alone too.
     """
-    if len(shares) == 1 and not apart:
+    if len(shares) == 1 and not single_thread:
         return [work(shares[0])]
     inference = torch.is_inference_mode_enabled()
 

@@ -21,7 +21,7 @@ ZERO = 3
 CODE = 6
 
 
-def positions(ensemble: TreeEnsemble) -> tuple[int, list[int], dict[str, NDArray[Any]]]:
+def walk_layout(ensemble: TreeEnsemble) -> tuple[int, list[int], dict[str, NDArray[Any]]]:
     """Depth, the readings in use, and the arrays over positions that a walk goes on.
 
     The positions are T roots, 2 N children, and one leaf of value 0 at the end that evens out the trees per score.
@@ -37,18 +37,18 @@ def positions(ensemble: TreeEnsemble) -> tuple[int, list[int], dict[str, NDArray
     split = ensemble.threshold.copy()
     split[reading % ZERO == FLAG] = 0.5
     split[list(ensemble.categories)] = np.inf
-    split = _spread(split, is_node, node, np.full(len(items), np.inf))
+    split = _at_nodes(split, is_node, node, np.full(len(items), np.inf))
     set_start, set_last, goes_right = _sets(ensemble)
     walk = {
-        "column": _spread(column, is_node, node, np.zeros(len(items), np.int64)),
-        "feature_at": _spread(ensemble.feature, is_node, node, np.zeros(len(items), np.int64)),
+        "column": _at_nodes(column, is_node, node, np.zeros(len(items), np.int64)),
+        "feature_at": _at_nodes(ensemble.feature, is_node, node, np.zeros(len(items), np.int64)),
         "split": split,
         "split32": _largest_float32_not_above(split),
-        "follow": _spread(ensemble.trees + 2 * np.arange(nodes), is_node, node, places),
+        "follow": _at_nodes(ensemble.trees + 2 * np.arange(nodes), is_node, node, places),
         "value": _with_zero(ensemble.leaf_value)[np.where(is_node, -1, items - nodes)],
         "root": _roots(ensemble, padding=len(items) - 1),
-        "set_start": _spread(set_start, is_node, node, np.zeros(len(items), np.int64)),
-        "set_last": _spread(set_last, is_node, node, np.zeros(len(items), np.int64)),
+        "set_start": _at_nodes(set_start, is_node, node, np.zeros(len(items), np.int64)),
+        "set_last": _at_nodes(set_last, is_node, node, np.zeros(len(items), np.int64)),
         "set_goes_right": goes_right,
     }
     return _depth(walk["follow"], is_node, ensemble.trees), readings.tolist(), walk
@@ -72,13 +72,13 @@ def _items(ensemble: TreeEnsemble) -> NDArray[np.int64]:
     return np.concatenate([roots, below.reshape(-1), [nodes + leaves]])
 
 
-def _spread(
+def _at_nodes(
     values: NDArray[Any], is_node: NDArray[np.bool_], node: NDArray[np.int64], elsewhere: NDArray[Any]
 ) -> NDArray[Any]:
     """Values over nodes at the positions of their nodes, ``elsewhere`` at the leaves."""
-    spread = elsewhere.copy()
-    spread[is_node] = values[node]
-    return spread
+    values_at = elsewhere.copy()
+    values_at[is_node] = values[node]
+    return values_at
 
 
 def _reading(ensemble: TreeEnsemble) -> NDArray[np.int64]:

@@ -112,8 +112,8 @@ class TableLookup(FixedPrecision):
     def look_up(self, tables: list[NDArray[np.int64]], device: torch.device) -> None:
         """Hold the tables, one below the other, and which of their rows clear anything."""
         table = np.concatenate(tables)
-        self.hold("table", table, device)
-        self.hold("clears", (table != -1).any(axis=1), device)
+        self.register_derived("table", table, device)
+        self.register_derived("clears", (table != -1).any(axis=1), device)
 
     def rows(self, values: Tensor, missing: Tensor) -> Tensor:
         """The row of the table for each value."""
@@ -210,12 +210,12 @@ class RankLookup(TableLookup):
         alone_last = np.argsort([len(thresholds[c]) == 1 for c in order], kind="stable")
         ranked = order[alone_last]
         self.ranks = Ranks([thresholds[c] for c in ranked], start[ranked], device)
-        self.hold("used", used[ranked], device)
-        self.hold("missing", features[used[ranked]], device)
-        self.hold("layered", np.argsort(alone_last), device)
+        self.register_derived("used", used[ranked], device)
+        self.register_derived("missing", features[used[ranked]], device)
+        self.register_derived("layered", np.argsort(alone_last), device)
         # A compiler keeps what is put into another order in memory, and not in registers.
         self.in_order = bool((ranked == order).all())
-        self.hold("stride", stride[order][:, None], device)
+        self.register_derived("stride", stride[order][:, None], device)
         self.look_up([_together([tables[c] for c in group]) for group in groups], device)
 
     def rows(self, values: Tensor, missing: Tensor) -> Tensor:
@@ -242,9 +242,9 @@ class CategoryLookup(TableLookup):
         used, of_column = nodes.by_column()
         tables = [_by_code(one, trees, goes_right) for one in of_column]
         sizes = np.array(list(map(len, tables)))
-        self.hold("used", used, device)
-        self.hold("last", (sizes - 1.0)[:, None], device)
-        self.hold("start", np.cumsum([0, *sizes])[:-1].astype(np.int32)[:, None], device)
+        self.register_derived("used", used, device)
+        self.register_derived("last", (sizes - 1.0)[:, None], device)
+        self.register_derived("start", np.cumsum([0, *sizes])[:-1].astype(np.int32)[:, None], device)
         self.look_up(tables, device)
 
     def rows(self, values: Tensor, missing: Tensor) -> Tensor:

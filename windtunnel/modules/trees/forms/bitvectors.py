@@ -47,7 +47,7 @@ class BitvectorTrees(TreeForm):
         root, follow, is_node = self._positions()
         column, missing_right, features = self._merged(self.column.cpu().numpy())
         split, start, last, right = (
-            held.cpu().numpy() for held in (self.split, self.set_start, self.set_last, self.set_goes_right)
+            buffer.cpu().numpy() for buffer in (self.split, self.set_start, self.set_last, self.set_goes_right)
         )
         trees = [_in_order(at, follow, is_node, (column, split, missing_right, start, last)) for at in root]
         most = max((len(tree.leaf) for tree in trees), default=1)
@@ -64,8 +64,8 @@ class BitvectorTrees(TreeForm):
         leaves = np.zeros((len(trees), self.MOST_LEAVES), np.int64)
         for places, tree in zip(leaves, trees, strict=True):
             places[_hashed(len(tree.leaf), self.DE_BRUIJN)] = tree.leaf
-        self._hold(places=np.arange(len(trees)) * self.MOST_LEAVES + self.MOST_LEAVES // 2)
-        self._hold(value=self.value.cpu().numpy()[leaves.reshape(-1)])
+        self._register(places=np.arange(len(trees)) * self.MOST_LEAVES + self.MOST_LEAVES // 2)
+        self._register(value=self.value.cpu().numpy()[leaves.reshape(-1)])
         self.row_cost = max(1, len(root) // 2)
 
     def _merged(self, column: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]:

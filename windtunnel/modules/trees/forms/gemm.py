@@ -70,8 +70,8 @@ class GemmTrees(TreeForm):
         self._hold_nodes(node.astype(np.int64))
         back = np.argsort(np.concatenate([single, *groups]))
         first = np.cumsum([0, *np.repeat(self.leaves, self.trees)])[:-1]
-        self._hold(way=way.astype(np.float32), bias=bias.astype(np.float32), back=back, bare=root[single])
-        self._hold(leaf_position=leaf_position.astype(np.int64), first=first.astype(np.int64))
+        self._register(way=way.astype(np.float32), bias=bias.astype(np.float32), back=back, bare=root[single])
+        self._register(leaf_position=leaf_position.astype(np.int64), first=first.astype(np.int64))
         self.shuffled = bool((back != np.arange(len(back))).any())
         # A product pays over a few dozen rows, and most of what it makes is used at once.
         self.row_cost = max(len(root), len(node) // 8)
@@ -88,7 +88,7 @@ class GemmTrees(TreeForm):
 
     def _hold_nodes(self, node: NDArray[np.int64]) -> None:
         column, split, split32 = self._nodes()
-        self._hold(node_column=column[node], node_split=split[node], node_split32=split32[node])
+        self._register(node_column=column[node], node_split=split[node], node_split32=split32[node])
 
     def _leaves(self, x: Tensor) -> Tensor:
         """The position of the leaf that each row falls into in each tree, ``[b * trees]``."""
@@ -116,8 +116,8 @@ class GemmTrees(TreeForm):
     def _exits(self, right: Tensor, ways: Tensor, bias: Tensor, first: Tensor) -> Tensor:
         """``[b, trees * nodes]`` -> ``[b, trees]``, the positions of the leaves."""
         rows, trees = right.shape[0], ways.shape[0]
-        answers = right.to(torch.float32).view(rows, trees, ways.shape[1]).transpose(0, 1)
-        number = torch.baddbmm(bias, answers, ways).amax(2)  # [trees, b]
+        decisions = right.to(torch.float32).view(rows, trees, ways.shape[1]).transpose(0, 1)
+        number = torch.baddbmm(bias, decisions, ways).amax(2)  # [trees, b]
         leaf = number.t().to(torch.int64) + first
         return self.leaf_position.index_select(0, leaf.reshape(-1)).view(rows, trees)
 

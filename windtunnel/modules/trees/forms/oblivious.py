@@ -40,7 +40,7 @@ class ObliviousTrees(TreeForm):
     ROWS = 2048  # rows, so few that a processor's cache holds what becomes of them
 
     used: Tensor = derived()
-    asked: Tensor = derived()
+    level_column: Tensor = derived()
     bound: Tensor = derived()
     first: Tensor = derived()
     by_score: Tensor = derived()
@@ -65,22 +65,22 @@ class ObliviousTrees(TreeForm):
                 f"{len(trees) << self.levels:,} leaves; {self.MOST:,} are accepted. Choose strategy='auto'."
             )
         used, thresholds = _bytes_each(trees, self.NEVER)
-        asked = np.zeros((self.levels, len(trees)), np.int64)
+        level_column = np.zeros((self.levels, len(trees)), np.int64)
         bound = np.full((self.levels, len(trees), 1), self.NEVER, np.uint8)
         places = np.full((len(trees), 1 << self.levels), len(self.value) - 1)  # the last leaf is 0
         place = {(c, one): (at, rank) for at, c in enumerate(used) for rank, one in enumerate(thresholds[at])}
         for at, tree in enumerate(trees):
             begin = self.levels - len(tree.column)
             for level, one in enumerate(zip(tree.column, tree.split, strict=True), begin):
-                asked[level, at], bound[level, at] = place[one]
+                level_column[level, at], bound[level, at] = place[one]
             places[at, : len(tree.leaf)] = tree.leaf
         self.ranks = Ranks(thresholds, np.zeros(len(used), np.int32), self.threshold.device)
         value = self.value.cpu().numpy()[places.reshape(-1)]
-        self._hold(used=np.array(used, np.int64), asked=asked, bound=bound, value=value)
-        self._hold(first=(np.arange(len(trees), dtype=np.int32) << self.levels)[:, None])
-        self._hold(by_score=value.T if self.vector else value[None])
+        self._register(used=np.array(used, np.int64), level_column=level_column, bound=bound, value=value)
+        self._register(first=(np.arange(len(trees), dtype=np.int32) << self.levels)[:, None])
+        self._register(by_score=value.T if self.vector else value[None])
         each = len(trees) if self.vector else max(1, len(trees) // max(1, self.outputs))
-        self._hold(adds_to=np.arange(len(trees)) // each)
+        self._register(adds_to=np.arange(len(trees)) // each)
         self.row_cost = 1
 
     def _scores(self, x: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ class ObliviousTrees(TreeForm):
         kind = torch.uint8 if self.levels <= 8 else torch.int32
         number = torch.zeros((self.first.shape[0], ranks.shape[1]), dtype=kind, device=ranks.device)
         for level in range(self.levels):
-            right = ranks.index_select(0, self.asked[level]).gt_(bound[level])
+            right = ranks.index_select(0, self.level_column[level]).gt_(bound[level])
             number = right.to(kind).add_(number, alpha=2)
         return number.to(torch.int32).add_(self.first)
 
@@ -159,13 +159,13 @@ def oblivious(
     roots, follow, is_node = positions
     trees = []
     for root in roots:
-        at, asked = np.array([root]), []
+        at, level_column = np.array([root]), []
         while is_node[at].any():
             if not is_node[at].all() or (column[at] != column[at[0]]).any() or (split[at] != split[at[0]]).any():
                 return None
-            asked.append(at[0])
+            level_column.append(at[0])
             at = (follow[at][:, None] + np.arange(2)).reshape(-1)
-        trees.append(Levels(column[asked], split[asked], at))
+        trees.append(Levels(column[level_column], split[level_column], at))
     return trees
 
 

@@ -61,7 +61,7 @@ class PerfectTrees(RankedTrees):
         ends = np.cumsum([0, *map(len, leaves)]).tolist()
         left = [order[fewer:more] for fewer, more in zip(counts, [len(root), *counts], strict=False)]
         back = np.argsort(np.concatenate(left))
-        self._hold(
+        self._register(
             first=2 * np.arange(counts[0], dtype=np.int32),
             bare=np.arange(ends[1], dtype=np.int32),
             back=back.astype(np.int32),

@@ -47,7 +47,7 @@ class RankedTrees(TreeForm):
         self.shift = shift
         offset = (np.arange(max(1, len(used))) << shift).astype(dtype)
         self.ranks = Ranks(thresholds or [np.zeros(1)], offset, self.threshold.device)
-        self._hold(used=used, word=word)
+        self._register(used=used, word=word)
 
     def _ranked(self, x: Tensor) -> Tensor:
         """The words of the values, ``[b, columns]``."""

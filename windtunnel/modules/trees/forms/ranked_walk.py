@@ -36,7 +36,7 @@ class RankedWalkTrees(RankedTrees):
         counts = [int((depths > level).sum()) for level in range(int(depths.max(initial=0)) + 1)]
         left = [order[fewer:more] for fewer, more in zip(counts, [len(root), *counts], strict=False)]
         back = np.argsort(np.concatenate(left))
-        self._hold(start=root[order].astype(np.int32), child=follow.astype(np.int32), back=back.astype(np.int32))
+        self._register(start=root[order].astype(np.int32), child=follow.astype(np.int32), back=back.astype(np.int32))
         self.counts = counts
         self.shuffled = bool((back != np.arange(len(back))).any())
 

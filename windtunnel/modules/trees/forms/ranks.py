@@ -53,8 +53,8 @@ class Ranks(FixedPrecision):
         super().__init__()
         # One column at least is searched, so that there are no empty tensors.
         self.several = max((at + 1 for at, one in enumerate(thresholds) if len(one) > 1), default=1)
-        self.hold("only", np.array([one[0] for one in thresholds[self.several :]]).reshape(-1, 1), device)
-        self.hold("only_moved", offset[self.several :].reshape(-1, 1), device)
+        self.register_derived("only", np.array([one[0] for one in thresholds[self.several :]]).reshape(-1, 1), device)
+        self.register_derived("only_moved", offset[self.several :].reshape(-1, 1), device)
         thresholds, offset = thresholds[: self.several], offset[: self.several]
         counts = np.array([len(one) for one in thresholds])
         layout = [_cells(one) for one in thresholds]
@@ -70,15 +70,15 @@ class Ranks(FixedPrecision):
         sizes = np.array([len(below) for _, _, below in layout])
         start = np.cumsum([0, *map(len, bound)])[:-1]
         column = (-1, 1)
-        self.hold("low", np.array([low for low, _, _ in layout]).reshape(column), device)
-        self.hold("scale", np.array([scale for _, scale, _ in layout]).reshape(column), device)
-        self.hold("last", (sizes - 1.0).reshape(column), device)
-        self.hold("cell", np.cumsum([0, *sizes])[:-1].astype(np.int32).reshape(column), device)
+        self.register_derived("low", np.array([low for low, _, _ in layout]).reshape(column), device)
+        self.register_derived("scale", np.array([scale for _, scale, _ in layout]).reshape(column), device)
+        self.register_derived("last", (sizes - 1.0).reshape(column), device)
+        self.register_derived("cell", np.cumsum([0, *sizes])[:-1].astype(np.int32).reshape(column), device)
         below = [below + at for (_, _, below), at in zip(layout, start, strict=True)]
-        self.hold("below", np.concatenate(below).astype(np.int32), device)
+        self.register_derived("below", np.concatenate(below).astype(np.int32), device)
         moved = offset if self.searched else offset - start
-        self.hold("moved", moved.astype(offset.dtype).reshape(column), device)
-        self.hold("bound", np.stack(bound) if self.searched else np.concatenate(bound), device)
+        self.register_derived("moved", moved.astype(offset.dtype).reshape(column), device)
+        self.register_derived("bound", np.stack(bound) if self.searched else np.concatenate(bound), device)
 
     def forward(self, values: Tensor) -> Tensor:
         """Rank plus offset of the column."""

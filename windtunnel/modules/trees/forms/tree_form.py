@@ -28,13 +28,13 @@ class TreeForm(HardTrees):
     def arrange(self) -> None:
         """Give each node that splits on a set a column of its own."""
         sets = torch.nonzero(self.set_start > 0).squeeze(1)
-        for name, held in (("set_column", self.column), ("set_from", self.set_start), ("set_to", self.set_last)):
-            self.register_buffer(name, held[sets], persistent=False)
+        for name, buffer in (("set_column", self.column), ("set_from", self.set_start), ("set_to", self.set_last)):
+            self.register_buffer(name, buffer[sets], persistent=False)
         self.has_columns = len(sets) > 0
 
     def _nodes(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float32]]:
         """Column, threshold and threshold for float32 rows at each position, sets as columns of their own."""
-        column, split, split32 = (held.cpu().numpy().copy() for held in (self.column, self.split, self.split32))
+        column, split, split32 = (buffer.cpu().numpy().copy() for buffer in (self.column, self.split, self.split32))
         sets = np.flatnonzero(self.set_start.cpu().numpy())
         column[sets] = max(1, len(self.readings)) * self.width + np.arange(len(sets))
         split[sets] = split32[sets] = 0.5
@@ -45,11 +45,11 @@ class TreeForm(HardTrees):
         follow = self.follow.cpu().numpy()
         return self.root.cpu().numpy(), follow, follow != np.arange(len(follow))
 
-    def _hold(self, **arrays: NDArray[np.generic]) -> None:
+    def _register(self, **arrays: NDArray[np.generic]) -> None:
         """Hold what is laid out; it follows from what is saved, so it is not saved itself."""
         for name, array in arrays.items():
-            held = torch.from_numpy(np.ascontiguousarray(array)).to(self.threshold.device)
-            self.register_buffer(name, held, persistent=False)
+            buffer = torch.from_numpy(np.ascontiguousarray(array)).to(self.threshold.device)
+            self.register_buffer(name, buffer, persistent=False)
 
     def _as_read(self, x: Tensor) -> Tensor:
         """The rows in the type that the source reads, to be compared with thresholds in float64.

@@ -56,7 +56,7 @@ def _largest(sizes: list[int]) -> list[int]:
 def select_group(of: SoftOperands, group: SizeGroup) -> SoftOperands:
     """The operands of a group, cut to its largest tree; gradients find their way back to those of all trees."""
     tree = torch.tensor(group.trees, device=of.path.device)
-    nodes, leaves, held = group.leaves - 1, group.leaves, of.path.shape[1]
+    nodes, leaves, nodes_before = group.leaves - 1, group.leaves, of.path.shape[1]
 
     def cut(each: Tensor, units: int) -> Tensor:
         return each.index_select(0, tree)[..., :units]
@@ -64,7 +64,7 @@ def select_group(of: SoftOperands, group: SizeGroup) -> SoftOperands:
     # Nodes with categories are counted through the trees of the group.
     place = torch.full((of.path.shape[0],), -1, device=tree.device)
     place[tree] = torch.arange(len(tree), device=tree.device)
-    its = place[of.category_node // held]
+    its = place[of.category_node // nodes_before]
     own = (its >= 0).nonzero().flatten()
     return of._replace(
         weight=cut(of.weight, nodes) if of.weight.numel() else of.weight,
@@ -77,6 +77,6 @@ def select_group(of: SoftOperands, group: SizeGroup) -> SoftOperands:
         feature=cut(of.feature, nodes),
         missing=cut(of.missing, nodes),
         direction=cut(of.direction, nodes),
-        category_node=its[own] * nodes + of.category_node[own] % held,
+        category_node=its[own] * nodes + of.category_node[own] % nodes_before,
         category_table=of.category_table.index_select(0, own),
     )

@@ -99,8 +99,8 @@ class Units:
             values = _known_values(ensemble, column, sample, grids)
             if len(values) and not np.isin(values, (0.0, 1.0)).all():
                 low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
-                spread = (high - low) / 3.3 or float(np.ptp(values)) / 3.3
-                center[column], scale[column] = middle, spread or 1.0
+                slope_fraction = (high - low) / 3.3 or float(np.ptp(values)) / 3.3
+                center[column], scale[column] = middle, slope_fraction or 1.0
         return cls(center, scale)
 
 
@@ -122,7 +122,7 @@ def soften(
     level: str = "L4",
     start: str = "warm",
     temperature: float | None = None,
-    spread: float = 0.0,
+    slope_fraction: float = 0.0,
     sample: Floats | None = None,
     grids: dict[int, Floats] | None = None,
     seed: int = 0,
@@ -147,8 +147,8 @@ def soften(
         Of the cold start.
     """
     padded = Padded.of(ensemble)
-    splits = _splits(ensemble, padded, level, temperature, spread, sample, grids or {})
-    return _started(SoftTrees(**splits, **_values(ensemble, padded), level=level), start, seed)
+    splits = _splits(ensemble, padded, level, temperature, slope_fraction, sample, grids or {})
+    return _initialize(SoftTrees(**splits, **_values(ensemble, padded), level=level), start, seed)
 
 
 def soften_leaves(
@@ -157,19 +157,19 @@ def soften_leaves(
     level: str = "L4",
     start: str = "warm",
     temperature: float | None = None,
-    spread: float = 0.0,
+    slope_fraction: float = 0.0,
     sample: Floats | None = None,
     grids: dict[int, Floats] | None = None,
     seed: int = 0,
 ) -> SoftLeaves:
     """The leaves of an ensemble, softly; parameters as those of ``soften``."""
     padded = Padded.of(ensemble)
-    splits = _splits(ensemble, padded, level, temperature, spread, sample, grids or {})
+    splits = _splits(ensemble, padded, level, temperature, slope_fraction, sample, grids or {})
     column = torch.from_numpy(np.flatnonzero(padded.leaf.flatten() >= 0))
-    return _started(SoftLeaves(**splits, column=column, level=level), start, seed)
+    return _initialize(SoftLeaves(**splits, column=column, level=level), start, seed)
 
 
-def _started(trees: Soft, start: str, seed: int) -> Soft:
+def _initialize(trees: Soft, start: str, seed: int) -> Soft:
     if start == "cold":
         _draw(trees, torch.Generator().manual_seed(seed))
     return trees
@@ -180,14 +180,14 @@ def _splits(
     padded: Padded,
     level: str,
     temperature: float | None,
-    spread: float,
+    slope_fraction: float,
     sample: Floats | None,
     grids: dict[int, Floats],
 ) -> dict[str, Any]:
     """What ``SoftSplits`` is made of."""
     if temperature is None:
         units = Units.of(ensemble, sample, grids)
-        threshold, slope = place_nodes(ensemble, units, spread, sample, grids)
+        threshold, slope = place_nodes(ensemble, units, slope_fraction, sample, grids)
         return _pack(ensemble, padded, units, threshold, slope, LEAF_TEMPERATURE, level)
     units = Units(np.zeros(ensemble.width), np.ones(ensemble.width))
     slope = np.full(len(ensemble.threshold), 1.0 / temperature)
@@ -197,7 +197,7 @@ def _splits(
 def place_nodes(
     ensemble: TreeEnsemble,
     units: Units,
-    spread: float,
+    slope_fraction: float,
     sample: Floats | None,
     grids: dict[int, Floats],
 ) -> tuple[Floats, Floats]:
@@ -211,19 +211,19 @@ def place_nodes(
         nodes = np.flatnonzero((ensemble.feature == column) & compares & ~beyond)
         if sample is not None or column in grids:
             values = np.unique(_known_values(ensemble, column, sample, grids))
-            moved, half = _centred(ensemble.threshold[nodes], values)
+            moved, half = _center_in_gap(ensemble.threshold[nodes], values)
         else:
             seen = np.empty(0) if ensemble.feature_range is None else ensemble.feature_range[column]
             moved, half = _between_thresholds(ensemble.threshold[nodes], seen)
         threshold[nodes] = (moved - units.center[column]) / units.scale[column]
         gap[nodes] = half / units.scale[column]
     width = GAP_SHARE * gap
-    if spread > 0 and sample is not None:
-        width = np.maximum(width, GAP_SHARE * _local_spread(ensemble, units, threshold, spread, sample))
+    if slope_fraction > 0 and sample is not None:
+        width = np.maximum(width, GAP_SHARE * _distance_quantile(ensemble, units, threshold, slope_fraction, sample))
     return threshold, 1.0 / np.maximum(width, 1e-6)
 
 
-def _centred(threshold: Floats, values: Floats) -> tuple[Floats, Floats]:
+def _center_in_gap(threshold: Floats, values: Floats) -> tuple[Floats, Floats]:
     """Middle of the gap between the neighbouring values, and half of it; a threshold beyond them all stays."""
     if len(values) < 2:
         return threshold, np.maximum(1.0, np.abs(threshold) * 1e-3)
@@ -263,10 +263,12 @@ def _off_zero(bound: Floats, marks: Floats, *, alone: bool) -> tuple[Floats, Flo
     return np.where(bound < 0, -step, step), step
 
 
-def _local_spread(ensemble: TreeEnsemble, units: Units, threshold: Floats, share: float, sample: Floats) -> Floats:
-    """Per node, the distance from its threshold within which ``share`` of the rows that reach it lie, ``[N]``."""
+def _distance_quantile(
+    ensemble: TreeEnsemble, units: Units, threshold: Floats, fraction: float, sample: Floats
+) -> Floats:
+    """Per node, the distance from its threshold within which ``fraction`` of the rows that reach it lie, ``[N]``."""
     scaled = (sample - units.center) / units.scale
-    answer = np.zeros(len(threshold))
+    distances = np.zeros(len(threshold))
     for tree in range(ensemble.trees):
         first, last = int(ensemble.node_start[tree]), int(ensemble.node_start[tree + 1])
         reached = {0: np.arange(len(scaled))}
@@ -276,12 +278,12 @@ def _local_spread(ensemble: TreeEnsemble, units: Units, threshold: Floats, share
             x = scaled[rows, ensemble.feature[at]]
             distance = np.sort(np.abs(x - threshold[at])[np.isfinite(x)])
             if len(distance):
-                answer[at] = distance[min(len(distance) - 1, int(share * len(distance)))]
+                distances[at] = distance[min(len(distance) - 1, int(fraction * len(distance)))]
             left = np.where(np.isnan(x), ensemble.default_left[at], x <= threshold[at])
             for child, goes in ((ensemble.left[at], left), (ensemble.right[at], ~left)):
                 if child >= 0:
                     reached[int(child)] = rows[goes]
-    return answer
+    return distances
 
 
 def _pack(
@@ -297,18 +299,18 @@ def _pack(
     node, leaf = padded.node, padded.leaf
     real, leaf_real = node >= 0, leaf >= 0
     length = np.abs(padded.path).sum(axis=1)
-    feature = _spread_out(ensemble.feature, node, 0)
+    feature = _pad_values(ensemble.feature, node, 0)
     table_nodes, table = _category_table(ensemble, padded, leaf_temperature)
-    placed = _spread_out(threshold, node, 0.0)
+    placed = _pad_values(threshold, node, 0.0)
     return dict(
         center=_float(units.center),
         scale=_float(units.scale),
         bound=_bounds(ensemble, threshold, slope),
         feature=torch.from_numpy(feature),
         threshold=_float(placed),
-        slope=_float(np.where(table_nodes[1], 1.0 / leaf_temperature, _spread_out(slope, node, 1.0))),
-        missing=torch.from_numpy(_spread_out(ensemble.missing, node, 0)),
-        direction=_float(np.where(_spread_out(ensemble.default_left, node, False), -1.0, 1.0)),
+        slope=_float(np.where(table_nodes[1], 1.0 / leaf_temperature, _pad_values(slope, node, 1.0))),
+        missing=torch.from_numpy(_pad_values(ensemble.missing, node, 0)),
+        direction=_float(np.where(_pad_values(ensemble.default_left, node, False), -1.0, 1.0)),
         node_weight=_one_hot(feature, real, ensemble.width) if LEVELS.index(level) >= 3 else torch.zeros(0),
         path=torch.from_numpy(padded.path),
         path_bias=_float(np.where(leaf_real, 1 - length, 0)),
@@ -331,7 +333,7 @@ def _values(ensemble: TreeEnsemble, padded: Padded) -> dict[str, Any]:
         leaf_value = np.where(leaf_real[:, :, None], ensemble.leaf_value[np.maximum(leaf, 0)] - shared[:, None], 0.0)
     else:
         base = ensemble.base + np.bincount(ensemble.output, weights=shared, minlength=ensemble.outputs)
-        leaf_value = np.where(leaf_real, _spread_out(ensemble.leaf_value, leaf, 0.0) - shared[:, None], 0.0)
+        leaf_value = np.where(leaf_real, _pad_values(ensemble.leaf_value, leaf, 0.0) - shared[:, None], 0.0)
     return dict(
         leaf_value=_float(leaf_value / ensemble.divisor),
         base=_float(base / ensemble.divisor),
@@ -346,7 +348,7 @@ def _leaf_means(ensemble: TreeEnsemble) -> Floats:
     return sums / (counts[:, None] if ensemble.vector else counts)
 
 
-def _spread_out(values: NDArray[Any], table: NDArray[np.int64], padding: object) -> NDArray[Any]:
+def _pad_values(values: NDArray[Any], table: NDArray[np.int64], padding: object) -> NDArray[Any]:
     if len(values) == 0:
         return np.full(table.shape, padding, dtype=values.dtype)
     return np.where(table >= 0, values[np.maximum(table, 0)], np.asarray(padding, dtype=values.dtype))

@@ -88,7 +88,7 @@ class SoftSplits(Module, kw_only=True):
     @torch.jit.unused
     def operands(self, x: Tensor, leaf_value: Tensor) -> SoftOperands:
         """What the operation on the whole ensemble reads."""
-        settles = self.any_zero_missing or self.any_missing or self.any_category
+        has_overrides = self.any_zero_missing or self.any_missing or self.any_category
         return SoftOperands(
             z=self.scaled(x),
             weight=self.node_weight if self.depth >= 3 else x.new_zeros(0),
@@ -98,7 +98,7 @@ class SoftSplits(Module, kw_only=True):
             path_bias=self.path_bias,
             leaf_slope=self.leaf_slope,
             leaf_value=leaf_value,
-            x=x.detach() if settles else x.new_zeros(0),
+            x=x.detach() if has_overrides else x.new_zeros(0),
             feature=self.feature,
             missing=self.missing,
             direction=self.direction,

@@ -19,7 +19,7 @@ from windtunnel.errors import BadInput
 from windtunnel.modules.trees.soft.kernel.memory import ROWS_PER_MASK
 from windtunnel.modules.trees.soft.kernel.operands import LEARNED, Dropout, SoftOperands
 from windtunnel.modules.trees.soft.kernel.overrides import category_codes
-from windtunnel.modules.trees.soft.kernel.tree_pass import kept
+from windtunnel.modules.trees.soft.kernel.tree_pass import dropout_mask
 
 if TYPE_CHECKING:
     from windtunnel.modules.trees.soft.gpu.triton_kernels import KernelForm, KernelOperands, KernelSizes
@@ -59,20 +59,20 @@ def takes(of: SoftOperands) -> bool:
     """
     if not os.environ.get(SWITCH):
         return False
-    _asked()
+    _product_type()
     reason = _obstacle(of)
     if reason:
-        _say(reason)
+        _log_once(reason)
     return not reason
 
 
-def _asked() -> str:
-    asked = os.environ[SWITCH]
-    if asked not in PRODUCTS:
-        raise BadInput(f"{SWITCH}={asked}; set it to {' or '.join(PRODUCTS)}, or unset it for straight torch")
+def _product_type() -> str:
+    product_type = os.environ[SWITCH]
+    if product_type not in PRODUCTS:
+        raise BadInput(f"{SWITCH}={product_type}; set it to {' or '.join(PRODUCTS)}, or unset it for straight torch")
     if find_spec("triton") is None:
-        raise BadInput(f"{SWITCH}={asked} needs triton, which is not installed; pip install triton, or unset it")
-    return asked
+        raise BadInput(f"{SWITCH}={product_type} needs triton, which is not installed; pip install triton, or unset it")
+    return product_type
 
 
 def _obstacle(of: SoftOperands) -> str:
@@ -92,7 +92,7 @@ def _obstacle(of: SoftOperands) -> str:
 
 
 @cache
-def _say(reason: str) -> None:
+def _log_once(reason: str) -> None:
     log.info("soft trees are computed in straight torch although %s is set: %s", SWITCH, reason)
 
 
@@ -100,7 +100,7 @@ def forward(of: SoftOperands, dropout: Dropout, products: str = "") -> Tensor:
     """Scores ``[K, B]`` without a base, or the leaves ``[T * l, B]``; products of that type, or as asked for."""
     from windtunnel.modules.trees.soft.gpu.triton_kernels import scores_kernel
 
-    trees, size, form = _prepared(of, dropout, products or _asked())
+    trees, size, form = _prepared(of, dropout, products or _product_type())
     blocks = _cuts(size.batch, form.R)
     if form.SCORED:
         per_group = _share(size.trees, blocks)
@@ -117,15 +117,15 @@ def forward(of: SoftOperands, dropout: Dropout, products: str = "") -> Tensor:
 def backward(grad: Tensor, of: SoftOperands, dropout: Dropout, wanted: list[bool], products: str = "") -> list[Tensor]:
     """Gradients in the order of ``LEARNED`` from that of the output; empty where none is wanted."""
     wants = {name for name, wish in zip(LEARNED, wanted, strict=True) if wish}
-    trees, size, form = _prepared(of, dropout, products or _asked())
+    trees, size, form = _prepared(of, dropout, products or _product_type())
     grad = grad.contiguous()
-    answers: dict[str, Tensor] = {}
+    gradients: dict[str, Tensor] = {}
     with _on(of.z):
         if wants - {"z"}:
-            answers |= _of_weights(of, grad, wants, trees, size, form)
+            gradients |= _of_weights(of, grad, wants, trees, size, form)
         if "z" in wants:
-            answers["z"] = _of_input(of, grad, trees, size, form)
-    return [answers[name] if name in wants else of.z.new_empty(0) for name in LEARNED]
+            gradients["z"] = _of_input(of, grad, trees, size, form)
+    return [gradients[name] if name in wants else of.z.new_empty(0) for name in LEARNED]
 
 
 def _of_weights(
@@ -214,7 +214,7 @@ def _kept(of: SoftOperands, dropout: Dropout) -> Tensor:
     if not dropout.rate:
         return of.z.new_zeros(0, dtype=torch.int8)
     # A tree at a time, as what is drawn are floats.
-    return torch.cat([kept(of, slice(tree, tree + 1), dropout) for tree in range(len(of.path))]).to(torch.int8)
+    return torch.cat([dropout_mask(of, slice(tree, tree + 1), dropout) for tree in range(len(of.path))]).to(torch.int8)
 
 
 def _scores(of: SoftOperands) -> int:

@@ -51,21 +51,21 @@ class GradientSums:
 
     def gradients(self, of: SoftOperands, dropout: Dropout) -> dict[str, Tensor]:
         """With respect to the operands: the folding of ``TreeGroup`` undone."""
-        answers = {}
+        gradients = {}
         if self.z is not None:
-            answers["z"] = self.z.t().contiguous()
+            gradients["z"] = self.z.t().contiguous()
         if self.first is not None:
             weight = torch.empty_like(of.weight, memory_format=torch.contiguous_format)
-            answers["weight"] = torch.mul(self.first[:, :-1].transpose(1, 2), (of.slope * 2).unsqueeze(1), out=weight)
+            gradients["weight"] = torch.mul(self.first[:, :-1].transpose(1, 2), (of.slope * 2).unsqueeze(1), out=weight)
         if self.shift is not None:
-            answers["threshold"] = self.shift[:, :-1] * of.slope * -2
+            gradients["threshold"] = self.shift[:, :-1] * of.slope * -2
         if self.second is not None:
             bias = self.second[:, -1]
             path = self.second[:, :-1] if dropout.rate else self.second[:, :-1] * 2 - bias.unsqueeze(1)
-            answers["path"] = path * (of.leaf_slope * 2).unsqueeze(1)
-            answers["path_bias"] = bias * of.leaf_slope * 2
+            gradients["path"] = path * (of.leaf_slope * 2).unsqueeze(1)
+            gradients["path_bias"] = bias * of.leaf_slope * 2
         if self.leaf_value is not None:
-            answers["leaf_value"] = self.leaf_value
+            gradients["leaf_value"] = self.leaf_value
         if self.category_table is not None:
-            answers["category_table"] = self.category_table
-        return answers
+            gradients["category_table"] = self.category_table
+        return gradients

@@ -94,11 +94,11 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     *operands, seed = ctx.saved_tensors
     wanted = [ctx.needs_input_grad[SoftOperands._fields.index(name)] for name in LEARNED]
     found = dict(zip(LEARNED, _soft_trees_backward(grad, operands, seed, ctx.rate, ctx.whole, wanted), strict=True))
-    answers = [
+    gradients = [
         found[name] if name in found and needs else None
         for name, needs in zip(SoftOperands._fields, ctx.needs_input_grad, strict=False)
     ]
-    return (*answers, None, None, None)
+    return (*gradients, None, None, None)
 
 
 _soft_trees.register_autograd(_gradients, setup_context=_keep)

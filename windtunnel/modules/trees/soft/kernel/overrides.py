@@ -58,7 +58,7 @@ def node_overrides(
     )
 
 
-def settle(pre: Tensor, x: Tensor, gone: Tensor | None, of: NodeOverrides, table: Tensor) -> None:
+def apply_overrides(pre: Tensor, x: Tensor, gone: Tensor | None, of: NodeOverrides, table: Tensor) -> None:
     """Write the settled nodes into ``pre``, ``[G, n + 1, R]`` before the sigmoid, whose slope is 0 at infinity."""
     if gone is not None:
         hit = (gone.index_select(0, of.feature) & of.missing) != 0
@@ -69,7 +69,7 @@ def settle(pre: Tensor, x: Tensor, gone: Tensor | None, of: NodeOverrides, table
         pre.flatten(0, 1).index_copy_(0, of.units, found * of.slope)
 
 
-def take_categories(grad: Tensor, x: Tensor, of: NodeOverrides, table: Tensor, into: Tensor | None) -> None:
+def move_category_gradients(grad: Tensor, x: Tensor, of: NodeOverrides, table: Tensor, into: Tensor | None) -> None:
     """Move the gradient of category nodes, ``[G, n + 1, R]`` before the sigmoid, from ``grad`` to that of the table."""
     if not of.entries.numel():
         return

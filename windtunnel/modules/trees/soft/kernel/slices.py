@@ -19,11 +19,11 @@ from torch import Tensor
 from windtunnel.modules.trees.soft.kernel.gradient_sums import GradientSums
 from windtunnel.modules.trees.soft.kernel.memory import ROWS_PER_MASK
 from windtunnel.modules.trees.soft.kernel.operands import LEARNED, NODES, Dropout, SoftOperands
-from windtunnel.modules.trees.soft.kernel.overrides import settle, take_categories
+from windtunnel.modules.trees.soft.kernel.overrides import apply_overrides, move_category_gradients
 from windtunnel.modules.trees.soft.kernel.subnormal import without_subnormals
 from windtunnel.modules.trees.soft.kernel.tree_pass import RowSlice, TreeGroup, TreePass
 from windtunnel.modules.trees.soft.kernel.tree_weights import SparseWeights
-from windtunnel.modules.trees.threads import spread
+from windtunnel.modules.trees.threads import run_parallel
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ def forward(of: SoftOperands, dropout: Dropout) -> Tensor:
     work = TreePass.cut(of, dropout)
     if of.leaf_value.dim() == 3:
         scores = of.z.new_zeros(of.leaf_value.shape[2], of.z.shape[0])
-        for part in spread(partial(_scores, work), work.shares):
+        for part in run_parallel(partial(_scores, work), work.shares):
             scores += part
         return scores
     leaves = of.z.new_empty(of.path_bias.numel(), of.z.shape[0])
-    spread(partial(_leaves, work, leaves), work.shares)
+    run_parallel(partial(_leaves, work, leaves), work.shares)
     return leaves
 
 
@@ -91,11 +91,11 @@ def backward(grad: Tensor, of: SoftOperands, dropout: Dropout, wanted: list[bool
     """Gradients in the order of ``LEARNED`` from that of the output; empty where none is wanted."""
     wants = {name for name, wish in zip(LEARNED, wanted, strict=True) if wish}
     sums, work = GradientSums.zeros(of, wants), TreePass.cut(of, dropout, grad)
-    for part in spread(partial(_gradients, work, sums, wants), work.shares):
+    for part in run_parallel(partial(_gradients, work, sums, wants), work.shares):
         if sums.z is not None and part is not None:
             sums.z.add_(part)
-    answers = sums.gradients(of, dropout)
-    return [answers[name] if name in wants else of.z.new_empty(0) for name in LEARNED]
+    gradients = sums.gradients(of, dropout)
+    return [gradients[name] if name in wants else of.z.new_empty(0) for name in LEARNED]
 
 
 @without_subnormals
@@ -133,7 +133,7 @@ def _activations(work: TreePass, group: TreeGroup, rows: RowSlice, buffers: Buff
     else:
         node = group.first.times(rows.z)
     if group.node_overrides is not None and rows.x is not None:
-        settle(node.view(trees, nodes, count), rows.x, rows.gone, group.node_overrides, work.of.category_table)
+        apply_overrides(node.view(trees, nodes, count), rows.x, rows.gone, group.node_overrides, work.of.category_table)
     node.sigmoid_()
     reach = buffers("reach", trees * leaves, count)
     if group.masks is None:
@@ -178,7 +178,7 @@ def _to_nodes(group: TreeGroup, now: Activations, upper: Tensor, buffers: Buffer
 def _through_nodes(of: SoftOperands, group: TreeGroup, rows: RowSlice, lower: Tensor, sums: GradientSums) -> None:
     if group.node_overrides is not None and rows.x is not None:
         by_tree = lower.view(len(group.second.dense), -1, lower.shape[1])
-        take_categories(by_tree, rows.x, group.node_overrides, of.category_table, sums.category_table)
+        move_category_gradients(by_tree, rows.x, group.node_overrides, of.category_table, sums.category_table)
     if sums.shift is not None:
         sums.shift.addmv_(lower, rows.ones)
     if sums.first is not None:

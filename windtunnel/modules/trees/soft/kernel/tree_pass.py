@@ -61,14 +61,14 @@ class TreeGroup:
     def of(cls, of: SoftOperands, part: slice, dropout: Dropout) -> TreeGroup:
         """What does not depend on the rows."""
         value = of.leaf_value[part].flatten(0, 1) * 2 if of.leaf_value.dim() == 3 else None
-        settles = of.x.numel() > 0
-        settled = (
+        has_overrides = of.x.numel() > 0
+        overrides = (
             node_overrides(of.feature, of.missing, of.direction, of.slope * 2, of.category_node, part)
-            if settles
+            if has_overrides
             else None
         )
         masks = _masks(of, part, dropout) if dropout.rate else None
-        return cls(part, _first(of, part), _second(of, part, dropout), value, settled, masks)
+        return cls(part, _first(of, part), _second(of, part, dropout), value, overrides, masks)
 
     @cached_property
     def first_back(self) -> Tensor | SparseWeights:
@@ -130,12 +130,12 @@ def _second(of: SoftOperands, part: slice, dropout: Dropout) -> TreeWeights:
 def _masks(of: SoftOperands, part: slice, dropout: Dropout) -> tuple[Tensor, Tensor]:
     """0 or 1 / (1 - rate) per unit and block of rows; the unit that is always 1 stays."""
     units = of.path.shape[1] + 1
-    masks = kept(of, part, dropout).to(of.z.dtype).div_(1 - dropout.rate)
+    masks = dropout_mask(of, part, dropout).to(of.z.dtype).div_(1 - dropout.rate)
     masks[:, units - 1] = 1
     return masks[:, :units], masks[:, units:]
 
 
-def kept(of: SoftOperands, part: slice, dropout: Dropout) -> Tensor:
+def dropout_mask(of: SoftOperands, part: slice, dropout: Dropout) -> Tensor:
     """Which units of trees ``part`` dropout keeps, bool ``[G, n + 1 + l, blocks of rows]``, whatever the cut."""
     units, blocks = of.path.shape[1] + 1 + of.path.shape[2], -(-of.z.shape[0] // ROWS_PER_MASK)
     draws = torch.Generator(device=of.z.device)
