@@ -226,13 +226,13 @@ def _boosted(fitted: Any, **options: Any) -> Predictor | Composite:
     # The trees by themselves are the same estimator, started from nothing.
     stages = copy(fitted)
     stages.init_ = "zero"
-    shape = options["others"]["apply"].shape
+    shape = options["column_methods"]["apply"].shape
     parts = [
         Part("init_", rounded, method, output_columns=[1] if method == "predict_proba" and scores == 1 else None),
         Part("estimators_", stages, "scores"),
         Part("estimators_", stages, "apply"),
     ]
-    options["others"] = {"apply": LastColumns(2 * scores, shape)}
+    options["column_methods"] = {"apply": LastColumns(2 * scores, shape)}
     return Composite(parts, Predictor(ScoresWithInit(scores, _start_link(fitted)), **options))
 
 
