@@ -1,17 +1,26 @@
-"""Draw docs/gains.svg, the figure of README.md, from the table "From strong" of docs/accuracy.md.
+"""Write the figure docs/gains.svg and the table of gains in README.md, from the tables of docs/accuracy.md.
 
-python -m docs.gains            writes the figure
-python -m docs.gains --check    tells whether it is stale; exit code 1 if so
+python -m docs.gains            writes both
+python -m docs.gains --check    tells whether they are stale; exit code 1 if so
 """
 
 import re
 import sys
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 FOLDER = Path(__file__).resolve().parent
-FIGURE = FOLDER / "gains.svg"
-SECTION = re.compile(r"### From strong: .*?\n\n(.*?)\n\n", re.DOTALL)
+FIGURE, README = FOLDER / "gains.svg", FOLDER.parent / "README.md"
+SOURCES = {
+    "strong": "LightGBM, early stopping",
+    "paper": "LightGBM, 100 trees as in the paper",
+    "logistic": "logistic regression",
+    "lightgbm_native": "LightGBM with native categories",
+    "catboost": "CatBoost",
+}
+WAYS = {"default": "fit", "crossfit": "crossfit"}
+TABLE = re.compile(r"(?<=<!-- measured: written by make figure -->\n\n).*?(?=\n\n<!-- /measured -->)", re.DOTALL)
 GAIN = re.compile(r"<br>([+-][\d.]+)(?: ± ([\d.]+))?")
 WIDTH, LEFT, TOP, ROW = 720, 190, 46, 34
 STYLE = """
@@ -33,21 +42,30 @@ class Gain(NamedTuple):
     error: float
 
 
-def gains(page: str) -> list[Gain]:
-    """The gains of ``default`` and ``crossfit`` on the sets that are scored by AUC, without the small built-in ones."""
-    section = SECTION.search(page)
+def gains(page: str, source: str) -> list[Gain]:
+    """The gains over a source pipeline on the real data sets; those built into the benchmark are left out."""
+    section = re.search(rf"### From {source}: .*?\n\n(.*?)\n\n", page, re.DOTALL)
     if section is None:
-        raise ValueError('docs/accuracy.md has no table "From strong"; write it with python -m benchmarks.accuracy')
+        raise ValueError(f"docs/accuracy.md has no table 'From {source}'; write it with python -m benchmarks.accuracy")
     header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section[1].splitlines()]
     measured = []
-    for name, *cells in rows:
-        if "(" in name or name.startswith("mean gain") or cells[header.index("warm") - 1] == "-":
-            continue
+    for name, *cells in rows[: next(at for at, row in enumerate(rows) if row[0] == "housing_like (RMSE)")]:
         for way, cell in zip(header[1:], cells, strict=True):
             match = GAIN.search(cell)
-            if way in ("default", "crossfit") and match:
+            if way in WAYS and match:
                 measured.append(Gain(name, way, float(match[1]), float(match[2] or 0)))
     return measured
+
+
+def table(page: str) -> str:
+    """Mean and least gain of each way over each source, as a Markdown table."""
+    rows = ["| source pipeline | `fit`: mean gain | least gain | `crossfit`: mean gain | least gain |"]
+    rows.append("| --- | --- | --- | --- | --- |")
+    for source, label in SOURCES.items():
+        means = [[gain.mean for gain in gains(page, source) if gain.way == way] for way in WAYS]
+        cells = " | ".join(f"{fmean(of_way):+.4f} | {min(of_way):+.4f}" for of_way in means)
+        rows.append(f"| {label} | {cells.replace('-', '−')} |")
+    return "\n".join(rows)
 
 
 def figure(measured: list[Gain]) -> str:
@@ -55,7 +73,7 @@ def figure(measured: list[Gain]) -> str:
     names = list(dict.fromkeys(gain.data_set for gain in measured))
     scale = (WIDTH - LEFT - 150) / max(gain.mean + gain.error for gain in measured)
     height = TOP + ROW * len(names) + 12
-    told = "; ".join(f"{gain.data_set} {gain.way} {gain.mean:+.4f}" for gain in measured)
+    told = "; ".join(f"{gain.data_set} {WAYS[gain.way]} {gain.mean:+.4f}" for gain in measured)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
         f"<title>Gain in test AUC over the source pipeline: {told}</title>",
@@ -71,10 +89,9 @@ def figure(measured: list[Gain]) -> str:
         parts.append(f'<text x="{LEFT - 8}" y="{top + 18}" text-anchor="end">{name}</text>')
         for gain in (gain for gain in measured if gain.data_set == name):
             y, length = top + (0 if gain.way == "default" else 13), max(gain.mean * scale, 0)
-            kind = "fit" if gain.way == "default" else "crossfit"
             low, high = LEFT + (gain.mean - gain.error) * scale, LEFT + (gain.mean + gain.error) * scale
             parts += [
-                f'<rect class="{kind}" x="{LEFT}" y="{y}" width="{length:.1f}" height="11"/>',
+                f'<rect class="{WAYS[gain.way]}" x="{LEFT}" y="{y}" width="{length:.1f}" height="11"/>',
                 f'<line class="error" x1="{low:.1f}" y1="{y + 5.5}" x2="{high:.1f}" y2="{y + 5.5}"/>',
                 f'<text x="{high + 6:.1f}" y="{y + 10}" style="font-size: 11px">{gain.mean:+.4f}</text>',
             ]
@@ -82,13 +99,16 @@ def figure(measured: list[Gain]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the figure, or with ``--check`` compare it only."""
-    new = figure(gains((FOLDER / "accuracy.md").read_text(encoding="utf-8")))
+    """Write figure and table, or with ``--check`` compare them only."""
+    page = (FOLDER / "accuracy.md").read_text(encoding="utf-8")
+    readme = README.read_text(encoding="utf-8")
+    new = {FIGURE: figure(gains(page, "strong")), README: TABLE.sub(lambda _: table(page), readme)}
     if "--check" in arguments:
-        stale = not FIGURE.exists() or FIGURE.read_text(encoding="utf-8") != new
-        print("docs/gains.svg is stale; run `make figure`" if stale else "docs/gains.svg is up to date")
-        return int(stale)
-    FIGURE.write_text(new, encoding="utf-8")
+        stale = [path.name for path, text in new.items() if not path.exists() or path.read_text("utf-8") != text]
+        print(f"stale: {', '.join(stale)}; run `make figure`" if stale else "up to date")
+        return int(bool(stale))
+    for path, text in new.items():
+        path.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -103,7 +103,7 @@ def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 150
 
 
-def test_the_figure_shows_the_measured_gains(
+def test_figure_and_table_show_the_measured_gains(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
