@@ -68,8 +68,8 @@ def test_drift_from_zero_is_how_far_it_went() -> None:
         ),
     ],
 )
-def test_how_faithful(net: Any, words: str) -> None:
-    assert re.search(words, dict(net().report().facts)["faithful"])
+def test_the_fidelity_is_reported(net: Any, words: str) -> None:
+    assert re.search(words, dict(net().report().facts)["fidelity"])
 
 
 def test_host_steps_are_named_with_the_reason() -> None:
@@ -129,5 +129,5 @@ def test_text_fits_and_shows_names_as_they_are() -> None:
     text = str(odd().report())
     assert max(map(len, text.splitlines())) <= 100
     assert "[red]x" in text
-    for heading in ("step", "class", "became", "parameters", "trainable", "drift", "task", "faithful"):
+    for heading in ("step", "class", "became", "parameters", "trainable", "drift", "task", "fidelity"):
         assert heading in text

@@ -1,4 +1,4 @@
-"""The report: what each step became, how faithful it is, what training has moved."""
+"""The report: what each step became, its fidelity, what training has moved."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Report:
     Attributes
     ----------
     facts : list of (str, str)
-        Task, faithfulness, steps on the host, what is left out, how trees are run, fine-tuning.
+        Task, fidelity, steps on the host, what is left out, how trees are run, fine-tuning.
     rows : list of Row
     """
 
@@ -184,7 +184,7 @@ def _facts(net: TranslatedPipeline) -> list[tuple[str, str]]:
     elif classes is not None:
         labels = [*map(str, net.head.labels_in_order)]
         task += f", {len(labels)} classes: {', '.join(labels[:8])}{', ...' if len(labels) > 8 else ''}"
-    facts = [("task", task), ("faithful", _faithful(net))]
+    facts = [("task", task), ("fidelity", _fidelity(net))]
     for host in net.hosts:
         reason = host.reason.removeprefix(f"step {host.name!r}: ")
         text = f"{host.name}: {reason} The gradient ends there: nothing before it is trained."
@@ -200,7 +200,7 @@ def _facts(net: TranslatedPipeline) -> list[tuple[str, str]]:
     return facts
 
 
-def _faithful(net: TranslatedPipeline) -> str:
+def _fidelity(net: TranslatedPipeline) -> str:
     soft = any(isinstance(step.module, SoftSplits) for step in net.program.steps)
     fidelity = net.fidelity
     if not soft and not net.hardened and (fidelity is None or fidelity.r2 > 1 - 1e-6):
