@@ -21,9 +21,9 @@ from lightgbm import Booster, LGBMRegressor
 from numpy.typing import NDArray
 
 import windtunnel
-from windtunnel.compiler.cost_model import Shape
+from windtunnel.compiler.cost_model import EnsembleShape
 from windtunnel.compiler.strategies import FORMS
-from windtunnel.compiler.tree_costs import SHIPPED, Cell, fitted, read, write
+from windtunnel.compiler.tree_costs import SHIPPED, TreeTiming, fit_costs, read, write
 from windtunnel.modules.trees.hard import HardTrees
 
 TREES, LEAVES, DEPTHS, FEATURES = (10, 100, 400), (8, 64, 200), (4, 8, -1), (28, 100, 8)
@@ -64,9 +64,9 @@ def _trees_of(model: Any) -> HardTrees:
 
 
 @torch.inference_mode()
-def timed(trees: HardTrees, rows: int, device: str = "cpu") -> Cell:
+def timed(trees: HardTrees, rows: int, device: str = "cpu") -> TreeTiming:
     """The median seconds of each strategy that takes an ensemble."""
-    shape = Shape.of(trees)
+    shape = EnsembleShape.of(trees)
     x = torch.randn(rows, trees.width, dtype=torch.float64, device=device)
     trees = trees.to(device)
     forms = {name: form.rebuild(trees.state_dict(), trees.facts()) for name, form in FORMS.items() if shape.takes(name)}
@@ -79,16 +79,16 @@ def timed(trees: HardTrees, rows: int, device: str = "cpu") -> Cell:
             start = clock()
             form(x).cpu()
             taken[name].append(clock() - start)
-    return Cell(device, shape, rows, {name: statistics.median(times[1:]) for name, times in taken.items()})
+    return TreeTiming(device, shape, rows, {name: statistics.median(times[1:]) for name, times in taken.items()})
 
 
-def regrets(cells: Sequence[Cell]) -> list[float]:
+def regrets(cells: Sequence[TreeTiming]) -> list[float]:
     """The time of what is chosen over the best, where a seventh of the ensembles is held out of the fit in turn."""
     shapes = list(dict.fromkeys(cell.shape for cell in cells))
     found = []
     for fold in range(FOLDS):
         out = set(shapes[fold::FOLDS])
-        learned = fitted([cell for cell in cells if cell.shape not in out])
+        learned = fit_costs([cell for cell in cells if cell.shape not in out])
         for cell in cells:
             if cell.shape in out:
                 chosen = next(iter(cell.shape.seconds(cell.rows, learned)))

@@ -367,13 +367,13 @@ def test_a_branch_is_named_as_what_cannot_go_into_a_tree_file(tmp_path: Path) ->
     assert any(type(step.module).__name__ == "ResidualModel" for step in net.program.steps)
     hard = net.harden((x[2000:], y[2000:]))
     assert hard.hardening is not None and hard.hardening.change == 0
-    with pytest.raises(UnfaithfulOption, match="a residual model beside them"):
+    with pytest.raises(UnfaithfulOption, match="has added a residual model"):
         hard.export(tmp_path / "model.txt", format="lightgbm")
 
 
 def test_soft_trees_are_sent_to_harden_first(tmp_path: Path) -> None:
     net = windtunnel.translate(source("lightgbm, binary"), level="L2", calibrate=rows())
-    with pytest.raises(UnfaithfulOption, match="soft ones at L2. Take net.harden"):
+    with pytest.raises(UnfaithfulOption, match="soft trees at L2. Export net.harden"):
         net.export(tmp_path / "model.json", format="xgboost")
 
 

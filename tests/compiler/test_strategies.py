@@ -13,7 +13,7 @@ from tree_ensembles import CASES as ENSEMBLES, boosted, rows, scripted, stump
 import windtunnel
 from windtunnel.compiler import strategies
 from windtunnel.compiler.backends import tree_runner
-from windtunnel.compiler.cost_model import Shape
+from windtunnel.compiler.cost_model import EnsembleShape
 from windtunnel.compiler.strategies import FORMS, choose
 from windtunnel.compiler.tree_costs import coefficients
 from windtunnel.errors import InvalidOption
@@ -301,7 +301,7 @@ def test_auto_takes_what_is_expected_to_be_fastest():
     for count in (1, 100_000):
         program = windtunnel.compile(model, strategy="tree_traversal").program
         (choice,) = choose(program, "auto", rows=count)
-        expected = Shape.of(HardTrees.of(program.steps[0].module.ensemble()))
+        expected = EnsembleShape.of(HardTrees.of(program.steps[0].module.ensemble()))
         expected = expected.seconds(count, coefficients("cpu"), torch.get_num_threads())
         assert choice.expected == expected and choice.strategy == min(expected, key=expected.__getitem__)
         assert type(program.steps[0].module) is FORMS[choice.strategy]
@@ -309,18 +309,18 @@ def test_auto_takes_what_is_expected_to_be_fastest():
 
 def test_auto_expects_only_what_takes_the_trees():
     hollow, deep, wide = joined(*[chain(7)] * 2, outputs=1), chain(11), chain(64)
-    taken = {one: set(Shape.of(HardTrees.of(trees)).seconds(1, coefficients("cpu"))) for one, trees in
+    taken = {one: set(EnsembleShape.of(HardTrees.of(trees)).seconds(1, coefficients("cpu"))) for one, trees in
              (("hollow", hollow), ("deep", deep), ("wide", wide), ("flat", chain(4)))}  # fmt: skip
     unlike = set(FORMS) - {"oblivious"}
     assert taken["flat"] == unlike
     assert taken["hollow"] == taken["deep"] == unlike - {"perfect_tree_traversal"}
     assert taken["wide"] == unlike - {"perfect_tree_traversal", "bitvectors"}
-    alike = Shape.of(HardTrees.of(asked_by_level([3, 2])))
+    alike = EnsembleShape.of(HardTrees.of(asked_by_level([3, 2])))
     assert "oblivious" in alike.seconds(1, coefficients("cpu")) and alike.asked == 6
 
 
 def test_a_call_on_threads_takes_what_the_rows_of_one_take():
-    shape = Shape.of(HardTrees.of(boosted()))
+    shape = EnsembleShape.of(HardTrees.of(boosted()))
     alone, two = shape.seconds(5_000, coefficients("cpu")), shape.seconds(10_000, coefficients("cpu"), threads=2)
     assert alone == two
     assert shape.seconds(100, coefficients("cpu"), threads=2) == shape.seconds(100, coefficients("cpu"))
@@ -330,7 +330,9 @@ def test_where_nothing_is_known_of_a_device_all_forms_are_measured(monkeypatch):
     monkeypatch.setattr(strategies, "coefficients", lambda device: {})
     trees = HardTrees.of(boosted())
     choice = strategies._automatic(trees, "step", 50, None)
-    assert set(choice.measured) == {name for name in FORMS if Shape.of(trees).takes(name)} and not choice.expected
+    assert (
+        set(choice.measured) == {name for name in FORMS if EnsembleShape.of(trees).takes(name)} and not choice.expected
+    )
     assert choice.strategy == min(choice.measured, key=choice.measured.__getitem__)
 
 

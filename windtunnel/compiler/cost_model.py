@@ -1,4 +1,4 @@
-"""What the strategies for trees cost: a sum of terms, the coefficients of which ``tree_costs`` learns."""
+"""The cost of each strategy for trees: a linear model whose coefficients ``tree_costs`` fits."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.program.row_slices import least_of, share
 
 MOST_PRODUCTS = 1 << 18
-"""Leaves squared, added up; beyond, matrix products are nowhere near the others."""
+"""The largest sum of squared leaf counts; beyond it, matrix products are far slower than the other strategies."""
 MOST_WORDS = 1 << 24
-"""Words in the tables of bitvectors that categories look up: 128 MiB."""
+"""The most words in the tables of bitvectors by category: 128 MiB."""
 HOLLOW = 8
-"""How many times more leaves perfect trees may have than the trees that they stand for."""
+"""The largest ratio of the leaves of the perfect trees to those of the trees."""
 
 
 @dataclass(frozen=True)
-class Shape:
-    """What the cost of an ensemble depends on.
+class EnsembleShape:
+    """The features of an ensemble that the cost depends on.
 
     Attributes
     ----------
     trees, columns : int
         Trees, and columns that some node reads.
     sets, codes : int
-        Nodes that split by a set of categories; the largest codes in the sets of each column, added up.
+        Nodes that split by a set of categories; the sum of the largest code in the sets of each column.
     levels, visits : int
-        Splits on the longest way down: of the deepest tree, and of all trees added up.
+        The depth of the deepest tree; the sum of the depths of all trees.
     most_leaves, leaves, perfect, products : int
-        Leaves of the largest tree; of all trees, as they are and completed to perfect ones; their squares added up.
+        Leaves of the largest tree; of all trees; of all trees completed to perfect ones; the sum of squared counts.
     asked : int
-        Levels of the deepest tree times trees, where they are oblivious; else 0.
+        Depth of the deepest tree times trees, for oblivious trees; else 0.
     """
 
     trees: int
@@ -54,14 +54,14 @@ class Shape:
     asked: int
 
     @classmethod
-    def of(cls, trees: HardTrees) -> Shape:
-        """Read it off an ensemble."""
+    def of(cls, trees: HardTrees) -> EnsembleShape:
+        """The shape of an ensemble."""
         root, follow, column, start, last = (
-            held.cpu().numpy() for held in (trees.root, trees.follow, trees.column, trees.set_start, trees.set_last)
+            tensor.cpu().numpy() for tensor in (trees.root, trees.follow, trees.column, trees.set_start, trees.set_last)
         )
         is_node = follow != np.arange(len(follow))
         depths = depths_of(root, follow, is_node)
-        # The node that a set belongs to is a column of its own.
+        # Each set of categories counts as a column.
         asks = np.where(start > 0, -1 - start, column)
         same = oblivious((root, follow, is_node), asks, trees.split.cpu().numpy()) is not None
         leaves = np.diff(trees.leaf_start.cpu().numpy())
@@ -69,7 +69,7 @@ class Shape:
             trees=len(root),
             columns=len(np.unique(column[is_node] % max(1, trees.width))),
             sets=int((start > 0).sum()),
-            codes=sum(int(last[(column == one) & (start > 0)].max()) for one in np.unique(column[start > 0])),
+            codes=sum(int(last[(column == number) & (start > 0)].max()) for number in np.unique(column[start > 0])),
             levels=int(depths.max(initial=0)),
             visits=int(depths.sum()),
             most_leaves=int(leaves.max(initial=1)),
@@ -80,15 +80,15 @@ class Shape:
         )
 
     def terms(self, strategy: str, rows: int) -> list[float]:
-        """What the seconds of a strategy are a sum of: a call, its steps, and for the rows columns, trees and work."""
-        # Sets are columns of their own, but for the walk, which looks each up where it stands, and for bitvectors.
+        """The terms of a strategy's cost: a call, its steps, and rows times columns, trees and work."""
+        # Sets count as columns, except for the walk, which looks them up at each node, and for bitvectors.
         columns = self.columns + (0 if strategy in ("tree_traversal", "bitvectors") else self.sets)
         steps = {"gemm": 1, "bitvectors": math.ceil(self.trees / BitvectorTrees.BLOCK)}.get(strategy, self.levels)
         work = WORK[strategy](self)
         return [1.0, float(steps), float(rows * columns), float(rows * self.trees), float(rows * work)]
 
     def takes(self, strategy: str) -> bool:
-        """Whether the trees can be run that way at a cost that the model knows."""
+        """Whether the strategy can run the trees at a cost within the model's range."""
         return {
             "perfect_tree_traversal": self.levels <= PerfectTrees.DEEPEST and self.perfect <= HOLLOW * self.leaves,
             "gemm": self.products <= MOST_PRODUCTS,
@@ -97,25 +97,25 @@ class Shape:
         }.get(strategy, True)
 
     def seconds(self, rows: int, coefficients: Mapping[str, Sequence[float]], threads: int = 1) -> dict[str, float]:
-        """The seconds that one call with so many rows is expected to take, for each strategy, the fastest first.
+        """The expected seconds of one call with ``rows`` rows by strategy, the fastest first.
 
-        Threads answer slices of the rows, each by itself: a call takes what the rows of one thread take.
+        Each thread runs a slice of the rows, so that a call takes the time of one slice.
         """
         rows = share(rows, threads, least_of(self.leaves))
         expected = {
-            strategy: float(np.dot(known, self.terms(strategy, rows)))
-            for strategy, known in coefficients.items()
+            strategy: float(np.dot(weights, self.terms(strategy, rows)))
+            for strategy, weights in coefficients.items()
             if self.takes(strategy)
         }
-        return dict(sorted(expected.items(), key=lambda one: one[1]))
+        return dict(sorted(expected.items(), key=lambda item: item[1]))
 
 
-WORK: dict[str, Callable[[Shape], int]] = {
-    "gemm": lambda of: of.products,
-    "tree_traversal": lambda of: of.trees * of.levels * (2 if of.sets else 1),
-    "perfect_tree_traversal": lambda of: of.visits,
-    "ranked_traversal": lambda of: of.visits,
-    "bitvectors": lambda of: of.trees * of.columns,
-    "oblivious": lambda of: of.asked,
+WORK: dict[str, Callable[[EnsembleShape], int]] = {
+    "gemm": lambda shape: shape.products,
+    "tree_traversal": lambda shape: shape.trees * shape.levels * (2 if shape.sets else 1),
+    "perfect_tree_traversal": lambda shape: shape.visits,
+    "ranked_traversal": lambda shape: shape.visits,
+    "bitvectors": lambda shape: shape.trees * shape.columns,
+    "oblivious": lambda shape: shape.asked,
 }
-"""What each strategy does for a row, beside columns and trees."""
+"""Strategy -> its work for a row, besides columns and trees."""

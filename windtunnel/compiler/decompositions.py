@@ -1,4 +1,4 @@
-"""Operators that ONNX or its runtime lack in float64, in terms of those that they have."""
+"""Operators that ONNX or its runtime lack in float64, composed of operators that they have."""
 
 from __future__ import annotations
 
@@ -28,40 +28,40 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Where values go into a sorted sequence ``[n]`` or ``[..., n]``, by halving; NaN goes to the end, as in torch."""
+    """Insertion positions in a sorted sequence ``[n]`` or ``[..., n]`` by bisection; NaN goes to the end, as in torch."""
     if sorter is not None:
         sequence = sequence.gather(-1, sorter)
     right = right or side == "right"
     count = sequence.shape[-1]
-    found = torch.zeros_like(values, dtype=torch.int64)
+    position = torch.zeros_like(values, dtype=torch.int64)
     step = (1 << count.bit_length()) >> 1
     while step:
-        after = found + step
+        after = position + step
         inside = after <= count
-        held = _at(sequence, torch.where(inside, after, torch.full_like(after, count)) - 1)
-        passed = ~(held > values) if right else ~(held >= values)
-        found = torch.where(passed & inside, after, found)
+        bound = _at(sequence, torch.where(inside, after, torch.full_like(after, count)) - 1)
+        passed = ~(bound > values) if right else ~(bound >= values)
+        position = torch.where(passed & inside, after, position)
         step >>= 1
-    return found.to(torch.int32) if out_int32 else found
+    return position.to(torch.int32) if out_int32 else position
 
 
 def bucketize(values: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """Which of the buckets between sorted boundaries values are in."""
+    """The bucket of each value, between sorted boundaries."""
     return searchsorted(boundaries, values, out_int32=out_int32, right=right)
 
 
 def full_like(given: Tensor, value: float, *, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
-    """The number in the shape of another tensor."""
+    """A tensor of one number, in the shape of another."""
     return torch.full(given.shape, value, dtype=dtype or given.dtype, device=given.device)
 
 
 def isinf(given: Tensor) -> Tensor:
-    """Whether numbers are infinite; the exporter's own asks float32, in which 1e39 is."""
+    """Whether numbers are infinite; the exporter's form compares in float32, where 1e39 is."""
     return given.abs() == math.inf
 
 
 def log2(given: Tensor) -> Tensor:
-    """Ln x / ln 2, as the exporter's own constant is that of float32."""
+    """Ln x / ln 2; the exporter's constant is a float32."""
     return torch.log(given) / math.log(2)
 
 
@@ -71,7 +71,7 @@ def log10(given: Tensor) -> Tensor:
 
 
 def sigmoid(given: Tensor) -> Tensor:
-    """1 / (1 + exp(-x)), as the runtime's own gives 0 for what is near 0, which a logarithm may still tell apart."""
+    """1 / (1 + exp(-x)); the runtime's operator rounds small results to 0, which a logarithm would show."""
     return 1 / (1 + torch.exp(-given))
 
 
@@ -85,81 +85,81 @@ def _erfcx(x: Tensor) -> Tensor:
     """exp(x^2) (1 - erf(x)) of numbers from 0 on, by Chebyshev polynomials in (x - 2.5) / (x + 2.5); to 4e-15."""
     t = 2 * (x - ERFCX_CENTER) / (x + ERFCX_CENTER)
     last, before = torch.zeros_like(x), torch.zeros_like(x)
-    for one in ERFCX[:0:-1]:
-        last, before = t * last - before + one, last
+    for coefficient in ERFCX[:0:-1]:
+        last, before = t * last - before + coefficient, last
     return 0.5 * t * last - before + ERFCX[0]
 
 
 def erf(given: Tensor) -> Tensor:
-    """The error function, which the runtime has in float32 alone."""
+    """The error function, which the runtime has in float32 only."""
     x = given.abs().clamp_max(30.0)
     return torch.sign(given) * (1 - torch.exp(-x * x) * _erfcx(x))
 
 
 def ndtr(given: Tensor) -> Tensor:
-    """The share of the normal distribution below x."""
+    """The cumulative distribution function of the normal distribution."""
     return 0.5 + 0.5 * erf(given * SQRT_HALF)
 
 
-def ndtri(share: Tensor) -> Tensor:
-    """The quantile of the normal distribution, by two of Halley's steps from Winitzki's form, within 0.2 % of it."""
-    a, tail = 0.147, torch.minimum(share, 1 - share)
+def ndtri(p: Tensor) -> Tensor:
+    """The quantile of the normal distribution: Winitzki's approximation (0.2 %), then two of Halley's steps."""
+    a, tail = 0.147, torch.minimum(p, 1 - p)
     log = torch.log(4 * tail * (1 - tail))
     half = 2 / (math.pi * a) + log / 2
     x = torch.sqrt(2 * (torch.sqrt(half * half - log / a) - half).clamp_min(0.0))
     for _ in range(2):
         step = math.sqrt(2 * math.pi) * (tail * torch.exp(x * x / 2) - 0.5 * _erfcx(x * SQRT_HALF))
         x = x - step / (1 + x * step / 2)
-    return torch.where(share < 0.5, -x, x)
+    return torch.where(p < 0.5, -x, x)
 
 
 def any_along(given: Tensor, dim: int, keepdim: bool = False) -> Tensor:
-    """Whether any is true along a dimension; of none there is none, which the runtime gets wrong."""
+    """Whether any is true along a dimension; false for an empty one, which the runtime gets wrong."""
     return given.to(torch.int64).sum(dim, keepdim=keepdim) > 0
 
 
-def matmul(one: Tensor, other: Tensor) -> Tensor:
-    """The product, with a vector as a matrix of one column, as the runtime multiplies no rows with no vector."""
-    if one.dim() == 2 and other.dim() == 1:
-        return torch.mm(one, other.unsqueeze(1)).squeeze(1)
-    return NotImplemented  # type: ignore[no-any-return]  # the product as it is
+def matmul(left: Tensor, right: Tensor) -> Tensor:
+    """The product, with a vector as a matrix of one column: the runtime fails for no rows times a vector."""
+    if left.dim() == 2 and right.dim() == 1:
+        return torch.mm(left, right.unsqueeze(1)).squeeze(1)
+    return NotImplemented  # type: ignore[no-any-return]  # leaves the operator as it is
 
 
 def cdist(rows: Tensor, others: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
     """Distances ``[B, N]`` of rows ``[B, width]`` from ``[N, width]``, column by column."""
     total = torch.zeros(rows.shape[0], others.shape[0], dtype=rows.dtype)
     for column in range(rows.shape[1]):
-        apart = (rows[:, column : column + 1] - others[:, column]).abs()
+        distance = (rows[:, column : column + 1] - others[:, column]).abs()
         if p == math.inf:
-            total = torch.where(apart > total, apart, total)
+            total = torch.where(distance > total, distance, total)
         else:
-            total = total + (apart if p == 1.0 else apart * apart if p == 2.0 else apart**p)
+            total = total + (distance if p == 1.0 else distance * distance if p == 2.0 else distance**p)
     return total if p in (1.0, math.inf) else torch.sqrt(total) if p == 2.0 else total ** (1 / p)
 
 
 def sort_stable(
     given: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Values in order, and where they were; ONNX's TopK leaves equal values as they stand."""
+    """Sorted values and their old positions; ONNX's TopK keeps the order of equal values."""
     return torch.topk(given, given.shape[dim], dim=dim, largest=descending)
 
 
 def argsort_stable(given: Tensor, *, stable: bool, dim: int = -1, descending: bool = False) -> Tensor:
-    """Where values in order were."""
+    """The old positions of the sorted values."""
     return sort_stable(given, dim=dim, descending=descending)[1]
 
 
 def solve(left: Tensor, right: Tensor) -> Tensor:
-    """The solution of ``[..., n, n] X = [..., n, k]`` or ``[..., n]``, by elimination with pivots; n is known."""
+    """The solution of ``[..., n, n] X = [..., n, k]`` or ``[..., n]``, by elimination with pivots; n is fixed."""
     count, vector = left.shape[-1], right.dim() == left.dim() - 1
     both = torch.cat([left, right.unsqueeze(-1) if vector else right], dim=-1)
     places = torch.arange(count).unsqueeze(1)
     for at in range(count):
         greatest = torch.where(places.squeeze(1) >= at, both[..., at].abs(), -1.0)
         pivot = greatest.argmax(dim=-1, keepdim=True).unsqueeze(-1)
-        found = both.gather(-2, pivot.expand(*both.shape[:-2], 1, both.shape[-1]))
+        pivot_row = both.gather(-2, pivot.expand(*both.shape[:-2], 1, both.shape[-1]))
         both = torch.where(places == pivot, both[..., at : at + 1, :], both)
-        row = found / found[..., at : at + 1]
+        row = pivot_row / pivot_row[..., at : at + 1]
         both = torch.where(places == at, row, both - both[..., at : at + 1] * row)
     solution = both[..., count:]
     return solution.squeeze(-1) if vector else solution

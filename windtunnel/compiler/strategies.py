@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from windtunnel.compiler.cost_model import Shape
+from windtunnel.compiler.cost_model import EnsembleShape
 from windtunnel.compiler.tree_costs import coefficients
 from windtunnel.errors import InvalidOption
 from windtunnel.modules.trees.forms.bitvectors import BitvectorTrees
@@ -115,7 +115,7 @@ def _formed(trees: HardTrees, strategy: str, step: str) -> HardTrees:
 
 
 def _automatic(trees: HardTrees, step: str, rows: int | None, measure: TreeRunner | None) -> StrategyChoice:
-    shape, device = Shape.of(trees), trees.threshold.device.type
+    shape, device = EnsembleShape.of(trees), trees.threshold.device.type
     learned, threads = coefficients(device), torch.get_num_threads() if device == "cpu" else 1
     expected = _compared(lambda count: shape.seconds(count, learned, threads), rows) if learned else {}
     if measure is None and learned:

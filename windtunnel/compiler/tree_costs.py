@@ -1,6 +1,6 @@
-"""The measurements that the cost model of trees is learned from: ``tree_costs.csv``, a line per ensemble and row count.
+"""Fits the cost model of trees to the measurements in ``tree_costs.csv``, a line per ensemble and number of rows.
 
-``python -m benchmarks.tree_costs`` writes them. On a kind of device that none were taken on there is no model.
+``python -m benchmarks.tree_costs`` writes them. A device without measurements has no model.
 """
 
 from __future__ import annotations
@@ -14,49 +14,49 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import nnls
 
-from windtunnel.compiler.cost_model import WORK, Shape
+from windtunnel.compiler.cost_model import WORK, EnsembleShape
 
 SHIPPED = Path(__file__).with_name("tree_costs.csv")
-SHAPE = [field.name for field in fields(Shape)]
+SHAPE = [field.name for field in fields(EnsembleShape)]
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One ensemble, answered for so many rows by one thread.
+class TreeTiming:
+    """The seconds of one ensemble for a number of rows on one thread.
 
     Attributes
     ----------
     device : str
         The kind of device: "cpu", "cuda".
-    shape : Shape
+    shape : EnsembleShape
     rows : int
     seconds : dict of str to float
-        Of a call, for each strategy that takes the ensemble.
+        Of a call, for each strategy that can run the ensemble.
     """
 
     device: str
-    shape: Shape
+    shape: EnsembleShape
     rows: int
     seconds: dict[str, float]
 
 
-def write(path: Path, cells: Iterable[Cell]) -> None:
-    """Write cells as CSV: seconds are empty for a strategy that does not take the ensemble."""
+def write(path: Path, timings: Iterable[TreeTiming]) -> None:
+    """Write timings as CSV; seconds are empty for a strategy that cannot run the ensemble."""
     with path.open("w", newline="") as file:
-        to = csv.DictWriter(file, ["device", *SHAPE, "rows", *WORK], lineterminator="\n")
-        to.writeheader()
-        for cell in cells:
-            seconds = {strategy: f"{value:.4g}" for strategy, value in cell.seconds.items()}
-            to.writerow({"device": cell.device, **asdict(cell.shape), "rows": cell.rows, **seconds})
+        writer = csv.DictWriter(file, ["device", *SHAPE, "rows", *WORK], lineterminator="\n")
+        writer.writeheader()
+        for timing in timings:
+            seconds = {strategy: f"{value:.4g}" for strategy, value in timing.seconds.items()}
+            writer.writerow({"device": timing.device, **asdict(timing.shape), "rows": timing.rows, **seconds})
 
 
-def read(path: Path) -> list[Cell]:
-    """Read what ``write`` wrote."""
+def read(path: Path) -> list[TreeTiming]:
+    """The timings of a file that ``write`` wrote."""
     with path.open(newline="") as file:
         return [
-            Cell(
+            TreeTiming(
                 line["device"],
-                Shape(**{name: int(line[name]) for name in SHAPE}),
+                EnsembleShape(**{name: int(line[name]) for name in SHAPE}),
                 int(line["rows"]),
                 {strategy: float(line[strategy]) for strategy in WORK if line[strategy]},
             )
@@ -64,22 +64,19 @@ def read(path: Path) -> list[Cell]:
         ]
 
 
-def fitted(cells: Sequence[Cell]) -> dict[str, list[float]]:
-    """Coefficients of ``Shape.terms`` by strategy, none below 0, with the least squares of relative errors."""
+def fit_costs(timings: Sequence[TreeTiming]) -> dict[str, list[float]]:
+    """Coefficients of ``EnsembleShape.terms`` by strategy: non-negative least squares of relative errors."""
     costs = {}
     for strategy in WORK:
-        known = [
-            (cell.shape.terms(strategy, cell.rows), cell.seconds[strategy])
-            for cell in cells
-            if strategy in cell.seconds
-        ]
-        if known:
-            terms, seconds = (np.array(one) for one in zip(*known, strict=True))
-            costs[strategy] = nnls(terms / seconds[:, None], np.ones(len(known)))[0].tolist()
+        measured = [timing for timing in timings if strategy in timing.seconds]
+        if measured:
+            terms = np.array([timing.shape.terms(strategy, timing.rows) for timing in measured])
+            seconds = np.array([timing.seconds[strategy] for timing in measured])
+            costs[strategy] = nnls(terms / seconds[:, None], np.ones(len(measured)))[0].tolist()
     return costs
 
 
 @cache
 def coefficients(device: str) -> dict[str, list[float]]:
-    """What the measurements that ship say of a kind of device; empty where there are none."""
-    return fitted([cell for cell in read(SHIPPED) if cell.device == device])
+    """The coefficients of a kind of device, from the timings of the package; empty without timings."""
+    return fit_costs([timing for timing in read(SHIPPED) if timing.device == device])

@@ -1,14 +1,14 @@
-"""Which raw columns a file is given, and as what."""
+"""Which raw columns a file reads, and as numbers or texts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from windtunnel.encode import NONE_CATEGORY, CategoryColumn, RowEncoder
 
 
 def raw_columns(encoder: RowEncoder) -> tuple[list[int], list[int]]:
-    """Tell the raw columns given as numbers from those given as texts; ``limits`` rejects those that are both."""
+    """The raw columns read as numbers and those read as texts; ``limits`` rejects columns that are both."""
     numbers, texts = encoder.columns_by_kind()
     return sorted(numbers), sorted(texts - numbers)
 
@@ -21,18 +21,20 @@ def names(encoder: RowEncoder, columns: Sequence[int]) -> list[str]:
 def text_slots(encoder: RowEncoder) -> list[tuple[int, CategoryColumn]]:
     """The columns of ``ids`` that are looked up by text, with their position."""
     texts = set(raw_columns(encoder)[1])
-    return [(slot, one) for slot, one in enumerate(encoder.categories) if one.column in texts]
+    return [(slot, category) for slot, category in enumerate(encoder.categories) if category.column in texts]
 
 
 def none_columns(encoder: RowEncoder) -> list[str]:
-    """Names of the columns of texts where None is a category of its own, told from NaN by all that read them."""
-    slots = text_slots(encoder)
-    plain = {one.column for _, one in slots if NONE_CATEGORY not in one.vocabulary.values}
-    return names(encoder, sorted({one.column for _, one in slots} - plain))
+    """Names of the columns of texts where None is a category in every vocabulary, apart from NaN."""
+    return _columns_where_all(encoder, lambda category: NONE_CATEGORY in category.vocabulary.values)
 
 
 def told_by_text(encoder: RowEncoder) -> list[str]:
-    """Names of the columns of texts whose categories are told by their text alone, so that whole numbers are texts."""
-    slots = text_slots(encoder)
-    others = {one.column for _, one in slots if one.vocabulary.hashes is None}
-    return names(encoder, sorted({one.column for _, one in slots} - others))
+    """Names of the columns of texts where a whole number is the category of its text, in every vocabulary."""
+    return _columns_where_all(encoder, lambda category: category.vocabulary.hashes is not None)
+
+
+def _columns_where_all(encoder: RowEncoder, meets: Callable[[CategoryColumn], bool]) -> list[str]:
+    categories = [category for _, category in text_slots(encoder)]
+    others = {category.column for category in categories if not meets(category)}
+    return names(encoder, sorted({category.column for category in categories} - others))

@@ -1,4 +1,4 @@
-"""LightGBM's text format, written without LightGBM: the trees that a translation ends in."""
+"""LightGBM's text format, written without LightGBM: the trees of a translation's last step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windtunnel.program.translated import TranslatedPipeline
 
 FORMAT = "lightgbm"
 CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT = 1, 2, 2
-"""Bits of a node's decision_type: the third and the fourth are its kind of missing value, numbered as ours are."""
+"""Bits of a node's decision_type; its third and fourth bits are the kind of missing value, numbered as ours."""
 OBJECTIVES: dict[str, Callable[[int, float], str]] = {
     "identity": lambda outputs, scale: "regression" if outputs == 1 else "",
     "probabilities": lambda outputs, scale: "",
@@ -30,46 +30,45 @@ OBJECTIVES: dict[str, Callable[[int, float], str]] = {
     "log1p_exp": lambda outputs, scale: "cross_entropy_lambda",
     "signed_square": lambda outputs, scale: "regression sqrt",
 }
-"""Link -> the objective whose predict applies it; none where predict gives the scores themselves."""
+"""Link -> the objective whose predict applies it; empty where predict gives the scores themselves."""
 
 
 def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
-    """Write the trees that a translation ends in as a model that ``lightgbm.Booster(model_file=path)`` reads.
+    """Write the trees of the last step as a model that ``lightgbm.Booster(model_file=path)`` reads.
 
-    ``predict`` of the booster gives what stands behind the link (probabilities of class 1 or of every class, values),
-    with ``raw_score=True`` the raw scores, of the columns that reach the trees: ``net.tree_columns(rows)``, or what
-    the pipeline in front of its last step gives. Where the translation rounds rows to float32 the thresholds are the
-    float64 numbers at which that rounding turns, so that float64 rows decide alike. An infinite number goes where a
-    very large one does. There are no counts of rows in the file, so that ``pred_contrib`` has nothing to work with.
+    ``predict`` of the booster gives the output of the link (probabilities of class 1 or of every class, values), with
+    ``raw_score=True`` the raw scores. It takes the columns of the last step: ``net.tree_columns(rows)``, or the output
+    of the pipeline before its last step. Where the translation rounds rows to float32, each threshold is the largest
+    float64 number that is rounded down, so that float64 rows take the same branches. An infinite number goes where a
+    very large one goes. The file has no counts of rows, so that ``pred_contrib`` cannot be computed.
 
     Raises
     ------
     UnfaithfulOption
-        The translation does not end in hard trees, or has what the format does not: a category that is missing going
-        left, or another link.
+        The last step is no sum of hard trees, a missing category goes left, or the format has no such link.
     """
     write_atomically(path, text(FinalTrees.of(net, FORMAT)).encode("ascii"))
 
 
 def text(trees: FinalTrees) -> str:
     """The whole file."""
-    of = trees.ensemble
+    ensemble = trees.ensemble
     if trees.link not in OBJECTIVES:
         raise UnfaithfulOption(
             f"format={FORMAT!r} has no objective whose predict gives the link {trees.link!r}; it has "
             f"{', '.join(OBJECTIVES)}."
         )
-    blocks = [_tree(number, one, of) for number, one in enumerate(trees.rounds())]
-    objective = OBJECTIVES[trees.link](of.outputs, trees.scale)
+    blocks = [_tree(number, tree, ensemble) for number, tree in enumerate(trees.rounds())]
+    objective = OBJECTIVES[trees.link](ensemble.outputs, trees.scale)
     header = {
         "version": "v4",
-        "num_class": of.outputs,
-        "num_tree_per_iteration": of.outputs,
+        "num_class": ensemble.outputs,
+        "num_tree_per_iteration": ensemble.outputs,
         "label_index": 0,
-        "max_feature_idx": of.width - 1,
+        "max_feature_idx": ensemble.width - 1,
         **({"objective": objective} if objective else {}),
-        "feature_names": " ".join(trees.columns or [f"Column_{column}" for column in range(of.width)]),
-        "feature_infos": " ".join(_infos(of)),
+        "feature_names": " ".join(trees.columns or [f"Column_{column}" for column in range(ensemble.width)]),
+        "feature_infos": " ".join(_infos(ensemble)),
         "tree_sizes": " ".join(str(len(block)) for block in blocks),
     }
     head = "tree\n" + "".join(f"{key}={value}\n" for key, value in header.items())
@@ -77,8 +76,8 @@ def text(trees: FinalTrees) -> str:
     return f"{head}\n{''.join(blocks)}{tail}"
 
 
-def _tree(number: int, tree: Tree, of: TreeEnsemble) -> str:
-    """One block; sets of categories are runs of 32-bit words, and their nodes have the number of their set."""
+def _tree(number: int, tree: Tree, ensemble: TreeEnsemble) -> str:
+    """The block of a tree; its sets of categories are runs of 32-bit words, and their nodes have the set's number."""
     if wrong := [node for node, left in enumerate(missing_left(tree)) if node in tree.categories and left]:
         raise UnfaithfulOption(
             f"format={FORMAT!r} sends every missing category to the right, and tree {number} sends those of column "
@@ -88,7 +87,7 @@ def _tree(number: int, tree: Tree, of: TreeEnsemble) -> str:
     sets, bounds = [_words(tree.categories[node]) for node in sorted(tree.categories)], [0]
     for words in sets:
         bounds.append(bounds[-1] + len(words))
-    threshold = _boundaries(tree.threshold) if of.reads == "float32" else tree.threshold
+    threshold = _boundaries(tree.threshold) if ensemble.reads == "float32" else tree.threshold
     threshold = np.clip(threshold, -np.finfo(np.float64).max, np.finfo(np.float64).max)
     threshold[sorted(tree.categories)] = np.arange(len(sets))
     decision = tree.missing.astype(np.int64) << MISSING_SHIFT | DEFAULT_LEFT * tree.default_left
@@ -134,15 +133,15 @@ def _joined(values: Iterable[Any]) -> str:
     return " ".join(f"{value:.17g}" if isinstance(value, float) else str(value) for value in values)
 
 
-def _infos(of: TreeEnsemble) -> list[str]:
+def _infos(ensemble: TreeEnsemble) -> list[str]:
     """``[least:greatest]`` of numbers, the codes of categories joined by ``:``, ``none`` for what no tree reads."""
     codes: dict[int, list[NDArray[np.int64]]] = {}
-    for node, members in of.categories.items():
-        codes.setdefault(int(of.feature[node]), []).append(members)
-    infos = ["none"] * of.width
-    for column in np.unique(of.feature).tolist():
-        seen = of.threshold[of.feature == column]
-        seen = seen[np.abs(seen) < 1e30] if of.feature_range is None else of.feature_range[column]
+    for node, members in ensemble.categories.items():
+        codes.setdefault(int(ensemble.feature[node]), []).append(members)
+    infos = ["none"] * ensemble.width
+    for column in np.unique(ensemble.feature).tolist():
+        seen = ensemble.threshold[ensemble.feature == column]
+        seen = seen[np.abs(seen) < 1e30] if ensemble.feature_range is None else ensemble.feature_range[column]
         if column in codes:
             infos[column] = ":".join(map(str, np.unique(np.concatenate(codes[column])))) or "0"
         elif len(seen) and np.isfinite(seen).all():

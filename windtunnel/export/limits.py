@@ -1,4 +1,4 @@
-"""What the formats of files cannot hold: one table that rejects, that tests run over, and that docs/export.md shows."""
+"""What each file format cannot hold. ``docs/export.md`` shows the same table."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ if TYPE_CHECKING:
     from windtunnel.encode import CategoryColumn
 
 GRAPHS = ("onnx", "exported", "aoti")
-"""Formats of graphs, which hold tensor operators and nothing else."""
+"""Formats that hold tensor operators alone."""
 PROGRAMS = ("torchscript", *GRAPHS)
 OUTPUTS = ("scores", "predict_proba", "predict")
 MISSING = "<missing>"
-"""The text that stands for a missing one in ONNX files."""
+"""Marks a missing text in ONNX files."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """One reason for which a translation does not go into a file.
+    """One reason why a format cannot hold a translation.
 
     Attributes
     ----------
     what : str
         What is rejected, as the documentation names it.
     formats : tuple of str
-    said : str
-        What is said of the ``found``, which stand in the place of ``{}``.
+    subject : str
+        The start of the message; the steps or columns replace ``{}``.
     because, instead : str
         The reason, and what to do.
-    found : callable
-        The steps or columns of a translation that are concerned; none where it goes into the file.
+    find : callable
+        The steps or columns of a translation that meet the limit.
     """
 
     what: str
     formats: tuple[str, ...]
-    said: str
+    subject: str
     because: str
     instead: str
-    found: Callable[[TranslatedPipeline], list[str]]
+    find: Callable[[TranslatedPipeline], list[str]]
 
 
 def met(net: TranslatedPipeline, format: str) -> Limit | None:
-    """The first of ``LIMITS`` that keeps a translation out of a file."""
-    return next((one for one in LIMITS if format in one.formats and one.found(net)), None)
+    """The first of ``LIMITS`` that a translation meets; None if the format can hold it."""
+    return next((limit for limit in LIMITS if format in limit.formats and limit.find(net)), None)
 
 
 def check(net: TranslatedPipeline, format: str) -> None:
     """Reject a translation that a format cannot hold: ``UnfaithfulOption`` with the first limit that it meets."""
     if limit := met(net, format):
-        found = ", ".join(limit.found(net))
-        raise UnfaithfulOption(f"{limit.said.format(found)}: {limit.because}. {limit.instead}")
+        names = ", ".join(limit.find(net))
+        raise UnfaithfulOption(f"{limit.subject.format(names)}: {limit.because}. {limit.instead}")
 
 
 def _hosts(net: TranslatedPipeline) -> list[str]:
@@ -63,27 +63,35 @@ def _hosts(net: TranslatedPipeline) -> list[str]:
 
 
 def _mixed(net: TranslatedPipeline) -> list[str]:
-    return _columns(net, lambda one: one.vocabulary.kind == "mixed")
+    return _columns(net, lambda category: category.vocabulary.kind == "mixed")
 
 
 def _wide(net: TranslatedPipeline) -> list[str]:
-    return _columns(net, lambda one: one.vocabulary.wide)
+    return _columns(net, lambda category: category.vocabulary.wide)
 
 
 def _both(net: TranslatedPipeline) -> list[str]:
-    """Columns of which one vocabulary has texts and another reader takes numbers; an empty one says nothing."""
+    """Columns with a vocabulary of texts that another step reads as numbers."""
     numbers, texts = net.encoder.columns_by_kind()
-    return _columns(net, lambda one: one.vocabulary.kind == "text" and one.column in numbers & texts)
+    return _columns(net, lambda category: category.vocabulary.kind == "text" and category.column in numbers & texts)
 
 
 def _hashed(net: TranslatedPipeline) -> list[str]:
     texts = raw_columns(net.encoder)[1]
-    return _columns(net, lambda one: one.column in texts and one.vocabulary.buckets > 0 and not one.vocabulary.values)
-
-
-def _told_by_hash(net: TranslatedPipeline) -> list[str]:
     return _columns(
-        net, lambda one: one.vocabulary.hashes is not None and one.rejects_unknown and not one.vocabulary.values
+        net,
+        lambda category: (
+            category.column in texts and category.vocabulary.buckets > 0 and not category.vocabulary.values
+        ),
+    )
+
+
+def _read_by_hash(net: TranslatedPipeline) -> list[str]:
+    return _columns(
+        net,
+        lambda category: (
+            category.vocabulary.hashes is not None and category.rejects_unknown and not category.vocabulary.values
+        ),
     )
 
 
@@ -92,19 +100,22 @@ def _no_column(net: TranslatedPipeline) -> list[str]:
 
 
 def _named_as_outputs(net: TranslatedPipeline) -> list[str]:
-    own = [column for column in sum(raw_columns(net.encoder), []) if column < net.encoder.width]
-    read = names(net.encoder, own)
-    return [repr(name) for name in read if name in OUTPUTS or not name or name.startswith("windtunnel/")]
+    columns = [column for column in sum(raw_columns(net.encoder), []) if column < net.encoder.width]
+    return [
+        repr(name)
+        for name in names(net.encoder, columns)
+        if name in OUTPUTS or not name or name.startswith("windtunnel/")
+    ]
 
 
-def _called_missing(net: TranslatedPipeline) -> list[str]:
+def _with_missing_marker(net: TranslatedPipeline) -> list[str]:
     texts = raw_columns(net.encoder)[1]
-    return _columns(net, lambda one: one.column in texts and MISSING in one.vocabulary.values)
+    return _columns(net, lambda category: category.column in texts and MISSING in category.vocabulary.values)
 
 
-def _columns(net: TranslatedPipeline, concerned: Callable[[CategoryColumn], bool]) -> list[str]:
-    found = [net.encoder.column_name(one.column) for one in net.encoder.categories if concerned(one)]
-    return list(dict.fromkeys(found))
+def _columns(net: TranslatedPipeline, meets: Callable[[CategoryColumn], bool]) -> list[str]:
+    columns = [net.encoder.column_name(category.column) for category in net.encoder.categories if meets(category)]
+    return list(dict.fromkeys(columns))
 
 
 LIMITS = (
@@ -143,11 +154,11 @@ LIMITS = (
     Limit(
         "CatBoost over categories, without rows as `calibrate=`",
         GRAPHS,
-        "columns {} are told by the hash of their text",
-        "no graph can work it out",
+        "columns {} have categories that are known by the hash of their text only",
+        "no graph can compute it",
         "Give translate or compile the training rows as calibrate=, so that their texts are known, or choose "
         "format='torchscript'.",
-        _told_by_hash,
+        _read_by_hash,
     ),
     Limit(
         "hashing of raw texts, without rows as `calibrate=`",
@@ -179,6 +190,6 @@ LIMITS = (
         "column {} has the category '<missing>'",
         "it stands for a missing text in ONNX files",
         "Rename it.",
-        _called_missing,
+        _with_missing_marker,
     ),
 )

@@ -17,9 +17,9 @@ class TextLookup(nn.Module):
     Attributes
     ----------
     place : int
-        Which list of ``strings`` it reads.
+        The list of ``strings`` that it reads.
     slot : int
-        Which column of ids it gives.
+        The column of ids that it gives.
     """
 
     index: dict[str, int]
@@ -30,8 +30,8 @@ class TextLookup(nn.Module):
         vocabulary = category.vocabulary
         self.place, self.slot, self.name = place, slot, name
         self.by_hash, self.further, self.first_beyond = _hashes(category)
-        written = category_text if self.by_hash else str
-        self.index = {written(value): 2 + position for position, value in enumerate(vocabulary.values)}
+        as_text = category_text if self.by_hash else str
+        self.index = {as_text(value): 2 + position for position, value in enumerate(vocabulary.values)}
         self.first_bucket = 2 + len(vocabulary.values)
         self.buckets = vocabulary.buckets
         self.rejects_unknown = bool(category.rejects_unknown)
@@ -40,24 +40,24 @@ class TextLookup(nn.Module):
     def forward(self, texts: list[str | None]) -> Tensor:
         """B texts -> int64 ``[B]``."""
         index = self.index
-        found = [index.get(text, 0) if text is not None else 1 for text in texts]
+        ids = [index.get(text, 0) if text is not None else 1 for text in texts]
         if self.buckets > 0:
             for row, text in enumerate(texts):
-                if text is not None and found[row] == 0:
-                    found[row] = self.first_bucket + bucket_of_bytes([ord(byte) for byte in text], self.buckets)
+                if text is not None and ids[row] == 0:
+                    ids[row] = self.first_bucket + bucket_of_bytes([ord(byte) for byte in text], self.buckets)
         for row, text in enumerate(texts):
-            if text is not None and found[row] == 0 and "\0" in text:
+            if text is not None and ids[row] == 0 and "\0" in text:
                 raise ValueError(f"column {self.name} holds a text with a NUL in it, at which some runtimes cut a text")
         if self.by_hash:
             for row, text in enumerate(texts):
-                if text is not None and found[row] == 0:
+                if text is not None and ids[row] == 0:
                     hashed = city_hash_of_bytes([ord(byte) for byte in text])
-                    found[row] = self.further.get(hashed, self.first_beyond + hashed)
-        if self.rejects_unknown and 0 in found:
-            raise ValueError(f"column {self.name}: its encoder rejects the category {texts[found.index(0)]}")
-        if self.rejects_missing and 1 in found:
+                    ids[row] = self.further.get(hashed, self.first_beyond + hashed)
+        if self.rejects_unknown and 0 in ids:
+            raise ValueError(f"column {self.name}: its encoder rejects the category {texts[ids.index(0)]}")
+        if self.rejects_missing and 1 in ids:
             raise ValueError(f"column {self.name}: its encoder rejects missing values")
-        return torch.tensor(found, dtype=torch.int64)
+        return torch.tensor(ids, dtype=torch.int64)
 
 
 class NumberLookup(nn.Module):
@@ -71,11 +71,11 @@ class NumberLookup(nn.Module):
         super().__init__()
         self.place, self.slot, self.name = place, slot, name
         self.by_hash, self.further, self.first_beyond = _hashes(category)
-        known = np.array(category.vocabulary.values, dtype=np.float64)
-        order = np.argsort(known)
-        # A vocabulary without values: one number, under the id of an unknown one.
-        self.register_buffer("values", torch.from_numpy(known[order] if len(known) else np.zeros(1)))
-        self.register_buffer("ids", torch.from_numpy(order + 2 if len(known) else np.zeros(1, np.int64)))
+        values = np.array(category.vocabulary.values, dtype=np.float64)
+        order = np.argsort(values)
+        # An empty vocabulary gets one number with the id of an unknown one.
+        self.register_buffer("values", torch.from_numpy(values[order] if len(values) else np.zeros(1)))
+        self.register_buffer("ids", torch.from_numpy(order + 2 if len(values) else np.zeros(1, np.int64)))
         self.hashes = category.vocabulary.buckets > 0
         self.rejects_unknown = bool(category.rejects_unknown)
         self.rejects_missing = bool(category.rejects_missing)
@@ -84,14 +84,14 @@ class NumberLookup(nn.Module):
 
     def forward(self, numbers: Tensor) -> Tensor:
         """float64 ``[B]`` -> int64 ``[B]``."""
-        found = self.found(numbers)
+        ids = self.ids_of(numbers)
         missing = torch.isnan(numbers)
         if self.by_hash:
             whole = numbers.to(torch.int64)
-            for row in torch.nonzero(found == 0).flatten():
+            for row in torch.nonzero(ids == 0).flatten():
                 hashed = city_hash_of_bytes([ord(digit) for digit in str(int(whole[row]))])
-                found[row] = self.further.get(hashed, self.first_beyond + hashed)
-        unknown = found == 0
+                ids[row] = self.further.get(hashed, self.first_beyond + hashed)
+        unknown = ids == 0
         if self.rejects_infinite and bool(torch.isinf(numbers).any()):
             raise ValueError(f"column {self.name}: its encoder rejects infinite values")
         if self.rejects_fractions and bool((~missing & (numbers.to(torch.int64).to(torch.float64) != numbers)).any()):
@@ -105,17 +105,18 @@ class NumberLookup(nn.Module):
             )
         if self.rejects_missing and bool(missing.any()):
             raise ValueError(f"column {self.name}: its encoder rejects missing values")
-        return found
+        return ids
 
-    def found(self, numbers: Tensor) -> Tensor:
-        """Ids of float64 ``[B]`` without a check of what the source rejects."""
-        at = torch.searchsorted(self.values, numbers.contiguous()).clamp_max(self.values.shape[0] - 1)
-        known = self.values[at] == numbers
-        return torch.where(known, self.ids[at], torch.isnan(numbers).to(torch.int64))
+    def ids_of(self, numbers: Tensor) -> Tensor:
+        """Ids of float64 ``[B]``, without a check for numbers that the source rejects."""
+        position = torch.searchsorted(self.values, numbers.contiguous()).clamp_max(self.values.shape[0] - 1)
+        equal = self.values[position] == numbers
+        return torch.where(equal, self.ids[position], torch.isnan(numbers).to(torch.int64))
 
 
 def _hashes(category: CategoryColumn) -> tuple[bool, dict[int, int], int]:
-    """Whether categories are told by their hash, the ids of those without a text, and the first after these."""
-    known = category.vocabulary
-    first = 2 + len(known.values)
-    return known.hashes is not None, {one: first + at for at, one in enumerate(known.hashes or ())}, len(known) - 1
+    """Whether categories have hashes, the id of each hash without a text, and the first id after these."""
+    vocabulary = category.vocabulary
+    first = 2 + len(vocabulary.values)
+    ids = {hashed: first + place for place, hashed in enumerate(vocabulary.hashes or ())}
+    return vocabulary.hashes is not None, ids, len(vocabulary) - 1

@@ -4,7 +4,7 @@ import math
 
 
 def bucket_of_bytes(text: list[int], buckets: int) -> int:
-    """Take the md5 of a text's UTF-8 bytes, read as one integer, modulo the number of buckets (below 2^54)."""
+    """The md5 of a text's UTF-8 bytes as one integer, modulo the number of buckets (below 2^54)."""
     remainder = 0
     for word in md5_words(text):
         for byte in range(4):
@@ -13,7 +13,7 @@ def bucket_of_bytes(text: list[int], buckets: int) -> int:
 
 
 def md5_words(text: list[int]) -> list[int]:
-    """Give the digest as four words of 32 bits, each with its least significant byte first."""
+    """The digest as four words of 32 bits, each with its least significant byte first."""
     data = text + [128]
     while len(data) % 64 != 56:
         data.append(0)
@@ -34,7 +34,7 @@ def md5_words(text: list[int]) -> list[int]:
 
 
 def _block(state: list[int], words: list[int]) -> list[int]:
-    """Go the 64 steps over one block of 16 words; step i adds floor(2^32 |sin(i + 1)|)."""
+    """The 64 steps over one block of 16 words; step i adds floor(2^32 |sin(i + 1)|)."""
     turns = [7, 12, 17, 22, 5, 9, 14, 20, 4, 11, 16, 23, 6, 10, 15, 21]
     a, b, c, d = state[0], state[1], state[2], state[3]
     for step in range(64):

@@ -95,7 +95,7 @@ class Traced(nn.Module):
                 continue
             lookup: Any = self.lookups[str(slot)]
             given = numbers[:, lookup.place]
-            columns.append(lookup.found(given))
+            columns.append(lookup.ids_of(given))
             rejected = _either(rejected, _rejected(lookup, given, columns[-1]))
         all_ids = torch.stack(columns, dim=1) if columns else ids[:, :0]
         return [numbers.index_select(1, self.read).to(self.dtype), all_ids], rejected

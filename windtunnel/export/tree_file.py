@@ -1,4 +1,4 @@
-"""What files of other libraries hold of a translation: its last step, where that is a sum of trees."""
+"""The trees of a translation's last step, for the files of LightGBM and XGBoost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from windtunnel.program.program import NUMBERS
 from windtunnel.program.translated import TranslatedPipeline
 
 FORBIDDEN = set(' "\\,:[]{}<>=\t\r\n')
-"""What a name must not hold in the text of LightGBM and in XGBoost."""
+"""Characters that feature names of LightGBM or XGBoost must not have."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,16 @@ class Tree:
 
 @dataclass(frozen=True)
 class FinalTrees:
-    """The trees that a translation ends in, and what is made of their scores.
+    """The trees of a translation's last step, and the link of their scores.
 
     Attributes
     ----------
     ensemble : TreeEnsemble
     columns : list of str or None
-        Names of the columns that reach them, where all of these are raw columns with names.
+        Names of the trees' columns, if all of them are raw columns with names.
     link : str
     scale : float
-        What the link multiplies scores by.
+        The factor of the scores in the link.
     """
 
     ensemble: TreeEnsemble
@@ -54,13 +54,13 @@ class FinalTrees:
 
     @classmethod
     def of(cls, net: TranslatedPipeline, format: str) -> FinalTrees:
-        """Read a translation; ``UnfaithfulOption`` where it does not end in hard trees."""
+        """Take the trees of a translation; ``UnfaithfulOption`` if its last step is no sum of hard trees."""
         step: Any = net.program.steps[-1]
         if not isinstance(step.module, HardTrees):
-            raise UnfaithfulOption(_why_not(net, format))
+            raise UnfaithfulOption(_reason(net, format))
         if "predict_proba" in net.program.method_steps:
             raise UnfaithfulOption(
-                f"format={format!r}: predict_proba of {step.name!r} is more than a link of its scores; choose "
+                f"format={format!r}: predict_proba of {step.name!r} is no function of its scores alone; choose "
                 "format='torchscript' or 'onnx'."
             )
         return cls(
@@ -68,10 +68,10 @@ class FinalTrees:
         )
 
     def rounds(self) -> Iterator[Tree]:
-        """Trees of one number per leaf, one for each score in turn; the first round is the base, a leaf alone.
+        """Trees with one number per leaf, one tree for each score in turn; the first round is the base as single leaves.
 
-        A mean is a sum of leaves that are divided already, a leaf with a number for each score as many trees, and
-        scores with fewer trees get empty ones.
+        Leaves of a mean are divided by the number of trees. A leaf with a number for each score becomes a leaf in as
+        many trees. Scores with fewer trees get empty trees.
         """
         of = self.ensemble
         yield from (_leaf(value / of.divisor) for value in of.base)
@@ -86,12 +86,12 @@ class FinalTrees:
 
 
 def missing_left(tree: Tree) -> NDArray[np.bool_]:
-    """Whether NaN goes left at each node; where it counts as 0 that is where 0 goes, and no category goes right."""
+    """Whether NaN goes left at each node: where NaN counts as 0, as 0 does; where NaN is no category, right."""
     plain = tree.missing == MISSING_NONE
-    answer: NDArray[np.bool_] = np.where(plain, tree.threshold >= 0, tree.default_left)
+    left: NDArray[np.bool_] = np.where(plain, tree.threshold >= 0, tree.default_left)
     for node in tree.categories:
-        answer[node] = not plain[node] and tree.default_left[node]
-    return answer
+        left[node] = not plain[node] and tree.default_left[node]
+    return left
 
 
 def _leaf(value: float) -> Tree:
@@ -117,25 +117,25 @@ def _tree(of: TreeEnsemble, tree: int, score: int | None = None) -> Tree:
 def _names(net: TranslatedPipeline, step: Any) -> list[str] | None:
     if net.encoder.names is None or any(take.slot != NUMBERS for take in step.takes):
         return None
-    columns = [net.encoder.numbers[at] for take in step.takes for at in take.columns.tolist()]
+    columns = [net.encoder.numbers[place] for take in step.takes for place in take.columns.tolist()]
     names = [net.encoder.names[column] for column in columns]
-    fine = all(name and not FORBIDDEN & set(name) and name.isascii() for name in names)
-    return names if fine and len(set(names)) == len(names) else None
+    valid = all(name and not FORBIDDEN & set(name) and name.isascii() for name in names)
+    return names if valid and len(set(names)) == len(names) else None
 
 
-def _why_not(net: TranslatedPipeline, format: str) -> str:
+def _reason(net: TranslatedPipeline, format: str) -> str:
     step: Any = net.program.steps[-1]
     what, name = type(step.module).__name__, f"format={format!r} holds one sum of trees"
     others = "Choose format='torchscript' or 'onnx' for the whole translation."
     if isinstance(step.module, SoftTrees):
         return (
-            f"{name}, and step {step.name!r} has soft ones at {step.module.level}. Take net.harden(valid), which makes "
-            "trees of what was trained at L1 or L2, and export what it gives."
+            f"{name}, and step {step.name!r} has soft trees at {step.module.level}. Export net.harden(valid), which has "
+            "hard trees in the place of trees trained at L1 or L2."
         )
-    if any(type(one.module).__name__ == "ResidualModel" for one in net.program.steps):
+    if any(type(other.module).__name__ == "ResidualModel" for other in net.program.steps):
         return (
-            f"{name}, and fine-tuning has put a residual model beside them: tables of values and of combinations, which "
-            f"are no trees. {others} To have trees only, translate with level='L1' or 'L2' and fit with a recipe that "
+            f"{name}, and fine-tuning has added a residual model: tables of values and of interactions, which are no "
+            f"trees. {others} To have trees only, translate with level='L1' or 'L2' and fit with a recipe that "
             "trains the trees."
         )
     return f"{name}, and the last step of this translation, {step.name!r}, is a {what}. {others}"
