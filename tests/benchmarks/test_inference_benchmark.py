@@ -18,7 +18,7 @@ from benchmarks.inference.cells import _cells, measure
 from benchmarks.inference.model import Model
 from benchmarks.inference.models import GROUPS, MODELS
 from windtunnel.compiler.strategies import FORMS
-from windtunnel.compiler.tree_costs import SHIPPED, fitted, read, write
+from windtunnel.compiler.tree_costs import SHIPPED, fit_costs, read, write
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +116,7 @@ def test_costs_are_fitted(monkeypatch, tmp_path):
     assert [(cell.shape, cell.rows, set(cell.seconds)) for cell in cells] == [
         (cell.shape, cell.rows, set(cell.seconds)) for cell in measured
     ]
-    costs = fitted(cells)
+    costs = fit_costs(cells)
     assert set(costs) == set(FORMS)
     assert all(len(one) == 5 and min(one) >= 0 < max(one) for one in costs.values())
 

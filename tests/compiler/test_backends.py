@@ -63,13 +63,16 @@ ONNX = CASES.values() if "WINDTUNNEL_FUZZ" in os.environ else [CASES[name] for n
 """Exporting takes a second or two, so that the whole table is for long runs."""
 PIPELINE = "rare, two-hot, trees"
 BACKENDS = ("torchscript", "onnx")
+SHARED = [PIPELINE, "trees of three classes", "booster over pandas categories", "weights"]
+"""Cases that several tests run on each backend, compiled once."""
 GRAPHS = ["trees alone", "trees of three classes", "rare, two-hot, trees", "linear regression, two targets"]
 """Graphs of ``torch.export``, whose parity on the whole table is that of the files."""
 
 
 def assert_as_eager(case: Case, backend: str) -> None:
     net = compiled(case.id)
-    run, batch = engine(net, backend), net.encode(case.rows())
+    run = compiled(case.id, backend=backend).engine if case.id in SHARED else engine(net, backend)
+    batch = net.encode(case.rows())
     with torch.inference_mode():
         for method in ("scores", *net.program.method_steps):
             for rows in (len(batch.ids), 1, 2):
@@ -260,14 +263,10 @@ def test_a_step_that_is_replaced_is_run(backend: str) -> None:
     assert not torch.allclose(net.scores(frame), before)
 
 
-ALONE = ["rare, two-hot, trees", "trees of three classes", "booster over pandas categories", "weights"]
-
-
 @pytest.mark.parametrize("backend", ["torch", "torchscript", "exported", "onnx"])
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", SHARED)
 def test_a_row_alone_is_answered_as_among_others(backend: str, name: str) -> None:
-    case = CASES[name]
-    net, rows = windtunnel.compile(case.fitted(), backend=backend), case.rows()
+    net, rows = compiled(name, backend=backend), CASES[name].rows()
     assert len(rows) > FEW_ROWS
     for method in {"predict", "predict_proba", "decision_function"} & {*net.head.methods}:
         together = getattr(net, method)(rows)
@@ -373,8 +372,7 @@ def test_batches_are_cut(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))], ids=["copy", "pickle"])
 def test_copies_run_their_own_program(backend: str, copied: object) -> None:
-    case = CASES[PIPELINE]
-    net = windtunnel.compile(case.fitted(), backend=backend)
+    case, net = CASES[PIPELINE], compiled(PIPELINE, backend=backend)
     wanted, other = net.scores(case.rows()), copied(net)
     assert other.engine.program is other.program is not net.program
     assert torch.equal(other.scores(case.rows()), wanted)
@@ -399,8 +397,7 @@ def test_what_is_written_moved_or_loaded_is_run(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_there_is_nothing_to_fit(backend: str) -> None:
-    case = CASES[PIPELINE]
-    net = windtunnel.compile(case.fitted(), backend=backend)
+    case, net = CASES[PIPELINE], compiled(PIPELINE, backend=backend)
     why = "nothing in this translation is trainable" if backend == "torch" else "runs on a backend that is fixed"
     with pytest.raises(BadInput, match=why):
         net.fit(case.train(), residual=False)
@@ -408,8 +405,7 @@ def test_there_is_nothing_to_fit(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_saved_without_the_backend(backend: str, tmp_path) -> None:
-    case = CASES[PIPELINE]
-    net = windtunnel.compile(case.fitted(), backend=backend)
+    case, net = CASES[PIPELINE], compiled(PIPELINE, backend=backend)
     net.save(tmp_path / "net")
     loaded = windtunnel.load(tmp_path / "net")
     assert loaded.engine is None

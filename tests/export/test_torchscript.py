@@ -399,7 +399,7 @@ def test_rejected_rows_in_a_later_slice_and_no_rows(name: str, tmp_path: Path) -
 
 def test_host_steps_are_rejected_by_name(tmp_path: Path) -> None:
     net = windtunnel.translate(with_host_step(), calibrate=frame())
-    with pytest.raises(InvalidOption, match=r"'columns.custom' \(Custom\) stayed on the host"):
+    with pytest.raises(UnfaithfulOption, match=r"'columns.custom' \(Custom\) stayed on the host"):
         net.export(tmp_path / "net.ts")
     assert not list(tmp_path.iterdir())
 

@@ -1,4 +1,4 @@
-"""Hardening: a fine-tuned translation with plain trees in the place of soft ones, and what that costs."""
+"""Hardening: a fine-tuned translation with hard trees in the place of soft ones, and the change of its scores."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ Net = TypeVar("Net", bound=TranslatedPipeline)
 def harden(net: Net, valid: Any = None) -> Net:
     """A copy with hard trees in the place of soft ones: the limit as the temperature goes to 0.
 
-    Soft leaves are never quite shut, and what leaks out of them is about the same for every row; with ``valid`` rows
-    the mean of it goes to the base.
+    The weights of soft leaves are never exactly 0, and the scores differ from hard trees by about the same amount in
+    every row. With ``valid`` rows, the mean difference is added to the base.
 
     Parameters
     ----------
     net : TranslatedPipeline
         Left as it is; trained at L0, L1 or L2. Trees that are hard already stay as they are.
     valid : rows, (rows, target) or (rows, target, weight), optional
-        On which the change is measured; with targets also the metric and the loss.
+        Rows to measure the change on; with targets also the metric and the loss.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def harden(net: Net, valid: Any = None) -> Net:
     """
     if net.engine is not None:
         raise UnfaithfulOption("this translation runs on a backend that is fixed; its trees are hard already.")
-    rows, target, weight = parts(net, valid)
+    rows, target, weight = validation_rows(net, valid)
     hard = copy.deepcopy(net).eval()
     hard.drop_trained_exact_modules()
     for position, step in enumerate(hard.program.steps):
@@ -54,18 +54,18 @@ def harden(net: Net, valid: Any = None) -> Net:
     hard.configure(strategy_choices=choose(hard.program, "auto"))
     hard.set_exact_modules({})
     hard.mark_initial_weights()
-    measured = None if rows is None else judged(net, hard, rows, target, weight)
+    measured = None if rows is None else measure_change(net, hard, rows, target, weight)
     hard.record(hardened=True, hardening=measured)
     return hard.eval()
 
 
-def parts(net: TranslatedPipeline, given: Any) -> tuple[Batch | None, Tensor | None, Tensor | None]:
-    """Encoded rows, targets and weights of what ``harden`` is given."""
-    rows, target, weight = given, None, None
-    if isinstance(given, tuple) and not isinstance(given, Batch):
-        if len(given) not in (2, 3):
-            raise BadInput(f"got a tuple of {len(given)}; give rows, (rows, target) or (rows, target, weight).")
-        rows, y, *rest = given
+def validation_rows(net: TranslatedPipeline, valid: Any) -> tuple[Batch | None, Tensor | None, Tensor | None]:
+    """Encoded rows, targets and weights of the ``valid`` argument."""
+    rows, target, weight = valid, None, None
+    if isinstance(valid, tuple) and not isinstance(valid, Batch):
+        if len(valid) not in (2, 3):
+            raise BadInput(f"got a tuple of {len(valid)}; give rows, (rows, target) or (rows, target, weight).")
+        rows, y, *rest = valid
         target = net.head.encode_target(y)
         weight = torch.as_tensor(rest[0], dtype=torch.float32) if rest else None
     if rows is None:
@@ -76,30 +76,30 @@ def parts(net: TranslatedPipeline, given: Any) -> tuple[Batch | None, Tensor | N
     return batch, target, weight
 
 
-def judged(
+def measure_change(
     before: TranslatedPipeline, after: TranslatedPipeline, rows: Batch, target: Tensor | None, weight: Tensor | None
 ) -> HardeningResult:
-    """How far the scores moved and, with targets, the metric and the loss."""
-    scores = [one.scores(rows) for one in (before, after)]
-    first, second = (one.double() for one in scores)
-    spread = float((first - first.mean(dim=0)).square().mean().sqrt())
+    """The change of the scores and, with targets, the metric and the loss before and after."""
+    scores = [net.scores(rows) for net in (before, after)]
+    first, second = (values.double() for values in scores)
+    deviation = float((first - first.mean(dim=0)).square().mean().sqrt())
     moved = float((second - first).square().mean().sqrt())
-    judge, nan = Metric(None, before.head, own_methods(before)), math.nan
-    result = HardeningResult(len(first), moved / spread if spread > 0 else moved, judge.name, nan, nan, nan, nan)
+    metric, nan = Metric(None, before.head, own_methods(before)), math.nan
+    result = HardeningResult(len(first), moved / deviation if deviation > 0 else moved, metric.name, nan, nan, nan, nan)
     if target is None or before.head.loss == "unknown":
         return result
     loss = pick(None, before.head)
-    losses = [float(loss(one, target, weight)) for one in scores]
+    losses = [float(loss(values, target, weight)) for values in scores]
     metrics = []
-    for net, one, of_one in zip((before, after), scores, losses, strict=True):
-        judge.reset()
-        judge.update(one, target, weight, answer=None if judge.method is None else net.output(judge.method, rows))
-        metrics.append(of_one if judge.name == "loss" else judge.compute())
+    for net, values, loss_value in zip((before, after), scores, losses, strict=True):
+        metric.reset()
+        metric.update(values, target, weight, answer=None if metric.method is None else net.output(metric.method, rows))
+        metrics.append(loss_value if metric.name == "loss" else metric.compute())
     return replace(result, before=metrics[0], after=metrics[1], loss_before=losses[0], loss_after=losses[1])
 
 
 def _hard(net: TranslatedPipeline, position: int, rows: Batch | None) -> Module:
-    """The hard form of one step: what the source has, where that is known."""
+    """The hard form of one step: the source's trees if they are untrained."""
     step: Any = net.program.steps[position]
     soft: SoftTrees | SoftLeaves = step.module
     if position in net.exact_modules:
@@ -113,9 +113,9 @@ def _hard(net: TranslatedPipeline, position: int, rows: Batch | None) -> Module:
         raise UnfaithfulOption(f"step {step.name!r}: {error}") from error
     hard = HardTrees.of(ensemble)
     if rows is not None:
-        given = net.run_in_slices(partial(net.program.inputs_of, position), rows)
+        inputs = net.run_in_slices(partial(net.program.inputs_of, position), rows)
         with torch.inference_mode():
-            leaks = [(soft(one).double() - hard(one.double())).sum(dim=0) for one in torch.split(given.cpu(), 4096)]
-        shift = torch.stack(leaks).sum(dim=0) / len(given)
+            differences = [(soft(x).double() - hard(x.double())).sum(dim=0) for x in torch.split(inputs.cpu(), 4096)]
+        shift = torch.stack(differences).sum(dim=0) / len(inputs)
         hard = HardTrees.of(replace(ensemble, base=ensemble.base + shift.numpy()))
     return hard

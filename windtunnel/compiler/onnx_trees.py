@@ -1,4 +1,4 @@
-"""Hard trees as ONNX's own operator for them, which runs in the runtime's C++ and not as tensor arithmetic."""
+"""Hard trees as ONNX's ``TreeEnsemble`` operator, which runs in the runtime's C++ and not as tensor arithmetic."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from windtunnel.modules.trees.forms.tree_form import TreeForm
 from windtunnel.modules.trees.hard import HardTrees, TreeWalk
 
 DOMAIN, OPERATOR = "windtunnel", "Trees"
-"""What stands in an exported graph for an ensemble, until ``put_nodes`` writes its nodes in that place."""
+"""The placeholder of an ensemble in an exported graph, which ``put_nodes`` replaces."""
 ML, ML_VERSION = "ai.onnx.ml", 5
 """The operator set of TreeEnsemble with float64 nodes and sums."""
 LEQ, SUM, NO_TRANSFORM = 0, 1, 0
 
 
 class NodeTrees(nn.Module):
-    """The sums of hard trees, found by one ``ai.onnx.ml.TreeEnsemble`` node.
+    """The sums of hard trees by one ``ai.onnx.ml.TreeEnsemble`` node.
 
-    What nodes read is prepared by tensor arithmetic as in ``HardTrees``, where it is not the feature itself: sets of
-    categories as a column of 0 and 1, zeros that are missing as infinity. NaN is dealt with by the operator. Where a
-    leaf holds a value for every score, the operator gives the position of the leaf, and the values are added here.
+    Tensor arithmetic prepares the columns of the nodes as in ``HardTrees``: a set of categories becomes a column of 0
+    and 1, a zero that counts as missing becomes infinity. The operator handles NaN. If a leaf has a value for every
+    score, the operator gives the position of the leaf, and the values are added here.
 
     Shape
     -----
@@ -46,7 +46,7 @@ class NodeTrees(nn.Module):
         super().__init__()
         self.trees = TreeForm.rebuild(trees.state_dict(), trees.facts())
         self.place = place
-        # NaN as it is serves both directions, as each node says its own.
+        # The operator has a direction of NaN for each node.
         self.plain = not self.trees.has_columns and set(self.trees.readings) <= {TreeWalk.LOW, TreeWalk.HIGH}
 
     def forward(self, x: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class NodeTrees(nn.Module):
         given = x if wide else x.to(torch.float32)
         read = (given if self.plain else trees._values(given)).to(torch.float64)
         count = len(trees.root) if trees.vector else trees.outputs
-        found: Tensor = torch.onnx.ops.symbolic(
+        output: Tensor = torch.onnx.ops.symbolic(
             f"{DOMAIN}::{OPERATOR}",
             (read,),
             {"place": self.place, "wide": int(wide)},
@@ -65,12 +65,12 @@ class NodeTrees(nn.Module):
             version=1,
         )
         if trees.vector:
-            leaves = trees.value.index_select(0, found.to(torch.int64).reshape(-1))
-            found = trees.base + leaves.view(x.shape[0], count, trees.outputs).sum(1)
-        return (found / trees.divisor).to(x.dtype)
+            leaves = trees.value.index_select(0, output.to(torch.int64).reshape(-1))
+            output = trees.base + leaves.view(x.shape[0], count, trees.outputs).sum(1)
+        return (output / trees.divisor).to(x.dtype)
 
     def attributes(self, wide: bool) -> dict[str, Any]:
-        """What the operator is told: its nodes, its leaves and the target that each leaf adds to."""
+        """The attributes of the operator: nodes, leaves and the target of each leaf."""
         from onnx import numpy_helper
 
         trees = self.trees
@@ -82,7 +82,7 @@ class NodeTrees(nn.Module):
         number = np.empty(len(follow), np.int64)  # among the nodes, or among the leaves
         number[nodes], number[leaves] = np.arange(len(nodes)), np.arange(len(leaves))
         start, bare = number[root], ~is_node[root]
-        # A tree without a split: the operator wants a node, both of whose ways lead to the leaf.
+        # A tree without a split: the operator needs a node, both of whose branches lead to the leaf.
         only = number[root[bare]]
         start[bare] = len(nodes) + np.arange(len(only))
         if not trees.vector:
@@ -101,18 +101,18 @@ class NodeTrees(nn.Module):
             "aggregate_function": SUM,
             "post_transform": NO_TRANSFORM,
             "tree_roots": start.tolist(),
-            "nodes_featureids": _and(feature[nodes], 0 * only),
+            "nodes_featureids": _joined(feature[nodes], 0 * only),
             "nodes_splits": numpy_helper.from_array(np.append(thresholds[nodes], np.zeros(len(only)))),
             "nodes_modes": numpy_helper.from_array(np.full(len(nodes) + len(only), LEQ, np.uint8)),
-            "nodes_missing_value_tracks_true": _and(reading[nodes] == TreeWalk.LOW, 0 * only),
-            **{f"nodes_{way}nodeids": _and(number[child], only) for way, child in below.items()},
-            **{f"nodes_{way}leafs": _and(~is_node[child], 0 * only + 1) for way, child in below.items()},
+            "nodes_missing_value_tracks_true": _joined(reading[nodes] == TreeWalk.LOW, 0 * only),
+            **{f"nodes_{way}nodeids": _joined(number[child], only) for way, child in below.items()},
+            **{f"nodes_{way}leafs": _joined(~is_node[child], 0 * only + 1) for way, child in below.items()},
             "leaf_targetids": targets.tolist(),
             "leaf_weights": numpy_helper.from_array(weights),
         }
 
     def _targets(self, root: NDArray[np.int64], follow: NDArray[np.int64], is_node: NDArray[Any]) -> NDArray[np.int64]:
-        """At each leaf the column of the answer that it adds to."""
+        """The output column of each leaf."""
         trees = self.trees
         each = 1 if trees.vector else max(1, len(root) // max(1, trees.outputs))
         target = np.zeros(len(follow), np.int64)
@@ -124,36 +124,36 @@ class NodeTrees(nn.Module):
         return target
 
 
-def _and(nodes: NDArray[Any], only: NDArray[Any]) -> list[int]:
-    """What stands at each node, then at those that trees without a split are given."""
+def _joined(nodes: NDArray[Any], only: NDArray[Any]) -> list[int]:
+    """The values of all nodes, then of the nodes added to trees without a split."""
     return np.append(nodes.astype(np.int64), only).tolist()
 
 
 def with_nodes(module: nn.Module) -> list[NodeTrees]:
-    """Put ``NodeTrees`` in the place of all hard trees of a module, and give them back in their order."""
-    found: list[NodeTrees] = []
+    """Replace all hard trees of a module by ``NodeTrees``, and return these in order."""
+    replaced: list[NodeTrees] = []
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, HardTrees) and type(child) in FORMS.values() and len(child.root):
-                found.append(NodeTrees(child, len(found)))
-                setattr(parent, name, found[-1])
-    return found
+                replaced.append(NodeTrees(child, len(replaced)))
+                setattr(parent, name, replaced[-1])
+    return replaced
 
 
 def put_nodes(model: Any, trees: Sequence[NodeTrees]) -> None:
-    """Write the nodes of each ensemble into an ONNX model in which an operator stands for it."""
+    """Replace the placeholders of an ONNX model by ``TreeEnsemble`` nodes."""
     if not trees:
         return
     from onnx import helper
 
     for node in model.graph.node:
         if node.domain == DOMAIN and node.op_type == OPERATOR:
-            said = {one.name: one.i for one in node.attribute}
-            attributes = trees[said["place"]].attributes(bool(said["wide"]))
-            made = helper.make_node(
+            options = {attribute.name: attribute.i for attribute in node.attribute}
+            attributes = trees[options["place"]].attributes(bool(options["wide"]))
+            ensemble = helper.make_node(
                 "TreeEnsemble", list(node.input), list(node.output), node.name, domain=ML, **attributes
             )
-            node.CopyFrom(made)
-    kept = [one for one in model.opset_import if one.domain not in (DOMAIN, ML)]
+            node.CopyFrom(ensemble)
+    others = [opset for opset in model.opset_import if opset.domain not in (DOMAIN, ML)]
     del model.opset_import[:]
-    model.opset_import.extend([*kept, helper.make_opsetid(ML, ML_VERSION)])
+    model.opset_import.extend([*others, helper.make_opsetid(ML, ML_VERSION)])

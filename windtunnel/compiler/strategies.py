@@ -1,4 +1,4 @@
-"""How trees are run: which form of them, chosen by name, by the cost model, or by measurement."""
+"""The strategy of each tree ensemble: chosen by name, by the cost model, or by measurement."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ FORMS: dict[str, type[HardTrees]] = {
 }
 STRATEGIES = ("auto", *FORMS)
 ANY = (1, 1_000, 100_000)
-"""The numbers of rows that a strategy has to serve where none is given."""
+"""The numbers of rows that are compared if ``rows`` is None."""
 TUNED = 3
-"""How many of the strategies that are expected to be fastest are measured."""
+"""How many strategies are measured, those expected to be fastest."""
 TURNS = 7
 MOST_ROWS = 10_000
 
@@ -61,16 +61,18 @@ EAGER = TreeRunner("torch", lambda trees: trees)
 def choose(
     program: Program, strategy: str, *, rows: int | None = None, measure: TreeRunner | None = None
 ) -> list[StrategyChoice]:
-    """Put each tree ensemble of a program into the form that the strategy names; all forms give the same bits.
+    """Convert each tree ensemble of a program to the form of a strategy; all forms give the same bits.
 
-    "tree_traversal" takes one step down every tree at a time; "ranked_traversal" does so over ranks and leaves a tree
-    where it ends; "perfect_tree_traversal" completes trees to perfect ones, up to a depth of 10; "bitvectors" clears
-    the bits of leaves that a row does not reach, up to 64 leaves; "oblivious" asks once for each level of a tree, where
-    all nodes of a level ask the same; "gemm" asks every node at once and multiplies, for few leaves. "auto" takes what
-    the cost model expects to be fastest for ``rows`` rows, or for one, for few and for many where ``rows`` is None;
-    with ``measure``, a backend, the best of the expected are measured here as it runs them; so are all, on devices of
-    which it knows nothing. Trees that tell their leaves (``apply``) or that have linear models in them are
-    always walked.
+    - "tree_traversal" goes down one level of every tree at a time.
+    - "ranked_traversal" does so over ranks, and stops where a tree ends.
+    - "perfect_tree_traversal" completes trees to perfect ones, up to a depth of 10.
+    - "bitvectors" clears the bits of leaves that a row does not reach, up to 64 leaves.
+    - "oblivious" compares once for each level, if all nodes of a level have the same split.
+    - "gemm" compares at every node and multiplies matrices, for few leaves.
+    - "auto" takes the fastest by the cost model for ``rows`` rows, or for one, few and many if ``rows`` is None.
+
+    With ``measure``, a backend, "auto" measures the fastest few of the cost model. On a device without a cost model it
+    measures all. Trees that give their leaves (``apply``) or have linear models are always walked.
 
     Raises
     ------
@@ -94,7 +96,7 @@ def choose(
 
 
 def fastest(trees: HardTrees) -> HardTrees:
-    """The form that is expected to be fastest for one, few and many rows; trees that are always walked as they are."""
+    """The fastest form by the cost model for one, few and many rows; trees that are always walked stay as they are."""
     if type(trees) not in FORMS.values():
         return trees
     return _formed(trees, _automatic(trees, "", None, None).strategy, "").eval()
@@ -129,14 +131,14 @@ def _automatic(trees: HardTrees, step: str, rows: int | None, measure: TreeRunne
 def _compared(seconds: Callable[[int], dict[str, float]], rows: int | None) -> dict[str, float]:
     """Seconds for a number of rows; for any number, the geometric mean of the ratios to the fastest."""
     if rows is not None:
-        found = seconds(rows)
+        costs = seconds(rows)
     else:
         each = [seconds(count) for count in ANY]
-        found = {
-            strategy: math.prod(one[strategy] / min(one.values()) for one in each) ** (1 / len(each))
+        costs = {
+            strategy: math.prod(times[strategy] / min(times.values()) for times in each) ** (1 / len(each))
             for strategy in each[0]
         }
-    return dict(sorted(found.items(), key=lambda one: one[1]))
+    return dict(sorted(costs.items(), key=lambda item: item[1]))
 
 
 @torch.inference_mode()
@@ -146,13 +148,13 @@ def _seconds(runs: Mapping[str, Callable[[Tensor], Tensor]], x: Tensor) -> dict[
     for _ in range(TURNS + 1):
         for strategy, run in runs.items():
             start = time.perf_counter()
-            run(x).cpu()  # which waits for a GPU
+            run(x).cpu()  # waits for a GPU
             taken[strategy].append(time.perf_counter() - start)
     return {strategy: statistics.median(times[1:]) for strategy, times in taken.items()}
 
 
 def _around(trees: HardTrees, rows: int) -> Tensor:
-    """Rows around the thresholds, which take all ways down; where all are alike, branches are guessed too well."""
+    """Random thresholds as rows, which reach all leaves; a processor predicts the branches of equal rows too well."""
     drawn = torch.Generator().manual_seed(0)
     split = trees.threshold[torch.isfinite(trees.threshold)].cpu()
     if len(split) == 0:
