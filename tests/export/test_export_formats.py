@@ -54,8 +54,8 @@ from windtunnel.export.columns import names, raw_columns
 from windtunnel.export.limits import LIMITS, met
 from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.modules.trees.hard import TreeWalk
-from windtunnel.trainers.residual.residual import attach
-from windtunnel.trainers.residual.scored_rows import Inputs
+from windtunnel.trainers.residual.init_scores import InputColumns
+from windtunnel.trainers.residual.installation import install_residual
 
 SUFFIX = {"torchscript": ".ts", "onnx": ".onnx", "exported": ".pt2", "aoti": ".pt2"}
 FORMATS = ("torchscript", "onnx", "exported")
@@ -193,11 +193,13 @@ def with_branch(generator: torch.Generator) -> windtunnel.Translation:
     edges = torch.tensor([[-0.5, 0.5]]).repeat(len(net.encoder.numbers), 1)
     branch = ResidualModel.zero(edges, size, torch.ones(1), rank=2, generator=generator)
     combined = {(0, len(size) - 1): 5, (1, len(size) - 2, len(size) - 1): 7, (0,): 4}  # fewer cells than combinations
-    branch.combine(list(combined), [torch.zeros(count, 1) for count in combined.values()])
+    branch.set_interactions(list(combined), [torch.zeros(count, 1) for count in combined.values()])
     with torch.no_grad():
         for parameter in branch.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    attach(net, branch, Inputs([*range(len(net.encoder.numbers))], [*range(len(net.encoder.categories))]))
+    install_residual(
+        net, branch, InputColumns([*range(len(net.encoder.numbers))], [*range(len(net.encoder.categories))])
+    )
     return net
 
 

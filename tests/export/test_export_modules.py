@@ -37,7 +37,7 @@ OTHERS = {
     # What forms of trees, which ``test_export_formats.py`` asks for, have in common.
     "RankedTrees",
     # What is trained, of which that file has fine-tuned translations and a branch.
-    "Added", "ResidualModel", "ChosenSoftly", "LogProbabilities", "SoftBins", "SoftLeaves", "SoftSplits",
+    "ResidualModel", "ResidualSum", "ChosenSoftly", "LogProbabilities", "SoftBins", "SoftLeaves", "SoftSplits",
     "SoftThresholdedLinear", "SoftTrees",
 }  # fmt: skip
 

@@ -547,7 +547,7 @@ def test_optuna_logs_a_line_per_trial(progress: bool, capsys: pytest.CaptureFixt
     assert len(finished) == (2 if progress else 0)
     assert not progress or f"Best is trial 0 with value: {result.default_value}" in finished[0]
     assert optuna.logging.get_verbosity() == level == logging.INFO
-    assert result.metric == FineTuning(windtunnel.translate(logistic()), QUICK).judge.name == "auroc"
+    assert result.metric == FineTuning(windtunnel.translate(logistic()), QUICK).metric.name == "auroc"
 
 
 # The command line

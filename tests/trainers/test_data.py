@@ -18,7 +18,6 @@ from windtunnel.trainers.data.batches import Batches
 from windtunnel.trainers.data.hold_out import hold_out
 from windtunnel.trainers.data.items import encode_item
 from windtunnel.trainers.data.loader import Encoded, loader
-from windtunnel.trainers.finetune import _settle
 from windtunnel.trainers.loop.module import DataModule, Loaders
 from windtunnel.trainers.recipe import Recipe
 
@@ -105,7 +104,7 @@ def test_rows_that_fill_a_gpu_come_from_pinned_memory(
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, free))
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda given: pinned.append(given.shape) or given)
     monkeypatch.setattr(Loaders, "to", lambda self, device: moved.append(device))
-    _settle(data, torch.device("cuda"))
+    data.place(torch.device("cuda"))
     assert bool(moved) == bool(free)
     train.set_epoch(0)
     for batch, same in zip(data.train_dataloader(), expected, strict=True):

@@ -29,7 +29,7 @@ from windtunnel.objectives.metrics import Metric
 from windtunnel.program.history import History
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.finetune import finetune
-from windtunnel.trainers.loop.callbacks import CHECKPOINT, BestCheckpoint
+from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT, BestCheckpoint
 from windtunnel.trainers.loop.module import DataModule, FineTuning
 from windtunnel.trainers.recipe import Recipe
 
@@ -341,7 +341,7 @@ def test_a_whole_trainer() -> None:
     options = {"learning_rate": 0.02, "batch_size": 64}
     assert len(finetune(SmallNet(TASKS["binary"]), rows(), trainer=trainer, **options).epochs) == 3
     assert trainer.callbacks == callbacks
-    with pytest.raises(BadInput, match="devices, clip, epochs beside trainer="):
+    with pytest.raises(BadInput, match="devices, clip, epochs and trainer="):
         finetune(SmallNet(TASKS["binary"]), rows(), trainer=trainer, devices=2, clip=1.0, epochs=3)
 
 
@@ -555,7 +555,7 @@ def test_a_killed_run_ends_with_the_same_bits(name: str, killed: Path, tmp_path:
     for part in ("state_dict", "optimizer_states", "lr_schedulers"):
         _assert_same(states[0][part], states[1][part])
     for part in ("average", "best", "random"):
-        callback = "Average" if part == "average" else "BestCheckpoint"
+        callback = "WeightAverage" if part == "average" else "BestCheckpoint"
         _assert_same(states[0]["callbacks"][callback][part], states[1]["callbacks"][callback][part])
 
 

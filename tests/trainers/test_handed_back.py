@@ -20,7 +20,10 @@ import windtunnel
 from windtunnel.errors import BadInput
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.soft.trees import SoftTrees
-from windtunnel.trainers.residual.residual import Plan
+from windtunnel.trainers.residual.significance import SignificanceTest
+from windtunnel.trainers.residual.training import InitialResidual
+
+INSIGNIFICANT = SignificanceTest(0.0, 1.0, significant=False)
 
 
 def rows(count: int = 1_500) -> tuple[Any, Any]:
@@ -34,13 +37,13 @@ def parts(y: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     return (X[:1_000], y[:1_000]), (X[1_000:], y[1_000:])
 
 
-def test_columns_that_the_guard_rejects_are_not_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    holds = Plan.holds
+def test_columns_that_are_not_significant_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    compare = InitialResidual.compare
 
-    def but_columns(plan: Plan, judge: Any, without: Any, having: Any) -> bool:
-        return having != plan.whole and holds(plan, judge, without, having)
+    def reject_columns(model: InitialResidual, metric: Any, before: Any, after: Any) -> SignificanceTest:
+        return INSIGNIFICANT if after == model.scores else compare(model, metric, before, after)
 
-    monkeypatch.setattr(Plan, "holds", but_columns)
+    monkeypatch.setattr(InitialResidual, "compare", reject_columns)
     train, valid = parts(rows()[1] > 0)
     options = {"epochs": 2, "batch_size": 256, "progress": False}
     net = windtunnel.translate(LogisticRegression().fit(*train)).fit(train, valid, **options)
@@ -50,7 +53,7 @@ def test_columns_that_the_guard_rejects_are_not_handed_back(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("scale", [1e-5, 1e5])
-def test_a_branch_goes_by_no_unit_of_the_target(scale: float) -> None:
+def test_a_residual_model_does_not_depend_on_the_unit_of_the_target(scale: float) -> None:
     y = rows()[1]
     found = []
     for unit in (1.0, scale):
@@ -62,7 +65,7 @@ def test_a_branch_goes_by_no_unit_of_the_target(scale: float) -> None:
     assert found[1] == pytest.approx(found[0], rel=1e-2)
 
 
-def test_probabilities_stay_such_when_trees_are_trained() -> None:
+def test_probabilities_stay_within_0_and_1_when_trees_are_trained() -> None:
     train, valid = parts(rows()[1] > 0)
     source = RandomForestClassifier(10, max_depth=3, random_state=0).fit(*train)
     net = windtunnel.translate(source, calibrate=train[0])
@@ -74,7 +77,7 @@ def test_probabilities_stay_such_when_trees_are_trained() -> None:
     np.testing.assert_allclose(given.sum(axis=1), 1, rtol=1e-12)
 
 
-def test_a_data_loader_to_judge_by() -> None:
+def test_a_data_loader_of_validation_rows() -> None:
     train, valid = parts(rows()[1] > 0)
     held = DataLoader([*zip(*valid, strict=True)], batch_size=100)  # type: ignore[arg-type]
     net = windtunnel.translate(LGBMClassifier(n_estimators=3, verbosity=-1, n_jobs=1).fit(*train))
@@ -116,7 +119,7 @@ def of_kind(kind: str, product: bool) -> tuple[tuple[Any, Any], tuple[Any, Any]]
     return (X[:500], y[:500]), (X[500:], y[500:])
 
 
-def worth(metric: str, model: Any, X: Any, y: Any) -> float:
+def score(metric: str, model: Any, X: Any, y: Any) -> float:
     """What scikit-learn says of the answers, larger where they are better."""
     match metric:
         case "auroc":
@@ -130,56 +133,56 @@ def worth(metric: str, model: Any, X: Any, y: Any) -> float:
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_the_history_tells_the_metric_of_what_is_handed_back_which_is_no_worse(kind: str) -> None:
+def test_the_history_has_the_metric_of_the_result_which_is_no_worse(kind: str) -> None:
     kept = set()
     for source in SOURCES[kind][0]:
         for metric in SOURCES[kind][1]:
             for product in (False, True):
                 train, valid = of_kind(kind, product)
                 net = windtunnel.translate(source.fit(*train), calibrate=train[0], temperature=0.5)
-                before = [worth(metric, model, *valid) for model in (net, source)]
+                before = [score(metric, model, *valid) for model in (net, source)]
                 net.fit(train, valid, metric=metric, epochs=2, learning_rate=5e-3, progress=False, accelerator="cpu")
                 assert net.history is not None
                 kept.add(net.origins[-1].name == "residual")
                 sign = 1 if net.history.greater_is_better else -1
-                now = worth(metric, net, *valid)
+                now = score(metric, net, *valid)
                 assert sign * net.history.start == pytest.approx(before[0], rel=1e-6)
                 assert sign * net.history.best == pytest.approx(now, rel=1e-6)
                 assert now >= max(before) - 1e-6 * abs(now)
     assert kept == {False, True}
 
 
-def test_a_branch_that_does_not_hold_leaves_the_trees_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Plan, "holds", lambda *_: False)
+def test_without_a_significant_residual_model_the_exact_trees_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(InitialResidual, "compare", lambda *_: INSIGNIFICANT)
     train, valid = of_kind("two values", product=True)
-    source = XGBRegressor(n_estimators=5, n_jobs=1).fit(*train)  # so few that none is gated
+    source = XGBRegressor(n_estimators=5, n_jobs=1).fit(*train)  # too few for tree-block weights
     net = windtunnel.translate(source, calibrate=train[0], temperature=0.5)
-    assert worth("r2", net, *valid) < worth("r2", source, *valid)
+    assert score("r2", net, *valid) < score("r2", source, *valid)
     net.fit(train, valid, metric="r2", epochs=1, progress=False)
     np.testing.assert_allclose(net.predict(valid[0]), source.predict(valid[0]), rtol=1e-5, atol=1e-5)
     assert net.history is not None
-    assert net.history.best == pytest.approx(worth("r2", source, *valid), rel=1e-6)
-    with pytest.raises(BadInput, match="after the fit before, it holds the steps of the source as they are"):
+    assert net.history.best == pytest.approx(score("r2", source, *valid), rel=1e-6)
+    with pytest.raises(BadInput, match="an earlier fit replaced its steps by the exact, frozen steps of the source"):
         net.fit(train, valid, recipe="joint", epochs=1, progress=False)
 
 
-def test_trees_trained_for_want_of_a_branch_are_not_handed_back_where_the_source_is_better(
+def test_trees_trained_without_a_residual_model_are_replaced_by_a_better_source(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("windtunnel.trainers.residual.residual.begin", lambda *_: None)
+    monkeypatch.setattr("windtunnel.trainers.residual.setup.fit_interactions", lambda *_: None)
     train, valid = of_kind("three classes", product=True)
     source = LGBMClassifier(**BOOSTED).fit(*train)
     options: Any = {"metric": "accuracy", "epochs": 1, "learning_rate": 1e-6, "progress": False}
     for temperature, better in ((3.0, True), (0.01, False)):
         net = windtunnel.translate(source, calibrate=train[0], temperature=temperature)
-        came = worth("accuracy", net, *valid)
-        assert (worth("accuracy", source, *valid) > came) == better
+        came = score("accuracy", net, *valid)
+        assert (score("accuracy", source, *valid) > came) == better
         net.fit(train, valid, **options)
         assert net.history is not None
         assert isinstance(net.program.steps[-1].module, HardTrees) == better
         assert net.history.start == pytest.approx(came)
-        assert net.history.best == pytest.approx(worth("accuracy", net, *valid))
-        assert worth("accuracy", net, *valid) >= max(came, worth("accuracy", source, *valid))
+        assert net.history.best == pytest.approx(score("accuracy", net, *valid))
+        assert score("accuracy", net, *valid) >= max(came, score("accuracy", source, *valid))
         if better:
             np.testing.assert_allclose(net.predict_proba(valid[0]), source.predict_proba(valid[0]), atol=1e-5)
     # Who asks for trained trees gets them.
@@ -189,15 +192,15 @@ def test_trees_trained_for_want_of_a_branch_are_not_handed_back_where_the_source
 
 
 @pytest.mark.parametrize("temperature", [3.0, 0.01])
-def test_labels_by_a_threshold_are_judged_as_they_are_answered(temperature: float) -> None:
+def test_labels_by_a_threshold_are_validated_as_predicted(temperature: float) -> None:
     (X, y), valid = of_kind("three classes", product=True)
     train, valid = (X, y > 0), (valid[0], valid[1] > 0)
     model = FixedThresholdClassifier(LGBMClassifier(**BOOSTED), threshold=0.8, response_method="predict_proba")
     net = windtunnel.translate(model.fit(*train), calibrate=X, temperature=temperature)
     net.fit(train, valid, metric="accuracy", epochs=1, learning_rate=1e-6, progress=False)
     assert net.history is not None
-    assert net.history.best == pytest.approx(worth("accuracy", net, *valid))
-    assert net.history.best >= worth("accuracy", model, *valid)
+    assert net.history.best == pytest.approx(score("accuracy", net, *valid))
+    assert net.history.best >= score("accuracy", model, *valid)
 
 
 def test_a_booster_that_does_not_tell_its_classes() -> None:

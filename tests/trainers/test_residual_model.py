@@ -21,10 +21,10 @@ from torch.utils.data import DataLoader, IterableDataset
 import windtunnel
 from windtunnel.api.crossfit import _losses
 from windtunnel.errors import BadInput
-from windtunnel.modules.linear.residual_model import ResidualModel, cells
+from windtunnel.modules.linear.residual_model import ResidualModel, interaction_cells
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual.effects import PRIOR_ROWS, Combination, Rows, shares
-from windtunnel.trainers.residual.screening import screen
+from windtunnel.trainers.residual.mean_residuals import PRIOR_ROWS, Interaction, Residuals, interaction_weights
+from windtunnel.trainers.residual.screening import select_interactions
 
 TEXTS, NUMBERS = ["city", "day"], ["age", "fee"]
 
@@ -90,19 +90,15 @@ def fitted(name: str, **options: Any) -> tuple[Any, windtunnel.Translation]:
     return source, net
 
 
-def judged_better(history: Any) -> bool:
+def is_better(history: Any) -> bool:
     return bool(history.best > history.start if history.greater_is_better else history.best < history.start)
 
 
-def without_branch(net: windtunnel.Translation) -> list[Any]:
-    return [step for step in net.program.steps if step.name != "residual"]
-
-
 @pytest.mark.parametrize("name", SOURCES)
-def test_it_finds_what_an_additive_model_misses(name: str) -> None:
+def test_it_improves_an_additive_model(name: str) -> None:
     _, net = fitted(name)
     history = net.history
-    assert judged_better(history) and [origin.name for origin in net.origins][-1] == "residual"
+    assert is_better(history) and [origin.name for origin in net.origins][-1] == "residual"
     rows = frame(1500, seed=9)
     y = labelled(rows, SOURCES[name][1], 9)
     source = additive(*SOURCES[name])
@@ -116,7 +112,7 @@ def test_it_finds_what_an_additive_model_misses(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["logistic", "lightgbm", "lightgbm values"])
-def test_the_pipeline_beside_it_is_exact(name: str) -> None:
+def test_the_pipeline_is_exact(name: str) -> None:
     source, net = fitted(name)
     exact = windtunnel.compile(source)
     rows = frame(300, seed=7)
@@ -148,7 +144,7 @@ def test_it_is_scripted(name: str) -> None:
     torch.testing.assert_close(scripted(*batch), net.program(*batch), rtol=0, atol=0)
 
 
-def test_noise_is_left_alone() -> None:
+def test_noise_gives_no_better_model() -> None:
     source = additive(LogisticRegression(), "label")
     net = windtunnel.translate(source, calibrate=frame(500))
     X, held = frame(600, seed=11), frame(600, seed=12)
@@ -175,7 +171,7 @@ def test_a_loader_of_raw_rows_gives_nearly_the_same() -> None:
     batches = [(X[i : i + 150], y[i : i + 150]) for i in range(0, len(X), 150)]
     nets[0].fit((X, y), (held, z), batch_size=150, **OPTIONS)
     nets[1].fit(batches, [(held, z)], **OPTIONS)
-    assert judged_better(nets[1].history) and abs(nets[0].history.best - nets[1].history.best) < 0.02
+    assert is_better(nets[1].history) and abs(nets[0].history.best - nets[1].history.best) < 0.02
 
 
 class Parts(IterableDataset[Any]):
@@ -195,8 +191,8 @@ def test_a_loader_without_a_length(loader: Any) -> None:
     assert net.history is not None and len(net.history.epochs) == 2
 
 
-def test_one_validation_row_makes_no_two_halves() -> None:
-    # Trees, whose gates are learned on one half of the judged rows and held against the other.
+def test_one_validation_row_trains_the_translation() -> None:
+    # Tree-block weights are fitted on one half of the validation rows and tested on the other.
     X = frame(500)
     y = labelled(X, "label")
     source = make_pipeline(encoded(), LGBMClassifier(n_estimators=40, verbosity=-1)).fit(X, y)
@@ -218,14 +214,14 @@ def test_rows_of_weight_zero_do_not_count() -> None:
     net, without = windtunnel.translate(source), windtunnel.translate(source)
     net.fit((both, labels, weight), (held, z), **OPTIONS)
     assert net.history.best > net.history.start + 0.1
-    # What combinations say is what it would be if those rows were not there.
+    # The interactions are those of the rows with a weight.
     without.fit((X, y, weight[: len(X)]), (held, z), **OPTIONS)
     tables = [one.program.steps[-2].module.cross for one in (net, without)]
     torch.testing.assert_close(*tables)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_a_forest_answers_with_probabilities_whatever_is_tuned(classes: int) -> None:
+def test_a_forest_predicts_probabilities_after_any_fit(classes: int) -> None:
     random = np.random.default_rng(0)
     X = random.normal(size=(1200, 4))
     y = np.digitize(X[:, 0] + X[:, 1] * X[:, 2] + random.normal(size=1200), [-1, 1][: classes - 1])
@@ -247,7 +243,7 @@ def test_a_forest_answers_with_probabilities_whatever_is_tuned(classes: int) -> 
     np.testing.assert_allclose(exact.predict_proba(X), forest.predict_proba(X), rtol=1e-12, atol=1e-15)
 
 
-def test_an_interrupt_keeps_the_best_branch() -> None:
+def test_an_error_installs_the_best_residual_model() -> None:
     import pytorch_lightning as pl
 
     class Stop(pl.Callback):
@@ -263,7 +259,7 @@ def test_an_interrupt_keeps_the_best_branch() -> None:
     assert any(isinstance(step.module, ResidualModel) for step in net.program.steps)
 
 
-def test_answers_that_do_not_come_from_scores_get_none() -> None:
+def test_outputs_that_do_not_come_from_scores_get_none() -> None:
     from sklearn.svm import SVC
 
     X = frame(200)
@@ -271,7 +267,7 @@ def test_answers_that_do_not_come_from_scores_get_none() -> None:
     assert not net.takes_residual_model()
 
 
-def brute(residual: ResidualModel, x: np.ndarray) -> np.ndarray:
+def reference_scores(residual: ResidualModel, x: np.ndarray) -> np.ndarray:
     edges, size = residual.edges.numpy(), residual.size.numpy()
     start, count = np.cumsum(size) - size, residual.cell_count.numpy()
     weight, factors, cross = (one.detach().numpy() for one in (residual.weight, residual.factors, residual.cross))
@@ -283,7 +279,7 @@ def brute(residual: ResidualModel, x: np.ndarray) -> np.ndarray:
         total = weight[at].sum(axis=0)
         for one, other in combinations(at, 2):
             total = total + (factors[one] * factors[other]).sum(axis=1)
-        for which, columns in enumerate(residual.combinations.tolist()):
+        for which, columns in enumerate(residual.interactions.tolist()):
             number = 0
             for column in columns:
                 number = number if column < 0 else number * int(size[column]) + int(codes[column])
@@ -295,14 +291,14 @@ def brute(residual: ResidualModel, x: np.ndarray) -> np.ndarray:
 COMBINED = {(0, 1): 20, (1, 3): 17, (2,): 3, (0, 2, 3): 72}
 
 
-def drawn(outputs: int = 2, rank: int = 3, combined: Any = COMBINED) -> ResidualModel:
+def random_model(outputs: int = 2, rank: int = 3, combined: Any = COMBINED) -> ResidualModel:
     generator = torch.Generator().manual_seed(0)
     edges = torch.tensor([[0.0, 1.0, torch.inf], [-1.0, 0.5, 2.0]], dtype=torch.float64)
     unit = torch.arange(1.0, outputs + 1, dtype=torch.float64)
     residual = ResidualModel.zero(edges, [4, 5, 3, 6], unit, rank=rank, generator=generator).double()
     if combined:
         tables = [torch.zeros(count, outputs, dtype=torch.float64) for count in combined.values()]
-        residual.combine(list(combined), tables)
+        residual.set_interactions(list(combined), tables)
     with torch.no_grad():
         for parameter in residual.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
@@ -312,16 +308,16 @@ def drawn(outputs: int = 2, rank: int = 3, combined: Any = COMBINED) -> Residual
 @pytest.mark.parametrize("combined", [{}, COMBINED])
 @pytest.mark.parametrize("rank", [0, 3])
 def test_the_formula(rank: int, combined: Any) -> None:
-    residual = drawn(rank=rank, combined=combined)
+    residual = random_model(rank=rank, combined=combined)
     x = torch.tensor(
         [[0.0, 0.5, 0, 5], [torch.nan, torch.inf, 2, 0], [1.0000001, -torch.inf, 1, 3], [9, 2, 0, 99]],
         dtype=torch.float64,
     )
-    np.testing.assert_allclose(residual(x).detach().numpy(), brute(residual, x.numpy()), rtol=1e-12)
+    np.testing.assert_allclose(residual(x).detach().numpy(), reference_scores(residual, x.numpy()), rtol=1e-12)
 
 
 def test_gradients() -> None:
-    residual = drawn()
+    residual = random_model()
     x = torch.tensor([[0.3, 0.6, 1, 2], [2.0, -3.0, 0, 4]], dtype=torch.float64)
     names = [name for name, _ in residual.named_parameters()]
     given = [parameter.detach().clone().requires_grad_() for parameter in residual.parameters()]
@@ -332,16 +328,16 @@ def test_gradients() -> None:
     assert torch.autograd.gradcheck(score, given)
 
 
-def test_cells_are_apart_where_there_are_enough_and_spread_where_not() -> None:
+def test_cells_are_distinct_where_there_are_enough_and_hashed_where_not() -> None:
     codes = torch.cartesian_prod(torch.arange(40), torch.arange(40))
     for count, distinct in ((1600, 1600), (801, 801)):
-        at = cells(codes, torch.tensor([40, 40]), torch.tensor([[0, 1]]), torch.tensor([count]))
+        at = interaction_cells(codes, torch.tensor([40, 40]), torch.tensor([[0, 1]]), torch.tensor([count]))
         assert len(torch.unique(at)) == distinct and at.max() < count
 
 
 def test_wide_columns_do_not_overflow() -> None:
     wide = 2**31 - 1
-    at = cells(
+    at = interaction_cells(
         torch.tensor([[wide - 1] * 4]), torch.tensor([wide] * 4), torch.arange(4)[None], torch.tensor([2**20 + 1])
     )
     number = 0
@@ -350,53 +346,53 @@ def test_wide_columns_do_not_overflow() -> None:
     assert int(at) == number % (2**20 + 1)
 
 
-def codes_and_residuals(seed: int, planted: Any) -> Rows:
+def codes_and_residuals(seed: int, planted: Any) -> Residuals:
     generator = torch.Generator().manual_seed(seed)
     codes = torch.randint(0, 6, (8000, 4), generator=generator)
-    return Rows(codes, planted(codes).unsqueeze(1) + torch.randn(8000, 1, generator=generator))
+    return Residuals(codes, planted(codes).unsqueeze(1) + torch.randn(8000, 1, generator=generator))
 
 
-def odd(codes: torch.Tensor, *columns: int) -> torch.Tensor:
+def parity(codes: torch.Tensor, *columns: int) -> torch.Tensor:
     return ((codes[:, list(columns)].sum(dim=1) % 2) * 2 - 1).float()
 
 
 def test_screening_finds_a_pair_and_a_column() -> None:
     def planted(codes: torch.Tensor) -> torch.Tensor:
-        return 0.3 * odd(codes, 0, 2) + 0.2 * (codes[:, 1] - 2.5)
+        return 0.3 * parity(codes, 0, 2) + 0.2 * (codes[:, 1] - 2.5)
 
-    train, judged = (codes_and_residuals(seed, planted) for seed in (0, 1))
-    found = screen(train, judged, [6] * 4, [0, 1, 2, 3])
-    assert {0, 1, 2} <= set(found.columns)
-    assert {(1,), (0, 2)} <= {one.columns for one in found.combinations}
+    train, valid = (codes_and_residuals(seed, planted) for seed in (0, 1))
+    selected = select_interactions(train, valid, [6] * 4, [0, 1, 2, 3])
+    assert {0, 1, 2} <= set(selected.columns)
+    assert {(1,), (0, 2)} <= {each.columns for each in selected.interactions}
 
 
-def test_screening_grows_a_pair_that_shows_to_three_columns() -> None:
+def test_screening_extends_a_significant_pair_to_three_columns() -> None:
     def planted(codes: torch.Tensor) -> torch.Tensor:
-        return (0.3 + 0.6 * (codes[:, 3] > 2)) * odd(codes, 0, 2)
+        return (0.3 + 0.6 * (codes[:, 3] > 2)) * parity(codes, 0, 2)
 
-    train, judged = (codes_and_residuals(seed, planted) for seed in (0, 1))
-    assert (0, 2, 3) in {one.columns for one in screen(train, judged, [6] * 4, [0, 1, 2, 3]).combinations}
-
-
-def test_screening_leaves_out_what_does_not_come_again() -> None:
-    train = codes_and_residuals(0, lambda codes: 0.5 * odd(codes, 0, 2))
-    judged = codes_and_residuals(1, lambda codes: -0.5 * odd(codes, 0, 2))
-    assert not screen(train, judged, [6] * 4, [0, 1, 2, 3]).combinations
+    train, valid = (codes_and_residuals(seed, planted) for seed in (0, 1))
+    assert (0, 2, 3) in {each.columns for each in select_interactions(train, valid, [6] * 4, [0, 1, 2, 3]).interactions}
 
 
-def test_an_effect_is_that_of_the_other_rows() -> None:
-    rows = codes_and_residuals(0, lambda codes: 0.5 * odd(codes, 0, 2))
-    combination = Combination.of((0, 2), [6] * 4, len(rows.codes))
-    effect = combination.effect(rows)
+def test_screening_rejects_what_validation_rows_contradict() -> None:
+    train = codes_and_residuals(0, lambda codes: 0.5 * parity(codes, 0, 2))
+    valid = codes_and_residuals(1, lambda codes: -0.5 * parity(codes, 0, 2))
+    assert not select_interactions(train, valid, [6] * 4, [0, 1, 2, 3]).interactions
+
+
+def test_mean_residuals_leave_the_row_itself_out() -> None:
+    rows = codes_and_residuals(0, lambda codes: 0.5 * parity(codes, 0, 2))
+    interaction = Interaction.of((0, 2), [6] * 4, len(rows.codes))
+    fitted = interaction.mean_residuals(rows)
     for row in (0, 17, 4242):
         same = (rows.codes[:, [0, 2]] == rows.codes[row, [0, 2]]).all(dim=1)
-        total = rows.residual[same].sum(dim=0)
-        torch.testing.assert_close(effect.table[combination.at(rows.codes)[row]], total / (same.sum() + PRIOR_ROWS))
-        others = (total - rows.residual[row]) / (same.sum() - 1 + PRIOR_ROWS)
-        torch.testing.assert_close(effect.own[row], others)
+        total = rows.values[same].sum(dim=0)
+        torch.testing.assert_close(fitted.table[interaction.cells(rows.codes)[row]], total / (same.sum() + PRIOR_ROWS))
+        others = (total - rows.values[row]) / (same.sum() - 1 + PRIOR_ROWS)
+        torch.testing.assert_close(fitted.leave_one_out[row], others)
 
 
-def test_shares_are_those_of_least_squares_where_these_are_above_0() -> None:
+def test_interaction_weights_are_those_of_least_squares_where_these_are_above_0() -> None:
     generator = torch.Generator().manual_seed(0)
     parts = torch.randn(500, 1, 3, generator=generator)
     target = parts[:, :, :2] @ torch.tensor([2.0, 0.5]) - parts[:, :, 2] + torch.randn(500, 1, generator=generator)
@@ -404,10 +400,10 @@ def test_shares_are_those_of_least_squares_where_these_are_above_0() -> None:
     def squared(scores: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:
         return (scores - target).square().mean()
 
-    found = shares(squared, 1.0, torch.zeros(500, 1), parts, target)
+    weights = interaction_weights(squared, 1.0, torch.zeros(500, 1), parts, target)
     least = torch.linalg.lstsq(parts[:, 0, :2], target).solution[:, 0]
-    torch.testing.assert_close(found[:2], least, atol=1e-2, rtol=1e-2)
-    assert 0 <= found[2] < 1e-3
+    torch.testing.assert_close(weights[:2], least, atol=1e-2, rtol=1e-2)
+    assert 0 <= weights[2] < 1e-3
 
 
 @pytest.mark.parametrize("folds", ["random", "groups", "time"])
@@ -429,7 +425,7 @@ def source_members(X: pd.DataFrame, y: np.ndarray, **by: Any) -> list[Any]:
     return list(windtunnel.CrossFittedClassifier(unfitted(), folds=3).fit(X, y, **by).estimators_)
 
 
-def test_crossfit_hands_back_a_fitted_pipeline_that_is_better_than_members() -> None:
+def test_crossfit_returns_a_fitted_pipeline_that_is_better_than_members() -> None:
     X, held = frame(90), frame(1500, seed=5)
     y, z = labelled(X, "value"), labelled(held, "value", 5)
     source = make_pipeline(encoded(), LGBMRegressor(min_child_samples=30, verbosity=-1)).fit(X, y)
@@ -452,7 +448,7 @@ def test_members_are_compared_with_the_source_by_its_own_loss(objective: str) ->
     torch.testing.assert_close(ours.loss, theirs.loss, rtol=1e-5, atol=1e-5)
 
 
-def test_nothing_to_add_leaves_an_exact_translation_as_it_came() -> None:
+def test_an_exact_translation_stays_without_significant_columns() -> None:
     X, held = frame(600), frame(300, seed=5)
     noise = np.random.default_rng(0)
     y, z = noise.poisson(0.05, len(X)).astype(float), noise.poisson(0.05, len(held)).astype(float)
@@ -469,7 +465,7 @@ def test_crossfit_without_validation_rows() -> None:
     assert net.history.validated_on == "held-out rows" and net.history.best < 0.8 * net.history.start
 
 
-def test_out_of_fold_answers_come_from_the_member_that_did_not_see_the_row() -> None:
+def test_out_of_fold_predictions_come_from_the_member_that_was_not_fitted_on_the_row() -> None:
     X = frame(400)
     y = labelled(X, "label")
     source = windtunnel.CrossFittedClassifier(unfitted(), folds=4).fit(X, y)
@@ -505,7 +501,7 @@ def test_folds_that_cannot_be_made(options: dict[str, Any], why: str) -> None:
         windtunnel.crossfit(unfitted(), X, labelled(X, "label"), **options)
 
 
-def test_a_class_that_a_member_never_meets() -> None:
+def test_a_class_that_a_member_lacks() -> None:
     X = frame(60)
     y = np.array(["no"] * 59 + ["yes"])
     with pytest.raises(BadInput, match="every member has to meet every class"):

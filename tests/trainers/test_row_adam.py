@@ -25,7 +25,7 @@ from windtunnel.program.head import Head
 from windtunnel.program.origin import Origin
 from windtunnel.program.program import IDS, Program, ProgramStep, Take
 from windtunnel.trainers.data.batches import Batches
-from windtunnel.trainers.loop.callbacks import CHECKPOINT
+from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT
 from windtunnel.trainers.optimizers.large_tables import VisitedRows
 from windtunnel.trainers.optimizers.row_adam import RowAdam
 

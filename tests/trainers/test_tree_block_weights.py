@@ -14,8 +14,8 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.head import Head
-from windtunnel.trainers.residual import tree_block_weights as gating
-from windtunnel.trainers.residual.tree_block_weights import BLOCKS, Judged, gated
+from windtunnel.trainers.residual import tree_block_weights
+from windtunnel.trainers.residual.tree_block_weights import BLOCKS, TreeRows, fit_block_weights
 
 DRAWS = torch.Generator().manual_seed(0)
 
@@ -35,69 +35,69 @@ def source(kind: str = "label", trees: int = 60, rate: float = 0.5) -> Any:
     return fitted.fit(*rows(800, 0, kind))
 
 
-def held(net: windtunnel.Translation, kind: str) -> tuple[HardTrees, Judged, Any]:
+def tree_rows(net: windtunnel.Translation, kind: str) -> tuple[HardTrees, TreeRows, Any]:
     X, y = rows(2000, 1, kind)
     trees = net.exact_modules[len(net.program.steps) - 1]
     inputs = net.program.inputs_of(len(net.program.steps) - 1, *net.encode(X))
-    return trees, Judged(inputs, net.head.encode_target(y)), pick(None, net.head)
+    return trees, TreeRows(inputs, net.head.encode_target(y)), pick(None, net.head)
 
 
 @pytest.mark.parametrize("kind", ["label", "grade", "value"])
-def test_gates_close_on_trees_that_went_on_too_long(kind: str) -> None:
+def test_trees_that_overfit_get_weights_below_1(kind: str) -> None:
     net = windtunnel.translate(source(kind))
-    trees, judged, loss = held(net, kind)
-    closed = gated(trees, judged, loss, DRAWS)
-    assert closed is not None
+    trees, valid, loss = tree_rows(net, kind)
+    weighted = fit_block_weights(trees, valid, loss, DRAWS)
+    assert weighted is not None
     with torch.no_grad():
-        before, after = (float(loss(one(judged.inputs), judged.target, None)) for one in (trees, closed))
+        before, after = (float(loss(one(valid.inputs), valid.target, None)) for one in (trees, weighted))
     assert after < 0.9 * before
-    ratio = closed.ensemble().leaf_value / np.where(trees.ensemble().leaf_value == 0, 1, trees.ensemble().leaf_value)
+    ratio = weighted.ensemble().leaf_value / np.where(trees.ensemble().leaf_value == 0, 1, trees.ensemble().leaf_value)
     assert ratio.min() >= 0 and ratio.max() <= 1 + 1e-6
-    classes = closed.outputs
-    assert len(np.unique(ratio.round(5))) <= BLOCKS + 1 and len(closed.ensemble().output) == 60 * classes
+    classes = weighted.outputs
+    assert len(np.unique(ratio.round(5))) <= BLOCKS + 1 and len(weighted.ensemble().output) == 60 * classes
 
 
-def test_rows_in_the_order_of_their_target_close_the_same_gates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gating, "MOST_ROWS", 1000)
+def test_rows_sorted_by_their_target_give_weights_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_block_weights, "MOST_ROWS", 1000)
     net = windtunnel.translate(source())
-    trees, judged, loss = held(net, "label")
-    by_target = judged.target.argsort(stable=True)
-    some = Judged(judged.inputs[by_target], judged.target[by_target]).some(DRAWS)
+    trees, valid, loss = tree_rows(net, "label")
+    by_target = valid.target.argsort(stable=True)
+    some = TreeRows(valid.inputs[by_target], valid.target[by_target]).sample(DRAWS)
     assert len(some.target) == 1000
-    assert float(some.target.double().mean()) == pytest.approx(float(judged.target.double().mean()), abs=0.05)
-    found = gated(trees, Judged(judged.inputs[by_target], judged.target[by_target]), loss, DRAWS)
+    assert float(some.target.double().mean()) == pytest.approx(float(valid.target.double().mean()), abs=0.05)
+    found = fit_block_weights(trees, TreeRows(valid.inputs[by_target], valid.target[by_target]), loss, DRAWS)
     assert found is not None
     with torch.no_grad():
-        before, after = (float(loss(one(judged.inputs), judged.target, None)) for one in (trees, found))
+        before, after = (float(loss(one(valid.inputs), valid.target, None)) for one in (trees, found))
     assert after < 0.9 * before
 
 
-def test_rounds_of_all_classes_share_a_gate() -> None:
+def test_trees_of_a_round_share_a_weight() -> None:
     net = windtunnel.translate(source("grade"))
-    trees, judged, loss = held(net, "grade")
-    closed = gated(trees, judged, loss, DRAWS)
-    assert closed is not None
-    old, new = trees.ensemble(), closed.ensemble()
+    trees, valid, loss = tree_rows(net, "grade")
+    weighted = fit_block_weights(trees, valid, loss, DRAWS)
+    assert weighted is not None
+    old, new = trees.ensemble(), weighted.ensemble()
     first = old.leaf_start[:-1]
     per_tree = new.leaf_value[first] / old.leaf_value[first]
     rounds = per_tree.reshape(60, 3)  # LightGBM grows a tree of each class per round
     np.testing.assert_allclose(rounds, rounds[:, :1].repeat(3, axis=1), rtol=1e-6)
 
 
-def test_a_few_careful_trees_are_left_alone() -> None:
+def test_few_trees_with_a_low_rate_get_none() -> None:
     net = windtunnel.translate(source(trees=10, rate=0.02))
-    assert gated(*held(net, "label"), DRAWS) is None
+    assert fit_block_weights(*tree_rows(net, "label"), DRAWS) is None
 
 
 def test_leaf_values_add_up() -> None:
     net = windtunnel.translate(source("grade"))
-    trees, judged, _ = held(net, "grade")
-    values = trees.leaf_values(judged.inputs)
+    trees, valid, _ = tree_rows(net, "grade")
+    values = trees.leaf_values(valid.inputs)
     assert values.shape == (2000, 3, 60)
-    torch.testing.assert_close(values.sum(2) + trees.base, trees(judged.inputs.double()), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(values.sum(2) + trees.base, trees(valid.inputs.double()), rtol=1e-9, atol=1e-9)
 
 
-def test_fit_uses_them_where_they_clearly_help() -> None:
+def test_fit_keeps_significant_weights() -> None:
     fitted = source()
     net = windtunnel.translate(fitted, calibrate=rows(800, 0)[0])
     net.fit(rows(800, 0), rows(3000, 1), progress=False, accelerator="cpu")
@@ -112,23 +112,23 @@ def test_forests_have_none() -> None:
     net = windtunnel.translate(forest)
     head: Head = net.head
     trees = net.exact_modules[len(net.program.steps) - 1]
-    judged = Judged(net.program.inputs_of(len(net.program.steps) - 1, *net.encode(X)), head.encode_target(y))
-    assert gated(trees, judged, pick("probabilities", head), DRAWS) is None
+    valid = TreeRows(net.program.inputs_of(len(net.program.steps) - 1, *net.encode(X)), head.encode_target(y))
+    assert fit_block_weights(trees, valid, pick("probabilities", head), DRAWS) is None
 
 
 @pytest.mark.parametrize(("kind", "trees", "rate"), [("label", 60, 0.5), ("label", 10, 0.02), ("value", 60, 0.5)])
 @pytest.mark.parametrize("temperature", ["auto", 1.0])
-def test_the_history_tells_what_the_net_is_worth(kind: str, trees: int, rate: float, temperature: Any) -> None:
+def test_the_history_has_the_metric_of_the_net(kind: str, trees: int, rate: float, temperature: Any) -> None:
     net = windtunnel.translate(source(kind, trees, rate), temperature=temperature)
     valid = rows(3000, 1, kind)
 
-    def worth() -> float:
-        judge = Metric(None, net.head)
-        judge.update(net.scores(valid[0]), net.head.encode_target(valid[1]))
-        return judge.compute()
+    def metric_of_net() -> float:
+        metric = Metric(None, net.head)
+        metric.update(net.scores(valid[0]), net.head.encode_target(valid[1]))
+        return metric.compute()
 
-    given = worth()
+    given = metric_of_net()
     net.fit(rows(800, 0, kind), valid, progress=False, accelerator="cpu")
     assert net.history.start == pytest.approx(given, rel=1e-5)
-    assert net.history.best == pytest.approx(worth(), rel=1e-5)
-    assert not Metric(None, net.head).better(given, worth())
+    assert net.history.best == pytest.approx(metric_of_net(), rel=1e-5)
+    assert not Metric(None, net.head).better(given, metric_of_net())

@@ -24,7 +24,7 @@ from windtunnel.objectives.losses import LOSSES, OF_RAW_SCORES, Loss, pick
 from windtunnel.program.head import Head
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual.significance import Groups, group_losses
+from windtunnel.trainers.residual.significance import GroupLosses, group_losses
 
 MANY_ROWS = 10_000
 """Training rows from which members hardly miss the fold that each was fitted without."""
@@ -121,7 +121,7 @@ def _guarded(
     """
     source.fit(train if train[2] is not None else train[:2], valid, recipe=recipe, **options)
     ours, theirs = _losses(members, source, recipe, valid)
-    worse = (ours - theirs).clear() if len(train[1]) >= MANY_ROWS else ours.mean > theirs.mean
+    worse = (ours - theirs).exceeds_standard_error() if len(train[1]) >= MANY_ROWS else ours.mean > theirs.mean
     if not worse:
         return members
     warnings.warn(
@@ -134,11 +134,11 @@ def _guarded(
     return source
 
 
-def _losses(members: Translation, source: Translation, recipe: Recipe, valid: Any) -> tuple[Groups, Groups]:
+def _losses(members: Translation, source: Translation, recipe: Recipe, valid: Any) -> tuple[GroupLosses, GroupLosses]:
     """The losses of both, group by group: the source's own loss, or one that both have answers for."""
     loss, score = _yardstick(members, source, recipe)
 
-    def losses(net: Translation) -> Groups:
+    def losses(net: Translation) -> GroupLosses:
         rows = loader(net, *valid, shuffle=False, training=False)
         assert rows.target is not None
         rest = [rows.target] if rows.weight is None else [rows.target, rows.weight]

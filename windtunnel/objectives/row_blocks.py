@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import Loss, OwnLoss
-from windtunnel.trainers.residual.significance import evenly
 
 ROWS = 512
 """Rows of a block, about as many as a step trains on."""
+MAX_CLASSES = 100
+"""Distinct targets up to which each is a class of its own."""
 
 
 def by_blocks(loss: Loss) -> Loss:
@@ -24,7 +26,7 @@ def by_blocks(loss: Loss) -> Loss:
 
     def mean(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         total, size = scores.new_zeros(()), 0.0
-        for rows in evenly(target).tensor_split(-(-len(target) // ROWS)):
+        for rows in balanced_order(target).tensor_split(-(-len(target) // ROWS)):
             of_rows = None if weight is None else weight[rows]
             value = loss(scores[rows], target[rows], of_rows)
             if not value.isnan():  # else its gradient would be NaN too, however little it counts
@@ -59,3 +61,21 @@ def of_any_rows(loss: Loss) -> Loss:
             ) from error
 
     return OwnLoss(explained)
+
+
+def balanced_order(target: Tensor) -> Tensor:
+    """An order of the rows in which every stretch has the classes of the whole; rows of a class keep their order.
+
+    Of several targets the first counts; numbers count by tenths, from low to high. Files are often sorted by their
+    target, and groups of one class each would differ by the class.
+    """
+    first = target.reshape(len(target), -1)[:, 0]
+    kind: Tensor
+    distinct, kind = torch.unique(first, return_inverse=True)
+    if len(distinct) > MAX_CLASSES:
+        kind = first.argsort(stable=True).argsort() * 10 // len(first)
+    by_kind, count = kind.argsort(stable=True), kind.bincount()
+    rank = torch.arange(len(first), device=first.device) - (count.cumsum(0) - count).repeat_interleave(count)
+    place = (rank + 0.5) / count.repeat_interleave(count)
+    order: Tensor = by_kind[place.argsort(stable=True)]
+    return order

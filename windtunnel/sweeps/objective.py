@@ -55,7 +55,7 @@ class ReportEpochs(pl.Callback):
         assert isinstance(module, FineTuning)
         self.recipe = module.recipe
         if self.reports:
-            self.trial.report(float(trainer.callback_metrics[f"val_{module.judge.name}"]), self._epoch)
+            self.trial.report(float(trainer.callback_metrics[f"val_{module.metric.name}"]), self._epoch)
             if self.may_prune and self._epoch > 0 and self.trial.should_prune():
                 self.pruned = trainer.should_stop = True
             self._epoch += 1
@@ -83,7 +83,7 @@ class Objective:
         self.takes_residual = net.takes_residual_model()
         name = "joint" if settings.recipe in (None, "default") and not self.takes_residual else settings.recipe
         self.recipe = Recipe.resolve(name, settings.recipe_options)
-        metric = FineTuning(net, self.recipe).judge
+        metric = FineTuning(net, self.recipe).metric
         self.metric, self.greater_is_better = metric.name, metric.greater_is_better
         self.rows = SharedRows(net, settings.train, settings.valid)
         self.space = settings.space or default_space(net, self.recipe, self.rows.train.size)

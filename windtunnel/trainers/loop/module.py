@@ -53,7 +53,7 @@ class FineTuning(pl.LightningModule):
         if recipe.compile is not None:
             check_tables(recipe.compile, self.tables)
         self.loss = pick(recipe.loss, net.head)
-        self.judge = Metric.of(recipe, net)
+        self.metric = Metric.of(recipe, net)
         self.save_hyperparameters(recipe.facts())
         self._sums: dict[str, tuple[Tensor | float, float]] = {}
         self._compiled: Callable[[Tensor, Tensor], Tensor] | None = None
@@ -86,7 +86,7 @@ class FineTuning(pl.LightningModule):
         with torch.autocast(self.device.type, enabled=False):
             loss, scores = self._loss(batch)
             self._add("val_loss", loss, batch)
-            self.judge.update(scores, *batch[1:], answer=self.judge.answer(self.net, *batch[0]))
+            self.metric.update(scores, *batch[1:], answer=self.metric.answer(self.net, *batch[0]))
 
     def on_train_epoch_end(self) -> None:
         """Log the mean loss of the epoch."""
@@ -95,13 +95,13 @@ class FineTuning(pl.LightningModule):
     def on_validation_epoch_start(self) -> None:
         """Start from nothing, whatever an interrupted epoch left behind."""
         self._sums.pop("val_loss", None)
-        self.judge.reset()
+        self.metric.reset()
 
     def on_validation_epoch_end(self) -> None:
         """Log the mean loss and the metric over all validation rows."""
         self._tell("val_loss", self._pop("val_loss"))
-        if self.judge.name != "loss":
-            self._tell(f"val_{self.judge.name}", self.judge.compute())
+        if self.metric.name != "loss":
+            self._tell(f"val_{self.metric.name}", self.metric.compute())
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the losses of an epoch that is not over, what each process has on average, and the rows of tables."""
@@ -205,16 +205,17 @@ class Loaders(pl.LightningDataModule):
         self.train = self.train.to(device) if isinstance(self.train, Batches) else self.train
         self.valid = self.valid.to(device) if isinstance(self.valid, Batches) else self.valid
 
-    def pin(self) -> None:
-        """Have a GPU fetch the batches of rows that lie in memory while it works on others."""
-        for part in (self.train, self.valid):
+    def place(self, device: torch.device) -> None:
+        """Move rows in memory to a GPU if they take under a quarter of its free memory; else pin their batches."""
+        if device.type != "cuda":
+            return
+        in_memory = [part for part in (self.train, self.valid) if isinstance(part, Batches)]
+        if sum(part.nbytes for part in in_memory) < torch.cuda.mem_get_info(device)[0] / 4:
+            self.to(device)
+            return
+        for part in in_memory:
             if type(part) is Batches:
                 part.pinned = True
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the rows that lie in memory."""
-        return sum(part.nbytes for part in (self.train, self.valid) if isinstance(part, Batches))
 
 
 class DataModule(Loaders):

@@ -1,1 +1,1 @@
-"""The residual model: which columns it reads, what it learns, and whether it is kept."""
+"""The residual model: selection of its columns and interactions, its training, and the test that decides whether fit keeps it."""

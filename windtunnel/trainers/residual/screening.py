@@ -1,4 +1,4 @@
-"""Which columns, and which combinations of columns, have something to say that a pipeline has missed."""
+"""Selection of the columns and interactions that explain residuals of a pipeline."""
 
 from __future__ import annotations
 
@@ -8,88 +8,92 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from windtunnel.trainers.residual.effects import Combination, Effect, Rows
+from windtunnel.trainers.residual.mean_residuals import Interaction, MeanResiduals, Residuals
 
-MOST_ROWS = 200_000
-MOST_COLUMNS = 32
+MAX_COLUMNS = 32
 """Columns that are combined with each other: 496 pairs."""
-ORDER = 4
-"""Columns in the largest combinations."""
-MOST = 24
-"""Combinations of each order that are kept, and that get a further column."""
-SIGNAL = 2.0
-"""How many standard errors the signal of a combination is above chance on the training rows."""
-AGAIN, AGAIN_COMBINED = 1.0, 3.0
-"""And on rows that were not trained on: for a single column, and for combinations, of which there are many."""
+MAX_ORDER = 4
+"""Columns of the largest interactions."""
+MAX_INTERACTIONS = 24
+"""Interactions of each order that are selected, and that are extended by a further column."""
+TRAINING_THRESHOLD = 2.0
+"""Least z statistic on the training rows."""
+VALIDATION_THRESHOLD, VALIDATION_THRESHOLD_INTERACTION = 1.0, 3.0
+"""Least z statistic on validation rows: for a single column, and for interactions, of which there are many."""
 
 
 @dataclass(frozen=True)
-class Screened:
-    """The columns that a residual model shall read, and its combinations of them; single columns are combinations too."""
+class SelectedInteractions:
+    """The columns that the residual model reads, and its interactions of them; an interaction may be a single column."""
 
     columns: list[int]
-    combinations: list[Combination]
+    interactions: list[Interaction]
 
 
-def screen(train: Rows, judged: Rows, size: Sequence[int], offered: Sequence[int]) -> Screened:
-    """Keep what shows on the training rows and shows again on rows that were not trained on.
+def select_interactions(
+    train: Residuals, valid: Residuals, size: Sequence[int], columns: Sequence[int]
+) -> SelectedInteractions:
+    """Select what is significant on the training rows and on validation rows.
 
-    With e_i the effect of the value of row i, two statistics are standard normal where a combination says nothing: the
-    sum of r_i e_i over the root of the sum of its squares, on the training rows with effects that row i has no part
-    in, and on the judged rows with r centred. The second leaves out what holds of the training rows alone, such as a
-    calendar day that never comes again.
+    With m_i the mean residual of the cell of row i, two statistics are standard normal where an interaction explains
+    nothing: sum_i r_i m_i / sqrt(sum_i (r_i m_i)^2) on the training rows, m_i without row i, and on the validation
+    rows with r centred. The second rejects what holds for the training rows only, such as a calendar day that never
+    comes again.
 
-    Combinations grow: those of three columns are the strongest ``MOST`` of two and a further column each. The strongest
-    come first, and every next one has to show in what those before have left over.
+    An interaction of order k + 1 is one of the ``MAX_INTERACTIONS`` strongest of order k with a further column. They
+    are selected from the strongest on; each must be significant in the residuals that those before leave.
 
     Parameters
     ----------
-    train, judged : Rows
+    train, valid : Residuals
     size : sequence of int
         Number of codes of each column.
-    offered : sequence of int
-        The columns to choose among.
+    columns : sequence of int
+        The columns to select from.
     """
     rows = len(train.codes)
-    main = {}
-    for column in offered:
-        single = Combination.of((column,), size, rows)
-        main[column] = _again(single, single.effect(train), judged)
-    paired = sorted(sorted(main, key=lambda column: -main[column])[:MOST_COLUMNS])
-    kept: list[Combination] = []
-    grown: list[tuple[int, ...]] = [(column,) for column in offered]
-    for _ in range(ORDER):
-        candidates = [Combination.of(columns, size, rows) for columns in grown]
-        signals = {one: shown[0] for one in candidates if (shown := _shown(one, train, judged)) is not None}
-        strongest = sorted(signals, key=lambda one: -signals[one])[:MOST]
-        for one in strongest:
-            if (shown := _shown(one, train, judged)) is not None:
-                kept.append(one)
-                effect = shown[1]
-                train, judged = train.without(effect.own), judged.without(effect.table[one.at(judged.codes)])
-        seeds = [(column,) for column in paired] if len(grown[0]) == 1 else [one.columns for one in strongest]
-        grown = sorted({tuple(sorted({*seed, column})) for seed in seeds for column in paired if column not in seed})
+    single_z = {}
+    for column in columns:
+        single = Interaction.of((column,), size, rows)
+        single_z[column] = _validation_z(single, single.mean_residuals(train), valid)
+    combined = sorted(sorted(single_z, key=lambda column: -single_z[column])[:MAX_COLUMNS])
+    selected: list[Interaction] = []
+    grown: list[tuple[int, ...]] = [(column,) for column in columns]
+    for _ in range(MAX_ORDER):
+        candidates = [Interaction.of(interaction, size, rows) for interaction in grown]
+        z = {candidate: test[0] for candidate in candidates if (test := _test(candidate, train, valid)) is not None}
+        strongest = sorted(z, key=lambda candidate: -z[candidate])[:MAX_INTERACTIONS]
+        for interaction in strongest:
+            if (test := _test(interaction, train, valid)) is not None:
+                selected.append(interaction)
+                fitted = test[1]
+                train = train.subtract(fitted.leave_one_out)
+                valid = valid.subtract(fitted.table[interaction.cells(valid.codes)])
+        first = len(grown[0]) == 1
+        seeds = [(column,) for column in combined] if first else [interaction.columns for interaction in strongest]
+        grown = sorted({tuple(sorted({*seed, column})) for seed in seeds for column in combined if column not in seed})
         if not grown:
             break
-    read = {column for column in main if main[column] > 0}.union(*(one.columns for one in kept))
-    return Screened(sorted(read), kept)
+    read = {column for column in single_z if single_z[column] > 0}
+    return SelectedInteractions(sorted(read.union(*(interaction.columns for interaction in selected))), selected)
 
 
-def _shown(combination: Combination, train: Rows, judged: Rows) -> tuple[float, Effect] | None:
-    """The signal on the training rows and the effect, where it shows there and again."""
-    effect = combination.effect(train)
-    signal = _standard(effect.own * train.residual)
-    enough = AGAIN if len(combination.columns) == 1 else AGAIN_COMBINED
-    return (signal, effect) if signal > SIGNAL and _again(combination, effect, judged) > enough else None
+def _test(interaction: Interaction, train: Residuals, valid: Residuals) -> tuple[float, MeanResiduals] | None:
+    """Z statistic on the training rows and the fitted means; None where one of the two statistics is too small."""
+    fitted = interaction.mean_residuals(train)
+    z = _z(fitted.leave_one_out * train.values)
+    single = len(interaction.columns) == 1
+    threshold = VALIDATION_THRESHOLD if single else VALIDATION_THRESHOLD_INTERACTION
+    significant = z > TRAINING_THRESHOLD and _validation_z(interaction, fitted, valid) > threshold
+    return (z, fitted) if significant else None
 
 
-def _again(combination: Combination, effect: Effect, judged: Rows) -> float:
-    """The signal on the judged rows."""
-    here = effect.table[combination.at(judged.codes)]
-    return _standard(here * (judged.residual - judged.residual.mean(dim=0)))
+def _validation_z(interaction: Interaction, fitted: MeanResiduals, valid: Residuals) -> float:
+    predicted = fitted.table[interaction.cells(valid.codes)]
+    return _z(predicted * (valid.values - valid.values.mean(dim=0)))
 
 
-def _standard(products: Tensor) -> float:
-    """The sum over rows, in standard errors."""
-    each = products.sum(dim=1)
-    return float(each.sum() / each.square().sum().sqrt().clamp_min(torch.finfo(each.dtype).tiny))
+def _z(products: Tensor) -> float:
+    """Sum over the rows in standard errors."""
+    rows = products.sum(dim=1)
+    return float(rows.sum() / rows.square().sum().sqrt().clamp_min(torch.finfo(rows.dtype).tiny))

@@ -1,8 +1,10 @@
-"""Gates on blocks of boosted trees: late trees that only hold for the rows they were fitted on count for less."""
+"""Weights in [0, 1] of blocks of boosted trees, which scale down late trees that overfit."""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,78 +14,116 @@ from torch import Tensor
 from windtunnel.compiler.strategies import fastest
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
+from windtunnel.objectives.metrics import Metric
+from windtunnel.objectives.row_blocks import by_blocks
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
+from windtunnel.trainers.residual.validation_rows import Items
 
 BLOCKS = 10
 STEPS = 200
-RATE = 0.02
-MOST_ROWS = 10_000
+LEARNING_RATE = 0.02
+MAX_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Rows that the source was not fitted on: what reaches its trees ``[N, width]``, targets and weights."""
+class TreeRows:
+    """Inputs of trees ``[N, width]``, targets and weights, of rows that the trees were not fitted on."""
 
     inputs: Tensor
     target: Tensor
     weight: Tensor | None = None
 
-    def some(self, generator: torch.Generator) -> Judged:
-        """At most ``MOST_ROWS`` of them, at random."""
-        if len(self.target) <= MOST_ROWS:
+    def sample(self, generator: torch.Generator) -> TreeRows:
+        """At most ``MAX_ROWS`` random rows."""
+        if len(self.target) <= MAX_ROWS:
             return self
-        rows = torch.randperm(len(self.target), generator=generator)[:MOST_ROWS]
-        return Judged(self.inputs[rows], self.target[rows], None if self.weight is None else self.weight[rows])
+        rows = torch.randperm(len(self.target), generator=generator)[:MAX_ROWS]
+        return TreeRows(self.inputs[rows], self.target[rows], None if self.weight is None else self.weight[rows])
 
 
-def gated(trees: HardTrees, judged: Judged, loss: Loss, generator: torch.Generator) -> HardTrees | None:
-    """Boosted trees with the values of each block of rounds scaled by its gate; None where no gate closes.
+@dataclass(frozen=True)
+class WeightedTrees:
+    """Boosted trees with scaled leaf values, and their test against the trees of the source.
 
-    With v_b the sum of the trees of block b, the gates minimise loss(base + sum_b g_b v_b) over g in [0, 1], from 1 on
-    by projected gradient steps. A source that stopped early by rows of its own keeps its trees as they are; one that
-    went on too long loses most of its last ones. There is one gate for the scores of all classes.
+    ``position`` is that of their program step.
+    """
+
+    position: int
+    trees: HardTrees
+    test: SignificanceTest
+
+
+def weighted_trees(
+    net: TranslatedPipeline, halves: list[Items], loss: Loss, metric: Metric, generator: torch.Generator
+) -> WeightedTrees | None:
+    """Fit tree-block weights on one half of the validation rows and test them on the other.
+
+    None where the last step is no ensemble of boosted trees, or all weights are 1.
+    """
+    position = len(net.program.steps) - 1
+    trees: Any = net.exact_modules.get(position, net.program.steps[position].module)
+    if not isinstance(trees, HardTrees):
+        return None
+    trees, program = deepcopy(trees).cpu(), net.program.with_modules(net.exact_modules).eval()
+    inputs = [net.run_in_slices(partial(program.inputs_of, position), half[0]) for half in halves]
+    weighted = fit_block_weights(trees, TreeRows(inputs[0], *halves[0][1:]), by_blocks(loss), generator)
+    if weighted is None:
+        return None
+    with torch.no_grad():
+        test = compare_scores(metric, loss, trees(inputs[1]), weighted(inputs[1]), *halves[1][1:])
+    return WeightedTrees(position, weighted, test)
+
+
+def fit_block_weights(trees: HardTrees, rows: TreeRows, loss: Loss, generator: torch.Generator) -> HardTrees | None:
+    """Scale the leaf values of each block of boosting rounds by its weight; None where all weights are 1.
+
+    With v_b the sum of the trees of block b, the weights minimise loss(base + sum_b w_b v_b) over w in [0, 1] by
+    projected gradient steps from w = 1. Trees that stopped early stay as they are; where boosting went on too long, the
+    last blocks lose most of their weight. The scores of all classes share the weights.
 
     Parameters
     ----------
     trees : HardTrees
-        With one value per leaf, adding up (boosted, not averaged).
-    judged : Judged
+        Boosted, with one value per leaf.
+    rows : TreeRows
     loss : callable
         Of raw scores, targets and weights.
     generator : torch.Generator
-        Draws the rows where there are more than ``MOST_ROWS``.
+        Samples the rows where there are more than ``MAX_ROWS``.
     """
     if trees.vector or trees.divisor != 1 or trees.root.shape[0] < BLOCKS * trees.outputs:
         return None
-    judged = judged.some(generator)
-    values = trees.leaf_values(judged.inputs)  # [N, K, rounds]
+    rows = rows.sample(generator)
+    values = trees.leaf_values(rows.inputs)  # [N, K, rounds]
     rounds = values.shape[2]
     block = torch.arange(rounds) * BLOCKS // rounds
-    sums = values.new_zeros(*values.shape[:2], BLOCKS).index_add_(2, block, values).to(judged.inputs.dtype)
-    gates = _closed(sums, trees.base.to(sums.dtype), judged, loss)
-    if bool((gates > 0.99).all()):
+    sums = values.new_zeros(*values.shape[:2], BLOCKS).index_add_(2, block, values).to(rows.inputs.dtype)
+    weights = _minimise(sums, trees.base.to(sums.dtype), rows, loss)
+    if bool((weights > 0.99).all()):
         return None
     ensemble = trees.ensemble()
-    per_tree = gates[block].double().numpy()[_rounds(ensemble.output)]
+    per_tree = weights[block].double().numpy()[_rounds(ensemble.output)]
     per_leaf = np.repeat(per_tree, np.diff(ensemble.leaf_start))
-    closed = HardTrees.of(replace(ensemble, leaf_value=ensemble.leaf_value * per_leaf))
-    closed.cast(judged.inputs.dtype)
-    return fastest(closed)
+    weighted = HardTrees.of(replace(ensemble, leaf_value=ensemble.leaf_value * per_leaf))
+    weighted.cast(rows.inputs.dtype)
+    return fastest(weighted)
 
 
-def _closed(sums: Tensor, base: Tensor, judged: Judged, loss: Loss) -> Tensor:
-    gates = torch.ones(BLOCKS, dtype=sums.dtype, requires_grad=True)
-    optimizer = torch.optim.Adam([gates], RATE)
+def _minimise(sums: Tensor, base: Tensor, rows: TreeRows, loss: Loss) -> Tensor:
+    weights = torch.ones(BLOCKS, dtype=sums.dtype, requires_grad=True)
+    optimizer = torch.optim.Adam([weights], LEARNING_RATE)
     for _ in range(STEPS):
         optimizer.zero_grad()
-        loss(base + sums @ gates, judged.target, judged.weight).backward()  # type: ignore[no-untyped-call]
+        loss(base + sums @ weights, rows.target, rows.weight).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         with torch.no_grad():
-            gates.clamp_(0, 1)
-    return gates.detach()
+            weights.clamp_(0, 1)
+    return weights.detach()
 
 
 def _rounds(output: Any) -> Any:
-    """The round of each tree: its place among the trees of its score."""
+    """Boosting round of each tree: its position among the trees of its score."""
     rounds = np.empty(len(output), dtype=np.int64)
     for score in np.unique(output):
         of_score = np.flatnonzero(output == score)

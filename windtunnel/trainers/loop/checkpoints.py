@@ -1,24 +1,72 @@
-"""What a run is resumed from, and whether it is a run over the same translation, options and rows."""
+"""Options of checkpoints, and the test that a checkpoint belongs to this translation, these options and these rows."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
+import pytorch_lightning as pl
 import torch
 
 from windtunnel.errors import BadFile, BadInput
-from windtunnel.trainers.data.order import ROWS, same_rows
-from windtunnel.trainers.loop.callbacks import CHECKPOINT
+from windtunnel.trainers.data.order import ROWS, order_of, resumable, same_rows
+from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT
 from windtunnel.trainers.loop.module import FineTuning, Loaders
 
 
-def found(path: Path, module: FineTuning) -> tuple[Path, dict[str, Any]]:
-    """Find the file to resume from, and make certain that it belongs to this translation and these options.
+@dataclass(frozen=True)
+class CheckpointOptions:
+    """Where ``fit`` writes checkpoints, after how many steps, and from which one it resumes."""
 
-    With it comes what the keeper wrote into it.
+    directory: Path | None = None
+    every: int | None = None
+    resume_from: Path | None = None
+
+    def check(self, trainer: pl.Trainer | None) -> None:
+        """Reject a number of steps that is no whole number, lacks a folder, or splits accumulated gradients."""
+        if (steps := self.every) is None:
+            return
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+            raise BadInput(f"checkpoint_every={steps!r} must be a whole number of steps from 1, or None")
+        if self.directory is None:
+            raise BadInput(f"checkpoint_every={steps} needs a checkpoint_dir to write to")
+        if trainer is not None and steps % trainer.accumulate_grad_batches:
+            raise BadInput(
+                f"checkpoint_every={steps} would lose gradients that the Trainer still accumulates, over "
+                f"{trainer.accumulate_grad_batches} batches; give a multiple of that"
+            )
+
+    def check_loader(self, loader: Any) -> None:
+        """Reject checkpoints within an epoch for a loader that cannot begin in the middle of one."""
+        if self.every is not None and resumable(loader) is None:
+            raise BadInput(
+                f"checkpoint_every={self.every} needs rows that can be read on from the middle of an epoch: give "
+                "(X, y), windtunnel.loader(net, X, y) or windtunnel.stream(net, paths, target=...)"
+            )
+
+
+def resume(path: Path | None, module: FineTuning, data: Loaders, processes: int) -> Path | None:
+    """The checkpoint file to resume from, after all checks; None without a path.
+
+    Raises
+    ------
+    BadFile
+        For a file that is missing, damaged, or of another translation.
+    BadInput
+        For other options, rows or order of rows.
     """
+    if path is None:
+        return None
+    file, state = _find(path, module)
+    _check_rows(file, state, data)
+    _check_order(file, state, order_of(data.train, processes))
+    return file
+
+
+def _find(path: Path, module: FineTuning) -> tuple[Path, dict[str, Any]]:
+    """The file, and the state of its ``BestCheckpoint``."""
     file = path / CHECKPOINT if path.is_dir() else path
     if not file.is_file():
         raise BadFile(f"no checkpoint at {file}; give the file, or the checkpoint_dir of a run that has begun to train")
@@ -36,21 +84,21 @@ def found(path: Path, module: FineTuning) -> tuple[Path, dict[str, Any]]:
         raise BadInput(
             f"{file} was written with {what}; resume with the same options ({', '.join(sorted(free))} may change)"
         )
-    kept: dict[str, Any] = state["callbacks"]["BestCheckpoint"]
-    done = len(kept["epochs"]) - 1
+    best: dict[str, Any] = state["callbacks"]["BestCheckpoint"]
+    done = len(best["epochs"]) - 1
     if done > module.recipe.epochs:
         raise BadInput(f"{file} is past epoch {done} and epochs={module.recipe.epochs}; give at least {done}")
-    return file, kept
+    return file, best
 
 
-def check_rows(file: Path, kept: dict[str, Any], data: Loaders) -> None:
-    """Reject to go on with other rows than those that a checkpoint was trained on, or judged by."""
+def _check_rows(file: Path, best: dict[str, Any], data: Loaders) -> None:
+    """Reject other rows than those that the checkpoint was trained and validated on."""
     for role, before, loader in (
-        ("training", kept.get("order"), data.train),
-        ("validation", kept.get("judged_by"), data.valid),
+        ("training", best.get("order"), data.train),
+        ("validation", best.get("validation_rows"), data.valid),
     ):
         now = same_rows(loader)
-        if before is None or now is None:  # loaders of one's own, which do not tell
+        if before is None or now is None:  # custom loaders do not tell
             continue
         other = [name for name in ROWS if name in before and before[name] != now.get(name)]
         if changed := [f"{name}={before[name]!r} (now {now.get(name)!r})" for name in other]:
@@ -60,11 +108,11 @@ def check_rows(file: Path, kept: dict[str, Any], data: Loaders) -> None:
             )
 
 
-def check_order(file: Path, kept: dict[str, Any], now: dict[str, Any] | None) -> None:
-    """Reject a checkpoint from the middle of an epoch where the rest of its rows cannot be told."""
-    if not (done := kept.get("done", 0)):
+def _check_order(file: Path, best: dict[str, Any], now: dict[str, Any] | None) -> None:
+    """Reject a checkpoint within an epoch where the rest of its rows is not determined."""
+    if not (done := best.get("done", 0)):
         return
-    before = kept["order"]
+    before = best["order"]
     if before is None or now is None:
         raise BadInput(
             f"{file} is from the middle of an epoch, after {done} batches, and these rows cannot be read on from "

@@ -1,0 +1,77 @@
+"""Training of the translation itself: its checks, its candidates."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
+
+from torch import Tensor
+
+from windtunnel.encode import Batch
+from windtunnel.errors import BadInput
+from windtunnel.modules.outputs.links import PROBABILITIES
+from windtunnel.objectives.losses import pick
+from windtunnel.objectives.metrics import Metric
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.loop.evaluation import evaluate
+from windtunnel.trainers.loop.module import DataModule
+from windtunnel.trainers.loop.training import TrainingResult
+from windtunnel.trainers.recipe import Recipe
+from windtunnel.trainers.residual.candidates import Candidate
+from windtunnel.trainers.residual.installation import FrozenPipeline
+
+
+def is_trainable(net: TranslatedPipeline) -> bool:
+    """Whether a parameter takes gradients."""
+    return any(parameter.requires_grad for parameter in net.parameters())
+
+
+def prepare_joint_training(net: TranslatedPipeline) -> None:
+    """Drop what holds for the source alone: the exact forms of soft steps, and outputs within 0 and 1.
+
+    Raises
+    ------
+    BadInput
+        Where nothing is trainable.
+    """
+    if not is_trainable(net) and getattr(net, "history", None) is not None:
+        raise BadInput(
+            "nothing in this translation is trainable: an earlier fit replaced its steps by the exact, frozen steps of "
+            "the source. Translate the source again, or load a file that was saved before that fit."
+        )
+    if not is_trainable(net):
+        raise BadInput(
+            "nothing in this translation is trainable: its steps are frozen or have no parameters; translate with "
+            'level="L1" to "L4", or set requires_grad on the parameters to train'
+        )
+    net.set_exact_modules({})
+    if net.head.link == "probabilities":
+        net.replace_head(replace(net.head, link="shares"))
+
+
+def source_candidate(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> Candidate | None:
+    """The source pipeline with exact trees, evaluated before training; None where the translation has no soft step.
+
+    Soft trees may start a little below the exact ones, and training may not make up for that.
+    """
+    head, metric = net.head, Metric.of(recipe, net)
+    skip = data.validated_on == "training rows" or (head.link in PROBABILITIES and metric.name == "loss")
+    if not net.exact_modules or skip:
+        return None
+    program = deepcopy(net.program.with_modules(net.exact_modules)).eval()
+
+    def output(method: str, numbers: Tensor, ids: Tensor) -> Tensor:
+        return net.run_in_slices(partial(program.output, method), Batch(numbers, ids))
+
+    of_method = None if metric.method is None else partial(output, metric.method)
+    value = evaluate(metric, pick(recipe.loss, head), partial(output, "scores"), data.valid, of_method)
+    return Candidate("source pipeline", value, pipeline=FrozenPipeline(program, net.exact_modules, head))
+
+
+def joint_candidates(training: TrainingResult, source: Candidate | None) -> list[Candidate]:
+    """The translation as it is, its best epoch, and the source pipeline."""
+    candidates = [Candidate("translation", training.epochs[0].metric, training.epochs[0].val_loss)]
+    if training.best_epoch:
+        candidates.append(Candidate("joint training", training.best_metric, epoch=training.best_epoch))
+    return candidates if source is None else [*candidates, source]

@@ -1,0 +1,116 @@
+"""How Lightning trains: the arguments of a Trainer, or a whole Trainer of the caller."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Checkpoint
+from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
+
+from windtunnel.errors import BadInput
+from windtunnel.trainers.loop.processes import launched
+from windtunnel.trainers.loop.quiet import quiet
+from windtunnel.trainers.recipe import Recipe
+
+_PRECISIONS = (None, 32, "32", "32-true", "16-mixed", "bf16-mixed")
+
+
+@dataclass(frozen=True)
+class TrainerOptions:
+    """The options of ``fit`` that go to Lightning; see ``windtunnel.trainers.finetune``."""
+
+    accelerator: str = "auto"
+    devices: Any = 1
+    precision: Any = None
+    callbacks: Sequence[pl.Callback] = ()
+    log_dir: Any = None
+    logger: Any = None
+    trainer: pl.Trainer | None = None
+    progress: bool = True
+
+    def check(self, clip: float | None, epochs: int | None) -> None:
+        """Reject a whole Trainer together with options that it has, or that does not validate each epoch on all rows.
+
+        ``clip`` and ``epochs`` are those that the caller gave.
+        """
+        if (trainer := self.trainer) is None:
+            return
+        names = ("accelerator", "devices", "precision", "callbacks", "log_dir", "logger")
+        given = {**{name: getattr(self, name) for name in names}, "clip": clip, "epochs": epochs}
+        defaults = {"accelerator": "auto", "devices": 1}
+        if clash := [name for name, value in given.items() if value not in (defaults.get(name), ())]:
+            raise BadInput(
+                f"{', '.join(clash)} and trainer=...: the Trainer has options of its own; set them there, or leave it out"
+            )
+        if trainer.barebones:
+            raise BadInput("a Trainer with barebones=True logs nothing, so that fit cannot validate; leave it out")
+        wanted = {"check_val_every_n_epoch": 1, "val_check_interval": 1.0, "limit_val_batches": 1.0}
+        if wrong := [
+            f"{name} at {value}" for name, value in wanted.items() if not _same(getattr(trainer, name), value)
+        ]:
+            raise BadInput(
+                "the Trainer must validate after every epoch, once and on all validation rows, as fit keeps the best "
+                f"epoch: leave {' and '.join(wrong)}, and fast_dev_run and overfit_batches out; to validate on fewer "
+                "rows, give fewer as valid"
+            )
+        if trainer.max_steps != -1:
+            raise BadInput(
+                f"a Trainer with max_steps={trainer.max_steps} may stop within an epoch, without validation; give "
+                "max_epochs, with limit_train_batches for shorter ones"
+            )
+        if trainer.max_epochs is not None and 0 < trainer.max_epochs <= trainer.current_epoch:
+            raise BadInput(
+                f"this Trainer has trained its {trainer.max_epochs} epochs before, and would train none; give a new one"
+            )
+
+    def trainer_for(self, net: Any, recipe: Recipe) -> pl.Trainer:
+        """The caller's Trainer, or a new one that trains ``net`` by a recipe."""
+        if self.trainer is not None:
+            return self.trainer
+        if self.precision not in _PRECISIONS:
+            raise BadInput(
+                f"precision={self.precision!r} would round the translation itself, thresholds and tables included; "
+                f"choose from {', '.join(map(repr, _PRECISIONS))}"
+            )
+        loggers = self._loggers()
+        hardware = {"accelerator": self.accelerator, "devices": self.devices, "precision": self.precision}
+        with quiet():
+            return pl.Trainer(
+                **hardware | launched(net, self.devices),
+                max_epochs=recipe.epochs,
+                gradient_clip_val=recipe.clip,
+                callbacks=list(self.callbacks),
+                logger=loggers or False,
+                # fit logs per epoch; Lightning warns of an interval that is longer than an epoch.
+                log_every_n_steps=1 if loggers else None,
+                enable_progress_bar=self.progress,
+                enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in self.callbacks),
+                enable_model_summary=False,
+                num_sanity_val_steps=0,
+                # Modules may cache values in validation and use them in training.
+                inference_mode=False,
+            )
+
+    def _loggers(self) -> list[Logger]:
+        if self.logger is True or isinstance(self.logger, str):
+            raise BadInput(
+                f"logger={self.logger!r}: give one of Lightning's loggers, or log_dir= for those of CSV and TensorBoard"
+            )
+        given = [self.logger] if isinstance(self.logger, Logger) else list(self.logger or [])
+        if self.log_dir is None:
+            return given
+        # CSV first: it wants the folder of the version empty.
+        loggers: list[Logger] = [CSVLogger(self.log_dir, name="")]
+        if importlib.util.find_spec("tensorboard") is not None:
+            version = loggers[0].version
+            loggers.append(TensorBoardLogger(self.log_dir, name="", version=version, default_hp_metric=False))
+        return [*loggers, *given]
+
+
+def _same(value: Any, wanted: float) -> bool:
+    """Whether a number has this value and type: to Lightning 1 is one batch, and 1.0 all batches."""
+    return type(value) is type(wanted) and value == wanted

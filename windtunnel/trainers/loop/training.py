@@ -1,0 +1,179 @@
+"""A training run with Lightning."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import ProgressBar
+from pytorch_lightning.utilities.seed import isolate_rng
+from torch import nn
+
+from windtunnel.modules.tables.large_tables import large_tables
+from windtunnel.program.history import Epoch
+from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint, LocalCheckpointIO
+from windtunnel.trainers.loop.checkpoints import CheckpointOptions, resume
+from windtunnel.trainers.loop.module import FineTuning, Loaders
+from windtunnel.trainers.loop.processes import quieten
+from windtunnel.trainers.loop.quiet import quiet
+from windtunnel.trainers.loop.termination import Termination
+from windtunnel.trainers.loop.trainer_options import TrainerOptions
+from windtunnel.trainers.loop.weight_average import WeightAverage
+from windtunnel.trainers.optimizers.large_tables import ADAM, VisitedRows, gradients_of_rows
+from windtunnel.trainers.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What a training run gives; the trained module has the weights of the best epoch.
+
+    Attributes
+    ----------
+    epochs : list of Epoch
+        Epoch 0 and every trained epoch.
+    best_epoch : int
+    best_metric : float
+    error : BaseException or None
+        What ended training early, to be raised once the best model is installed.
+    """
+
+    epochs: list[Epoch]
+    best_epoch: int
+    best_metric: float
+    error: BaseException | None = None
+
+
+def train(
+    net: Any, data: Loaders, recipe: Recipe, options: TrainerOptions, checkpoints: CheckpointOptions
+) -> TrainingResult:
+    """Train a module on ready batches; it ends with its best weights, in eval mode, on the device that it came from.
+
+    Raises
+    ------
+    BadInput, BadFile
+        For a checkpoint that does not fit.
+    BaseException
+        Any error before epoch 0 is validated; the result holds later ones.
+    """
+    trainer: Any = options.trainer_for(net, recipe)
+    for parameter in net.parameters():
+        # An empty parameter never gets a gradient, for which other processes would wait.
+        parameter.requires_grad_(parameter.requires_grad and parameter.numel() > 0)
+    tables = _visited_rows(net, recipe, trainer)
+    if tables:
+        trainer.strategy.checkpoint_io = LocalCheckpointIO()
+    module = FineTuning(net, recipe, tables)
+    file = resume(checkpoints.resume_from, module, data, trainer.world_size)
+    error: BaseException | None = None
+    with quiet():
+        data.place(trainer.strategy.root_device)
+        directory, every = checkpoints.directory, checkpoints.every
+        best = BestCheckpoint(
+            net, module.metric, recipe.patience, directory, by_loss=recipe.residual, every=every, tables=tables
+        )
+        callbacks = [best, Termination(), *([] if recipe.ema is None else [WeightAverage(net, recipe.ema, tables)])]
+        try:
+            with _training_mode(net, recipe.dropout, best), gradients_of_rows(net, tables):
+                with _callbacks(trainer, [*callbacks, *trainer.callbacks]):
+                    _run(trainer, module, data, best, file)
+        except BaseException as caught:
+            if not best.epochs:
+                raise
+            error = caught
+        finally:
+            for name, rows in tables.items():
+                net.initial_weights.moved(
+                    name.removeprefix("program."), rows.number[: rows.count], rows.start[: rows.count]
+                )
+    return TrainingResult(best.epochs, best.best_epoch, best.best_metric, error)
+
+
+def _visited_rows(net: Any, recipe: Recipe, trainer: pl.Trainer) -> dict[str, VisitedRows]:
+    """The large tables, where they can be trained by rows.
+
+    Momentum and clipping need the whole gradient, and processes do not exchange sparse gradients.
+    """
+    large = large_tables(net)
+    clipped = recipe.clip is not None or trainer.gradient_clip_val is not None
+    if recipe.optimizer in ADAM and not clipped and trainer.world_size == 1:
+        return {name: VisitedRows(module.rows, recipe.ema) for name, module in large.items()}
+    for name in large:
+        net.initial_weights.copy(name.removeprefix("program."))
+    return {}
+
+
+def _run(trainer: Any, module: FineTuning, data: Loaders, best: BestCheckpoint, file: Path | None) -> None:
+    """Validate epoch 0, unless a checkpoint has it, and train."""
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    with isolate_rng(), warnings.catch_warnings():
+        # BestCheckpoint takes the loader to its place in the epoch.
+        warnings.filterwarnings("ignore", message="You're resuming from a checkpoint that ended before the epoch ended")
+        quieten()
+        torch.manual_seed(module.recipe.seed)
+        try:
+            if file is None:
+                # A callback that counts epochs would count epoch 0 twice.
+                with _callbacks(trainer, [callback for callback in trainer.callbacks if _sees_start(callback)]):
+                    trainer.validate(module, datamodule=data, verbose=False)
+            trainer.fit(module, datamodule=data, ckpt_path=file, weights_only=True)
+        except SystemExit:
+            if best.interrupt is None:
+                raise
+            # Lightning ignores further interrupts and leaves the interpreter; we restore the handler and raise.
+            signal.signal(signal.SIGINT, on_interrupt)
+            raise _with_note(best.interrupt, best) from None
+        except BaseException as error:
+            _with_note(error, best)
+            raise
+
+
+def _sees_start(callback: pl.Callback) -> bool:
+    """Whether a callback sees the validation of epoch 0."""
+    return isinstance(callback, BestCheckpoint | Termination | ProgressBar) or getattr(callback, "sees_start", False)
+
+
+def _with_note(error: BaseException, best: BestCheckpoint) -> BaseException:
+    if best.epochs:
+        where = "" if best.directory is None else f"; resume_from={str(best.directory)!r} goes on from there"
+        error.add_note(
+            f"{best.finished_epochs} epochs were finished; the translation holds the weights of the best one, "
+            f"epoch {best.best_epoch}{where}"
+        )
+    return error
+
+
+@contextlib.contextmanager
+def _training_mode(net: nn.Module, dropout: float, best: BestCheckpoint) -> Iterator[None]:
+    """Training mode with dropout; in the end the best weights, eval mode, and the device from before."""
+    device = next(net.parameters()).device
+    layers = [module for module in net.modules() if isinstance(getattr(module, "dropout", None), float)]
+    before = [layer.dropout for layer in layers]
+    try:
+        for layer in layers:
+            layer.dropout = dropout  # type: ignore[assignment]
+        net.train()
+        yield
+    finally:
+        for layer, value in zip(layers, before, strict=True):
+            layer.dropout = value
+        best.restore()
+        net.zero_grad(set_to_none=True)
+        net.to(device).eval()
+
+
+@contextlib.contextmanager
+def _callbacks(trainer: Any, callbacks: Sequence[pl.Callback]) -> Iterator[None]:
+    """Give a Trainer these callbacks; ours come first, so that no other one changes the weights before they are kept."""
+    before = trainer.callbacks
+    trainer.callbacks = list(callbacks)
+    try:
+        yield
+    finally:
+        trainer.callbacks = before

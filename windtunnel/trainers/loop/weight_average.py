@@ -1,0 +1,87 @@
+"""The moving average of the weights during training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+
+from windtunnel.trainers.optimizers.large_tables import VisitedRows
+
+
+class WeightAverage(pl.Callback):
+    """Exponential moving average of the trainable weights, which is validated and kept in their place.
+
+    a <- decay a + (1 - decay) w after each step, from the weights before training.
+
+    Lightning's ``EMAWeightAveraging`` starts from the weights after the first step, puts the trained weights back
+    before the metrics of an epoch are logged, so that ``BestCheckpoint`` would keep those, and copies the whole module
+    with its frozen tables.
+
+    Parameters
+    ----------
+    net : nn.Module
+    decay : float
+        In (0, 1).
+    tables : mapping
+        Parameter of the net -> its visited rows; these large tables average their rows themselves.
+    """
+
+    def __init__(self, net: nn.Module, decay: float, tables: Mapping[str, VisitedRows] | None = None) -> None:
+        self.net = net
+        self.decay = decay
+        self.tables = dict(tables or {})
+        self._weights: list[Tensor] = []  # collected once: walking the modules takes as long as a step of the average
+        self._average: list[Tensor] = []
+        self._current: list[Tensor] = []
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Start from the present weights, or move the checkpoint's average to their device."""
+        named = self.net.named_parameters()
+        self._weights = [weight.detach() for name, weight in named if weight.requires_grad and name not in self.tables]
+        if not self._average:
+            self._average = [weight.clone() for weight in self._weights]
+        pairs = zip(self._average, self._weights, strict=True)
+        self._average = [average.to(weight.device) for average, weight in pairs]
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Update the average."""
+        if self._average:  # every trainable weight may be in a large table
+            torch._foreach_lerp_(self._average, self._weights, 1 - self.decay)
+
+    def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Put the average in place, except in a sanity check, which precedes ``on_train_start``."""
+        if trainer.sanity_checking:
+            return
+        if self._average:
+            self._current = [weight.clone() for weight in self._weights]
+            self._set_weights(self._average)
+        for rows in self.tables.values():
+            rows.put_average()
+
+    def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Put the trained weights back."""
+        if trainer.sanity_checking:
+            return
+        if self._current:
+            self._set_weights(self._current)
+            self._current = []
+        for rows in self.tables.values():
+            rows.put_back()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the average."""
+        return {"average": self._average}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load the average of a checkpoint."""
+        self._average = state_dict["average"]
+
+    def _set_weights(self, values: list[Tensor]) -> None:
+        with torch.no_grad():
+            torch._foreach_copy_(self._weights, values)

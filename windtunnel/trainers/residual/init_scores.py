@@ -1,0 +1,116 @@
+"""Batches with init scores: the raw scores of a pipeline, K further columns after the numbers of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from windtunnel.encode import Batch
+from windtunnel.modules.ensembles.log_pool import LogProbabilities
+from windtunnel.modules.outputs.links import PROBABILITIES
+from windtunnel.program.program import Program
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.batches import Batches
+
+ROWS_AT_ONCE = 65_536
+
+
+class PipelineScorer:
+    """Raw scores of a translation whose program is replaced by another one.
+
+    Parameters
+    ----------
+    net : TranslatedPipeline
+    program : Program
+    """
+
+    def __init__(self, net: TranslatedPipeline, program: Program) -> None:
+        self.net, self.program = net, program
+
+    def add_to(self, loader: Any) -> Any:
+        """The batches of a loader with init scores: the loader's ``scores``, else those of the program."""
+        scores = getattr(loader, "scores", None)
+        return map_batches(loader, self.add_init_scores if scores is None else lambda rows: append(rows, scores))
+
+    def add_init_scores(self, rows: Batch) -> Batch:
+        """Rows with init scores."""
+        return append(rows, self.scores(*rows))
+
+    def scores(self, numbers: Tensor, ids: Tensor) -> Tensor:
+        """Raw scores; the logarithm of what a program outputs as probabilities."""
+        scores = self.outputs(numbers, ids)
+        return LogProbabilities()(scores) if self.net.head.link in PROBABILITIES else scores
+
+    def outputs(self, numbers: Tensor, ids: Tensor) -> Tensor:
+        """What the program outputs."""
+        return self.net.run_in_slices(self.program, Batch(numbers, ids))
+
+
+class MappedLoader:
+    """A loader of encoded batches that changes the rows of each batch."""
+
+    def __init__(self, loader: Any, change: Callable[[Batch], Batch]) -> None:
+        self.loader, self.change = loader, change
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Pass the epoch on."""
+        self.loader.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        for rows, *rest in self.loader:
+            yield self.change(rows), *rest
+
+
+def map_batches(loader: Any, change: Callable[[Batch], Batch]) -> Any:
+    """Change the rows of a loader: at once where they lie in memory, else batch by batch."""
+    if type(loader) is not Batches:
+        return MappedLoader(loader, change)
+    return loader._with(change(loader.rows), loader.target, loader.weight, shuffle=loader.shuffle)
+
+
+@dataclass(frozen=True)
+class InputColumns:
+    """The columns of a batch that a residual model reads: positions among its numbers, and among its ids."""
+
+    numbers: list[int]
+    ids: list[int]
+
+
+def append(rows: Batch, scores: Tensor) -> Batch:
+    """Rows with init scores."""
+    return Batch(torch.cat([rows.numbers, scores.to(rows.numbers)], dim=1), rows.ids)
+
+
+def split(rows: Batch, outputs: int) -> tuple[Batch, Tensor]:
+    """Rows without init scores, and these ``[N, outputs]``."""
+    return Batch(rows.numbers[:, :-outputs], rows.ids), rows.numbers[:, -outputs:]
+
+
+def select_columns(rows: Batch, inputs: InputColumns, outputs: int) -> Batch:
+    """Rows with init scores, and only the columns that a residual model reads."""
+    rows, scores = split(rows, outputs)
+    return Batch(torch.cat([rows.numbers[:, inputs.numbers], scores], dim=1), rows.ids[:, inputs.ids])
+
+
+def add_offset(rows: Batch, offset: Tensor) -> Batch:
+    """Rows whose init scores are increased by an offset ``[N, K]``."""
+    rows, scores = split(rows, offset.shape[1])
+    return append(rows, scores + offset)
+
+
+def concat(rows: Batch) -> Tensor:
+    """Numbers and ids in one tensor, as a residual model takes them."""
+    return torch.cat([rows.numbers, rows.ids.to(rows.numbers.dtype)], dim=1)
+
+
+def in_slices(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Apply a function to ``ROWS_AT_ONCE`` rows at a time, which bounds its memory."""
+    with torch.no_grad():
+        return torch.cat([function(part) for part in torch.split(x, ROWS_AT_ONCE)])

@@ -1,0 +1,71 @@
+"""Installation of a selected pipeline and residual model into a translation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from windtunnel.compiler.strategies import choose
+from windtunnel.modules.base import Module
+from windtunnel.modules.ensembles.log_pool import LogProbabilities
+from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
+from windtunnel.modules.outputs.links import PROBABILITIES
+from windtunnel.program.head import Head
+from windtunnel.program.origin import Origin
+from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.residual.init_scores import InputColumns
+from windtunnel.trainers.residual.training import residual_head
+
+STEP_NAME = "residual"
+
+
+@dataclass(frozen=True)
+class FrozenPipeline:
+    """A pipeline to install: a program, the modules that replace soft ones in it by position, and a head."""
+
+    program: Program
+    modules: Mapping[int, Module]
+    head: Head
+
+
+def install_pipeline(net: TranslatedPipeline, pipeline: FrozenPipeline) -> None:
+    """Give a translation this pipeline, without anything to train."""
+    net.replace_program(pipeline.program, head=pipeline.head)
+    net.replace_modules(pipeline.modules)
+    if pipeline.modules:
+        net.configure(strategy_choices=choose(net.program, "auto"))
+    net.set_exact_modules({})
+    net.program.requires_grad_(False)
+    net.mark_initial_weights()
+    net.eval()
+
+
+def install_residual(net: TranslatedPipeline, residual: ResidualModel, inputs: InputColumns) -> None:
+    """Append a residual model to an installed pipeline: its scores, and their sum with those of the pipeline."""
+    outputs = range(len(residual.unit))
+    if net.head.link in PROBABILITIES:
+        _append(net, LogProbabilities(), [_last(net, outputs)])
+    net.replace_head(residual_head(net.head))
+    scores = _last(net, outputs)
+    takes = ((NUMBERS, inputs.numbers), (IDS, inputs.ids))
+    _append(net, residual, [Take(slot, columns) for slot, columns in takes if columns])
+    _append(net, ResidualSum(), [scores, _last(net, outputs)])
+    residual.cast(getattr(torch, net.encoder.dtype))
+    residual.requires_grad_()
+    net.mark_initial_weights()
+    for name in ("weight", "factors", "cross"):
+        net.initial_weights[f"steps.{len(net.program.steps) - 2}.module.{name}"].zero_()
+    net.eval()
+
+
+def _last(net: TranslatedPipeline, columns: range) -> Take:
+    """Columns of the last step's output."""
+    return Take(1 + len(net.program.steps), columns)
+
+
+def _append(net: TranslatedPipeline, module: Any, takes: list[Take]) -> None:
+    net.append_step(ProgramStep(module, takes, STEP_NAME), Origin(STEP_NAME, ""))

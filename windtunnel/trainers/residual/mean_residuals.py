@@ -1,0 +1,122 @@
+"""Shrunken mean residuals of the cells of an interaction (target statistics), and the weights of interactions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from windtunnel.modules.linear.residual_model import interaction_cells
+from windtunnel.objectives.losses import Loss
+
+PRIOR_ROWS = 20
+"""Rows with a residual of 0 that are added to each cell, which shrinks its mean residual."""
+SUBTRACTED = 0.2
+"""Part of the mean residuals of an interaction that is subtracted before the next one is fitted. It is low, because
+several interactions of much the same columns together fit better than the best of them."""
+CELLS_PER_ROW = 8
+MAX_CELLS = 2**20
+MAX_ITERATIONS = 100
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Codes int64 ``[N, C]``, and residuals ``[N, K]``: negative gradients of the loss by the scores, rescaled."""
+
+    codes: Tensor
+    values: Tensor
+
+    def sample(self, size: int, generator: torch.Generator) -> Residuals:
+        """At most ``size`` random rows."""
+        if len(self.codes) <= size:
+            return self
+        index = torch.randperm(len(self.codes), generator=generator)[:size]
+        return Residuals(self.codes[index], self.values[index])
+
+    def subtract(self, fitted: Tensor) -> Residuals:
+        """The same rows, with ``SUBTRACTED`` times ``fitted`` ``[N, K]`` subtracted from the residuals."""
+        return replace(self, values=self.values - SUBTRACTED * fitted)
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """Columns of codes whose values count together; a single column is an interaction of order 1.
+
+    Attributes
+    ----------
+    columns, sizes : tuple of int
+        Positions of the columns, and the number of codes of each.
+    cell_count : int
+    """
+
+    columns: tuple[int, ...]
+    sizes: tuple[int, ...]
+    cell_count: int
+
+    @classmethod
+    def of(cls, columns: tuple[int, ...], size: Sequence[int], rows: int) -> Interaction:
+        """Use a cell per combination of codes; hash them where that is over eight cells per row."""
+        sizes = tuple(size[column] for column in columns)
+        # Most sizes have no factor in common with an odd count, so the hash depends on every digit.
+        return cls(columns, sizes, min(math.prod(sizes), CELLS_PER_ROW * rows + 1, MAX_CELLS + 1))
+
+    def cells(self, codes: Tensor) -> Tensor:
+        """Cell of each row, int64 ``[N]``."""
+        columns, digits = torch.tensor([range(len(self.columns))]), codes[:, list(self.columns)]
+        return interaction_cells(digits, torch.tensor(self.sizes), columns, torch.tensor([self.cell_count]))[:, 0]
+
+    def mean_residuals(self, residuals: Residuals) -> MeanResiduals:
+        """Shrunken mean residual of each cell.
+
+        With G_c the sum of the residuals of the n_c rows of cell c and p = ``PRIOR_ROWS``: G_c / (n_c + p), and
+        without row i, (G_c - r_i) / (n_c - 1 + p).
+        """
+        cell = self.cells(residuals.codes)
+        total = residuals.values.new_zeros(self.cell_count, residuals.values.shape[1])
+        total.index_add_(0, cell, residuals.values)
+        rows = torch.bincount(cell, minlength=self.cell_count).unsqueeze(1) + PRIOR_ROWS
+        return MeanResiduals(total / rows, (total[cell] - residuals.values) / (rows[cell] - 1))
+
+
+@dataclass(frozen=True)
+class MeanResiduals:
+    """Shrunken mean residual of each cell ``[cells, K]``, and for each training row without that row ``[N, K]``."""
+
+    table: Tensor
+    leave_one_out: Tensor
+
+
+def fit_in_sequence(residuals: Residuals, interactions: Sequence[Interaction]) -> Iterator[MeanResiduals]:
+    """Mean residuals of each interaction, fitted on what the ones before leave."""
+    for interaction in interactions:
+        fitted = interaction.mean_residuals(residuals)
+        yield fitted
+        residuals = residuals.subtract(fitted.leave_one_out)
+
+
+def interaction_weights(
+    loss: Loss, loss_scale: float, scores: Tensor, parts: Tensor, target: Tensor, weight: Tensor | None = None
+) -> Tensor:
+    """Weight of each of P parts ``[N, K, P]`` of the scores, ``[P]``.
+
+    The weights b >= 0 minimise loss(scores + parts . b) / loss_scale + |b|^2 / 2 N, the mean loss of N rows with a
+    standard normal prior. Without the prior, few rows that can be separated without an error would need infinite b.
+
+    The parts must be fitted on other rows: the source pipeline fits its own training rows too well, so that their
+    residuals are too small. L-BFGS searches for the square roots of b.
+    """
+    root = torch.full((parts.shape[2],), 0.3, dtype=parts.dtype, requires_grad=True)
+    search = torch.optim.LBFGS([root], max_iter=MAX_ITERATIONS, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        search.zero_grad()
+        b = root.square()
+        value = loss(scores + parts @ b, target, weight) / loss_scale + b.square().sum() / (2 * len(scores))
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    search.step(closure)  # type: ignore[no-untyped-call]
+    return root.detach().square()

@@ -1,0 +1,78 @@
+"""All that precedes the training of a residual model: tree-block weights, init scores, interactions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from windtunnel.modules.base import Module
+from windtunnel.objectives.losses import pick
+from windtunnel.objectives.metrics import Metric
+from windtunnel.objectives.row_blocks import of_any_rows
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.batches import Batches
+from windtunnel.trainers.loop.module import DataModule, Loaders
+from windtunnel.trainers.recipe import Recipe
+from windtunnel.trainers.residual.init_scores import PipelineScorer
+from windtunnel.trainers.residual.interactions import fit_interactions
+from windtunnel.trainers.residual.training import InitialResidual, residual_head
+from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, weighted_trees
+from windtunnel.trainers.residual.validation_rows import collect, halves, random_order, weighted_rows
+
+
+@dataclass(frozen=True)
+class ResidualSetup:
+    """A residual model before its training, and the rows to train and validate it on.
+
+    Attributes
+    ----------
+    initial : InitialResidual
+    scorer : PipelineScorer
+        Gives the init scores: the source pipeline, with tree-block weights where they are significant.
+    weighted : WeightedTrees or None
+    train, valid : loader
+        The rows of ``fit`` with init scores.
+    """
+
+    initial: InitialResidual
+    scorer: PipelineScorer
+    weighted: WeightedTrees | None
+    train: Any
+    valid: Any
+
+    @property
+    def loaders(self) -> Loaders:
+        """The same rows with the scores of the interactions added, and only the columns that the model reads."""
+        return Loaders(self.initial.training_batches(self.train), self.initial.validation_batches(self.valid))
+
+
+def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> ResidualSetup | None:
+    """Fit tree-block weights and interactions; None where a residual model is impossible or no column is significant.
+
+    It needs two validation rows: one half of them takes part in fitting, the other half tests the result.
+    """
+    if not net.takes_residual_model() or data.validated_on == "training rows":
+        return None
+    generator = torch.Generator().manual_seed(recipe.seed)
+    loss = of_any_rows(pick(recipe.loss, residual_head(net.head)))
+    validation = collect(data.valid)
+    order = random_order(validation, generator)
+    if len(order) < 2:
+        return None
+    weighted = weighted_trees(net, halves(validation, order), loss, Metric.of(recipe, net), generator)
+    scorer = PipelineScorer(net, net.program.with_modules({**net.exact_modules, **significant_trees(weighted)}).eval())
+    train, valid = scorer.add_to(data.train), scorer.add_to(data.valid)
+    rows = valid.rows if isinstance(valid, Batches) else scorer.add_init_scores(validation[0])
+    counted, mask = weighted_rows(collect(train))
+    validation_halves = halves((rows, *validation[1:]), order)
+    initial = fit_interactions(net, counted, validation_halves, loss, recipe.residual_rank, generator)
+    if initial is None:
+        return None
+    return ResidualSetup(initial.for_rows(mask), scorer, weighted, train, valid)
+
+
+def significant_trees(weighted: WeightedTrees | None) -> dict[int, Module]:
+    """Weighted trees by the position of their step, where the test found them better; else nothing."""
+    return {weighted.position: weighted.trees} if weighted is not None and weighted.test.significant else {}
