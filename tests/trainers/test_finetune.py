@@ -420,7 +420,7 @@ def test_options_that_do_not_exist() -> None:
 
 def test_an_option_that_does_not_exist_is_not_written_out_where_it_is_long() -> None:
     X, y = rows()
-    with pytest.raises(BadInput, match=r"^eval_set=<list> is not an option: choose from residual model, [a-z_, ]+$"):
+    with pytest.raises(BadInput, match=r"^eval_set=<list> is not an option: choose from residual, [a-z_, ]+$"):
         finetune(SmallNet(TASKS["binary"]), (X, y), eval_set=[(X, y)], **QUICK)
 
 
