@@ -1,4 +1,4 @@
-"""The expressions of a graph, worked out column by column."""
+"""Assembles the program, the row encoder and the output head of a fitted pipeline."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import torch
 
 from windtunnel.assemble.categories import Categories
 from windtunnel.assemble.composites import Composites
-from windtunnel.assemble.conversions import Readings, predicts
-from windtunnel.assemble.draft import Draft
-from windtunnel.assemble.host_steps import Hosts
-from windtunnel.assemble.imputed_thresholds import rows_of
-from windtunnel.assemble.methods import Methods
-from windtunnel.assemble.output_head import dtypes_of, head_of, methods_beside, methods_of
+from windtunnel.assemble.context import Context
+from windtunnel.assemble.conversions import Conversions, predicts
+from windtunnel.assemble.graph_column import GraphColumn
+from windtunnel.assemble.host_steps import HostSteps
+from windtunnel.assemble.imputed_thresholds import transform_of
+from windtunnel.assemble.method_columns import MethodColumns
+from windtunnel.assemble.output_head import output_dtypes, predictor_head, predictor_methods, transformer_methods
 from windtunnel.assemble.predictors import Predictors
-from windtunnel.assemble.wires import Wire
+from windtunnel.assemble.program_builder import ProgramBuilder
 from windtunnel.encode import RowEncoder, Rows
 from windtunnel.encode.one_dimensional import one_dimensional
 from windtunnel.errors import UnsupportedEstimator
@@ -50,7 +51,7 @@ from windtunnel.translators.registry import (
 
 @dataclass
 class Assembly:
-    """The parts of a translation, filled step by step.
+    """The parts of a translation: ``program``, ``encoder``, ``head``, ``origins`` and ``hosts``.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ class Assembly:
     dtype : torch.dtype
         What the modules compute in.
     exact : bool
-        True for ``compile``, where steps that end the gradient are translated as well.
+        True for ``compile``, which also translates steps that end the gradient.
     """
 
     pipeline: Any
@@ -72,121 +73,123 @@ class Assembly:
     exact: bool = False
 
     def __post_init__(self) -> None:
-        self.graph = build_graph(self.pipeline)
-        self.readings = Readings(self.dtype, exact=self.exact)
-        self.composites = Composites(self.readings)
+        graph = build_graph(self.pipeline)
+        conversions = Conversions(self.dtype, exact=self.exact)
+        composites = Composites(conversions)
         self.encoder = RowEncoder(
-            *self._raw_columns(self.graph),
+            *self._raw_columns(graph, composites),
             dtype=str(self.dtype).removeprefix("torch."),
             flat=one_dimensional(self.pipeline),
         )
-        self.draft = Draft(self.encoder, self.dtype)
-        self.categories = Categories(self.draft, self.sample)
-        self.predictors = Predictors(self)
-        self.methods = Methods(self)
-        self._kept = Hosts(self.draft, self.untranslated, self.sample)
-        self._wires: dict[Expression, list[Wire]] = {}
-        self._answered: dict[tuple[Expression, str], list[Wire]] = {}
-        answers = self._end(self.graph)
-        self.program = Program(self.draft.steps, answers)
-        self.origins, self.hosts = self.draft.origins, self._kept.steps
+        self._builder = ProgramBuilder(self.encoder, self.dtype)
+        self._categories = Categories(self._builder, self.sample)
+        self._context = Context(graph, self._builder, conversions, composites, self._categories, self._columns)
+        self._predictors = Predictors(self._context)
+        self._methods = MethodColumns(self._context, self._predictors)
+        self._host_steps = HostSteps(self._builder, self.untranslated, self.sample)
+        self._assembled: dict[Expression | tuple[Expression, str], list[GraphColumn]] = {}
+        self.program = Program(self._builder.steps, self._assemble(graph))
+        self.origins, self.hosts = self._builder.origins, self._host_steps.steps
 
-    def _end(self, graph: Expression) -> dict[str, ProgramStep]:
-        """Add all steps; what methods answer beside the last of them, and the head."""
-        scored = self.predictors.final(graph)
+    def _assemble(self, graph: Expression) -> dict[str, ProgramStep]:
+        """Add all steps and the head; return the steps of further methods."""
+        scored = self._predictors.final(graph)
         if scored is not None:
-            self.draft.look()
-            answers, scored = methods_of(self, scored)
-            self.head = head_of(self, scored, answers)
-            return answers
-        wires = self.wires(graph)
-        if not wires:
+            self._builder.add_rejecting_steps()
+            methods, scored = predictor_methods(self._context, self.pipeline, scored)
+            self.head = predictor_head(self.pipeline, scored, methods)
+            return methods
+        columns = self._columns(graph)
+        if not columns:
+            name = f"step {graph.name!r}" if isinstance(graph, Step) else type(self.pipeline).__name__
             raise UnsupportedEstimator(
-                f"{_named(graph, self.pipeline)} gives no columns: what it answers has the shape [rows, 0]. Fit it "
-                "again so that it keeps some, or leave it out."
+                f"{name} gives no columns: its output has the shape [rows, 0]. Fit it again so that it keeps some, or "
+                "leave it out."
             )
-        places = self.draft.places("the end of the pipeline", wires)
-        answers = methods_beside(self, graph)
-        self.draft.look()
-        self.draft.add("columns", "", Squeeze() if graph in self.categories.flat else Identity(), places)
-        self.head = Head("transform", methods=("transform", *answers), dtypes=dtypes_of(self, graph))
-        return answers
+        places = self._builder.places("the end of the pipeline", columns)
+        methods = transformer_methods(self._context, graph)
+        self._builder.add_rejecting_steps()
+        self._builder.add("columns", "", Squeeze() if graph in self._categories.flat else Identity(), places)
+        self.head = Head("transform", methods=("transform", *methods), dtypes=output_dtypes(self._context, graph))
+        return methods
 
-    def _raw_columns(self, graph: Expression) -> tuple[list[str] | None, int]:
+    def _raw_columns(self, graph: Expression, composites: Composites) -> tuple[list[str] | None, int]:
         try:
             return raw_columns(self.pipeline)
         except UnsupportedEstimator:
             if isinstance(graph, Step):
-                self.composites.check(graph)  # which may know better why, such as a search that was not refitted
+                composites.check(graph)  # which may name a better reason, such as a search that was not refitted
             raise
 
-    def wires(self, expression: Expression) -> list[Wire]:
-        """The columns that an expression gives; each expression is worked out once."""
-        if expression not in self._wires:
-            self._wires[expression] = self._work_out(expression)
-        return self._wires[expression]
+    def _columns(self, expression: Expression) -> list[GraphColumn]:
+        """The columns of an expression, cached."""
+        if expression not in self._assembled:
+            self._assembled[expression] = self._expression_columns(expression)
+        return self._assembled[expression]
 
-    def _work_out(self, expression: Expression) -> list[Wire]:
+    def _expression_columns(self, expression: Expression) -> list[GraphColumn]:
         match expression:
             case Raw():
-                return [self.draft.raw(column) for column in range(self.encoder.width)]
+                return [self._builder.raw(column) for column in range(self.encoder.width)]
             case Columns(inputs=inputs, positions=positions):
-                wires = self.wires(inputs)
-                return [wires[position] for position in positions]
+                columns = self._columns(inputs)
+                return [columns[position] for position in positions]
             case Concatenated(parts=parts):
-                return [wire for part in parts for wire in self.wires(part)]
+                return [column for part in parts for column in self._columns(part)]
             case Weighted(name=name, inputs=inputs, weight=weight):
-                wires = self.wires(inputs)
-                zero = torch.zeros(len(wires), dtype=self.dtype)
+                columns = self._columns(inputs)
+                zero = torch.zeros(len(columns), dtype=self.dtype)
                 affine = Affine(scale=zero + weight, shift=zero, center=zero, unit=zero + 1)
-                return self.draft.module(name, "", affine, wires, lambda rows: rows * weight)
-            case MethodOutput(inputs=inputs, method=method, columns=columns):
-                if (inputs, method) not in self._answered:
-                    self._answered[inputs, method] = self.methods.answer(inputs, method)
-                wires = self._answered[inputs, method]
-                if columns is not None and max(columns, default=0) >= len(wires):
+                return self._builder.module(name, "", affine, columns, lambda rows: rows * weight)
+            case MethodOutput(inputs=inputs, method=method, columns=positions):
+                if (inputs, method) not in self._assembled:
+                    self._assembled[inputs, method] = self._methods.columns(inputs, method)
+                columns = self._assembled[inputs, method]
+                if positions is None:
+                    return columns
+                if max(positions, default=0) >= len(columns):
                     raise UnsupportedEstimator(
-                        f"column {max(columns)} of {method} is read, and there are {len(wires)}."
+                        f"column {max(positions)} of {method} is read, and there are {len(columns)}."
                     )
-                return wires if columns is None else [wires[position] for position in columns]
+                return [columns[position] for position in positions]
             case Step():
-                return self._step(expression)
+                return self._step_columns(expression)
 
-    def _step(self, step: Step) -> list[Wire]:
+    def _step_columns(self, step: Step) -> list[GraphColumn]:
         try:
-            reading = self.readings.of(step)
-            self.composites.check(step)
+            conversion = self._context.conversions.of_step(step)
+            self._context.composites.check(step)
         except UnsupportedEstimator as error:
-            return self._kept.kept(step, error)
-        if isinstance(reading, TokenCounts):
-            return self._kept.tokens(step, reading)
-        wires = self.wires(step.inputs)
+            return self._host_steps.columns(step, error)
+        if isinstance(conversion, TokenCounts):
+            return self._host_steps.token_columns(step, conversion)
+        columns = self._columns(step.inputs)
         try:
-            match reading:
-                case CategoryEncoding():
-                    return self.categories.encoded(step, reading, wires)
-                case CategoryRecoding():
-                    return self.categories.recoded(step, reading, wires)
-                case Selection(columns=columns):
-                    return self.draft.selection(step, columns, wires)
-                case Composite(then=Module() as module):
-                    wires = self.wires(self.composites.parts(step, reading))
-                    return self.draft.module(step.name, type(step.estimator).__name__, module, wires)
-                case Composite() if not predicts(reading):
-                    return self.wires(self.composites.then(step, reading))
-                case Predictor() | Composite():
-                    return self.methods.answer(step, "transform")
-                case Module() | Transformer():
-                    asked, estimator = step.estimator, type(step.estimator).__name__
-                    if isinstance(reading, Transformer):
-                        asked = None if reading.codes or reading.hashed else asked
-                        reading, wires = self.predictors.as_read(step, reading, reading.module, step.inputs)
-                    return self.draft.module(step.name, estimator, reading, wires, rows_of(step.estimator), asked)
-            raise UnsupportedEstimator(f"step {step.name!r}: its reader gave {type(reading).__name__}, no translation.")
+            return self._converted_columns(step, conversion, columns)
         except UnsupportedEstimator as error:
-            return self._kept.kept(step, error)
+            return self._host_steps.columns(step, error)
 
-
-def _named(graph: Expression, pipeline: Any) -> str:
-    """The step that a pipeline ends in, or its class where that is no single one."""
-    return f"step {graph.name!r}" if isinstance(graph, Step) else type(pipeline).__name__
+    def _converted_columns(self, step: Step, conversion: Any, columns: list[GraphColumn]) -> list[GraphColumn]:
+        builder, composites, estimator = self._builder, self._context.composites, type(step.estimator).__name__
+        match conversion:
+            case CategoryEncoding():
+                return self._categories.encoded(step, conversion, columns)
+            case CategoryRecoding():
+                return self._categories.recoded(step, conversion, columns)
+            case Selection(columns=positions):
+                return builder.selection(step, positions, columns)
+            case Composite(then=Module() as module):
+                return builder.module(step.name, estimator, module, self._columns(composites.parts(step, conversion)))
+            case Composite() if not predicts(conversion):
+                return self._columns(composites.then(step, conversion))
+            case Predictor() | Composite():
+                return self._methods.columns(step, "transform")
+            case Transformer(module=module):
+                probed = None if conversion.codes or conversion.hashed else step.estimator
+                module, columns = self._predictors.tree_inputs(step, conversion, module, step.inputs)
+                return builder.module(step.name, estimator, module, columns, transform_of(step.estimator), probed)
+            case Module():
+                transform = transform_of(step.estimator)
+                return builder.module(step.name, estimator, conversion, columns, transform, step.estimator)
+        given = type(conversion).__name__
+        raise UnsupportedEstimator(f"step {step.name!r}: its converter returned {given}, which is no conversion.")

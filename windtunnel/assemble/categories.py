@@ -1,9 +1,9 @@
-"""Columns of categories: as tables, codes, hashes, or recoded on their way to one of these."""
+"""Columns of categories: as tables, codes or hashes, or recoded for a later step."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,9 +13,9 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from windtunnel.assemble.draft import Draft
-from windtunnel.assemble.imputed_thresholds import follow, rows_of
-from windtunnel.assemble.wires import Wire, itself, once
+from windtunnel.assemble.graph_column import GraphColumn, added_on_demand, column_at
+from windtunnel.assemble.imputed_thresholds import follow, transform_of
+from windtunnel.assemble.program_builder import ProgramBuilder
 from windtunnel.encode import NONE_CATEGORY, CategoryColumn, Rows, Vocabulary, category_text
 from windtunnel.encode.cityhash import city_hash, signed
 from windtunnel.errors import UnsupportedEstimator
@@ -29,248 +29,252 @@ from windtunnel.translators.categories.probe_inputs import is_missing
 from windtunnel.translators.registry import CategoryEncoding, CategoryRecoding, HashedColumns
 
 NO_HASH = 2**40
-"""Stands for the hash of a text where there is none; hashes have 32 bits."""
+"""Stands for the hash of a category without text; hashes have 32 bits."""
 
 
 class Categories:
-    """Puts together the steps that read categories.
+    """Adds the steps that read categories.
 
     Parameters
     ----------
-    draft : Draft
+    builder : ProgramBuilder
     sample : rows, optional
         Raw rows, for encoders without a vocabulary.
 
     Attributes
     ----------
     flat : set of Step
-        Encoders that give one column without a second dimension.
+        Encoders whose output has one dimension.
     """
 
-    def __init__(self, draft: Draft, sample: Rows | None) -> None:
-        self.draft = draft
+    def __init__(self, builder: ProgramBuilder, sample: Rows | None) -> None:
         self.flat: set[Step] = set()
+        self._builder = builder
         self._sample = sample
 
-    def recoded(self, step: Step, recoding: CategoryRecoding, wires: Sequence[Wire]) -> list[Wire]:
-        """Columns whose categories are told apart less, filled or shifted, and are still categories."""
+    def recoded(self, step: Step, recoding: CategoryRecoding, columns: Sequence[GraphColumn]) -> list[GraphColumn]:
+        """The columns after a step that merges, imputes or shifts categories; they are still categories."""
         name, estimator, number = step.name, type(step.estimator).__name__, recoding.number
-        if number is not None:
-            with torch.no_grad():
-                columnwise = number(torch.zeros(2, len(wires), dtype=self.draft.dtype)).shape[1] == len(wires)
-            if not columnwise or all(wire.raw is None for wire in wires):
-                return self.draft.module(name, estimator, number, wires, rows_of(step.estimator), step.estimator)
-        elif any(wire.raw is None for wire, known in zip(wires, recoding.categories, strict=True) if known is not None):
-            raise UnsupportedEstimator(f"step {name!r} groups categories that earlier steps computed as numbers.")
-        rejects = self.draft.rejections(step.estimator, len(wires)) if number is not None else ()
-        place = once(lambda: self.draft.add(name, estimator, number, self.draft.places(name, wires), rejects))  # type: ignore[arg-type]
-        filled = [wire.filled for wire in wires]
-        if number is not None:
-            filled = follow(rows_of(step.estimator), number, filled)
-        answer = []
-        for column, (wire, known) in enumerate(zip(wires, recoding.categories, strict=True)):
-            passes = wire.number if known is None else None
-            answer.append(
-                replace(
-                    wire,
-                    number=passes if number is None else partial(place, column),
-                    known=(*wire.known, *_present(known or ())),
-                    chain=(*wire.chain, partial(recoding.recode, column)),
-                    filled=filled[column],
-                    rejects=wire.rejects.union(_finite(step)),
-                )
+        transform, imputed = transform_of(step.estimator), [column.imputed for column in columns]
+        if number is None:
+            if any(c.raw is None for c, known in zip(columns, recoding.categories, strict=True) if known is not None):
+                raise UnsupportedEstimator(f"step {name!r} groups categories that earlier steps computed as numbers.")
+            numbers = [column.number for column in columns]
+        else:
+            columnwise = self._builder.width(number, len(columns)) == len(columns)
+            if not columnwise or all(column.raw is None for column in columns):
+                return self._builder.module(name, estimator, number, columns, transform, step.estimator)
+            rejects = self._builder.rejections(step.estimator, len(columns))
+            place = added_on_demand(
+                lambda: self._builder.add(name, estimator, number, self._builder.places(name, columns), rejects)
             )
-        return answer
-
-    def encoded(self, step: Step, encoding: CategoryEncoding, wires: Sequence[Wire]) -> list[Wire]:
-        """The columns of an encoder: a table over each column that has a vocabulary, the others as they are."""
-        listed = [known and _reaching(wire, known) for wire, known in zip(wires, encoding.categories, strict=True)]
-        encoding = replace(encoding, categories=listed)
-        looked = [
-            None if known is None else self._look_up(step, wire, known, encoding.buckets, encoding.tells_none)
-            for wire, known in zip(wires, encoding.categories, strict=True)
+            imputed = follow(transform, number, imputed)
+            numbers = [partial(place, position) for position in range(len(columns))]
+        return [
+            replace(
+                column,
+                number=numbers[position] if number is not None or known is None else None,
+                categories=(*column.categories, *_present(known or ())),
+                recodings=(*column.recodings, partial(recoding.recode, position)),
+                imputed=imputed[position],
+                rejects=column.rejects.union(_rejects_infinite(step)),
+            )
+            for position, (column, known) in enumerate(zip(columns, recoding.categories, strict=True))
         ]
-        probed = probe(step.estimator, encoding, [one and one[1] for one in looked])
+
+    def encoded(self, step: Step, encoding: CategoryEncoding, columns: Sequence[GraphColumn]) -> list[GraphColumn]:
+        """The output columns of an encoder: a table over each column with a vocabulary; numbers pass through."""
+        categories = [
+            known and _recoded_missing(column, known)
+            for column, known in zip(columns, encoding.categories, strict=True)
+        ]
+        encoding = replace(encoding, categories=categories)
+        vocabularies = [
+            None if known is None else self._vocabulary(step, column, known, encoding.buckets, encoding.tells_none)
+            for column, known in zip(columns, categories, strict=True)
+        ]
+        probed = probe(step.estimator, encoding, [found and found[1] for found in vocabularies])
         if probed.flat:
             self.flat.add(step)
-        answer: list[Wire | None] = [None] * probed.width
-        summed: list[Wire] = []
-        for column, (wire, one) in enumerate(zip(wires, looked, strict=True)):
-            positions = probed.positions[column]
-            if one is None:
+        outputs: list[GraphColumn | None] = [None] * probed.width
+        summands: list[GraphColumn] = []
+        for index, (column, found) in enumerate(zip(columns, vocabularies, strict=True)):
+            positions = probed.positions[index]
+            if found is None:
                 for position in positions:
-                    answer[position] = wire
+                    outputs[position] = column
                 continue
-            vocabulary, rejected = one[0], probed.rejected[column]
+            vocabulary, rejected = found[0], probed.rejected[index]
             if len(vocabulary) - 1 in rejected and vocabulary.values[-1] == NONE_CATEGORY:
                 vocabulary = replace(vocabulary, values=vocabulary.values[:-1])
-            # Where unknown categories are recoded, the rows of the buckets are out of reach.
-            module = self._tabled(probed.tables[column][: len(vocabulary)], encoding.trainable)  # type: ignore[index]
-            rejects = wire.rejects.union(rejected, _finite(step), {3} if encoding.rejects_fractions else ())
-            encoded = self._table(step, module, wire, vocabulary, rejects)
+            # If unknown categories are recoded, no id points at the rows of the buckets.
+            table = self._table_module(probed.tables[index][: len(vocabulary)], encoding.trainable)  # type: ignore[index]
+            rejects = column.rejects.union(rejected, _rejects_infinite(step), {3} if encoding.rejects_fractions else ())
+            encoded = self._table(step, table, column, vocabulary, rejects)
             if probed.additive:
-                summed += encoded
+                summands += encoded
                 continue
-            for index, position in enumerate(positions):
-                answer[position] = encoded[index]
+            for position, output in zip(positions, encoded, strict=True):
+                outputs[position] = output
         if probed.additive:
-            groups = SumGroups(len(summed) // probed.width)
-            sums = self.draft.module(step.name, type(step.estimator).__name__, groups, summed)
-            answer = [passed or total for passed, total in zip(answer, sums, strict=True)]
-        return [wire for wire in answer if wire is not None]
+            groups = SumGroups(len(summands) // probed.width)
+            sums = self._builder.module(step.name, type(step.estimator).__name__, groups, summands)
+            outputs = [passed or total for passed, total in zip(outputs, sums, strict=True)]
+        return [output for output in outputs if output is not None]
 
-    def codes(self, step: Step, wire: Wire, categories: Sequence[Any], *, closed: bool) -> Wire:
-        """Categories as the codes that a tree compares; unknown, if they are not rejected, and missing ones are NaN."""
-        vocabulary, shown = self._look_up(step, wire, categories, 0)
-        code = {category: index for index, category in enumerate(categories)}
-        rows = torch.tensor([code.get(value, math.nan) for value in shown], dtype=self.draft.dtype).unsqueeze(1)
-        rejects = wire.rejects | _finite(step) | ({0} if closed else set())
-        return self._table(step, CategoryTable(rows, False), wire, vocabulary, rejects)[0]
+    def codes(self, step: Step, column: GraphColumn, categories: Sequence[Any], *, closed: bool) -> GraphColumn:
+        """Categories as the codes that a tree compares; missing ones are NaN, unknown ones too unless ``closed``."""
+        vocabulary, recoded = self._vocabulary(step, column, categories, 0)
+        codes = {category: index for index, category in enumerate(categories)}
+        rows = torch.tensor([codes.get(value, math.nan) for value in recoded], dtype=self._builder.dtype).unsqueeze(1)
+        rejects = column.rejects | _rejects_infinite(step) | ({0} if closed else set())
+        return self._table(step, CategoryTable(rows, False), column, vocabulary, rejects)[0]
 
-    def statistics(self, step: Step, hashed: HashedColumns, wires: Sequence[Wire]) -> list[Wire]:
-        """Columns that are no categories, then the numbers that are read in the place of those that are."""
+    def statistics(self, step: Step, hashed: HashedColumns, columns: Sequence[GraphColumn]) -> list[GraphColumn]:
+        """The columns that are no categories, then the statistics of those that are."""
         name, estimator = step.name, type(step.estimator).__name__
-        plain = [wire for column, wire in enumerate(wires) if column not in hashed.categories]
+        plain = [column for position, column in enumerate(columns) if position not in hashed.categories]
         coded = [
-            self._by_hash(step, wires[column], known, column in hashed.complete)
-            for column, known in hashed.categories.items()
+            self._by_hash(step, columns[position], known, position in hashed.complete)
+            for position, known in hashed.categories.items()
         ]
-        places = [(IDS, self.draft.encoder.add_category(column)) for column, _ in coded]
+        places = [(IDS, self._builder.encoder.add_category(category)) for category, _ in coded]
         if hashed.statistics is None:
             return plain
-        hashes = torch.cat([of for _, of in coded])
-        slot = self.draft.add(
-            name, estimator, CategoryHashes(hashes, torch.tensor([len(of) for _, of in coded])), places
-        )
+        hashes = CategoryHashes(torch.cat([codes for _, codes in coded]), torch.tensor([len(c) for _, c in coded]))
+        slot = self._builder.add(name, estimator, hashes, places)
         places = [(slot, column) for column in range(len(coded))]
         if hashed.numbers:
-            read = self.draft.places(name, [wires[column] for column in hashed.numbers])
-            slot = self.draft.add(name, estimator, hashed.borders, read)
-            places += [(slot, column) for column in range(len(read))]
-        slot = self.draft.add(name, estimator, hashed.statistics, places)
+            numbers = self._builder.places(name, [columns[position] for position in hashed.numbers])
+            slot = self._builder.add(name, estimator, hashed.borders, numbers)
+            places += [(slot, column) for column in range(len(numbers))]
+        slot = self._builder.add(name, estimator, hashed.statistics, places)
         width = len(hashed.statistics(torch.zeros(1, len(places), dtype=torch.int64))[0])
-        return [*plain, *(Wire(number=partial(itself, (slot, column))) for column in range(width))]
+        return [*plain, *(column_at((slot, column)) for column in range(width))]
 
-    def _tabled(self, table: Tensor | sparse.csr_array, trainable: bool) -> CategoryTable | OneHot:
-        """The module of a probed table; of a sparse one its ones alone, where it holds nothing else."""
+    def _table_module(self, table: Tensor | sparse.csr_array, trainable: bool) -> CategoryTable | OneHot:
+        """The module of a probed table; a sparse table of ones, at most one in a row, becomes a ``OneHot``."""
         if isinstance(table, Tensor):
-            return CategoryTable(table.to(self.draft.dtype), trainable)
+            return CategoryTable(table.to(self._builder.dtype), trainable)
         ones = np.diff(table.indptr)
         if (ones > 1).any() or (table.data != 1).any():
-            return CategoryTable(torch.from_numpy(table.toarray()).to(self.draft.dtype), trainable)
+            return CategoryTable(torch.from_numpy(table.toarray()).to(self._builder.dtype), trainable)
         column = np.full(len(ones), -1)
         column[ones == 1] = table.indices
-        unit = torch.ones((), dtype=self.draft.dtype)
+        unit = torch.ones((), dtype=self._builder.dtype)
         return OneHot(torch.from_numpy(column), torch.arange(table.shape[1]), unit)
 
     def _table(
-        self, step: Step, table: CategoryTable | OneHot, wire: Wire, vocabulary: Vocabulary, rejects: frozenset[int]
-    ) -> list[Wire]:
+        self,
+        step: Step,
+        table: CategoryTable | OneHot,
+        column: GraphColumn,
+        vocabulary: Vocabulary,
+        rejects: frozenset[int],
+    ) -> list[GraphColumn]:
         """The columns of a table over a raw column; a single one can be encoded again.
 
-        What the source rejects in the column is rejected whether or not anything reads the table, as the source looks
-        at all that it is given.
+        The encoder rejects values even if no step reads the table: the source checks all of its input.
         """
-        assert wire.raw is not None
-        column = CategoryColumn(wire.raw, vocabulary, *(kind in rejects for kind in (0, 1, 2, 3)))
-        if column.rejects:
-            self.draft.encoder.add_category(column)
-        place = once(
-            lambda: self.draft.add(
-                step.name, type(step.estimator).__name__, table, [(IDS, self.draft.encoder.add_category(column))]
-            )
+        assert column.raw is not None
+        category = CategoryColumn(column.raw, vocabulary, *(kind in rejects for kind in (0, 1, 2, 3)))
+        encoder, estimator = self._builder.encoder, type(step.estimator).__name__
+        if category.rejects:
+            encoder.add_category(category)
+        place = added_on_demand(
+            lambda: self._builder.add(step.name, estimator, table, [(IDS, encoder.add_category(category))])
         )
         width = len(table.columns) if isinstance(table, OneHot) else table.rows.shape[1]
         if width != 1 or vocabulary.buckets or isinstance(table, OneHot):
-            return [Wire(number=partial(place, index)) for index in range(width)]
+            return [GraphColumn(number=partial(place, position)) for position in range(width)]
         codes = table.rows[:, 0].tolist()
-        # What is rejected has no code: it stays what it is.
+        # A rejected value has no code and stays as it is.
         values = [UNKNOWN if 0 in rejects else codes[0], None if 1 in rejects else codes[1], *codes[2:]]
-        return [Wire(partial(place, 0), wire.raw, (), vocabulary.values, (lambda _: list(values),), rejects)]
+        recodings = (lambda _: list(values),)
+        return [GraphColumn(partial(place, 0), column.raw, (), vocabulary.values, recodings, rejects)]
 
-    def _look_up(
-        self, step: Step, wire: Wire, known: Sequence[Any], buckets: int, tells_none: bool = False
+    def _vocabulary(
+        self, step: Step, column: GraphColumn, known: Sequence[Any], buckets: int, tells_none: bool = False
     ) -> tuple[Vocabulary, list[Any]]:
-        """The vocabulary of a raw column, and what of it an encoder gets to see."""
-        if wire.raw is None:
+        """The vocabulary of a raw column; and unknown, missing and its values as the earlier steps recode them."""
+        if column.raw is None:
             raise UnsupportedEstimator(
                 f"step {step.name!r} ({type(step.estimator).__name__}) encodes a column that earlier steps computed "
                 "as a number, which has no vocabulary of raw categories."
             )
-        values = wire.vocabulary
+        values = column.vocabulary
         if values is None:
-            values = tuple(dict.fromkeys((*wire.known, *_present(known)))) or self._sampled(wire.raw)
-            none, nan = _through(wire.chain, [None, math.nan])
-            # Among numbers None becomes NaN before anything looks at it.
+            values = tuple(dict.fromkeys((*column.categories, *_present(known)))) or self._sampled(column.raw)
+            none, nan = _recode(column, [None, math.nan])
+            # In a column of numbers None becomes NaN before any step.
             text = not values or any(isinstance(value, str) for value in values)
             if text and (is_missing(none) != is_missing(nan) or (tells_none and none is None)):
                 values = (*values, NONE_CATEGORY)
-        shown = _through(
-            wire.chain, [UNKNOWN, math.nan, *(None if value == NONE_CATEGORY else value for value in values)]
-        )
-        return Vocabulary(values, buckets if shown[0] is UNKNOWN else 0), shown
+        plain = (None if value == NONE_CATEGORY else value for value in values)
+        recoded = _recode(column, [UNKNOWN, math.nan, *plain])
+        return Vocabulary(values, buckets if recoded[0] is UNKNOWN else 0), recoded
 
     def _sampled(self, raw: int) -> tuple[Any, ...]:
         """Categories of a raw column in the sample, for an encoder that has no vocabulary."""
-        if self._sample is None or raw >= self.draft.encoder.width:
+        if self._sample is None or raw >= self._builder.encoder.width:
             return ()
-        column = self.draft.encoder.select(self._sample, every=True)[raw]
+        column = self._builder.encoder.select(self._sample, every=True)[raw]
         return tuple(sorted(_present(column.unique()), key=str))
 
-    def _by_hash(self, step: Step, wire: Wire, told: Sequence[int], all_told: bool) -> tuple[CategoryColumn, Tensor]:
-        """A raw column whose categories are told by their hash, and the hash of each id that has a category."""
-        vocabulary, shown = self._look_up(step, wire, (), 0)
-        assert wire.raw is not None
+    def _by_hash(
+        self, step: Step, column: GraphColumn, known_hashes: Sequence[int], complete: bool
+    ) -> tuple[CategoryColumn, Tensor]:
+        """A raw column whose categories the source identifies by hash, and the hash of each id."""
+        vocabulary, recoded = self._vocabulary(step, column, (), 0)
+        assert column.raw is not None
         values = vocabulary.values
-        if NONE_CATEGORY in values and is_missing(shown[-1]):
-            values, shown = values[:-1], shown[:-1]
+        if NONE_CATEGORY in values and is_missing(recoded[-1]):
+            values, recoded = values[:-1], recoded[:-1]
         try:
-            unknown, missing, *known = [
+            unknown, missing, *hashes = [
                 None if value is UNKNOWN or is_missing(value) else signed(city_hash(category_text(value)))
-                for value in shown
+                for value in recoded
             ]
         except TypeError as error:
             raise UnsupportedEstimator(
                 f"step {step.name!r} ({type(step.estimator).__name__}) reads column "
-                f"{self.draft.encoder.column_name(wire.raw)} as a category, and there {error}; "
+                f"{self._builder.encoder.column_name(column.raw)} as a category, and there {error}; "
                 "convert the column to text before fitting."
             ) from error
-        rejects, further = wire.rejects | ({1} if missing is None else set()), None
-        if shown[0] is UNKNOWN:
-            further = tuple(sorted({*told} - {one % 2**32 for one in known if one is not None}))
-            # Formats that cannot hash a text have an id for what is unknown, which may be no category of the source.
-            rejects |= {0} if further or not all_told else set()
-        hashes = [unknown, missing, *known, *map(signed, further or ())]
-        vocabulary = Vocabulary(values, hashes=further)
-        column = CategoryColumn(wire.raw, vocabulary, 0 in rejects, 1 in rejects, rejects_fractions=True)
-        return column, torch.tensor([NO_HASH if one is None else one for one in hashes])
+        rejects, further = column.rejects | ({1} if missing is None else set()), None
+        if recoded[0] is UNKNOWN:
+            further = tuple(sorted({*known_hashes} - {code % 2**32 for code in hashes if code is not None}))
+            # Formats that cannot hash a text map unknown texts to one id, which may be no category of the source.
+            rejects |= {0} if further or not complete else set()
+        codes = [unknown, missing, *hashes, *map(signed, further or ())]
+        category = CategoryColumn(
+            column.raw, Vocabulary(values, hashes=further), 0 in rejects, 1 in rejects, rejects_fractions=True
+        )
+        return category, torch.tensor([NO_HASH if code is None else code for code in codes])
 
 
-def _finite(step: Step) -> set[int]:
-    """scikit-learn takes no infinite numbers for categories; other libraries do."""
+def _rejects_infinite(step: Step) -> set[int]:
+    """scikit-learn rejects infinite numbers as categories; other libraries accept them."""
     return {2} if type(step.estimator).__module__.startswith("sklearn.") else set()
 
 
-def _through(chain: Sequence[Callable[[list[Any]], list[Any]]], values: list[Any]) -> list[Any]:
-    """What steps make of values, one after the other."""
-    for recode in chain:
+def _recode(column: GraphColumn, values: list[Any]) -> list[Any]:
+    """What the earlier steps of a column make of values."""
+    for recode in column.recodings:
         values = recode(values)
     return values
 
 
-def _reaching(wire: Wire, listed: Sequence[Any]) -> Sequence[Any]:
-    """The categories that an encoder lists, NaN in the place of None where the steps before give NaN for both."""
-    if wire.vocabulary is not None:
-        return listed
-    none, nan = _through(wire.chain, [None, math.nan])
+def _recoded_missing(column: GraphColumn, known: Sequence[Any]) -> Sequence[Any]:
+    """The categories that an encoder lists, None replaced by NaN if earlier steps give NaN for both."""
+    if column.vocabulary is not None:
+        return known
+    none, nan = _recode(column, [None, math.nan])
     if none is None or not (is_missing(none) and is_missing(nan)):
-        return listed
-    return [math.nan if value is None else value for value in listed]
+        return known
+    return [math.nan if value is None else value for value in known]
 
 
 def _present(values: Iterable[Any]) -> list[Any]:
-    return [_plain(value) for value in values if not is_missing(value)]
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    present = (value for value in values if not is_missing(value))
+    return [value.item() if isinstance(value, np.generic) else value for value in present]

@@ -1,4 +1,4 @@
-"""What the readers make of fitted estimators, each read once."""
+"""The conversions of the steps of a graph, each converted once."""
 
 from __future__ import annotations
 
@@ -20,78 +20,73 @@ from windtunnel.translators.registry import (
     TokenCounts,
     Transformer,
     convert,
-    entry,
+    is_differentiable,
 )
 
 
-class Readings:
-    """Reads the steps of a graph.
+class Conversions:
+    """Converts the steps of a graph.
 
     Parameters
     ----------
     dtype : torch.dtype
         What the modules compute in.
     exact : bool
-        True where steps that end the gradient are read as well.
+        True if steps that end the gradient are accepted as well.
     """
 
     def __init__(self, dtype: torch.dtype, *, exact: bool) -> None:
+        self.exact = exact
         self._dtype = dtype
-        self._exact = exact
-        self._of: dict[Step, Any] = {}
+        self._cached: dict[Step, Any] = {}
 
-    def of(self, step: Step) -> Any:
-        """What the reader makes of a step, its modules cast to the type that is computed in; read once."""
-        if step not in self._of:
+    def of_step(self, step: Step) -> Any:
+        """The conversion of a step, its modules cast to the dtype."""
+        if step not in self._cached:
             try:
-                reading = convert(step.estimator)
-                data = isinstance(reading, CategoryEncoding | CategoryRecoding | Selection | TokenCounts)
-                smooth = entry(step.estimator).differentiable and getattr(reading, "differentiable", True)
-                if not (self._exact or data or smooth):
+                conversion = convert(step.estimator)
+                data = isinstance(conversion, CategoryEncoding | CategoryRecoding | Selection | TokenCounts)
+                smooth = is_differentiable(step.estimator) and getattr(conversion, "differentiable", True)
+                if not (self.exact or data or smooth):
                     raise UnsupportedEstimator(
                         f"{type(step.estimator).__name__} has no differentiable form; windtunnel.compile gives its "
-                        "exact answers"
+                        "exact outputs"
                     )
-                for module in modules(reading):
+                for module in _modules(conversion):
                     module.cast(self._dtype)
                     module.make_contiguous()
             except UnsupportedEstimator as error:
                 raise UnsupportedEstimator(f"step {step.name!r}: {error}") from error
-            self._of[step] = reading
-        return self._of[step]
+            self._cached[step] = conversion
+        return self._cached[step]
 
     def get(self, expression: Expression) -> Any:
-        """What was made of a step; None of what is none, or could not be read."""
-        return self._of.get(expression) if isinstance(expression, Step) else None
+        """The conversion of a step if it was converted, else None."""
+        return self._cached.get(expression) if isinstance(expression, Step) else None
 
 
-def predicts(reading: Any) -> bool:
-    """Whether a reading is that of a predictor."""
-    if isinstance(reading, Composite):
-        return isinstance(reading.then, Predictor) or hasattr(reading.then, "predict")
-    return isinstance(reading, Predictor)
+def predicts(conversion: Any) -> bool:
+    """Whether a conversion is that of a predictor."""
+    if isinstance(conversion, Composite):
+        return isinstance(conversion.then, Predictor) or hasattr(conversion.then, "predict")
+    return isinstance(conversion, Predictor)
 
 
-def modules(reading: Any) -> Iterator[Module]:
-    """Every module of a reading."""
-    match reading:
+def _modules(conversion: Any) -> Iterator[Module]:
+    match conversion:
         case Module():
-            yield reading
-        case Predictor():
-            yield from (reading.scores, *reading.methods.values(), *reading.column_methods.values())
-            yield from _statistics_of(reading.hashed)
-        case CategoryRecoding(number=Module() as number):
-            yield number
-        case TokenCounts(then=Module() as then):
-            yield then
-        case Transformer(module=module, column_methods=others):
-            yield from (module, *others.values())
-            yield from _statistics_of(reading.hashed)
-        case Composite(then=then, methods=answers):
-            yield from modules(then)
-            for answer in answers.values():
-                yield from modules(answer)
+            yield conversion
+        case Predictor(scores=module, methods=methods, column_methods=column_methods, hashed=hashed):
+            yield from (module, *methods.values(), *column_methods.values(), *_statistics_modules(hashed))
+        case Transformer(module=module, column_methods=column_methods, hashed=hashed):
+            yield from (module, *column_methods.values(), *_statistics_modules(hashed))
+        case CategoryRecoding(number=Module() as module) | TokenCounts(then=Module() as module):
+            yield module
+        case Composite(then=then, methods=methods):
+            yield from _modules(then)
+            for composite in methods.values():
+                yield from _modules(composite)
 
 
-def _statistics_of(hashed: HashedColumns | None) -> list[Module]:
+def _statistics_modules(hashed: HashedColumns | None) -> list[Module]:
     return [] if hashed is None or hashed.statistics is None else [hashed.borders, hashed.statistics]

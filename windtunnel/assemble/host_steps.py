@@ -1,4 +1,4 @@
-"""Steps that stay on the host: the source's own code gives their columns."""
+"""Steps that stay on the host: the source's own code computes their columns."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from windtunnel.assemble.draft import Draft
-from windtunnel.assemble.wires import Wire
+from windtunnel.assemble.graph_column import GraphColumn
+from windtunnel.assemble.program_builder import ProgramBuilder
 from windtunnel.encode import Rows
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.pipeline.graph import Step
@@ -15,66 +15,65 @@ from windtunnel.pipeline.host_step import HostStep, dense_frame, evaluate
 from windtunnel.translators.registry import TokenCounts
 
 WIDEST = 2**20
-"""The most columns that a step on the host may give: every row of them is dense."""
+"""The largest number of columns of a step on the host: they become dense."""
 
 
-class Hosts:
-    """Keeps steps on the host, whose answers come after the raw columns.
+class HostSteps:
+    """Keeps steps on the host; their columns follow the raw ones.
 
     Parameters
     ----------
-    draft : Draft
+    builder : ProgramBuilder
     untranslated : str
         "cache", "stream" or "error"; see ``translate``.
     sample : rows, optional
-        Raw rows, by which a step tells how many columns it gives.
+        Raw rows, which show the number of columns of a step.
 
     Attributes
     ----------
     steps : list of HostStep
     """
 
-    def __init__(self, draft: Draft, untranslated: str, sample: Rows | None) -> None:
+    def __init__(self, builder: ProgramBuilder, untranslated: str, sample: Rows | None) -> None:
         self.steps: list[HostStep] = []
-        self._draft = draft
+        self._builder = builder
         self._untranslated = untranslated
         self._sample = sample
 
-    def kept(self, step: Step, error: UnsupportedEstimator) -> list[Wire]:
-        """The columns of a step that has no translation, for the reason given; raised where none may be kept."""
+    def columns(self, step: Step, error: UnsupportedEstimator) -> list[GraphColumn]:
+        """The columns of a step that has no translation; raises the error that says so if no step may stay."""
         if self._untranslated == "error" or not hasattr(step.estimator, "transform"):
             raise error
-        return [self._draft.raw(column) for column in self._keep(step, self._width(step, error), str(error)).columns]
+        return [self._builder.raw(column) for column in self._add(step, self._width(step, error), str(error)).columns]
 
-    def tokens(self, step: Step, tokens: TokenCounts) -> list[Wire]:
-        """Tokens are counted on the host, and the counts, which are no categories, weighted here."""
+    def token_columns(self, step: Step, tokens: TokenCounts) -> list[GraphColumn]:
+        """The columns of a step whose tokens the host counts and whose counts a module weights."""
         estimator, reason = type(step.estimator).__name__, "its tokens are found and counted by the source's own code."
         if self._untranslated == "error":
             raise UnsupportedEstimator(f"step {step.name!r} ({estimator}) needs the host: {reason}")
-        host = self._keep(step, tokens.width, reason, tokens)
-        wires = [Wire(number=partial(self._draft.number, column)) for column in host.columns]
-        return wires if tokens.then is None else self._draft.module(step.name, estimator, tokens.then, wires)
+        host = self._add(step, tokens.width, reason, tokens)
+        counts = [GraphColumn(number=partial(self._builder.number, column)) for column in host.columns]
+        return counts if tokens.then is None else self._builder.module(step.name, estimator, tokens.then, counts)
 
-    def _keep(self, step: Step, width: int, reason: str, tokens: TokenCounts | None = None) -> HostStep:
-        """Keep a step on the host, whose answer takes the next ``width`` columns."""
+    def _add(self, step: Step, width: int, reason: str, tokens: TokenCounts | None = None) -> HostStep:
         if width > WIDEST:
             raise UnsupportedEstimator(
                 f"step {step.name!r} ({type(step.estimator).__name__}) gives {width:,} columns; they become dense, and "
                 f"at most {WIDEST:,} are taken. Fit it with fewer (n_features, max_features, min_df)."
             )
-        first = self._draft.encoder.width + sum(len(host.columns) for host in self.steps)
+        first = self._builder.encoder.width + sum(len(host.columns) for host in self.steps)
         self.steps.append(HostStep(step, tuple(range(first, first + width)), reason, tokens))
         return self.steps[-1]
 
     def _width(self, step: Step, reason: UnsupportedEstimator) -> int:
         if self._sample is not None:
-            answer = evaluate(step, self._draft.encoder.source_rows(self._sample)[:8])
-            if np.ndim(answer) == 1:  # a sequence, which no columns of the host's can be
+            output = evaluate(step, self._builder.encoder.source_rows(self._sample)[:8])
+            if np.ndim(output) == 1:  # a sequence, which is no table of columns
                 raise reason
-            return int(dense_frame(answer).shape[1])
+            return int(dense_frame(output).shape[1])
         try:
             return len(step.estimator.get_feature_names_out())
-        except Exception:  # it may be missing, want names, or raise whatever a custom transformer raises
+        except Exception:  # it may be missing, need names, or raise anything in a custom transformer
             raise UnsupportedEstimator(
                 f"step {step.name!r} ({type(step.estimator).__name__}) stays on the host and does not tell how many "
                 "columns it gives (get_feature_names_out); give a few raw rows as calibrate=."

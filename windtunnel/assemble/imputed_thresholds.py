@@ -1,7 +1,7 @@
-"""What missing numbers are imputed to, followed exactly through scalers, so that trees decide on it as the source does.
+"""Follows imputed values through scalers, so that trees decide on missing numbers as the source does.
 
-LightGBM puts thresholds right beside zero, which is where a mean imputer and a scaler bring a missing value: to 0, or
-to 1e-16 on either side, as float64 rounds. In float32 the same steps end at some 1e-8 on a side of their own.
+LightGBM puts thresholds next to zero, where a mean imputer and a scaler put a missing value: at 0, or at 1e-16 on
+either side, as float64 rounds. In float32 the same steps end at about 1e-8 on another side.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from windtunnel.modules.columns.affine import Affine, ClippedAffine
 from windtunnel.modules.imputers.imputer import Imputer
 from windtunnel.modules.trees.hard import TreeWalk
 
-Rows = NDArray[np.float64]
+FloatRows = NDArray[np.float64]
 Walk = TypeVar("Walk", bound=TreeWalk)
 
 
-class Filled(NamedTuple):
-    """What a missing number of a column has become so far: in the source, and in float32; NaN where still missing."""
+class ImputedValue(NamedTuple):
+    """What a missing number of a column has become, in the source and in the translation; NaN if still missing."""
 
-    exact: float = np.nan
-    ours: float = np.nan
+    source: float = np.nan
+    translated: float = np.nan
 
 
-def follow(transform: Callable[[Rows], Any], module: Module, given: Sequence[Filled]) -> list[Filled]:
-    """Take missing numbers through one more step, if it treats each column by itself and takes NaN.
+def follow(transform: Callable[[FloatRows], Any], module: Module, values: Sequence[ImputedValue]) -> list[ImputedValue]:
+    """The imputed values after one more step; NaN if it mixes columns or does not accept NaN.
 
     Parameters
     ----------
@@ -41,40 +41,40 @@ def follow(transform: Callable[[Rows], Any], module: Module, given: Sequence[Fil
     module : Module
         Its translation.
     """
-    by_column = isinstance(module, Affine | ClippedAffine) or (isinstance(module, Imputer) and module.missing.isnan())
+    columnwise = isinstance(module, Affine | ClippedAffine) or (isinstance(module, Imputer) and module.missing.isnan())
     tensors = (*module.parameters(), *module.buffers())
-    dtype = next((one.dtype for one in tensors if one.is_floating_point()), torch.float32)
+    dtype = next((tensor.dtype for tensor in tensors if tensor.is_floating_point()), torch.float32)
     with torch.no_grad():
-        ours = module(torch.tensor([[one.ours for one in given]], dtype=dtype))[0]
-    if not by_column:
-        return [Filled()] * len(ours)
+        translated = module(torch.tensor([[value.translated for value in values]], dtype=dtype))[0]
+    if not columnwise:
+        return [ImputedValue()] * len(translated)
     with warnings.catch_warnings():
-        # An imputer that drops columns said so when it was fitted, and says it again.
+        # An imputer that drops columns has warned in fitting, and warns again.
         warnings.simplefilter("ignore")
-        answer = transform(np.array([[one.exact for one in given]]))
-    exact = np.asarray(answer, dtype=np.float64)[0]
-    return [Filled(*pair) for pair in zip(exact.tolist(), ours.tolist(), strict=True)]
+        output = transform(np.array([[value.source for value in values]]))
+    source = np.asarray(output, dtype=np.float64)[0]
+    return [ImputedValue(*pair) for pair in zip(source.tolist(), translated.tolist(), strict=True)]
 
 
-def rows_of(estimator: Any) -> Callable[[Rows], Any]:
+def transform_of(estimator: Any) -> Callable[[FloatRows], Any]:
     """The ``transform`` of a fitted estimator, for rows under the names that it was fitted on."""
     names = getattr(estimator, "feature_names_in_", None)
     return lambda rows: estimator.transform(rows if names is None else pd.DataFrame(rows, columns=names))
 
 
-def settle(trees: Walk, given: Sequence[Filled]) -> Walk:
-    """Move the thresholds between the two values of a column to where float32 decides as the source does."""
+def align_imputed(trees: Walk, values: Sequence[ImputedValue]) -> Walk:
+    """Move thresholds between the two values of a column, so that float32 decides as the source does."""
     ensemble = trees.ensemble()
     threshold = ensemble.threshold.copy()
     compares = np.ones(len(threshold), dtype=bool)
     compares[list(ensemble.categories)] = False
-    for column, (exact, ours) in enumerate(given):
-        if not np.isfinite([exact, ours]).all():
+    for column, (source, translated) in enumerate(values):
+        if not np.isfinite([source, translated]).all():
             continue
-        left = exact <= threshold
-        wrong = (ensemble.feature == column) & compares & (left != (ours <= threshold))
-        below = float(np.nextafter(np.float32(ours), np.float32(-np.inf)))
-        threshold[wrong] = np.where(left[wrong], ours, below)
+        left = source <= threshold
+        wrong = (ensemble.feature == column) & compares & (left != (translated <= threshold))
+        below = float(np.nextafter(np.float32(translated), np.float32(-np.inf)))
+        threshold[wrong] = np.where(left[wrong], translated, below)
     if (threshold == ensemble.threshold).all():
         return trees
     return trees.with_thresholds(threshold)

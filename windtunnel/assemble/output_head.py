@@ -1,13 +1,14 @@
-"""What a program answers in the end: its methods, and the head."""
+"""The methods of a finished program, and its head."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
-from windtunnel.assemble.predictors import Scored
-from windtunnel.assemble.wires import Place
+from windtunnel.assemble.context import Context
+from windtunnel.assemble.graph_column import Place
+from windtunnel.assemble.predictors import ScoredPredictor
 from windtunnel.modules.base import Module
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.pipeline.graph import Expression, Step
@@ -15,79 +16,73 @@ from windtunnel.program.head import METHODS, Head
 from windtunnel.program.program import ProgramStep, takes_of
 from windtunnel.translators.registry import CategoryEncoding, TokenCounts, Transformer
 
-if TYPE_CHECKING:
-    from windtunnel.assemble.assembly import Assembly
 
-
-def methods_of(assembly: Assembly, scored: Scored) -> tuple[dict[str, ProgramStep], Scored]:
-    """A step for each method of the source that link and scores do not give; the scores stay the last answer."""
-    wanted: dict[str, tuple[Module, list[Place]]] = {}
-    for method, (step, answer) in scored.own.items():
-        if hasattr(assembly.pipeline, method):
-            wanted[method] = (
-                answer.then,
-                assembly.draft.places(step.name, assembly.wires(assembly.composites.parts(step, answer))),
-            )
-    if scored.slot != len(assembly.draft.steps) + 1:
-        slot = assembly.draft.add(scored.step.name, type(scored.step.estimator).__name__, Identity(), scored.places)
+def predictor_methods(
+    context: Context, pipeline: Any, scored: ScoredPredictor
+) -> tuple[dict[str, ProgramStep], ScoredPredictor]:
+    """A step for each method of the pipeline that link and scores do not give; the scores stay the last output."""
+    builder = context.builder
+    modules: dict[str, tuple[Module, list[Place]]] = {}
+    for method, (step, composite) in scored.composite_methods.items():
+        if hasattr(pipeline, method):
+            parts = context.columns(context.composites.parts(step, composite))
+            modules[method] = (composite.then, builder.places(step.name, parts))
+    if scored.slot != len(builder.steps) + 1:
+        slot = builder.add(scored.step.name, type(scored.step.estimator).__name__, Identity(), scored.places)
         scored = replace(scored, slot=slot)
-    trained = {id(one) for step in assembly.draft.steps for one in step.parameters()}
-    for modules, places in ((scored.predictor.methods, scored.places), (scored.predictor.column_methods, scored.given)):
-        for method, module in modules.items():
-            if hasattr(assembly.pipeline, method):
-                # What the scores do not pass through gets no gradient from a loss of the scores.
-                for one in module.parameters():
-                    one.requires_grad_(id(one) in trained)
-                wanted.setdefault(method, (module, places))
-    answers = {
-        method: ProgramStep(
-            module,
-            takes_of(at),
-            scored.step.name,
-            _rejected_rows(assembly, scored, method) if at is scored.given else (),
-        )
-        for method, (module, at) in wanted.items()
-    }
-    return answers, scored
+    trained = {id(parameter) for step in builder.steps for parameter in step.parameters()}
+    predictor = scored.predictor
+    for methods, places in ((predictor.methods, scored.places), (predictor.column_methods, scored.inputs)):
+        for method, module in methods.items():
+            if hasattr(pipeline, method):
+                # A loss of the scores gives no gradient to parameters that the scores do not use.
+                for parameter in module.parameters():
+                    parameter.requires_grad_(id(parameter) in trained)
+                modules.setdefault(method, (module, places))
+    steps = {}
+    for method, (module, places) in modules.items():
+        probes = places is scored.inputs and not predictor.codes
+        rejects = builder.rejections(scored.step.estimator, len(places), method) if probes else ()
+        steps[method] = ProgramStep(module, takes_of(places), scored.step.name, rejects)
+    return steps, scored
 
 
-def methods_beside(assembly: Assembly, expression: Expression) -> dict[str, ProgramStep]:
-    """A step for each method that the final transformer has beside ``transform``."""
-    reading = assembly.readings.get(expression)
-    if not isinstance(expression, Step) or not isinstance(reading, Transformer) or not reading.column_methods:
+def transformer_methods(context: Context, expression: Expression) -> dict[str, ProgramStep]:
+    """A step for each method that the final transformer has besides ``transform``."""
+    conversion = context.conversions.get(expression)
+    if not isinstance(expression, Step) or not isinstance(conversion, Transformer) or not conversion.column_methods:
         return {}
-    name, places = expression.name, assembly.draft.places(expression.name, assembly.wires(expression.inputs))
-    takes = takes_of(places)
-    for module in reading.column_methods.values():
+    name, places = expression.name, context.builder.places(expression.name, context.columns(expression.inputs))
+    steps = {}
+    for method, module in conversion.column_methods.items():
         module.requires_grad_(False)
-    return {
-        method: ProgramStep(module, takes, name, assembly.draft.rejections(expression.estimator, len(places), method))
-        for method, module in reading.column_methods.items()
-    }
+        rejects = context.builder.rejections(expression.estimator, len(places), method)
+        steps[method] = ProgramStep(module, takes_of(places), name, rejects)
+    return steps
 
 
-def dtypes_of(assembly: Assembly, expression: Expression) -> dict[str, str]:
-    """The types of what the final transformer gives; where its tables may be trained, they are no whole numbers."""
-    reading = assembly.readings.get(expression)
-    if not assembly.exact:
+def output_dtypes(context: Context, expression: Expression) -> dict[str, str]:
+    """The dtypes of the final transformer's outputs; empty in training, which turns whole numbers into others."""
+    conversion = context.conversions.get(expression)
+    if not context.conversions.exact:
         return {}
-    if isinstance(reading, Transformer):
-        return dict(reading.dtypes)
-    if isinstance(reading, CategoryEncoding | TokenCounts) and reading.dtype != "float64":
-        return {"transform": reading.dtype}
+    if isinstance(conversion, Transformer):
+        return dict(conversion.dtypes)
+    if isinstance(conversion, CategoryEncoding | TokenCounts) and conversion.dtype != "float64":
+        return {"transform": conversion.dtype}
     return {}
 
 
-def head_of(assembly: Assembly, scored: Scored, answers: Mapping[str, ProgramStep]) -> Head:
-    """The task, its link and loss, and the methods that the source has."""
+def predictor_head(pipeline: Any, scored: ScoredPredictor, steps: Mapping[str, ProgramStep]) -> Head:
+    """The task, link, loss and methods of a pipeline that ends in a predictor."""
     predictor, classes = scored.predictor, scored.classes
     several = isinstance(classes, list)
     task = "regression" if classes is None else "binary" if not several and len(classes) <= 2 else "multiclass"
-    plain = {"predict", "decision_function", "predict_proba", "predict_log_proba"}
+    linked = {"predict", "decision_function", "predict_proba", "predict_log_proba"}
     if several and predictor.link == "identity":
-        # A chain says that it has methods which raise where a target has more than two classes.
-        own = answers.keys() | ({"predict_log_proba"} if "predict_proba" in answers else set())
-        plain = {"predict"} | plain & own
+        # A chain has methods which raise if a target has more than two classes.
+        with_steps = steps.keys() | ({"predict_log_proba"} if "predict_proba" in steps else set())
+        linked = {"predict"} | linked & with_steps
     return Head(
         task=task,
         link=predictor.link,
@@ -95,19 +90,8 @@ def head_of(assembly: Assembly, scored: Scored, answers: Mapping[str, ProgramSte
         link_options=predictor.link_options,
         loss_options=predictor.loss_options,
         classes=classes,
-        methods=tuple(
-            method
-            for method in METHODS
-            if hasattr(assembly.pipeline, method) and (method in plain or method in answers)
-        ),
+        methods=tuple(method for method in METHODS if hasattr(pipeline, method) and method in linked | steps.keys()),
         flat=predictor.flat,
         decision_scale=predictor.decision_scale,
         dtypes=dict(predictor.dtypes),
     )
-
-
-def _rejected_rows(assembly: Assembly, scored: Scored, method: str) -> tuple[str, ...]:
-    """What a method of a predictor rejects in the columns that it reads past the scores."""
-    if scored.predictor.codes:
-        return ()
-    return assembly.draft.rejections(scored.step.estimator, len(scored.given), method)

@@ -1,18 +1,19 @@
-"""Predictors: the raw scores that they compute, as an answer of the program."""
+"""Predictors: the raw scores that they compute, as an output of the program."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from windtunnel.assemble.imputed_thresholds import settle
-from windtunnel.assemble.rounded_thresholds import cleared
+from windtunnel.assemble.context import Context
+from windtunnel.assemble.graph_column import GraphColumn, Place
+from windtunnel.assemble.imputed_thresholds import align_imputed
+from windtunnel.assemble.rounded_thresholds import shift_rounded
 from windtunnel.assemble.shared_loss import with_loss_of
-from windtunnel.assemble.sparsity import gives_sparse, holds_zeros
-from windtunnel.assemble.wires import Place, Wire
+from windtunnel.assemble.sparsity import gives_sparse, stores_zeros
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.columns.zero_as_missing import ZeroAsMissing
@@ -22,190 +23,188 @@ from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.pipeline.graph import Concatenated, Expression, MethodOutput, Raw, Step
 from windtunnel.translators.registry import Composite, Predictor, Selection, Transformer
 
-if TYPE_CHECKING:
-    from windtunnel.assemble.assembly import Assembly
-
 
 @dataclass(frozen=True)
-class Scored:
-    """A predictor whose raw scores are an answer of the program.
+class ScoredPredictor:
+    """A predictor whose raw scores are an output of the program.
 
     Attributes
     ----------
     slot : int
-        Where the scores stand.
-    columns : int
-        How many there are.
-    given : list of Place
+        The slot of the scores.
+    count : int
+        The number of scores.
+    inputs : list of Place
         The columns that the scores are made of.
     predictor : Predictor
     classes : array, list of arrays or None
     step : Step
-    own : dict
-        Methods that composites around the predictor answer themselves: name -> the composite's step, and how.
+    composite_methods : dict
+        Methods that composites around the predictor replace: name -> the composite's step, and the method.
     """
 
     slot: int
-    columns: int
-    given: list[Place]
+    count: int
+    inputs: list[Place]
     predictor: Predictor
     classes: Any
     step: Step
-    own: Mapping[str, tuple[Step, Composite]] = field(default_factory=dict)
+    composite_methods: Mapping[str, tuple[Step, Composite]] = field(default_factory=dict)
 
     @property
     def places(self) -> list[Place]:
-        """Where the scores stand, column by column."""
-        return [(self.slot, column) for column in range(self.columns)]
+        """The place of each score."""
+        return [(self.slot, column) for column in range(self.count)]
 
 
 class Predictors:
-    """Puts together the steps that compute raw scores.
+    """Adds the steps that compute raw scores.
 
     Parameters
     ----------
-    assembly : Assembly
+    context : Context
     """
 
-    def __init__(self, assembly: Assembly) -> None:
-        self._of = assembly
-        self._scores: dict[Step, Scored] = {}
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._builder = context.builder
+        self._scored: dict[Step, ScoredPredictor] = {}
 
-    def final(self, expression: Expression) -> Scored | None:
-        """The predictor that a pipeline ends in; None where it ends in a transformer."""
+    def final(self, expression: Expression) -> ScoredPredictor | None:
+        """The predictor that a pipeline ends in; None if it ends in a transformer."""
         if not isinstance(expression, Step):
             return None
-        if not hasattr(expression.estimator, "predict"):
-            # A step without methods of its own is rejected here, not kept on the host.
-            reading = self._of.readings.of(expression) if not hasattr(expression.estimator, "transform") else None
-            return self.scored(expression) if isinstance(reading, Predictor | Composite) else None
-        reading = self._of.readings.of(expression)
-        if isinstance(reading, Predictor) or (isinstance(reading, Composite) and not isinstance(reading.then, Module)):
-            return self.scored(expression)
-        if isinstance(reading, Selection) and reading.then is not None:
-            return self.scored(expression)
+        predicts = hasattr(expression.estimator, "predict")
+        # A step with neither method is rejected here, not kept on the host.
+        if not predicts and hasattr(expression.estimator, "transform"):
+            return None
+        match self._context.conversions.of_step(expression):
+            case Composite(then=Module()) if predicts:
+                return None
+            case Predictor() | Composite():
+                return self.scored(expression)
+            case Selection(then=then) if predicts and then is not None:
+                return self.scored(expression)
         return None
 
-    def scored(self, step: Step) -> Scored:
-        """The raw scores of a predictor, worked out once."""
-        if step not in self._scores:
-            self._of.composites.check(step)
-            self._scores[step] = self._score(step)
-        return self._scores[step]
+    def scored(self, step: Step) -> ScoredPredictor:
+        """The raw scores of a predictor, cached."""
+        if step not in self._scored:
+            self._context.composites.check(step)
+            self._scored[step] = self._score(step)
+        return self._scored[step]
 
-    def as_read(
-        self, step: Step, reading: Predictor | Transformer, module: Module, given: Expression
-    ) -> tuple[Module, list[Wire]]:
-        """The columns as a step reads them, and a module of trees that decides on them as the source does."""
-        wires = list(self._of.wires(given))
-        if not reading.sparse_zeros:
-            wires = self._zeros_missing(step, given, wires)
-        for column, categories in reading.codes.items():
-            wires[column] = self._of.categories.codes(
-                step, wires[column], categories, closed=column in reading.closed_codes
-            )
-            numbers = not any(isinstance(one, str) for one in categories)
-            self._of.encoder.needs_names |= reading.needs_names and numbers
-        if reading.hashed is not None:
-            wires = self._of.categories.statistics(step, reading.hashed, wires)
+    def tree_inputs(
+        self, step: Step, conversion: Predictor | Transformer, module: Module, inputs: Expression
+    ) -> tuple[Module, list[GraphColumn]]:
+        """A module whose thresholds decide as the source does, and its input columns: numbers, codes, statistics."""
+        columns = list(self._context.columns(inputs))
+        if not conversion.sparse_zeros:
+            columns = self._zeros_as_missing(step, inputs, columns)
+        for position, categories in conversion.codes.items():
+            closed = position in conversion.closed_codes
+            columns[position] = self._context.categories.codes(step, columns[position], categories, closed=closed)
+            numbers = not any(isinstance(category, str) for category in categories)
+            self._builder.encoder.needs_names |= conversion.needs_names and numbers
+        if conversion.hashed is not None:
+            columns = self._context.categories.statistics(step, conversion.hashed, columns)
         if isinstance(module, TreeWalk):
-            module = settle(module, [wire.filled for wire in wires])
-            computed = [column for column, wire in enumerate(wires) if wire.raw is None]
-            module = cleared(module, computed, self._of.dtype)
-        return module, wires
+            module = align_imputed(module, [column.imputed for column in columns])
+            computed = [position for position, column in enumerate(columns) if column.raw is None]
+            module = shift_rounded(module, computed, self._builder.dtype)
+        return module, columns
 
-    def _score(self, step: Step) -> Scored:
-        reading, given = self._of.readings.of(step), step.inputs
-        if isinstance(reading, Selection) and reading.then is not None:
-            # What predicts reads the answer of the step, which is the selection.
-            behind = Step(step.name, step.estimator, step)
-            own = {"transform": (behind, Composite((), Identity()))}
-            return self._score_then(behind, Composite((), reading.then), own)
-        if isinstance(reading, Composite):
-            scored = self._of_parts(step, reading)
-            self._guard(step, reading)
+    def _score(self, step: Step) -> ScoredPredictor:
+        conversion = self._context.conversions.of_step(step)
+        if isinstance(conversion, Selection) and conversion.then is not None:
+            # The inner predictor reads the output of the step, which is the selection.
+            predictor = Step(step.name, step.estimator, step)
+            transform = {"transform": (predictor, Composite((), Identity()))}
+            return self._score_inner(predictor, Composite((), conversion.then), transform)
+        if not isinstance(conversion, Composite):
+            return self._score_predictor(step, conversion, step.inputs, {})
+        methods = {method: (step, composite) for method, composite in conversion.methods.items()}
+        if isinstance(conversion.then, Predictor | Module):
+            parts = self._context.composites.parts(step, conversion)
+            scored = self._score_predictor(step, conversion.then, parts, methods)
+            scored = self._with_shared_loss(conversion, parts, scored)
+        else:
+            scored = self._score_inner(step, conversion, methods)
+        self._add_rejections(step, conversion)
+        return scored
+
+    def _with_shared_loss(self, composite: Composite, parts: Expression, scored: ScoredPredictor) -> ScoredPredictor:
+        """The scores on the scale of the loss that all parts share; the parts are scored by now."""
+        outputs = parts.parts if isinstance(parts, Concatenated) else ()
+        steps = [part.inputs for part in outputs if isinstance(part, MethodOutput)]
+        predictors = [self._scored[step].predictor for step in steps if isinstance(step, Step) and step in self._scored]
+        if not composite.shared_loss or not predictors or len(predictors) < len(steps):
             return scored
-        return self._predicted(step, reading, given, {})
-
-    def _of_parts(self, step: Step, composite: Composite) -> Scored:
-        own = {method: (step, answer) for method, answer in composite.methods.items()}
-        if not isinstance(composite.then, Predictor | Module):
-            return self._score_then(step, composite, own)
-        given = self._of.composites.parts(step, composite)
-        return self._with_loss(composite, given, self._predicted(step, composite.then, given, own))
-
-    def _with_loss(self, composite: Composite, given: Expression, scored: Scored) -> Scored:
-        """The scores as the loss takes them that the parts, which are scored by now, share."""
-        steps = (
-            [part.inputs for part in given.parts if isinstance(part, MethodOutput)]
-            if isinstance(given, Concatenated)
-            else []
-        )
-        parts = [self._scores[one].predictor for one in steps if isinstance(one, Step) and one in self._scores]
-        if not composite.shared_loss or not parts or len(parts) < len(steps):
-            return scored
-        predictor = with_loss_of(parts, composite)
+        predictor = with_loss_of(predictors, composite)
         if predictor.link == scored.predictor.link:
             return replace(scored, predictor=predictor)
-        places = self._of.draft.run(scored.step, unlinked(predictor.link, self._of.dtype), scored.places)
+        places = self._builder.run(scored.step, unlinked(predictor.link, self._builder.dtype), scored.places)
         return replace(scored, predictor=predictor, slot=places[0][0])
 
-    def _predicted(
-        self, step: Step, reading: Any, given: Expression, own: Mapping[str, tuple[Step, Composite]]
-    ) -> Scored:
-        """The scores of what a predictor's reader made, over the columns of ``given``."""
-        if not isinstance(reading, Predictor):
+    def _score_predictor(
+        self, step: Step, predictor: Any, inputs: Expression, methods: Mapping[str, tuple[Step, Composite]]
+    ) -> ScoredPredictor:
+        """The scores of a converted predictor over the columns of ``inputs``."""
+        if not isinstance(predictor, Predictor):
             raise UnsupportedEstimator(f"step {step.name!r} ({type(step.estimator).__name__}) is no predictor.")
-        scores, wires = self.as_read(step, reading, reading.scores, given)
-        places = self._of.draft.places(step.name, wires)
-        asks = given is step.inputs and not (reading.codes or reading.hashed)
-        rejects = self._of.draft.rejections(step.estimator, len(wires)) if asks else ()
-        slot = self._of.draft.add(step.name, type(step.estimator).__name__, scores, places, rejects)
-        columns = self._of.draft.width(scores, len(wires))
-        return Scored(slot, columns, places, reading, classes_of(step.estimator, reading.classes, None), step, own)
+        scores, columns = self.tree_inputs(step, predictor, predictor.scores, inputs)
+        places = self._builder.places(step.name, columns)
+        probes = inputs is step.inputs and not (predictor.codes or predictor.hashed)
+        rejects = self._builder.rejections(step.estimator, len(columns)) if probes else ()
+        slot = self._builder.add(step.name, type(step.estimator).__name__, scores, places, rejects)
+        count = self._builder.width(scores, len(columns))
+        classes = _classes(step.estimator, predictor.classes, None)
+        return ScoredPredictor(slot, count, places, predictor, classes, step, methods)
 
-    def _score_then(self, step: Step, composite: Composite, own: Mapping[str, tuple[Step, Composite]]) -> Scored:
-        """The scores of the estimator behind the parts; one that is only wrapped keeps its own classes."""
-        inner = self._of.composites.then(step, composite)
+    def _score_inner(
+        self, step: Step, composite: Composite, methods: Mapping[str, tuple[Step, Composite]]
+    ) -> ScoredPredictor:
+        """The scores of the estimator after the parts; without parts it keeps its own classes."""
+        inner = self._context.composites.then(step, composite)
         if not isinstance(inner, Step):
             raise UnsupportedEstimator(f"step {step.name!r} ends in {type(composite.then).__name__}, no predictor.")
         scored = self.scored(inner)
-        classes = classes_of(step.estimator, None, scored.classes) if composite.parts else scored.classes
-        return replace(scored, classes=classes, step=step, own={**scored.own, **own})
+        classes = _classes(step.estimator, None, scored.classes) if composite.parts else scored.classes
+        return replace(scored, classes=classes, step=step, composite_methods={**scored.composite_methods, **methods})
 
-    def _guard(self, step: Step, composite: Composite) -> None:
-        """Reject numbers that the composite rejects, whatever its parts take, in what they read as numbers."""
-        wires = self._of.wires(step.inputs)
-        if any(wire.number is None for wire in wires):
+    def _add_rejections(self, step: Step, composite: Composite) -> None:
+        """Reject what the composite rejects, whatever its parts accept, in the columns that they read as numbers."""
+        columns = self._context.columns(step.inputs)
+        if any(column.number is None for column in columns):
             return
-        if rejects := composite.rejects or self._of.draft.rejections(step.estimator, len(wires)):
-            # By now the parts have told which raw columns they read, and how; the host's own code rejects by itself.
-            numbers, texts = self._of.draft.encoder.columns_by_kind()
-            if read := [one for one in wires if one.raw is None or one.raw in numbers - texts]:
-                places = self._of.draft.places(step.name, read)
-                self._of.draft.add(step.name, type(step.estimator).__name__, Identity(), places, rejects)
+        if rejects := composite.rejects or self._builder.rejections(step.estimator, len(columns)):
+            # By now the parts have added the raw columns that they read; host steps reject by themselves.
+            numbers, texts = self._builder.encoder.columns_by_kind()
+            if read := [column for column in columns if column.raw is None or column.raw in numbers - texts]:
+                places = self._builder.places(step.name, read)
+                self._builder.add(step.name, type(step.estimator).__name__, Identity(), places, rejects)
 
-    def _zeros_missing(self, step: Step, given: Expression, wires: list[Wire]) -> list[Wire]:
-        """Make zeros missing where the source's own rows are sparse; reject sparse rows where that depends on them."""
-        if splines := holds_zeros(given):
+    def _zeros_as_missing(self, step: Step, inputs: Expression, columns: list[GraphColumn]) -> list[GraphColumn]:
+        """Make zeros missing if the source reads a sparse matrix; reject sparse rows if that depends on them."""
+        if spline := stores_zeros(inputs):
             raise UnsupportedEstimator(
-                f"step {step.name!r} ({type(step.estimator).__name__}) reads the sparse matrix of step {splines!r}, "
+                f"step {step.name!r} ({type(step.estimator).__name__}) reads the sparse matrix of step {spline!r}, "
                 "which holds some zeros and leaves out others, and takes only the latter for missing values; fit the "
                 "pipeline again with sparse_output=False"
             )
-        if gives_sparse(given):
-            return self._of.draft.module(step.name, "", ZeroAsMissing(), wires)
-        if gives_sparse(given, raw=True):
-            self._of.draft.encoder.rejects_sparse = True
-            # XGBoost alone makes a table of sparse columns dense; what stands before or around it, a sparse matrix.
-            alone = step is self._of.graph and isinstance(given, Raw)
-            self._of.draft.encoder.rejects_sparse_columns |= not alone
-        return wires
+        if gives_sparse(inputs):
+            return self._builder.module(step.name, "", ZeroAsMissing(), columns)
+        if gives_sparse(inputs, raw=True):
+            self._builder.encoder.rejects_sparse = True
+            # XGBoost alone turns a table of sparse columns into a dense one; with steps around it, it is sparse.
+            alone = step is self._context.graph and isinstance(inputs, Raw)
+            self._builder.encoder.rejects_sparse_columns |= not alone
+        return columns
 
 
-def classes_of(estimator: Any, given: Any, otherwise: Any) -> Any:
+def _classes(estimator: Any, classes: Any, default: Any) -> Any:
     """The labels of a predictor: an array, a list of arrays for several targets, or None."""
-    classes = getattr(estimator, "classes_", None) if given is None else given
+    classes = getattr(estimator, "classes_", None) if classes is None else classes
     if classes is None or len(classes) == 0:  # CatBoost's regressors have an empty list
-        return otherwise
-    return [np.asarray(one) for one in classes] if isinstance(classes, list | tuple) else np.asarray(classes)
+        return default
+    return [np.asarray(labels) for labels in classes] if isinstance(classes, list | tuple) else np.asarray(classes)

@@ -1,4 +1,4 @@
-"""Which numbers a fitted step of the source rejects: the step itself is asked."""
+"""Which numbers a fitted step of the source rejects: the step itself is probed."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-ODD = {"nan": np.nan, "inf": np.inf, "huge": 1e39}
-"""What a step is shown; "huge" is finite, and beyond float32."""
+PROBE_VALUES = {"nan": np.nan, "inf": np.inf, "huge": 1e39}
+"""The probe inputs; "huge" is finite, and beyond float32."""
 METHODS = ("predict", "transform", "decision_function", "score_samples")
 
 
-def rejections(estimator: Any, width: int, asked: Sequence[str] = METHODS) -> tuple[str, ...]:
-    """The kinds of ``ODD`` on which a method raises; of one that does not take zeros either nothing is learned.
+def rejected_inputs(estimator: Any, width: int, methods: Sequence[str] = METHODS) -> tuple[str, ...]:
+    """The kinds of ``PROBE_VALUES`` on which a method raises; none of a method that raises on zeros too.
 
     Parameters
     ----------
     estimator : fitted estimator
         Left untouched.
     width : int
-        How many columns it reads.
-    asked : sequence of str
-        The methods.
+        The number of its input columns.
+    methods : sequence of str
     """
     if not width:
         return ()
-    methods = [name for name in asked if hasattr(estimator, name) and not _raises(estimator, name, width, 0.0)]
+    probed = [name for name in methods if hasattr(estimator, name) and not _raises(estimator, name, width, 0.0)]
     # Most methods share their checks; the decision function of a few (NearestCentroid) is stricter than predict.
-    return tuple(kind for kind, value in ODD.items() if any(_raises(estimator, m, width, value) for m in methods))
+    return tuple(
+        kind for kind, value in PROBE_VALUES.items() if any(_raises(estimator, name, width, value) for name in probed)
+    )
 
 
 def _raises(estimator: Any, method: str, width: int, value: float) -> bool:

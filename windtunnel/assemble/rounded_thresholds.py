@@ -1,4 +1,4 @@
-"""Thresholds beside values of the data, where a step before the trees rounds in another way than the source's."""
+"""Thresholds next to values of the data, where a step before the trees rounds differently from the source's."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import torch
 from windtunnel.modules.trees.hard import TreeWalk
 
 Walk = TypeVar("Walk", bound=TreeWalk)
-OF_VALUE, OF_COLUMN = 16, 2
-"""How many roundings a function may be off by, in units of the value, and a sum, in units of the largest threshold."""
+VALUE_ROUNDINGS, COLUMN_ROUNDINGS = 16, 2
+"""Roundings that a function may be off by, in units of the value, and a sum, in units of the largest threshold."""
 
 
-def cleared(trees: Walk, columns: Sequence[int], dtype: torch.dtype) -> Walk:
-    """Move thresholds on columns that steps have computed away from the values of training rows that are beside them.
+def shift_rounded(trees: Walk, columns: Sequence[int], dtype: torch.dtype) -> Walk:
+    """Move thresholds on computed columns away from the values of training rows next to them.
 
-    The source has put its threshold where a value was, as its own step gave it; torch's logarithm of the same number
-    may be the next one above or below. Where such a value goes left (``thresholds_in_data``), the threshold is raised a little.
-    Where it goes right (``next_above_in_data``), it is lowered, in float32: float64 rows are rounded to float32 before they
-    are compared there, in which a difference in the last bits is lost.
+    The source puts its threshold at a value that its own step gave; torch's logarithm of the same number may be the
+    next one above or below. If such a value goes left (``thresholds_in_data``), the threshold moves up a little. If it goes
+    right (``next_above_in_data``), it moves down, in float32 only: there the source compares float64 rows rounded to
+    float32, which hides a difference in the last bits.
 
     Parameters
     ----------
@@ -41,5 +41,5 @@ def cleared(trees: Walk, columns: Sequence[int], dtype: torch.dtype) -> Walk:
     size = np.abs(ensemble.threshold)
     largest = np.zeros(ensemble.width)
     np.maximum.at(largest, ensemble.feature[moved], size[moved])
-    step = torch.finfo(dtype).eps * (OF_VALUE * size + OF_COLUMN * largest[ensemble.feature])
+    step = torch.finfo(dtype).eps * (VALUE_ROUNDINGS * size + COLUMN_ROUNDINGS * largest[ensemble.feature])
     return trees.with_thresholds(ensemble.threshold + np.where(moved, step if trees.thresholds_in_data else -step, 0.0))

@@ -1,4 +1,4 @@
-"""The loss of an estimator made of others: that which all of its parts were fitted with."""
+"""The loss of an estimator made of others: the one that all of its parts share."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from windtunnel.modules.outputs.inverse_links import UNLINKED
 from windtunnel.objectives.losses import OF_RAW_SCORES
 from windtunnel.translators.registry import Composite, Predictor
 
-OF_QUANTILES = ("absolute", "quantile")
-"""Losses that an increasing function of answers and targets leaves with the same best answer."""
+QUANTILE_LOSSES = ("absolute", "quantile")
+"""Losses whose minimizer an increasing function of outputs and targets preserves."""
 
 
 def with_loss_of(parts: Sequence[Predictor], composite: Composite) -> Predictor:
-    """``composite.then`` with the loss that all parts share, where it answers what that loss is of.
+    """``composite.then`` with the loss that all parts share, if its output has the parts' unit.
 
-    A loss of answers is passed on as it is. One of raw scores is passed on with the link of the parts, to be put behind
-    scores that this link was taken off (``windtunnel.modules.outputs.inverse_links``), so that the mean of positive answers stays
-    positive; without a link it is passed on as it is. Everything else leaves ``then`` with its own loss.
+    A loss of outputs is passed on unchanged. A loss of raw scores is passed on with the link of the parts, whose
+    inverse (``windtunnel.modules.outputs.inverse_links``) is applied to the scores, so that the mean of positive
+    outputs stays positive. In all other cases ``then`` keeps its own loss.
     """
     then: Predictor = composite.then
     first, *others = parts
     options = _shared_options(parts)
-    if options is None or any((one.loss, one.link) != (first.loss, first.link) for one in others):
+    if options is None or any((part.loss, part.link) != (first.loss, first.link) for part in others):
         return then
-    if composite.shared_loss == "quantiles" and first.loss not in OF_QUANTILES:
+    if composite.shared_loss == "quantiles" and first.loss not in QUANTILE_LOSSES:
         return then
     if first.loss not in OF_RAW_SCORES or first.link == "identity":
         return replace(then, loss=first.loss, loss_options=options)
@@ -38,12 +38,12 @@ def with_loss_of(parts: Sequence[Predictor], composite: Composite) -> Predictor:
 
 
 def _shared_options(parts: Sequence[Predictor]) -> dict[str, Any] | None:
-    """The options of the loss that all have; the mean of deltas, which each found in its own rows; else None."""
+    """The options of the loss if all parts agree, else None; delta, which each part estimates itself, is averaged."""
     shared: dict[str, Any] = {}
-    if any(one.loss_options.keys() != parts[0].loss_options.keys() for one in parts):
+    if any(part.loss_options.keys() != parts[0].loss_options.keys() for part in parts):
         return None
     for name in parts[0].loss_options:
-        values: list[Any] = [one.loss_options[name] for one in parts]
+        values: list[Any] = [part.loss_options[name] for part in parts]
         if name != "delta" and any(value != values[0] for value in values):
             return None
         shared[name] = fmean(values) if name == "delta" else values[0]

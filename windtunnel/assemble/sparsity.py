@@ -1,4 +1,4 @@
-"""Whether the source's step answers with a sparse matrix: to some estimators the zeros of such a one are missing."""
+"""Whether the source's step returns a sparse matrix, whose zeros some estimators take for missing values."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from windtunnel.pipeline.graph import Columns, Concatenated, Expression, MethodO
 
 
 def gives_sparse(expression: Expression, *, raw: bool = False) -> bool:
-    """Whether the source gives a sparse matrix at one place of the graph, for rows that are one themselves or not.
+    """Whether the source's output of an expression is a sparse matrix.
 
     Parameters
     ----------
     expression : Expression
-        The place.
     raw : bool
-        Whether the rows that the pipeline is inputs are a sparse matrix.
+        Whether the pipeline's own input is a sparse matrix.
     """
     match expression:
         case Raw():
@@ -35,37 +34,37 @@ def gives_sparse(expression: Expression, *, raw: bool = False) -> bool:
         case Concatenated(parts=parts):
             return any(gives_sparse(part, raw=raw) for part in parts)
         case Step(estimator=estimator, inputs=inputs):
-            return _makes_sparse(estimator) or _answers_sparse(estimator, gives_sparse(inputs, raw=raw))
+            return _makes_sparse(estimator) or _transforms_to_sparse(estimator, gives_sparse(inputs, raw=raw))
 
 
-def holds_zeros(expression: Expression) -> str:
-    """The step, if there is one, of whose sparse matrix some zeros are held and others left out; else nothing."""
+def stores_zeros(expression: Expression) -> str:
+    """The name of a step whose sparse matrix stores some zeros and omits others; "" if there is none."""
     match expression:
         case Step(name=name, estimator=SplineTransformer()) if gives_sparse(expression):
             return name
         case Step(inputs=inputs) | Columns(inputs=inputs) | Weighted(inputs=inputs) if gives_sparse(expression):
-            return holds_zeros(inputs)
+            return stores_zeros(inputs)
         case Concatenated(parts=parts) if gives_sparse(expression):
-            return next(filter(None, map(holds_zeros, parts)), "")
+            return next(filter(None, map(stores_zeros, parts)), "")
     return ""
 
 
 def _makes_sparse(estimator: Any) -> bool:
-    """What the options of a step say, of those too that take neither numbers nor zeros."""
+    """Whether the options of a step ask for a sparse matrix, also of steps whose input is no row of zeros."""
     if type(estimator).__module__.startswith("sklearn.feature_extraction."):
-        return bool(getattr(estimator, "sparse", True))  # DictVectorizer alone can be told
+        return bool(getattr(estimator, "sparse", True))  # an option of DictVectorizer alone
     if getattr(estimator, "encode", "") == "onehot" or getattr(estimator, "output", "") == "one_hot":
         return True
     return getattr(estimator, "sparse_output", False) is True
 
 
-def _answers_sparse(estimator: Any, inputs: bool) -> bool:
-    """What a step makes of a row of zeros, sparse or dense as it is ``inputs``; the step itself is asked."""
+def _transforms_to_sparse(estimator: Any, sparse_input: bool) -> bool:
+    """Whether the output of a step for a row of zeros is sparse; probes the step."""
     width = int(getattr(estimator, "n_features_in_", 1))
-    row = sparse.csr_matrix((1, width)) if inputs else np.zeros((1, width))
+    row = sparse.csr_matrix((1, width)) if sparse_input else np.zeros((1, width))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return bool(sparse.issparse(estimator.transform(row)))
-        except Exception:  # a step that takes no such rows was inputs others
+        except Exception:  # a step that rejects such rows never gets them
             return False

@@ -12,7 +12,7 @@ from windtunnel.program.wiring import Node, Place, Source, Wiring
 
 NOT_FINITE = frozenset(("nan", "inf"))
 Guard = tuple[Place, frozenset[str]]
-"""A column, and the kinds of ``windtunnel.assemble.rejected_inputs.ODD`` that it must not hold."""
+"""A column, and the kinds of ``windtunnel.assemble.rejected_inputs.PROBE_VALUES`` that it must not hold."""
 
 
 @dataclass(frozen=True)

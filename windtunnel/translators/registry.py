@@ -407,9 +407,9 @@ def convert(fitted: Any) -> Conversion:
     return found.convert(fitted)
 
 
-def entry(fitted: Any) -> SupportedEstimator:
-    """The row of the table for a fitted estimator that has a reader."""
-    return _TABLE[type(fitted)]
+def is_differentiable(fitted: Any) -> bool:
+    """Whether a gradient passes through the conversion of a fitted estimator that has a converter."""
+    return _TABLE[type(fitted)].differentiable
 
 
 def has_converter(cls: type) -> bool:

@@ -1,0 +1,72 @@
+"""Columns on their way through the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from windtunnel.assemble.imputed_thresholds import ImputedValue
+from windtunnel.errors import UnsupportedEstimator
+
+Place = tuple[int, int]
+"""A slot of the program and a column of its output."""
+
+
+@dataclass(frozen=True)
+class GraphColumn:
+    """One column on its way through the graph: a number, a category of a raw column, or either.
+
+    Attributes
+    ----------
+    number : callable or None
+        Gives the place of the column as a number; the first call adds the step that computes it.
+    raw : int or None
+        The raw column that the category comes from.
+    categories : tuple
+        Categories of the raw column that earlier groupers and imputers distinguish; a later encoder may add more.
+    vocabulary : tuple or None
+        All categories of the raw column, once an earlier encoder has given each its code.
+    recodings : tuple of callables
+        What earlier steps make of a list of values, in order: unknown, missing, and the vocabulary.
+    rejects : frozenset of int
+        0 if an earlier encoder rejects unknown categories, 1 missing ones, 2 infinite numbers, 3 numbers that are not
+        whole.
+    imputed : ImputedValue
+        What a missing number has become.
+    """
+
+    number: Callable[[], Place] | None = None
+    raw: int | None = None
+    categories: tuple[Any, ...] = ()
+    vocabulary: tuple[Any, ...] | None = None
+    recodings: tuple[Callable[[list[Any]], list[Any]], ...] = ()
+    rejects: frozenset[int] = frozenset()
+    imputed: ImputedValue = ImputedValue()
+
+
+def column_at(place: Place) -> GraphColumn:
+    """A number whose step is in the program already."""
+    return GraphColumn(number=lambda: place)
+
+
+def added_on_demand(add: Callable[[], int]) -> Callable[[int], Place]:
+    """Place of an output column of a step; the first call adds the step."""
+    slot = cache(add)
+    return lambda column: (slot(), column)
+
+
+def check_numbers(name: str, columns: Sequence[GraphColumn]) -> None:
+    """Reject columns that are categories only."""
+    if any(column.number is None for column in columns):
+        raise UnsupportedEstimator(f"step {name!r} reads text where its translation reads numbers.")
+
+
+def check_not_empty(name: str, columns: Sequence[GraphColumn]) -> None:
+    """Reject a step without input columns, whose output would have no number of rows."""
+    if not columns:
+        raise UnsupportedEstimator(
+            f"step {name!r} is given no columns, as the steps before it keep none of theirs; fit the pipeline again so "
+            "that they keep some, or leave them out."
+        )
