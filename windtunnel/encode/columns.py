@@ -1,4 +1,4 @@
-"""What a column of raw rows holds: numbers, texts, both, or something else; and how messages show it."""
+"""The kind of values in a column of raw rows: numbers, texts, both, or others; and how messages show them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 NUMBERS = (Real, Decimal)
-LONGEST = 100
-"""Characters of a value that messages show."""
+SHOWN_CHARACTERS = 100
+"""The longest value that messages show uncut."""
 PLAIN_NUMBERS = {float, int, bool, type(None)}
-"""The types of values that are the same number, or missing, in a column of any dtype."""
+"""Types whose values are the same number, or missing, in a column of any dtype."""
 
 
 def is_plain(dtype: Any) -> bool:
@@ -26,12 +26,12 @@ def is_plain(dtype: Any) -> bool:
 
 
 def holds_python_values(dtype: Any) -> bool:
-    """Whether a column is what its Python values are: numbers and booleans of NumPy, texts, or any objects."""
+    """Whether the Python values of a column determine its encoding: NumPy numbers and booleans, texts, objects."""
     return isinstance(dtype, pd.StringDtype) or (isinstance(dtype, np.dtype) and dtype.kind in "fiubO")
 
 
 def is_arrow_dictionary(dtype: Any) -> bool:
-    """Whether Arrow holds the values of a column once each, and codes of them."""
+    """Whether Arrow stores the distinct values of a column, and codes of them."""
     return isinstance(dtype, pd.ArrowDtype) and pa.types.is_dictionary(dtype.pyarrow_dtype)
 
 
@@ -41,13 +41,13 @@ def to_float64(column: pd.Series) -> NDArray[np.float64]:
     Raises
     ------
     TypeError, OverflowError
-        It holds something else; a whole number beyond float64.
+        The column holds other values; a whole number beyond float64.
     """
     if is_plain(column.dtype):
         return column.to_numpy().astype(np.float64, copy=False)
     if isinstance(column.dtype, pd.CategoricalDtype):
-        of_category = np.append(to_float64(pd.Series(column.cat.categories)), np.nan)
-        return of_category[column.cat.codes.to_numpy()]
+        categories = np.append(to_float64(pd.Series(column.cat.categories)), np.nan)
+        return categories[column.cat.codes.to_numpy()]
     kind = column_kind(column)
     if kind == "mixed" and all(isinstance(value, NUMBERS) for value in column.dropna()):  # numbers and booleans
         column, kind = column.astype(object), "number"
@@ -59,7 +59,7 @@ def to_float64(column: pd.Series) -> NDArray[np.float64]:
 
 
 def to_floats(values: list[Any]) -> NDArray[np.float64] | None:
-    """Python's own numbers, NaN for None; None where other values, or numbers beyond float64, are among them."""
+    """Python numbers as an array, NaN for None; None if other values, or numbers beyond float64, are among them."""
     if not {*map(type, values)} <= PLAIN_NUMBERS:
         return None
     try:
@@ -69,12 +69,12 @@ def to_floats(values: list[Any]) -> NDArray[np.float64] | None:
 
 
 def is_whole(value: float | None) -> bool:
-    """Whether one of Python's own numbers is missing, or a whole one that float64 holds."""
+    """Whether a Python number is missing, or a whole number that float64 represents."""
     return value is None or value != value or (abs(value) < 2**53 and value == int(value))
 
 
 def numbers_among(column: pd.Series) -> NDArray[np.float64]:
-    """The numbers of a column without missing values, and NaN where it holds something else, or what no float64 is."""
+    """The numbers of a column without missing values; NaN for other values and for numbers beyond float64."""
     try:
         return to_float64(column)
     except (TypeError, OverflowError):
@@ -89,20 +89,20 @@ def _float(value: Any) -> float:
 
 
 def fractions_among(column: pd.Series) -> list[float]:
-    """The numbers of a column that are not whole, infinite ones and those beyond int64 among them; each once."""
+    """The distinct numbers of a column that are not whole, or infinite, or beyond int64."""
     numbers = numbers_among(column[column.notna()])
     with np.errstate(invalid="ignore"):
-        odd = numbers[(numbers.astype(np.int64) != numbers) & ~np.isnan(numbers)]
-    return np.unique(odd).tolist()  # type: ignore[no-any-return]
+        fractions = numbers[(numbers.astype(np.int64) != numbers) & ~np.isnan(numbers)]
+    return np.unique(fractions).tolist()  # type: ignore[no-any-return]
 
 
-def mixes(column: pd.Series) -> bool:
-    """Whether there are texts beside other values, of which NumPy would make texts too."""
+def mixes_texts(column: pd.Series) -> bool:
+    """Whether a column holds texts and other values, which NumPy would convert to texts."""
     return column_kind(column) == "mixed" and len({isinstance(value, str) for value in column.dropna()}) == 2
 
 
 def column_kind(column: pd.Series) -> str:
-    """What a column holds: "number", "text", "mixed", "empty" (all missing), or what pandas calls another kind."""
+    """The kind of a column: "number", "text", "mixed", "empty" (all missing), or pandas' name of another kind."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column_kind(pd.Series(column.cat.categories))
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype):
@@ -112,30 +112,30 @@ def column_kind(column: pd.Series) -> str:
         "string": "text", "floating": "number", "integer": "number", "mixed-integer-float": "number",
         "boolean": "number", "decimal": "number", "empty": "empty", "mixed-integer": "mixed",
     }  # fmt: skip
-    if inferred == "mixed":  # what cannot be hashed is never among categories
+    if inferred == "mixed":  # a value without a hash is no category
         return next((type(value).__name__ for value in column if not isinstance(value, Hashable)), "mixed")
     return groups.get(inferred, inferred)
 
 
 def sample_value(column: pd.Series, expected: tuple[type, ...] = ()) -> str:
-    """What a message quotes of a column: a value that is none of the expected types, if there is one."""
+    """A value for a message about a column, preferably of none of the expected types."""
     present = column.dropna()
     if not len(present):
         return "no values"
-    return f"values such as {shown(next((v for v in present if not isinstance(v, expected)), present.iloc[0]))}"
+    return f"values such as {show_value(next((v for v in present if not isinstance(v, expected)), present.iloc[0]))}"
 
 
-def shown(value: Any) -> str:
-    """A value as messages show it, cut where it is long."""
+def show_value(value: Any) -> str:
+    """The repr of a value for messages, cut if it is long."""
     text = repr(value.item() if isinstance(value, np.generic) else value)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
-def quoted(names: Sequence[Any]) -> str:
-    """Names as messages list them."""
-    return listed([*map(repr, names)])
+def quote_names(names: Sequence[Any]) -> str:
+    """Names for messages, quoted."""
+    return join_some([*map(repr, names)])
 
 
-def listed(texts: Sequence[str]) -> str:
-    """The first dozen of several texts."""
+def join_some(texts: Sequence[str]) -> str:
+    """The first dozen texts, and the count of the others."""
     return ", ".join(texts[:12]) + (f" and {len(texts) - 12} more" if len(texts) > 12 else "")

@@ -1,4 +1,4 @@
-"""What float32 cannot tell apart: columns that vary little around a large value."""
+"""Warns of columns that vary little around a large value, of which float32 distinguishes few values."""
 
 from __future__ import annotations
 
@@ -9,52 +9,52 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Name = Callable[[int], str]
+NameOf = Callable[[int], str]
 FLOAT32_STEP = 2.0**-24
 """Relative distance of neighbouring float32 numbers."""
 FEW_STEPS = 10_000
-SAMPLE = 1_000
-"""Rows by which columns are told that float32 does not blur."""
+SAMPLE_ROWS = 1_000
+"""Rows that are enough to accept a column."""
 
 
-class Blur:
-    """Says once of each column that float32 tells few of its values apart; ``name`` gives what it is called."""
+class PrecisionLossWarner:
+    """Warns once for each column of which float32 distinguishes few values."""
 
     def __init__(self) -> None:
-        self._judged: set[int] = set()
+        self._finished: set[int] = set()
 
-    def look(self, columns: Sequence[int], read: NDArray[Any], name: Name) -> None:
-        """Look closer at those of the columns, whose numbers are ``[B, n]``, that are that near in some of the rows."""
-        unsure = [position for position, column in enumerate(columns) if column not in self._judged]
-        if not unsure or len(read) < 2:
+    def check_block(self, columns: Sequence[int], numbers: NDArray[Any], name_of: NameOf) -> None:
+        """Check columns, whose numbers are ``[B, n]``: a sample accepts most of them, the others are checked whole."""
+        unsure = [position for position, column in enumerate(columns) if column not in self._finished]
+        if not unsure or len(numbers) < 2:
             return
-        some = read[:: max(1, len(read) // SAMPLE), unsure]
-        low, high = some.min(axis=0).astype(np.float64), some.max(axis=0).astype(np.float64)
+        sample = numbers[:: max(1, len(numbers) // SAMPLE_ROWS), unsure]
+        low, high = sample.min(axis=0).astype(np.float64), sample.max(axis=0).astype(np.float64)
         with np.errstate(invalid="ignore"):
-            far = _steps(low, high) >= FEW_STEPS
-        zero = (low == 0) & (high == 0)  # as counts and flags of few rows are, in many columns
-        for position, apart, empty in zip(unsure, far.tolist(), zero.tolist(), strict=True):
-            if apart:
-                self._judged.add(columns[position])
+            accepted = _steps(low, high) >= FEW_STEPS
+        zero = (low == 0) & (high == 0)  # counts and flags are 0 in most rows of many columns
+        for position, accept, empty in zip(unsure, accepted.tolist(), zero.tolist(), strict=True):
+            if accept:
+                self._finished.add(columns[position])
             elif not empty:
-                self.look_at(columns[position], read[:, position].astype(np.float64), name)
+                self.check_column(columns[position], numbers[:, position].astype(np.float64), name_of)
 
-    def look_at(self, column: int, values: NDArray[np.float64], name: Name) -> None:
-        """Warn where the values of one column vary little around a large one."""
-        if column in self._judged:
+    def check_column(self, column: int, values: NDArray[np.float64], name_of: NameOf) -> None:
+        """Warn if the values of one column vary little around a large one."""
+        if column in self._finished:
             return
-        known = values[np.isfinite(values)]
-        if len(known) < 2:
+        finite = values[np.isfinite(values)]
+        if len(finite) < 2:
             return
-        low, high = float(known.min()), float(known.max())
+        low, high = float(finite.min()), float(finite.max())
         steps = float(_steps(low, high))
-        if steps >= FEW_STEPS:  # what is far apart in some rows is so in all
-            self._judged.add(column)
-        # Few values may be held as they are, as years are.
-        elif steps > 0 and (known.astype(np.float32) != known).any():
-            self._judged.add(column)
+        if steps >= FEW_STEPS:  # more rows only widen the range
+            self._finished.add(column)
+        # Few values may be exact in float32, as years are.
+        elif steps > 0 and (finite.astype(np.float32) != finite).any():
+            self._finished.add(column)
             warnings.warn(
-                f"column {name(column)} runs from {low:.10g} to {high:.10g}: float32, in which translations "
+                f"column {name_of(column)} runs from {low:.10g} to {high:.10g}: float32, in which translations "
                 f"compute, tells only about {steps:,.0f} values apart there, so answers may differ from the source's. "
                 f"Subtract a constant such as {low:.10g} from the column before fitting.",
                 UserWarning,
@@ -63,5 +63,5 @@ class Blur:
 
 
 def _steps(low: Any, high: Any) -> Any:
-    """How many numbers float32 tells apart from the least to the greatest value, of a column or of each."""
+    """The count of float32 numbers between the least and the greatest value, of a column or of each."""
     return (high - low) / (np.maximum(np.maximum(np.abs(low), np.abs(high)), 1e-30) * FLOAT32_STEP)

@@ -10,12 +10,12 @@ import pandas as pd
 import pyarrow as pa
 from torch import Tensor
 
-from windtunnel.encode.columns import holds_python_values, quoted
+from windtunnel.encode.columns import holds_python_values, quote_names
 from windtunnel.encode.vocabulary import FEW_ROWS
 from windtunnel.errors import BadInput
 
 DENSE_BYTES = 2**34
-"""The most memory that rows may take when they are made dense: 16 GiB."""
+"""The largest size of rows as dense numbers: 16 GiB."""
 Rows = Any
 """A DataFrame, an Arrow table, a NumPy array or a dict of columns; for vectorizers and label encoders a sequence."""
 
@@ -39,7 +39,7 @@ def as_frame(rows: Rows) -> pd.DataFrame:
         rows = rows.detach().cpu().numpy()
     if isinstance(rows, (np.ndarray, list, tuple)) and dimensions(rows) == 2:
         array = np.asarray(rows, dtype=None if isinstance(rows, np.ndarray) else object)
-        # Objects stay what they are: pandas would take columns of text for its string type, and None in them for NaN.
+        # Objects stay objects: pandas would convert texts to its string type, and None in them to NaN.
         return pd.DataFrame(array, dtype=object if array.dtype == object else None)
     raise BadInput(
         f"rows given as {type(rows).__name__} with {dimensions(rows)} dimensions; accepted are a pandas DataFrame, an "
@@ -49,16 +49,16 @@ def as_frame(rows: Rows) -> pd.DataFrame:
 
 
 def python_columns(rows: Rows) -> tuple[list[Any] | None, list[list[Any]]] | None:
-    """The labels, if there are any, and the Python values of each column; None unless rows are few and values tell all.
+    """The labels, if any, and the Python values of each column; None if rows are many or their dtypes matter.
 
-    To ask pandas for one column, or to make it one of a list, takes longer than to look up what is in it.
+    For few rows, to get a column from pandas takes longer than to encode its values.
     """
     if isinstance(rows, pd.DataFrame):
         if not 0 < len(rows) <= FEW_ROWS or not all(map(holds_python_values, dtypes := rows.dtypes.tolist())):
             return None
-        # A row of numbers alone would come in one type, which may hold some of them for others.
+        # A row of numbers alone would come in one dtype, which may change some of them.
         if len(rows) == 1 and any(isinstance(dtype, pd.StringDtype) for dtype in dtypes):
-            return rows.columns.tolist(), [[_python(one)] for one in rows.iloc[0].tolist()]
+            return rows.columns.tolist(), [[_to_python(value)] for value in rows.iloc[0].tolist()]
         return rows.columns.tolist(), rows.to_numpy(dtype=object).T.tolist()
     if type(rows) is np.ndarray:
         few = rows.dtype == object and rows.ndim == 2 and 0 < len(rows) <= FEW_ROWS
@@ -72,13 +72,13 @@ def python_columns(rows: Rows) -> tuple[list[Any] | None, list[list[Any]]] | Non
     return None
 
 
-def _python(value: Any) -> Any:
-    """A number of NumPy as Python's own, as ``tolist`` has it."""
+def _to_python(value: Any) -> Any:
+    """A NumPy number as a Python number."""
     return value.item() if isinstance(value, np.number | np.bool_) else value
 
 
 def as_column(rows: Any) -> Any:
-    """Rows with one text, label, dict or list of tokens each, as the list, array or Series that was given."""
+    """Rows with one text, label, dict or list of tokens each, as a list, array or Series."""
     if isinstance(rows, Tensor):
         rows = rows.detach().cpu().numpy()
     if isinstance(rows, Mapping):
@@ -105,7 +105,7 @@ def as_column(rows: Any) -> Any:
 
 
 def indexable(rows: Any) -> Any:
-    """A sequence that a list of positions picks from: a Series or array as it is, a list as an array of its objects."""
+    """A sequence that positions can index: a Series or array as it is, a list as an array of objects."""
     if isinstance(rows, pd.Series):
         return rows.reset_index(drop=True)
     return rows if isinstance(rows, np.ndarray) else np.fromiter(rows, dtype=object, count=len(rows))
@@ -117,17 +117,17 @@ def count_rows(rows: Rows) -> int:
 
 
 def check_dense(rows: int, columns: int, itemsize: int) -> None:
-    """Reject to make more dense numbers than ``DENSE_BYTES`` hold."""
-    if (wanted := rows * columns * itemsize) > DENSE_BYTES:
+    """Raise ``BadInput`` if rows as dense numbers take more than ``DENSE_BYTES``."""
+    if (size := rows * columns * itemsize) > DENSE_BYTES:
         raise BadInput(
-            f"{rows:,} rows of {columns:,} columns take {wanted / 2**30:,.1f} GiB as dense numbers; "
+            f"{rows:,} rows of {columns:,} columns take {size / 2**30:,.1f} GiB as dense numbers; "
             f"windtunnel.encode.rows.DENSE_BYTES allows {DENSE_BYTES / 2**30:,.1f}. Give fewer rows at once, or, to "
             'train behind a step on the host, take translate(untranslated="stream").'
         )
 
 
 def _none_for_missing(column: pd.Series) -> pd.Series:
-    """A column of polars as scikit-learn sees it: missing texts are None, where pandas has made NaN of them."""
+    """A column of polars with None for missing texts, as scikit-learn sees it, instead of pandas' NaN."""
     texts = pd.api.types.is_string_dtype(column.dtype) or isinstance(column.dtype, pd.CategoricalDtype)
     if not texts or not (missing := column.isna()).any():
         return column
@@ -137,8 +137,8 @@ def _none_for_missing(column: pd.Series) -> pd.Series:
 def _frame_of_columns(columns: Mapping[Any, Any]) -> pd.DataFrame:
     if single := [name for name, column in columns.items() if dimensions(column) != 1]:
         raise BadInput(
-            f"the columns {quoted(single)} of a dict have not one dimension; give a list or an array with one value "
-            "per row, of length 1 for a single row."
+            f"the columns {quote_names(single)} of a dict have not one dimension; give a list or an array "
+            "with one value per row, of length 1 for a single row."
         )
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
@@ -147,17 +147,17 @@ def _frame_of_columns(columns: Mapping[Any, Any]) -> pd.DataFrame:
 
 
 def _as_series(column: Any) -> pd.Series:
-    """A column whose rows are told by their place; None of a list is missing, whatever else there is in the list."""
-    if type(column) is list and not any(one is not None for one in column):
-        column = [np.nan] * len(column)  # of None alone pandas makes objects, and not texts with a missing one
+    """A column with positions as its index; None in a list is missing."""
+    if type(column) is list and not any(value is not None for value in column):
+        column = [np.nan] * len(column)  # pandas converts None alone to objects, not to missing texts
     try:
         return pd.Series(column).reset_index(drop=True)
-    except UnicodeEncodeError:  # half a surrogate pair, which pandas' own type of texts does not hold
+    except UnicodeEncodeError:  # half a surrogate pair, which pandas' string type cannot store
         return pd.Series(column, dtype=object).reset_index(drop=True)
 
 
 def dimensions(values: Any) -> int:
-    """How many dimensions rows or a column have; a sequence of sequences has two."""
+    """The number of dimensions of rows or of a column; a sequence of sequences has two."""
     if hasattr(values, "ndim"):
         return int(values.ndim)
     if not isinstance(values, Sequence) or isinstance(values, str | bytes):

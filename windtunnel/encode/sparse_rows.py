@@ -10,14 +10,14 @@ from torch.nn import functional
 
 
 class SparseRows(NamedTuple):
-    """The numbers of rows that are there, row by row.
+    """The numbers of sparse rows, row by row.
 
     Attributes
     ----------
     values : Tensor
         ``[n]``, floats.
     columns : Tensor
-        int64 ``[n]``, where each stands in its row.
+        int64 ``[n]``, the column of each.
     starts : Tensor
         int64 ``[B + 1]``: row b has the numbers from ``starts[b]`` up to ``starts[b + 1]``.
     """
@@ -33,6 +33,6 @@ class SparseRows(NamedTuple):
         )
 
     def sums(self, values: Tensor) -> Tensor:
-        """The sum, for each row, of other values in the places of its numbers: ``[B]``."""
+        """The sum per row of values ``[n]``: ``[B]``."""
         rows = torch.repeat_interleave(self.starts.diff())
         return values.new_zeros(len(self.starts) - 1).index_add(0, rows, values)

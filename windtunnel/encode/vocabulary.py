@@ -16,26 +16,26 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from windtunnel.encode.cityhash import city_hash
-from windtunnel.encode.columns import column_kind, is_plain, numbers_among, shown, to_float64, to_floats
+from windtunnel.encode.columns import column_kind, is_plain, numbers_among, show_value, to_float64, to_floats
 
 UNKNOWN_ID, MISSING_ID, FIRST_ID = 0, 1, 2
 NONE_CATEGORY = "\ue000None"
-"""Stands in a vocabulary for None where the source tells it from NaN, as an imputer of NaN does."""
-WIDE = 2**53
-"""Whole numbers from here on are not all float64s."""
+"""Stands in a vocabulary for None if the source distinguishes it from NaN, as an imputer of NaN does."""
+EXACT_INTEGERS = 2**53
+"""From here on float64 does not represent every whole number."""
 FEW_ROWS = 32
-"""Rows whose categories are looked up one by one, as Arrow and pandas take longer to be called."""
+"""Rows up to which a look-up one by one is faster than a call of Arrow or pandas."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
     """The categories of one column: id 0 is an unknown one, 1 a missing one, 2 + i is ``values[i]``.
 
-    With ``buckets`` above 0 an unknown category gets one of as many ids after the values, by the md5 of its text.
+    With ``buckets`` above 0 an unknown category gets one of that many ids after the values, by the md5 of its text.
 
-    With ``hashes``, which are from 0 to 2^32 - 1, categories are told by their text alone, a whole number by the text
-    of it, and no category is unknown: the values, then one whose text has the i-th hash (``cityhash.city_hash``), and any
-    other under the greatest of the ``len(self)`` ids plus its hash.
+    With ``hashes``, from 0 to 2^32 - 1, the text alone identifies a category, a whole number included, and no category
+    is unknown: ids of the values come first, then one id per hash (``cityhash.city_hash``). Any other text gets the
+    greatest of the ``len(self)`` ids plus its hash.
     """
 
     values: tuple[str | int | float | bool, ...]
@@ -47,21 +47,21 @@ class Vocabulary:
 
     @cached_property
     def kind(self) -> str:
-        """What the values are: "text", "number" or "mixed"; "empty" where there is none."""
+        """The kind of the values: "text", "number", "mixed" or "empty"."""
         kinds = {"text" if isinstance(value, str) else "number" for value in self.values}
         return "mixed" if len(kinds) == 2 else next(iter(kinds), "empty")
 
     @cached_property
     def wide(self) -> bool:
-        """Whether some values are whole numbers that float64 does not tell from their neighbours, as long ids are."""
-        return any(isinstance(value, int) and abs(value) >= WIDE for value in self.values)
+        """Whether some values are whole numbers beyond float64's exact range, as long ids are."""
+        return any(isinstance(value, int) and abs(value) >= EXACT_INTEGERS for value in self.values)
 
     def fits(self, column: pd.Series) -> bool:
-        """Whether values of a column can be among the categories: never text among numbers, and no dates at all."""
-        given, known = column_kind(column), self.kind
-        plain = given in ("text", "number", "mixed")
-        alike = given == known or (plain and (given == "mixed" or known in ("mixed", "empty")))
-        return alike or self.buckets > 0 or bool(column.isna().all())
+        """Whether values of a column can be among the categories: never texts among numbers, and no dates."""
+        kind = column_kind(column)
+        plain = kind in ("text", "number", "mixed")
+        fits = kind == self.kind or (plain and (kind == "mixed" or self.kind in ("mixed", "empty")))
+        return fits or self.buckets > 0 or bool(column.isna().all())
 
     @cached_property
     def _texts(self) -> pa.Array:
@@ -81,52 +81,54 @@ class Vocabulary:
             return self._ids_by_hash(column)
         if isinstance(column.dtype, pd.CategoricalDtype):
             codes = column.cat.codes.to_numpy()
-            of_category = np.append(self.ids(pd.Series(column.cat.categories)), MISSING_ID)
-            return of_category[codes].astype(np.int64)
+            category_ids = np.append(self.ids(pd.Series(column.cat.categories)), MISSING_ID)
+            return category_ids[codes].astype(np.int64)
         few = len(column) <= FEW_ROWS
         if self.kind == "text" and pd.api.types.infer_dtype(column, skipna=True) in ("string", "empty"):
             if few:
                 return self._ids_of_few([text if isinstance(text, str) else None for text in column.tolist()], column)
-            with contextlib.suppress(UnicodeEncodeError):  # of half a surrogate pair, which no text of Arrow has
+            with contextlib.suppress(UnicodeEncodeError):  # half a surrogate pair, which Arrow cannot store
                 return self._ids_of_texts(pa.array(column, type=pa.large_string(), from_pandas=True), column)
         if self.kind == "number" and few and is_plain(column.dtype) and self._index.is_unique and not self.wide:
-            return self._ids_of_few([None if one != one else one for one in to_float64(column).tolist()], column)
+            return self._ids_of_few(
+                [None if n != n else n for n in to_float64(column).tolist()], column
+            )
         return self._ids_of_objects(column)
 
     def ids_of_values(self, values: list[Any]) -> list[int] | None:
-        """The id of each Python value; None where a column of them, by its dtype, might have others or be rejected."""
+        """The id of each Python value; None if the ids, or a rejection, depend on the dtype of the column."""
         if not self.has_plain_lookup:
             return None
         if self.kind == "text":
-            if not all(type(one) is str or one is None or (type(one) is float and one != one) for one in values):
+            if not all(type(text) is str or text is None or (type(text) is float and text != text) for text in values):
                 return None
-            return self._looked_up([one if type(one) is str else None for one in values])
+            return self._look_up([text if type(text) is str else None for text in values])
         numbers = to_floats(values)
-        return None if numbers is None else self._looked_up([None if one != one else one for one in numbers.tolist()])
+        return None if numbers is None else self._look_up([None if n != n else n for n in numbers.tolist()])
 
     @cached_property
     def has_plain_lookup(self) -> bool:
-        """Whether each value has its id for itself, be it in a column of texts, of numbers or of objects."""
-        alike = self.kind in ("text", "number") and self.buckets == 0 and self.hashes is None
-        return alike and NONE_CATEGORY not in self.values and self._index.is_unique and not self.wide
+        """Whether the id of a value does not depend on the dtype of its column."""
+        plain = self.kind in ("text", "number") and self.buckets == 0 and self.hashes is None
+        return plain and NONE_CATEGORY not in self.values and self._index.is_unique and not self.wide
 
     def _ids_of_few(self, values: list[Any], column: pd.Series) -> NDArray[np.int64]:
-        """The ids of texts that are all text, or of floats that are all numbers; missing ones given as None."""
-        found = np.array(self._looked_up(values), dtype=np.int64)
-        return self._settle(found, found == MISSING_ID, column) if self.buckets else found
+        """The ids of texts or of floats; None is missing."""
+        ids = np.array(self._look_up(values), dtype=np.int64)
+        return self._finish(ids, ids == MISSING_ID, column) if self.buckets else ids
 
-    def _looked_up(self, values: list[Any]) -> list[int]:
-        return [MISSING_ID if one is None else self._places.get(one, UNKNOWN_ID) for one in values]
+    def _look_up(self, values: list[Any]) -> list[int]:
+        return [MISSING_ID if value is None else self._id_by_value.get(value, UNKNOWN_ID) for value in values]
 
     @cached_property
-    def _places(self) -> dict[Any, int]:
-        return {value: FIRST_ID + at for at, value in enumerate(self._index.tolist())}
+    def _id_by_value(self) -> dict[Any, int]:
+        return {value: FIRST_ID + index for index, value in enumerate(self._index.tolist())}
 
     def _ids_of_texts(self, texts: pa.Array | pa.ChunkedArray, column: pd.Series) -> NDArray[np.int64]:
-        found = pc.fill_null(pc.index_in(texts, value_set=self._texts), -FIRST_ID)
-        ids = np.asarray(found).astype(np.int64) + FIRST_ID
+        positions = pc.fill_null(pc.index_in(texts, value_set=self._texts), -FIRST_ID)
+        ids = np.asarray(positions).astype(np.int64) + FIRST_ID
         missing = np.asarray(pc.is_null(texts))
-        return self._settle(ids, missing, column)
+        return self._finish(ids, missing, column)
 
     def _ids_of_objects(self, column: pd.Series) -> NDArray[np.int64]:
         missing = column.isna().to_numpy()
@@ -134,31 +136,31 @@ class Vocabulary:
             keys: Any = np.full(len(column), np.nan)
             keys[~missing] = numbers_among(column[~missing])
         else:
-            keys = pd.Index(column.astype(object), dtype=object)  # of which pandas shall not make texts of Arrow
+            keys = pd.Index(column.astype(object), dtype=object)  # else pandas converts them to texts of Arrow
         position = self._index.get_indexer(keys) if len(self.values) else np.full(len(column), -1)
-        return self._settle(np.where(position < 0, UNKNOWN_ID, position + FIRST_ID), missing, column)
+        return self._finish(np.where(position < 0, UNKNOWN_ID, position + FIRST_ID), missing, column)
 
     @cached_property
-    def _by_text(self) -> dict[str, int]:
-        return {category_text(value): FIRST_ID + at for at, value in enumerate(self.values)}
+    def _ids_of_text(self) -> dict[str, int]:
+        return {category_text(value): FIRST_ID + index for index, value in enumerate(self.values)}
 
     @cached_property
-    def _by_hash(self) -> dict[int, int]:
-        return {one: FIRST_ID + len(self.values) + at for at, one in enumerate(self.hashes or ())}
+    def _ids_of_hash(self) -> dict[int, int]:
+        return {code: FIRST_ID + len(self.values) + index for index, code in enumerate(self.hashes or ())}
 
     def _ids_by_hash(self, column: pd.Series) -> NDArray[np.int64]:
         codes, values = pd.factorize(column)
         ids = np.array([*map(self._id_by_hash, values), MISSING_ID], dtype=np.int64)
-        return ids[codes]  # of a missing value the last
+        return ids[codes]  # the code of a missing value is -1
 
     def _id_by_hash(self, value: Any) -> int:
         text = category_text(value)
-        if (known := self._by_text.get(text)) is not None:
+        if (known := self._ids_of_text.get(text)) is not None:
             return known
         hashed = city_hash(text)
-        return self._by_hash.get(hashed, len(self) - 1 + hashed)
+        return self._ids_of_hash.get(hashed, len(self) - 1 + hashed)
 
-    def _settle(self, ids: NDArray[Any], missing: NDArray[np.bool_], column: pd.Series) -> NDArray[np.int64]:
+    def _finish(self, ids: NDArray[Any], missing: NDArray[np.bool_], column: pd.Series) -> NDArray[np.int64]:
         ids = np.where(missing, MISSING_ID, ids).astype(np.int64)
         if self.buckets:
             unknown = ids == UNKNOWN_ID
@@ -169,12 +171,12 @@ class Vocabulary:
 
 
 def category_text(value: Any) -> str:
-    """The text by which a category that is hashed is told; ``TypeError`` for what is neither text nor whole number."""
+    """The text that identifies a hashed category; ``TypeError`` for a value that is neither text nor whole number."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bool | np.bool_ | Integral):
         return str(int(value))
-    raise TypeError(f"{shown(value)} is neither a text nor a whole number")
+    raise TypeError(f"{show_value(value)} is neither a text nor a whole number")
 
 
 def hash_bucket(text: str, buckets: int) -> int:
