@@ -1,4 +1,4 @@
-"""What a fitted encoder is shown when it is probed: a typed column of values for each input column."""
+"""The probe inputs of a fitted encoder: a typed column of values for each input column."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from windtunnel.translators.registry import CategoryEncoding
 
 Array = NDArray[Any]
 
-# A float64 column, which missing values need, no longer tells integers beyond this apart.
+# Beyond this, a float64 column, which missing values need, does not represent every integer.
 EXACT_INTEGERS = 2**53
 
 
@@ -34,78 +34,80 @@ UNKNOWN: Final = Unknown()
 
 
 @dataclass(frozen=True)
-class Shown:
-    """The values of one input column, as the encoder gets to see them.
+class ProbeColumn:
+    """The values of one input column, as the encoder sees them.
 
     Attributes
     ----------
     values : array [V]
-        int64, float64 or object. A value that the source rejects is replaced by ``base``.
+        int64, float64 or object; ``base`` replaces a value that the source rejects.
     base : scalar
-        The value that stands still while other columns are probed.
+        The constant value while other columns are probed.
     rejected : list of int
         The rows on which the source raises.
     number : bool
-        True for a column passed through, whose values are three arbitrary numbers.
-    wanted : list
-        The values before any was replaced.
+        True for a column that passes through; its values are three arbitrary numbers.
+    original : list
+        The values before any replacement.
     as_objects : bool
-        Whether numbers are shown as objects too.
+        Whether numbers are objects too.
     """
 
     values: Array
     base: Any
     rejected: list[int]
     number: bool = False
-    wanted: Sequence[Any] = ()
+    original: Sequence[Any] = ()
     as_objects: bool = False
 
     @classmethod
-    def of(cls, wanted: Sequence[Any], rejected: Collection[int], known: Sequence[Any], as_objects: bool) -> Shown:
-        """The column of these values, with the first that is known and accepted in the place of rejected ones."""
+    def from_values(
+        cls, values: Sequence[Any], rejected: Collection[int], known: Sequence[Any], as_objects: bool
+    ) -> ProbeColumn:
+        """The column of these values; the first known and accepted one replaces rejected ones."""
         vocabulary = set(known)
-        accepted = [value for row, value in enumerate(wanted) if row not in rejected]
+        accepted = [value for row, value in enumerate(values) if row not in rejected]
         ranked = [*(value for value in accepted if not is_missing(value) and value in vocabulary), *known, *accepted]
-        base = ranked[0] if ranked else wanted[0]
-        shown = [base if row in rejected else value for row, value in enumerate(wanted)]
-        return cls(typed(shown, as_objects), base, sorted(rejected), wanted=wanted, as_objects=as_objects)
+        base = ranked[0] if ranked else values[0]
+        column = cls(np.empty(0), base, [], original=values, as_objects=as_objects)
+        return column.rejecting(rejected)
 
-    def accepting(self, rejected: Collection[int]) -> Shown:
-        """The same column once the encoder has said what it rejects."""
-        shown = [self.base if row in rejected else value for row, value in enumerate(self.wanted)]
-        return replace(self, values=typed(shown, self.as_objects), rejected=sorted(rejected))
+    def rejecting(self, rejected: Collection[int]) -> ProbeColumn:
+        """The column with ``base`` in the rejected rows."""
+        values = [self.base if row in rejected else value for row, value in enumerate(self.original)]
+        return replace(self, values=typed(values, self.as_objects), rejected=sorted(rejected))
 
-    def alone(self, row: int) -> Array:
-        """A column of the base value and one other."""
-        return typed([self.base, self.wanted[row]], self.as_objects)
+    def base_and(self, row: int) -> Array:
+        """A column of the base value and the value of a row."""
+        return typed([self.base, self.original[row]], self.as_objects)
 
     @property
     def accepted(self) -> Array:
         """The rows on which the source does not raise."""
         return np.setdiff1d(np.arange(len(self.values)), self.rejected)
 
-    def still(self, rows: int) -> Array:
-        """Repeat the base value as a column of so many rows."""
+    def constant(self, rows: int) -> Array:
+        """A column of the base value alone."""
         return np.full(rows, self.base, dtype=self.values.dtype)
 
 
-def shown_number() -> Shown:
-    """Three values by which a column passed through can be told from one that is changed."""
-    return Shown(np.array([0.0, 1.0, -2.5]), 0.0, [], number=True)
+def number_column() -> ProbeColumn:
+    """Three values that show whether a column passes through unchanged."""
+    return ProbeColumn(np.array([0.0, 1.0, -2.5]), 0.0, [], number=True)
 
 
-def shown_categories(fitted: Any, encoding: CategoryEncoding, column: int, given: Sequence[Any]) -> Shown:
-    """Make a typed column of the given values, followed by one text per bucket where there are buckets.
+def category_column(fitted: Any, encoding: CategoryEncoding, column: int, categories: Sequence[Any]) -> ProbeColumn:
+    """A typed column of the categories, followed by one text per bucket.
 
-    What is in no vocabulary counts as rejected until the encoder has been asked (``suspects``).
+    A value that is in no vocabulary counts as rejected until the encoder has been probed with it.
     """
-    values = [*given, *bucket_texts(encoding.buckets)]
+    values = [*categories, *bucket_texts(encoding.buckets)]
     listed = encoding.categories[column] or ()
     known = [value for value in listed if not is_missing(value)]
-    # Where the vocabulary lists a missing value, the encoder may tell None from NaN: show the one that it knows.
+    # If the vocabulary lists a missing value, the encoder may distinguish None from NaN: use the listed one.
     absent = next((value for value in listed if is_missing(value)), math.nan)
     real = [value for value in values if not is_missing(value) and value is not UNKNOWN]
-    unknown = _stranger([*known, *real])
+    unknown = _unknown_category([*known, *real])
 
     def plain(value: Any) -> Any:
         if value is UNKNOWN:
@@ -115,29 +117,29 @@ def shown_categories(fitted: Any, encoding: CategoryEncoding, column: int, given
     # An encoder fitted on objects looks its numbers up as objects, and a hash is of the text: 1 is not 1.0.
     fitted_on = getattr(fitted, "categories_", [None] * (column + 1))[column]
     as_objects = encoding.buckets > 0 or getattr(fitted_on, "dtype", None) == np.dtype(object)
-    wanted = [plain(value) for value in values]
+    original = [plain(value) for value in values]
     vocabulary = set(known)
-    rejected = {row for row, value in enumerate(wanted) if is_missing(value) or value not in vocabulary}
-    return Shown.of(wanted, rejected if listed else (), known or list(listed), as_objects)
+    rejected = {row for row, value in enumerate(original) if is_missing(value) or value not in vocabulary}
+    return ProbeColumn.from_values(original, rejected if listed else (), known or list(listed), as_objects)
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether a value is None, NaN or pd.NA."""
+    """Whether a value is None, NaN or pd.NA."""
     return value is None or value is pd.NA or bool(value != value)
 
 
 def bucket_texts(buckets: int) -> list[str]:
     """One text for each bucket of a hashing encoder, in the order of the buckets."""
-    found: dict[int, str] = {}
+    texts: dict[int, str] = {}
     for text in map(str, count()):
-        if len(found) == buckets:
+        if len(texts) == buckets:
             break
-        found.setdefault(hash_bucket(text, buckets), text)
-    return [found[bucket] for bucket in range(buckets)]
+        texts.setdefault(hash_bucket(text, buckets), text)
+    return [texts[bucket] for bucket in range(buckets)]
 
 
-def _stranger(known: Sequence[Any]) -> Any:
-    """Find a category of the same type as the known ones that is not among them."""
+def _unknown_category(known: Sequence[Any]) -> Any:
+    """A category of the type of the known ones that is not among them."""
     taken = set(known)
     if known and all(_is_number(value) for value in known):
         return next(number for number in count() if number not in taken)
@@ -145,7 +147,7 @@ def _stranger(known: Sequence[Any]) -> Any:
 
 
 def typed(values: Sequence[Any], as_objects: bool) -> Array:
-    """Numbers as int64 or float64 where that loses nothing, booleans as such, everything else as objects."""
+    """Numbers as int64 or float64 if that is exact, booleans as such, everything else as objects."""
     numeric = all(_is_number(value) for value in values) and any(value == value for value in values)
     whole = numeric and all(isinstance(value, numbers.Integral) for value in values)
     exact = not numeric or all(
