@@ -90,9 +90,7 @@ class Vocabulary:
             with contextlib.suppress(UnicodeEncodeError):  # half a surrogate pair, which Arrow cannot store
                 return self._ids_of_texts(pa.array(column, type=pa.large_string(), from_pandas=True), column)
         if self.kind == "number" and few and is_plain(column.dtype) and self._index.is_unique and not self.wide:
-            return self._ids_of_few(
-                [None if n != n else n for n in to_float64(column).tolist()], column
-            )
+            return self._ids_of_few([None if n != n else n for n in to_float64(column).tolist()], column)
         return self._ids_of_objects(column)
 
     def ids_of_values(self, values: list[Any]) -> list[int] | None:
