@@ -1,4 +1,4 @@
-"""Sweeps: never worse than the default, exact counts across kills and processes, spaces, pruning, fronts, plots."""
+"""Sweeps: the default trial, spaces, pruning, Pareto fronts, kills and processes, plots, the command."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from windtunnel.sweeps.space import DEFAULT, RECIPE_OPTIONS, TRANSLATE_OPTIONS, 
 from windtunnel.trainers.loop.module import FineTuning
 
 CASE = Path(__file__).parents[1] / "support" / "sweep_case.py"
-EVERY: dict[str, Any] = {"recipe": QUICK, "progress": False, "accelerator": "cpu"}
+OPTIONS: dict[str, Any] = {"recipe": QUICK, "progress": False, "accelerator": "cpu"}
 
 
 def sweep(pipeline: Any, trials: int = 3, **options: Any) -> windtunnel.SweepResult:
-    return windtunnel.sweep(pipeline, TRAIN, VALID, trials=trials, **{"space": SPACE, **EVERY, **options})
+    return windtunnel.sweep(pipeline, TRAIN, VALID, trials=trials, **{"space": SPACE, **OPTIONS, **options})
 
 
 def auroc(net: Any) -> float:
@@ -74,7 +74,7 @@ def test_the_result_is_the_best_trial_and_the_first_is_the_default() -> None:
     assert result.history.equals(sweep(pipeline).history.assign(seconds=result.history["seconds"]))
 
 
-def test_a_default_outside_of_the_space_is_run_all_the_same() -> None:
+def test_the_default_trial_may_lie_outside_of_the_space() -> None:
     result = sweep(logistic(), 2, space={"learning_rate": {"low": 1e-9, "high": 1e-8}, "epochs": 1})
     first = result.history.iloc[0]
     assert first["learning_rate"] == QUICK.learning_rate
@@ -82,7 +82,7 @@ def test_a_default_outside_of_the_space_is_run_all_the_same() -> None:
     assert result.history["learning_rate"].iloc[1] < 1e-7
 
 
-def test_the_default_space_leaves_out_what_has_no_effect() -> None:
+def test_the_default_space_leaves_out_options_without_effect() -> None:
     def names(fitted: Any, recipe: str) -> set[str]:
         return set(default_space(windtunnel.translate(fitted), windtunnel.Recipe.named(recipe), 200).swept)
 
@@ -94,7 +94,7 @@ def test_the_default_space_leaves_out_what_has_no_effect() -> None:
 
 
 def test_first_trials_of_the_default_space_keep_start_and_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {**EVERY, "recipe": replace(QUICK, epochs=1)}
+    options = {**OPTIONS, "recipe": replace(QUICK, epochs=1)}
     monkeypatch.setattr("windtunnel.sweeps.objective.CAUTIOUS_TRIALS", 4)
     table = windtunnel.sweep(trees(), TRAIN, VALID, trials=4, **options).history
     assert set(table["start"]) == {"warm"} and set(table["temperature"]) == {"auto"}
@@ -103,12 +103,12 @@ def test_first_trials_of_the_default_space_keep_start_and_temperature(monkeypatc
 
 @pytest.mark.parametrize("option", [*TRANSLATE_OPTIONS, *RECIPE_OPTIONS])
 def test_every_option_can_be_fixed(option: str) -> None:
-    usual = {"level": "L4", "start": "warm", "temperature": "auto"}
-    value = usual[option] if option in usual else getattr(windtunnel.Recipe(), option)
+    defaults = {"level": "L4", "start": "warm", "temperature": "auto"}
+    value = defaults[option] if option in defaults else getattr(windtunnel.Recipe(), option)
     assert parse_space({option: value}).fixed == {option: value}
 
 
-def test_a_space_reads_alike_from_python_yaml_and_optuna() -> None:
+def test_a_space_is_the_same_from_yaml_and_from_optuna() -> None:
     text = """
     learning_rate: {low: 0.00001, high: 0.01, log: true}
     level: [L1, L4]
@@ -159,7 +159,7 @@ def test_a_space_reads_alike_from_python_yaml_and_optuna() -> None:
         ([("level", "L1")], "must be a mapping"),
     ],
 )
-def test_a_space_that_is_wrong_says_how(space: Any, message: str) -> None:
+def test_errors_of_a_space_name_the_option(space: Any, message: str) -> None:
     with pytest.raises(BadInput) as raised:
         sweep(None, space=space)
     assert message in str(raised.value)
@@ -182,17 +182,26 @@ def test_a_space_that_is_wrong_says_how(space: Any, message: str) -> None:
         ({"objectives": "metric"}, "accepted are ('metric',)"),
         ({"objectives": ("metric", "inference_cost"), "pruner": optuna.pruners.NopPruner()}, "leave it out"),
         ({"metric": "auc"}, "metric='auc' is not known"),
+        ({"space": {"level": ["L1", "L4"]}, "recipe": None}, "level without effect with a residual model, which the"),
+        (
+            {"space": {"leaf_rate": [0.1, 1.0], "residual": True}, "recipe": "joint"},
+            "leaf_rate without effect with a residual model, which the recipe trains; add residual: false",
+        ),
+        (
+            {"space": {"residual_rank": [0, 4]}, "recipe": "joint"},
+            "residual_rank without effect without a residual model; add residual: true",
+        ),
     ],
 )
-def test_other_arguments_that_are_wrong(options: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput) as raised:
         sweep(logistic(), **options)
     assert message in str(raised.value)
 
 
-def test_rows_are_raw_pairs_and_translate_is_asked_at_once() -> None:
+def test_rows_are_pairs_and_options_of_translate_are_checked() -> None:
     with pytest.raises(BadInput, match=r"valid is a list; a sweep takes \(X, y\)"):
-        windtunnel.sweep(logistic(), TRAIN, [VALID], **EVERY)
+        windtunnel.sweep(logistic(), TRAIN, [VALID], **OPTIONS)
     with pytest.raises(InvalidOption, match="start='hot'"):
         sweep(logistic(), start="hot")
 
@@ -203,11 +212,11 @@ def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         sweep(None)
 
 
-# What trials share
+# Shared rows
 
 
 @pytest.mark.parametrize("fitted", [logistic, trees])
-def test_how_rows_are_encoded_does_not_go_by_what_is_swept(fitted: Callable[[], Any]) -> None:
+def test_the_encoding_does_not_depend_on_swept_options(fitted: Callable[[], Any]) -> None:
     pipeline = fitted()
     shared = SharedRows(windtunnel.translate(pipeline, calibrate=TRAIN[0]), TRAIN, VALID)
     for level, start, temperature in (("L1", "warm", "auto"), ("L4", "cold", 0.1), ("L2", "warm", 1.0)):
@@ -218,108 +227,86 @@ def test_how_rows_are_encoded_does_not_go_by_what_is_swept(fitted: Callable[[], 
         torch.testing.assert_close(net.encode(VALID[0]).numbers, valid.rows.numbers, rtol=0, atol=0)
 
 
-def test_steps_on_the_host_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_steps_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"word{number % 7} {'good' if number % 3 else 'bad'}" for number in range(90)]
     labels = [int(number % 3 > 0) for number in range(90)]
     pipeline = make_pipeline(CountVectorizer(), LogisticRegression()).fit(texts, labels)
     calls: list[int] = []
-    real = windtunnel.Translation.encode
+    original = windtunnel.Translation.encode
 
-    def encode(net: Any, given: Any, **options: Any) -> Any:
-        calls.append(len(given))
-        return real(net, given, **options)
+    def encode(net: Any, rows: Any, **options: Any) -> Any:
+        calls.append(len(rows))
+        return original(net, rows, **options)
 
     monkeypatch.setattr(windtunnel.Translation, "encode", encode)
     parts = (texts[:60], labels[:60]), (texts[60:], labels[60:])
-    result = windtunnel.sweep(pipeline, *parts, space=SPACE, trials=3, calibrate=texts[:5], **EVERY)
+    result = windtunnel.sweep(pipeline, *parts, space=SPACE, trials=3, calibrate=texts[:5], **OPTIONS)
     assert Counter(calls) == {60: 1, 30: 1, 5: 4}
     assert result.net.predict(texts[60:]).tolist() == labels[60:]
 
 
-def test_categories_that_the_source_rejects_are_learned_in_every_trial() -> None:
+def test_every_trial_learns_categories_that_the_source_rejects() -> None:
     X, y = rows(120, 0)
     X = X[["a"]].assign(c=["u", "v", "w"] * 40)
-    known = X["c"] != "w"
+    fitted = X["c"] != "w"
     encode = ColumnTransformer([("c", OneHotEncoder(), ["c"])], remainder="passthrough")
-    pipeline = make_pipeline(encode, LogisticRegression()).fit(X[known], y[known])
-    result = windtunnel.sweep(pipeline, (X, y), (X, y), space=SPACE, trials=2, calibrate=X[known], **EVERY)
+    pipeline = make_pipeline(encode, LogisticRegression()).fit(X[fitted], y[fitted])
+    result = windtunnel.sweep(pipeline, (X, y), (X, y), space=SPACE, trials=2, calibrate=X[fitted], **OPTIONS)
     assert len(result.net.predict(X)) == 120
 
 
-# Branches
+# Options with an effect
 
 
 def test_options_are_suggested_where_they_have_an_effect() -> None:
     space = {**SPACE, "residual": [True, False], "residual_rank": [0, 8], "level": ["L1", "L4"]}
     result = sweep(trees(), 8, space=space, recipe=RESIDUAL)
-    branched = result.history["residual"]
-    assert set(branched) == {True, False} and branched.iloc[0]
-    assert result.history["level"].isna().tolist() == branched.tolist()
-    assert result.history["residual_rank"].isna().tolist() == (~branched).tolist()
+    residual = result.history["residual"]
+    assert set(residual) == {True, False} and residual.iloc[0]
+    assert result.history["level"].isna().tolist() == residual.tolist()
+    assert result.history["residual_rank"].isna().tolist() == (~residual).tolist()
     assert {len(trial.params) for trial in result.study.trials} == {4}
     assert auroc(result.net) == pytest.approx(result.best_value, abs=1e-6)
-    assert result.best_value > result.history[~branched]["auroc"].max()
+    assert result.best_value > result.history[~residual]["auroc"].max()
     assert "residual" in [origin.name for origin in result.net.origins]
 
 
-@pytest.mark.parametrize("shows", [True, False])
-def test_the_first_trial_is_what_fit_does_by_default(shows: bool) -> None:
-    """Also where no column shows anything for a residual model, and ``fit`` trains the translation with other rates."""
-    # What holds of the training rows is the other way round on these.
-    valid = VALID if shows else (TRAIN[0], np.where(TRAIN[1] == "yes", "no", "yes"))
+@pytest.mark.parametrize("significant", [True, False])
+def test_the_first_trial_equals_a_default_fit(significant: bool) -> None:
+    """Without significant columns for a residual model, ``fit`` trains the translation, with the joint recipe."""
+    # The second validation rows have the opposite targets of the training rows.
+    valid = VALID if significant else (TRAIN[0], np.where(TRAIN[1] == "yes", "no", "yes"))
     pipeline = logistic()
     alone = windtunnel.translate(pipeline, calibrate=TRAIN[0]).fit(TRAIN, valid, epochs=2, progress=False)
-    options = {**EVERY, "recipe": None, "space": {"learning_rate": [1e-3, 2e-3, 5e-3], "epochs": 2}, "trials": 1}
+    options = {**OPTIONS, "recipe": None, "space": {"learning_rate": [1e-3, 2e-3, 5e-3], "epochs": 2}, "trials": 1}
     result = windtunnel.sweep(pipeline, TRAIN, valid, calibrate=TRAIN[0], **options)
-    assert [one.metric for one in alone.history.epochs] == [*result.study.trials[0].intermediate_values.values()]
+    assert [epoch.metric for epoch in alone.history.epochs] == [*result.study.trials[0].intermediate_values.values()]
     assert result.best_value == alone.history.best
-    assert result.best_options == {"learning_rate": 2e-3 if shows else 1e-3, "epochs": 2}
-
-
-@pytest.mark.parametrize(
-    ("space", "recipe", "message"),
-    [
-        (
-            {"level": ["L1", "L4"]},
-            None,
-            "level without effect with a residual model, which the recipe trains; add residual: false",
-        ),
-        ({"leaf_rate": [0.1, 1.0], "residual": True}, "joint", "leaf_rate without effect with a residual model"),
-        (
-            {"residual_rank": [0, 4]},
-            "joint",
-            "residual_rank without effect without a residual model; add residual: true",
-        ),
-    ],
-)
-def test_what_has_no_effect_is_not_swept(space: dict[str, Any], recipe: Any, message: str) -> None:
-    with pytest.raises(BadInput) as raised:
-        sweep(trees(), space=space, recipe=recipe)
-    assert message in str(raised.value)
+    assert result.best_options == {"learning_rate": 2e-3 if significant else 1e-3, "epochs": 2}
 
 
 # Pruning
 
 
-def test_a_hopeless_trial_is_pruned_after_an_epoch_and_never_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+def test_a_trial_is_pruned_after_an_epoch_but_never_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[int] = []
 
     class Always(optuna.pruners.BasePruner):
         def prune(self, study: Any, trial: Any) -> bool:
-            asked.append(trial.number)
+            checked.append(trial.number)
             return trial.number != 2
 
     result = sweep(logistic(), 4, pruner=Always())
     assert result.history["state"].tolist() == ["complete", "pruned", "complete", "pruned"]
     assert result.history["epochs"].tolist() == [2, 1, 2, 1]
-    assert set(asked) == {1, 2, 3}
+    assert set(checked) == {1, 2, 3}
     steps = [list(trial.intermediate_values) for trial in result.study.trials]
     assert steps == [[0, 1, 2], [0, 1], [0, 1, 2], [0, 1]]
     best = result.study.trials[result.front[0]]
     assert max(best.intermediate_values.values()) == result.best_value
 
 
-def test_the_median_of_the_others_prunes() -> None:
+def test_the_median_of_the_other_trials_prunes() -> None:
     space = {"learning_rate": [0.05, 1e-12]}
     result = sweep(
         logistic(), 9, space=space, recipe=windtunnel.Recipe(residual=False, epochs=4, learning_rate=0.05, ema=None)
@@ -332,7 +319,7 @@ def test_the_median_of_the_others_prunes() -> None:
 # Two objectives
 
 
-def test_two_objectives_give_the_front(tmp_path: Path) -> None:
+def test_two_objectives_give_the_pareto_front(tmp_path: Path) -> None:
     options: dict[str, Any] = {"space": {"level": ["L1", "L3"], "learning_rate": [1e-3, 0.13]}, "folder": tmp_path}
     recipe = windtunnel.Recipe(residual=False, epochs=6, tree_rate=1.0, leaf_rate=1.0, ema=0.9)
     result = sweep(trees(), 6, objectives=("metric", "inference_cost"), recipe=recipe, **options)
@@ -340,18 +327,18 @@ def test_two_objectives_give_the_front(tmp_path: Path) -> None:
     assert len(result.front) == 2
     assert set(table["state"]) == {"complete"}
     points = list(zip(table["auroc"], table["inference_cost"], strict=True))
-    beaten = [any(b >= a and d <= c and (b, d) != (a, c) for b, d in points) for a, c in points]
+    dominated = [any(b >= a and d <= c and (b, d) != (a, c) for b, d in points) for a, c in points]
     equal = [points.index(point) < place for place, point in enumerate(points)]
-    kept = {number for number, out in enumerate(beaten) if not out and not equal[number]}
-    assert set(result.front) == kept
-    assert {int(path.stem) for path in (tmp_path / "trials").iterdir()} == kept
+    front = {number for number, out in enumerate(dominated) if not out and not equal[number]}
+    assert set(result.front) == front
+    assert {int(path.stem) for path in (tmp_path / "trials").iterdir()} == front
     assert result.best_value == max(table["auroc"]) == pytest.approx(auroc(result.net), abs=1e-6)
     assert "inference_cost" in str(result)
     assert {path.name for path in result.plots(tmp_path / "plots")} >= {"front.html", "front.png"}
 
 
 def test_the_cost_is_a_count_of_operations() -> None:
-    """A linear model over n columns: 2 n for the product, n more for each number that scaling and shifting write."""
+    """A linear model on n columns has 2 n operations in its product, and writes n numbers in each further step."""
     batch = windtunnel.translate(logistic()).encode(VALID[0])
     costs = [inference_cost(windtunnel.translate(logistic()), batch) for _ in range(2)]
     assert costs[0] == costs[1] >= 2 * 3
@@ -409,11 +396,16 @@ def test_jobs_are_processes_that_share_the_trials(tmp_path: Path) -> None:
     assert len(more.study.trials) == len(trials)
 
 
-def test_a_later_call_adds_what_is_missing_and_finds_the_model(tmp_path: Path) -> None:
+def test_a_later_call_runs_the_missing_trials_and_finds_the_model(tmp_path: Path) -> None:
+    default = sweep(logistic(), 2, storage=url(tmp_path), timeout=1e-9)
+    assert default.history["default"].tolist() == [True] and default.best_value == default.default_value
     first = sweep(logistic(), 2, storage=url(tmp_path), folder=tmp_path / "a")
+    assert first.history.iloc[:1].equals(default.history)
     same = sweep(logistic(), 2, storage=url(tmp_path), folder=tmp_path / "a")
     assert len(same.study.trials) == 2 and same.best_value == first.best_value
-    more = sweep(logistic(), 4, storage=url(tmp_path), folder=tmp_path / "a")
+    out_of_time = sweep(logistic(), 4, storage=url(tmp_path), folder=tmp_path / "a", timeout=1e-9)
+    assert len(out_of_time.study.trials) == 2
+    more = sweep(logistic(), 4, storage=url(tmp_path), folder=tmp_path / "a", timeout=3600)
     assert more.history.iloc[:2].equals(first.history)
     elsewhere = sweep(logistic(), 4, storage=url(tmp_path), folder=tmp_path / "b")
     assert len(elsewhere.study.trials) == 4
@@ -422,14 +414,7 @@ def test_a_later_call_adds_what_is_missing_and_finds_the_model(tmp_path: Path) -
         assert auroc(windtunnel.load(result.folder / "best.windtunnel")) == auroc(result.net)
 
 
-def test_when_time_is_up_no_trial_begins_and_a_later_call_continues(tmp_path: Path) -> None:
-    first = sweep(logistic(), 3, storage=url(tmp_path), timeout=1e-9)
-    assert first.history["default"].tolist() == [True] and first.best_value == first.default_value
-    later = sweep(logistic(), 3, storage=url(tmp_path), timeout=3600)
-    assert len(later.study.trials) == 3 and later.history.iloc[:1].equals(first.history)
-
-
-def test_a_study_of_something_else_is_rejected(tmp_path: Path) -> None:
+def test_a_study_of_another_problem_is_rejected(tmp_path: Path) -> None:
     sweep(logistic(), 1, storage=url(tmp_path))
     for options, message in (
         ({"metric": "log_loss"}, "metric='auroc' (now 'log_loss')"),
@@ -442,7 +427,7 @@ def test_a_study_of_something_else_is_rejected(tmp_path: Path) -> None:
             sweep(logistic(), 2, storage=url(tmp_path), **options)
         assert message in str(raised.value)
     with pytest.raises(BadInput, match="targets="):
-        windtunnel.sweep(logistic(), rows(200, 7), VALID, trials=1, storage=url(tmp_path), space=SPACE, **EVERY)
+        windtunnel.sweep(logistic(), rows(200, 7), VALID, trials=1, storage=url(tmp_path), space=SPACE, **OPTIONS)
     with pytest.raises(BadInput, match="steps="):
         sweep(trees(), 1, storage=url(tmp_path))
     wider = {**SPACE, "learning_rate": {"low": 1e-4, "high": 0.2, "log": True}}
@@ -477,7 +462,7 @@ def test_an_interrupt_or_error_ends_the_sweep_and_says_in_which_trial(
     assert result.history["default"].tolist() == [True, False, False]
 
 
-def test_the_metric_may_be_one_that_is_to_be_small() -> None:
+def test_a_metric_may_be_minimised() -> None:
     result = sweep(logistic(), 3, metric="log_loss")
     assert not result.greater_is_better
     assert result.best_value == result.history["log_loss"].min()
@@ -485,13 +470,13 @@ def test_the_metric_may_be_one_that_is_to_be_small() -> None:
     assert log_loss(VALID[1], probability, labels=result.net.classes_) == pytest.approx(result.best_value, rel=1e-5)
 
 
-# What comes out
+# Plots and messages
 
 
-def test_plots_are_files_that_are_not_empty(tmp_path: Path) -> None:
+def test_plots_are_not_empty_and_leave_matplotlib_unchanged(tmp_path: Path) -> None:
     from matplotlib import image, pyplot as plt, rcParams
 
-    mine = plt.figure()
+    figure = plt.figure()
     before = rcParams.copy()
     result = sweep(trees(), 5, space={"level": ["L1", "L4"], "start": ["warm", "cold"]}, folder=tmp_path)
     assert result.history["auroc"].nunique() > 1
@@ -505,20 +490,16 @@ def test_plots_are_files_that_are_not_empty(tmp_path: Path) -> None:
         else:
             assert "plotly.min.js" in path.read_text(encoding="utf-8")
     assert (tmp_path / "plots" / "plotly.min.js").stat().st_size > 1e6
-    assert plt.get_fignums() == [mine.number] and dict(rcParams) == dict(before)
-    plt.close(mine)
+    assert plt.get_fignums() == [figure.number] and dict(rcParams) == dict(before)
+    plt.close(figure)
 
 
-def test_one_trial_can_be_drawn(tmp_path: Path) -> None:
-    files = sweep(logistic(), 1).plots(tmp_path)
-    assert [path.name for path in files] == ["history.html", "history.png"]
-
-
-def test_the_dashboard_opens_the_storage(tmp_path: Path) -> None:
+def test_one_trial_has_a_plot_and_the_dashboard_shows_it(tmp_path: Path) -> None:
     from optuna_dashboard import wsgi
 
-    sweep(logistic(), 1, storage=url(tmp_path))
-    answers: list[str] = []
+    files = sweep(logistic(), 1, storage=url(tmp_path)).plots(tmp_path)
+    assert [path.name for path in files] == ["history.html", "history.png"]
+    statuses: list[str] = []
     environ = {
         "REQUEST_METHOD": "GET",
         "PATH_INFO": "/api/studies",
@@ -528,8 +509,8 @@ def test_the_dashboard_opens_the_storage(tmp_path: Path) -> None:
         "wsgi.input": io.BytesIO(),
         "wsgi.errors": io.StringIO(),
     }
-    body = b"".join(wsgi(url(tmp_path))(environ, lambda status, headers, error=None: answers.append(status)))
-    assert answers == ["200 OK"]
+    body = b"".join(wsgi(url(tmp_path))(environ, lambda status, headers, error=None: statuses.append(status)))
+    assert statuses == ["200 OK"]
     assert [study["study_name"] for study in json.loads(body)["study_summaries"]] == ["sweep"]
 
 

@@ -1,4 +1,4 @@
-"""The main job from end to end on generated data: ``windtunnel demo``."""
+"""``windtunnel demo``: fit, translate, fine-tune and export a pipeline on generated data."""
 
 from windtunnel.demo.job import run
 

@@ -1,4 +1,4 @@
-"""The demo: a click log, a pipeline fitted on it, its translation fine-tuned, exported and scored elsewhere."""
+"""The demo: fit a pipeline on a click log, translate and fine-tune it, export it, score it in another process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCORER = Path(__file__).with_name("score_elsewhere.py")
 
 
 def run(output: str | Path = "demo-output", rows: int = ROWS, seed: int = 0) -> dict[str, Any]:
-    """Run the main job from end to end and leave everything in a folder.
+    """Fit, translate, fine-tune and export a pipeline on a click log, and write the results to a folder.
 
     The folder gets model.windtunnel, model.ts, score_elsewhere.py, test_rows.csv, scores.csv, report.html,
     learning_curve.png and summary.json.
@@ -42,13 +42,13 @@ def run(output: str | Path = "demo-output", rows: int = ROWS, seed: int = 0) -> 
     rows : int
         Rows of the click log: 70 % for training, 15 % for validation, 15 % for the test.
     seed : int
-        Of the click log, the split and the training.
+        Seed of the click log, the split and the training.
 
     Returns
     -------
     dict
-        What summary.json holds: source_auc, warm_auc, finetuned_auc (test rows), export_max_abs_diff (probabilities
-        of the exported file in another process, against the model's own), seconds, and the details.
+        The content of summary.json: source_auc, warm_auc, finetuned_auc (test rows), export_max_abs_diff (largest
+        difference of probabilities between the exported file and the model), seconds, and the details.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def split(X: pd.DataFrame, y: NDArray[Any], *, seed: int) -> dict[str, Part]:
 
 
 def pipeline(seed: int) -> Pipeline:
-    """Make the pipeline of the demo: rare categories out, two-hot encoding, boosted trees."""
+    """Create the pipeline of the demo: rare categories dropped, two-hot encoding, boosted trees."""
     categories = make_pipeline(RareCategories(min_count=10), TwoHotEncoder())
     columns = ColumnTransformer(
         [
@@ -113,12 +113,12 @@ def fine_tuned(parts: dict[str, Part], seed: int) -> Comparison:
 
 
 def export_and_score(comparison: Comparison, part: Part, folder: Path) -> float:
-    """Export, score the rows in a process that imports torch only, and give the largest difference of probabilities."""
+    """Export the model, and score rows in a process that imports torch only; returns the largest difference."""
     X, _ = part
     comparison.net.export(folder / "model.ts")
     write_table_file(X, folder / "test_rows.csv")
     shutil.copyfile(SCORER, folder / SCORER.name)
-    # -I: neither the working folder nor the environment can put other modules in the way.
+    # -I: Python ignores the working folder and the environment, so that no other module is imported.
     command = [sys.executable, "-I", SCORER.name, "model.ts", "test_rows.csv", "scores.csv"]
     subprocess.run(command, cwd=folder, check=True)
     elsewhere = pd.read_csv(folder / "scores.csv").to_numpy()
@@ -139,7 +139,7 @@ def _summary(comparison: Comparison, difference: float, rows: int, seed: int) ->
 
 
 def _write(comparison: Comparison, summary: dict[str, Any], folder: Path, started: float) -> None:
-    from windtunnel.demo.plot import learning_curve  # matplotlib is optional, and its absence has been told by now
+    from windtunnel.demo.plot import learning_curve  # matplotlib is optional; _check rejects its absence
 
     net = comparison.net
     assert net.history is not None

@@ -1,4 +1,4 @@
-"""The picture of a demo: how the metric went while fine-tuning, and where the source stands."""
+"""The learning curve of the demo, with the source pipeline for comparison."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def learning_curve(history: History, source: float, path: Path) -> None:
     Parameters
     ----------
     history : History
-        Epoch 0 is before training; where combinations of columns were found, with these.
+        Epoch 0 is before training, but with the interactions that were selected.
     source : float
-        The same metric of the source pipeline on the same rows.
+        The metric of the source pipeline on the same rows.
     path : path
         The PNG to write.
     """
-    epochs = [one.epoch for one in history.epochs]
-    values = [one.metric for one in history.epochs]
+    epochs = [epoch.epoch for epoch in history.epochs]
+    values = [epoch.metric for epoch in history.epochs]
     figure, axes = plt.subplots(figsize=(7, 4.6), dpi=150, layout="constrained")
     axes.axhline(source, color="#777777", linestyle="--", linewidth=1.5, label=f"source pipeline  {source:.4f}")
     axes.plot(epochs, values, color="#1f6fb4", marker="o", markersize=4, label="fine-tuned, epoch by epoch")
-    start = "before training" if values[0] == history.start else "combinations of columns found"
-    axes.plot(0, values[0], "s", color="#1f6fb4", markersize=8, label=f"{start}  {values[0]:.4f}")
-    best = f"epoch {history.best_epoch}, kept  {history.best:.4f}"
+    label = "before training" if values[0] == history.start else "with interactions"
+    axes.plot(0, values[0], "s", color="#1f6fb4", markersize=8, label=f"{label}  {values[0]:.4f}")
+    best = f"best epoch {history.best_epoch}  {history.best:.4f}"
     axes.plot(history.best_epoch, history.best, "*", color="#d1731f", markersize=15, label=best)
     axes.set_xlabel("epoch")
     axes.set_ylabel(f"{NAMES.get(history.metric, history.metric)} on the validation rows")

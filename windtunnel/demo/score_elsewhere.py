@@ -1,6 +1,6 @@
 """Score the rows of a CSV file with an exported model: python score_elsewhere.py model.ts rows.csv scores.csv.
 
-This file needs torch and nothing else; not windtunnel, nor the libraries that the model came from.
+This file needs torch only, neither windtunnel nor the libraries of the source pipeline.
 """
 
 import csv

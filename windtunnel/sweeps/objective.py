@@ -101,7 +101,6 @@ class Objective:
         default = trial.number == 0 or bool(trial.user_attrs.get("default"))
         trial.set_user_attr("default", default)
         suggested = self._suggest(trial, default)
-        trial.set_user_attr("options", self.options(suggested))
         several = len(self.settings.objectives) > 1
         report = ReportEpochs(trial, reports=not several, may_prune=not default)
         try:
