@@ -73,7 +73,7 @@ NOT_TRANSLATED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "random answers at the end": (
         lambda: make_pipeline(StandardScaler(), DummyClassifier(strategy="uniform")).fit(FRAME[["age"]], Y["label"]),
         UnsupportedEstimator,
-        "step 'dummyclassifier': DummyClassifier(strategy='uniform') answers at random; ...or 'constant'.",
+        "step 'dummyclassifier': DummyClassifier(strategy='uniform') predicts at random; ...or 'constant'.",
     ),
     "subclass": (
         lambda: type("Mine", (LogisticRegression,), {})().fit(FRAME[["age"]], Y["label"]),

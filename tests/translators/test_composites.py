@@ -241,7 +241,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "unknown inverse": (
         lambda: bad_target(func=np.negative, inverse_func=OwnShift.transform.__get__(OwnShift())),
-        r"calls inverse_func='transform', which is not known by value; known are .*exp",
+        r"calls inverse_func='transform', which has no module; accepted are .*exp",
     ),
     "inverse with arguments": (
         lambda: bad_target(
@@ -253,7 +253,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "unknown transformer": (
         lambda: bad_target(transformer=make_pipeline(StandardScaler())),
-        r"transformer=Pipeline\) has an inverse that is not known; known are",
+        r"transformer=Pipeline\) has no translated inverse; accepted are",
     ),
     "negative weights": (
         lambda: VotingClassifier([("a", scaled()), ("b", scaled())], weights=[2, -1]).fit(X, TARGETS["label"]),
@@ -263,9 +263,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda: OneVsOneClassifier(Ridge()).fit(X, TARGETS["grade"]),
         "OneVsOneClassifier votes with Ridge, no classifier of two classes",
     ),
-    "kernel of its own": (
+    "custom kernel": (
         lambda: LabelSpreading(kernel=lambda a, b: np.ones((len(a), len(b)))).fit(X, TARGETS["grade"]),
-        "LabelSpreading has a kernel of its own",
+        "LabelSpreading has a custom kernel",
     ),
     "stack on several labels": (
         lambda: StackingClassifier([("a", DummyClassifier())], DummyClassifier(), cv=2, stack_method="predict").fit(

@@ -92,7 +92,7 @@ def test_isotonic_of_float32_answers_in_float32() -> None:
 
 
 REFUSED = {
-    "random": (DummyClassifier(strategy="stratified").fit(X, LABEL), "stratified.* answers at random"),
+    "random": (DummyClassifier(strategy="stratified").fit(X, LABEL), "stratified.* predicts at random"),
     "sparse target": (DummyClassifier().fit(X, sparse.csr_array((GRADE > 0)[:, None])), "sparse target"),
     "sparse labels": (
         RidgeClassifier().fit(X, sparse.csr_array(np.stack([GRADE > 0, GRADE > 1], axis=1).astype(int))),

@@ -74,7 +74,7 @@ def answer(fitted, x):
         (
             lambda: ensemble.GradientBoostingClassifier(init=dummy.DummyClassifier(strategy="uniform"), n_estimators=2),
             labels,
-            "draws its answers at random",
+            "draws its predictions at random",
         ),
     ],
     ids=["missing", "hinge", "several labels", "custom", "raw classifier", "float32 init", "random init"],

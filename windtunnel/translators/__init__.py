@@ -1,4 +1,4 @@
-"""Converters of fitted estimators, one file per family; each folder's list is the table of contents."""
+"""Converters of fitted estimators, one file per family; each folder imports its families."""
 
 from windtunnel.translators import (
     categories as categories,

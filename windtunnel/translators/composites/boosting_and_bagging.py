@@ -13,6 +13,7 @@ from sklearn import ensemble, tree
 from windtunnel.modules.ensembles.ensemble import LabelVotes, MeanOfMembers, WeightedMedian
 from windtunnel.modules.ensembles.init_scores import LastColumns
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.translators.arrays import indices, tensor
 from windtunnel.translators.registry import Composite, Part, Predictor, translates
 from windtunnel.translators.trees.sklearn_trees import LOSSES, TRAINABLE, leaf_values, tree_ensemble
 
@@ -22,12 +23,13 @@ TREES = (tree.DecisionTreeClassifier, tree.DecisionTreeRegressor, tree.ExtraTree
 @translates(
     ensemble.AdaBoostClassifier,
     trainable=TRAINABLE,
-    notes="any base estimator; the votes of others than trees have the gradient of their probabilities",
+    notes="any base estimator; votes of other estimators than trees have the gradient of their probabilities",
 )
 def ada_boost_classifier(fitted: ensemble.AdaBoostClassifier) -> Predictor | Composite:
     """Weighted votes of ``estimators_``: a member adds w to its label and -w / (K - 1) to the others, over sum w."""
     count, weights = len(fitted.classes_), np.asarray(fitted.estimator_weights_, np.float64)[: len(fitted.estimators_)]
-    worth = np.stack([_worth(fitted.classes_, one, w) for one, w in zip(fitted.estimators_, weights, strict=True)])
+    pairs = zip(fitted.estimators_, weights, strict=True)
+    vote_values = np.stack([_vote_values(fitted.classes_, member, weight) for member, weight in pairs])
     divisor = float(fitted.estimator_weights_.sum()) * max(1, count - 1)
     options: dict[str, Any] = {"link": "sigmoid", "loss": "logistic"} if count == 2 else {"link": "softmax"}
     if count > 2:
@@ -37,21 +39,23 @@ def ada_boost_classifier(fitted: ensemble.AdaBoostClassifier) -> Predictor | Com
         options |= {"loss": "logistic", "methods": {"decision_function": LastColumns(0, [1])}}
     if all(type(one) in TREES for one in fitted.estimators_):
         trees = [one.tree_ for one in fitted.estimators_]
-        votes = [table[leaf_values(one).argmax(axis=1)] for one, table in zip(fitted.estimators_, worth, strict=True)]
-        base = np.zeros(worth.shape[2])
+        votes = [
+            table[leaf_values(one).argmax(axis=1)] for one, table in zip(fitted.estimators_, vote_values, strict=True)
+        ]
+        base = np.zeros(vote_values.shape[2])
         model = tree_ensemble(trees, votes, width=int(fitted.n_features_in_), base=base, divisor=divisor)
         return Predictor(HardTrees.of(model), **options)
-    return Composite(_parts(fitted, "votes"), Predictor(LabelVotes(torch.from_numpy(worth), divisor), **options))
+    return Composite(_parts(fitted, "votes"), Predictor(LabelVotes(tensor(vote_values), divisor), **options))
 
 
-def _worth(classes: NDArray[Any], member: Any, weight: float) -> NDArray[np.float64]:
-    """What each label of a member adds to each score, ``[labels, K]``; of two classes the second less the first."""
+def _vote_values(classes: NDArray[Any], member: Any, weight: float) -> NDArray[np.float64]:
+    """What a vote for each label of a member adds to the scores, ``[labels, K]``; for two classes second less first."""
     count = len(classes)
-    own = np.asarray(member.classes_)[:, None] == classes
+    same = np.asarray(member.classes_)[:, None] == classes
     if count == 1:
         return np.zeros((1, 1))
-    worth = np.where(own, weight, -1 / (count - 1) * weight)
-    return 2 * worth[:, 1:] if count == 2 else worth
+    values = np.where(same, weight, -1 / (count - 1) * weight)
+    return 2 * values[:, 1:] if count == 2 else values
 
 
 @translates(
@@ -62,15 +66,13 @@ def _worth(classes: NDArray[Any], member: Any, weight: float) -> NDArray[np.floa
 def ada_boost_regressor(fitted: ensemble.AdaBoostRegressor) -> Composite:
     """The median of what ``estimators_`` predict, weighted by ``estimator_weights_``."""
     weights = np.asarray(fitted.estimator_weights_, np.float64)[: len(fitted.estimators_)]
-    return Composite(
-        _parts(fitted, "predict"), Predictor(WeightedMedian(torch.from_numpy(weights))), shared_loss="loss"
-    )
+    return Composite(_parts(fitted, "predict"), Predictor(WeightedMedian(tensor(weights))), shared_loss="loss")
 
 
 @translates(
     ensemble.BaggingClassifier,
     trainable=TRAINABLE,
-    notes="any base estimator; votes of members without probabilities have a gradient all the same",
+    notes="any base estimator; votes of members without probabilities have a gradient too",
 )
 def bagging_classifier(fitted: ensemble.BaggingClassifier) -> Predictor | Composite:
     """The mean of the probabilities of ``estimators_``, each on its ``estimators_features_``, or of their votes."""
@@ -106,11 +108,11 @@ def bagging_regressor(fitted: ensemble.BaggingRegressor) -> Predictor | Composit
         values = [leaf_values(one) for one in members]
         loss = LOSSES.get(members[0].criterion, "squared")
         return Predictor(_mean_of_trees(fitted, values), loss=loss, flat=members[0].n_outputs_ == 1)
-    answer = np.asarray(members[0].predict(np.zeros((1, len(fitted.estimators_features_[0])))))
-    targets = 1 if answer.ndim == 1 else answer.shape[1]
+    prediction = np.asarray(members[0].predict(np.zeros((1, len(fitted.estimators_features_[0])))))
+    targets = 1 if prediction.ndim == 1 else prediction.shape[1]
     places = torch.arange(len(members) * targets).reshape(-1, targets)
     mean = MeanOfMembers(places, float(len(members)))
-    return Composite(_parts(fitted, "predict"), Predictor(mean, flat=answer.ndim == 1), shared_loss="loss")
+    return Composite(_parts(fitted, "predict"), Predictor(mean, flat=prediction.ndim == 1), shared_loss="loss")
 
 
 def _mean_of_trees(fitted: Any, values: Sequence[NDArray[np.float64]]) -> HardTrees:
@@ -133,13 +135,13 @@ def _placed(values: NDArray[np.float64], columns: NDArray[Any], width: int) -> N
 
 
 def _places(widths: Sequence[int], columns: Sequence[NDArray[Any]], width: int) -> torch.Tensor:
-    """Where each member's answer for each class stands among the answers side by side; -1 where it has none."""
+    """The column of each member's output for each class among the concatenated outputs; -1 if it has none."""
     places = np.full((len(widths), width), -1, np.int64)
     start = 0
-    for row, count, known in zip(places, widths, columns, strict=True):
-        row[np.asarray(known, np.int64)] = start + np.arange(count)
+    for row, count, positions in zip(places, widths, columns, strict=True):
+        row[np.asarray(positions, np.int64)] = start + np.arange(count)
         start += count
-    return torch.from_numpy(places)
+    return indices(places)
 
 
 def _parts(fitted: Any, method: str) -> list[Part]:

@@ -13,6 +13,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.ensembles.calibrators import IsotonicCalibration, SigmoidCalibration, TemperatureCalibration
+from windtunnel.translators.arrays import indices, tensor
 from windtunnel.translators.registry import Composite, Part, Predictor, translates
 
 
@@ -22,7 +23,7 @@ from windtunnel.translators.registry import Composite, Part, Predictor, translat
     notes="sigmoid, isotonic and temperature; ensemble or not; scores are probabilities",
 )
 def calibrated(fitted: CalibratedClassifierCV) -> Composite:
-    """The mean of ``calibrated_classifiers_``: calibrators over decisions, or over probabilities where there are none.
+    """The mean of ``calibrated_classifiers_``: calibrators over decisions, else over probabilities.
 
     Reads ``estimator``, ``calibrators`` and ``method`` of each.
     """
@@ -33,14 +34,14 @@ def calibrated(fitted: CalibratedClassifierCV) -> Composite:
     if members[0].method == "temperature":
         if len(set(methods)) > 1:
             raise UnsupportedEstimator(f"CalibratedClassifierCV holds estimators of several kinds: {set(methods)}")
-        beta = torch.tensor([float(one.calibrators[0].beta_) for one in members], dtype=torch.float64)
+        beta = tensor([member.calibrators[0].beta_ for member in members])
         then: Module = TemperatureCalibration(beta, probabilities=methods[0] == "predict_proba")
         counts: Sequence[int | None] = [1 if len(classes) == 2 else None] * len(members)
     else:
         counts = [len(one.calibrators) for one in members]
         calibrators = [calibrator for one in members for calibrator in one.calibrators]
         build = _isotonic if members[0].method == "isotonic" else _sigmoid
-        then = build(calibrators, torch.from_numpy(_places(members, classes)))
+        then = build(calibrators, indices(_places(members, classes)))
     parts = [
         Part(
             f"calibrated_classifiers_.{index}.estimator",
@@ -69,17 +70,17 @@ def _places(members: Sequence[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     places = np.full((len(members), len(classes)), -1, np.int64)
     start = 0
     for row, member in zip(places, members, strict=True):
-        known = np.searchsorted(classes, member.estimator.classes_)
-        for column, position in zip(range(len(member.calibrators)), known, strict=False):
-            # As the source has it: of two classes the single column is that of the first, and counts for the second.
+        positions = np.searchsorted(classes, member.estimator.classes_)
+        for column, position in zip(range(len(member.calibrators)), positions, strict=False):
+            # As in the source: for two classes the single column is that of the first, and counts for the second.
             row[position + (len(classes) == 2)] = start + column
         start += len(member.calibrators)
-    return np.ascontiguousarray(places[:, 1:]) if len(classes) == 2 else places
+    return places[:, 1:] if len(classes) == 2 else places
 
 
 def _sigmoid(calibrators: Sequence[Any], place: torch.Tensor) -> SigmoidCalibration:
-    numbers = np.array([[one.a_, one.b_] for one in calibrators], np.float64)
-    return SigmoidCalibration(torch.from_numpy(numbers[:, 0].copy()), torch.from_numpy(numbers[:, 1].copy()), place)
+    slope, intercept = tensor([one.a_ for one in calibrators]), tensor([one.b_ for one in calibrators])
+    return SigmoidCalibration(slope, intercept, place)
 
 
 def _isotonic(calibrators: Sequence[Any], place: torch.Tensor) -> IsotonicCalibration:
@@ -92,4 +93,4 @@ def _isotonic(calibrators: Sequence[Any], place: torch.Tensor) -> IsotonicCalibr
         y[row, :count], y[row, count:] = one.y_thresholds_, one.y_thresholds_[-1]
     last = torch.tensor([len(one.X_thresholds_) - 1 for one in calibrators])
     single = calibrators[0].X_thresholds_.dtype == np.float32
-    return IsotonicCalibration(torch.from_numpy(x), torch.from_numpy(y), last, place, single)
+    return IsotonicCalibration(tensor(x), tensor(y), last, place, single)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from windtunnel.errors import UnsupportedEstimator
@@ -31,8 +30,8 @@ def cross_fitted_classifier(fitted: CrossFittedClassifier) -> Composite:
 @translates(CrossFittedRegressor, trainable="as its members", notes="fine-tuned with the loss of its members")
 def cross_fitted_regressor(fitted: CrossFittedRegressor) -> Composite:
     """The mean of what ``estimators_`` predict."""
-    weights = torch.from_numpy(np.ones(len(fitted.estimators_)))
-    return Composite(_parts(fitted, "predict"), Predictor(WeightedMean(weights)), shared_loss="loss")
+    mean = WeightedMean(torch.ones(len(fitted.estimators_), dtype=torch.float64))
+    return Composite(_parts(fitted, "predict"), Predictor(mean), shared_loss="loss")
 
 
 def _parts(fitted: CrossFittedClassifier | CrossFittedRegressor, method: str) -> list[Part]:

@@ -1,4 +1,4 @@
-"""scikit-learn's FrozenEstimator, which answers as the estimator inside."""
+"""scikit-learn's FrozenEstimator, which predicts as the estimator inside."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCo
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.ensembles.one_vs_rest import CodeScores, MemberProbabilities, MemberScores, OneVsOneVotes
 from windtunnel.modules.outputs.label_rules import AboveThreshold
+from windtunnel.translators.arrays import indices, tensor
 from windtunnel.translators.registry import Composite, Part, Predictor, translates
 
 
@@ -27,7 +28,7 @@ def one_vs_rest(fitted: OneVsRestClassifier) -> Composite:
     labels = fitted.label_binarizer_.y_type_.startswith("multilabel")
     binary = not labels and len(members) == 1
     decides = _decides(members)
-    bound = AboveThreshold(torch.tensor(_threshold(members[0]), dtype=torch.float64))
+    bound = AboveThreshold(tensor(_threshold(members[0])))
     place, constant = _layout(members)
     pair = binary and not decides and not is_regressor(members[0])
     then = Predictor(
@@ -50,9 +51,9 @@ def one_vs_rest(fitted: OneVsRestClassifier) -> Composite:
 def one_vs_one(fitted: OneVsOneClassifier) -> Composite:
     """Votes of ``estimators_``, one per pair of classes; sums of their confidences decide between equal ones."""
     members = fitted.estimators_
-    odd = sorted({type(one).__name__ for one in members if not is_classifier(one)})
-    if odd:
-        raise UnsupportedEstimator(f"OneVsOneClassifier votes with {', '.join(odd)}, no classifier of two classes")
+    others = sorted({type(one).__name__ for one in members if not is_classifier(one)})
+    if others:
+        raise UnsupportedEstimator(f"OneVsOneClassifier votes with {', '.join(others)}, no classifier of two classes")
     columns = fitted.pairwise_indices_ or [None] * len(members)
     votes = [
         Part(f"estimators_.{index}", one, "position", columns=at)
@@ -65,24 +66,24 @@ def one_vs_one(fitted: OneVsOneClassifier) -> Composite:
     threshold = _threshold(members[0])
     answers = {}
     if count == 2 and threshold != 0:
-        answers = {"predict": AboveThreshold(torch.tensor(threshold, dtype=torch.float64))}
+        answers = {"predict": AboveThreshold(tensor(threshold))}
     loss = "logistic" if count == 2 else "softmax"
     return Composite([*votes, *confidences], Predictor(OneVsOneVotes(count), loss=loss, methods=answers))
 
 
 @translates(OutputCodeClassifier, trainable="code book, and as its parts", notes="the nearest code")
 def output_code(fitted: OutputCodeClassifier) -> Composite:
-    """The row of ``code_book_`` that is nearest to the answers of ``estimators_``."""
+    """The row of ``code_book_`` that is nearest to the outputs of ``estimators_``."""
     members = fitted.estimators_
     if not members:
         raise UnsupportedEstimator("OutputCodeClassifier has no estimators; fit it with a larger code_size")
-    code = torch.from_numpy(np.array(fitted.code_book_, np.float64))
+    code = tensor(fitted.code_book_)
     then = Predictor(CodeScores(code, *_layout(members)), loss="softmax" if len(code) > 1 else "squared")
     return Composite(_parts(members, None), then)
 
 
 def _part(index: int, member: Any, method: str | None, columns: Any = None) -> Part:
-    """What a member of two classes says for the second one; ``method`` None is what the source asks first."""
+    """The output of a member for its second class; ``method`` None takes the method that the source prefers."""
     if method is None and is_regressor(member):
         return Part(f"estimators_.{index}", member, "predict", columns)
     if method is None:
@@ -97,11 +98,11 @@ def _parts(members: Sequence[Any], method: str | None) -> list[Part]:
 
 
 def _layout(members: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    """The column of each member among the answers, -1 for those that were fitted on one label; and that label."""
+    """The column of each member among the outputs, -1 for members fitted on a single label; and that label."""
     fixed = np.array([isinstance(one, _ConstantPredictor) for one in members])
     place = np.where(fixed, -1, np.cumsum(~fixed) - 1)
     constant = [float(one.y_[0]) if always else 0.0 for one, always in zip(members, fixed, strict=True)]
-    return torch.from_numpy(place), torch.tensor(constant, dtype=torch.float64)
+    return indices(place), tensor(constant)
 
 
 def _decides(members: Sequence[Any]) -> bool:
@@ -109,12 +110,12 @@ def _decides(members: Sequence[Any]) -> bool:
 
 
 def _threshold(member: Any) -> float:
-    """Above which score a member says its second label, as the source has it."""
+    """The score above which a member predicts its second label, as in the source."""
     return 0.0 if hasattr(member, "decision_function") and is_classifier(member) else 0.5
 
 
 def _has(fitted: Any, method: str) -> bool:
-    """Whether all estimators have a method; rejected where the first has it, as the source asks the first alone."""
+    """Whether all estimators have a method. Raises if only some have it, as the source checks the first alone."""
     lacking = sorted({type(one).__name__ for one in fitted.estimators_ if not hasattr(one, method)})
     if lacking and hasattr(fitted, method):
         raise UnsupportedEstimator(

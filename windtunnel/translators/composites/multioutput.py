@@ -1,4 +1,4 @@
-"""scikit-learn's estimators of several targets, side by side or in a chain."""
+"""scikit-learn's estimators of several targets, independent or in a chain."""
 
 from __future__ import annotations
 
@@ -75,20 +75,20 @@ def _each(members: Sequence[Any], method: str) -> list[Part]:
 
 
 def _scores(estimator: Any) -> str:
-    """The answer that carries the gradient."""
+    """The method whose output carries the gradient."""
     named = (name for name in ("predict_proba", "decision_function") if hasattr(estimator, name))
     return next(named, "votes")
 
 
 def _links(fitted: Any, method: str, take: list[int] | None) -> list[Part]:
-    """What later links read of each link."""
+    """One part per link: its output, which later links read too."""
     links: list[Part] = []
-    for index, one in enumerate(fitted.estimators_):
-        links.append(Part(f"estimators_.{index}", one, method, output_columns=take, after=tuple(links)))
+    for index, member in enumerate(fitted.estimators_):
+        links.append(Part(f"estimators_.{index}", member, method, output_columns=take, after=tuple(links)))
     return links
 
 
 def _outputs(fitted: Any, links: Sequence[Part], method: str, take: list[int] | None = None) -> list[Part]:
-    """What the chain answers, in the order of the targets."""
+    """The outputs of the chain, in the order of the targets."""
     parts = [Part(link.name, link.estimator, method, output_columns=take, after=link.after) for link in links]
     return [parts[link] for link in np.argsort(fitted.order_)]

@@ -1,4 +1,4 @@
-"""scikit-learn's stacks: one estimator over the answers of others."""
+"""scikit-learn's stacks: one estimator over the outputs of others."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.ensembles.ensemble import WeightedMean
 from windtunnel.modules.outputs.method_outputs import CastColumns
 from windtunnel.modules.tables.category_table import Identity
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Composite, Part, Predictor, translates
 
 
@@ -26,7 +27,7 @@ def voting_classifier(fitted: VotingClassifier) -> Composite:
     weights = _weights(fitted)
     if not soft and weights.min() < 0:
         raise UnsupportedEstimator(
-            f"VotingClassifier votes with negative weights ({weights.tolist()}), where labels that nobody votes for "
+            f"VotingClassifier votes with negative weights ({weights.tolist()}), where labels without votes "
             "may win; fit it with weights from 0 up"
         )
     answers = {}
@@ -35,7 +36,7 @@ def voting_classifier(fitted: VotingClassifier) -> Composite:
     elif fitted.flatten_transform:
         answers = {"transform": Composite(_parts(fitted, "predict_proba"), Identity())}
     then = Predictor(
-        WeightedMean(torch.from_numpy(weights)),
+        WeightedMean(tensor(weights)),
         link="probabilities",
         loss="probabilities",
         dtypes={} if soft else {"transform": "int64"},
@@ -50,14 +51,12 @@ def voting_classifier(fitted: VotingClassifier) -> Composite:
 )
 def voting_regressor(fitted: VotingRegressor) -> Composite:
     """The weighted mean of what ``estimators_`` predict."""
-    parts = _parts(fitted, "predict")
-    weights = _weights(fitted)
-    then = Predictor(WeightedMean(torch.from_numpy(weights)))
+    parts, weights = _parts(fitted, "predict"), _weights(fitted)
     return Composite(
         parts,
-        then,
+        Predictor(WeightedMean(tensor(weights))),
         methods={"transform": Composite(parts, Identity())},
-        # With negative weights the mean of positive answers may be negative.
+        # With negative weights the mean of positive predictions may be negative.
         shared_loss="loss" if weights.min() >= 0 else "",
     )
 
@@ -68,7 +67,7 @@ def _parts(fitted: Any, method: str) -> list[Part]:
 
 
 def _weights(fitted: Any) -> np.ndarray:
-    """The weights of the members that were not dropped; 1 where there are none."""
+    """The weights of the members that are not dropped; 1 if the vote has no weights."""
     if fitted.weights is None:
         return np.ones(len(fitted.estimators_))
     pairs = zip(fitted.estimators, fitted.weights, strict=True)

@@ -126,11 +126,11 @@ def _inverse_rounding(covariance: NDArray[Any]) -> float:
 
 
 def _check_scale(fitted: Any, weight: NDArray[np.float64], spread: NDArray[np.float64], what: str) -> None:
-    """Reject weights that blow up the rounding of what they are applied to; the source's own answers are noise then."""
+    """Reject weights that amplify the rounding errors of their input: the outputs of the source are noise then."""
     noise = (np.abs(weight) @ (np.abs(fitted.mean_) + spread)).max() * EPSILON
     if not noise <= TOLERANCE:
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} with {what}: transform divides rounding errors by (nearly) zero, and no two "
-            "machines agree on the answer. Set n_components to the number of independent columns, or scale the columns "
+            "machines agree on the output. Set n_components to the number of independent columns, or scale the columns "
             "first."
         )

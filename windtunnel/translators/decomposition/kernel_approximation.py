@@ -16,7 +16,7 @@ from windtunnel.translators.decomposition.kernel_pca import kernel_map
 from windtunnel.translators.registry import translates
 
 INTERVALS = {1: 0.8, 2: 0.5, 3: 0.4}
-"""What AdditiveChi2Sampler takes for its sample_interval, by sample_steps."""
+"""Default sample_interval of AdditiveChi2Sampler by sample_steps."""
 
 
 @translates(
@@ -29,9 +29,9 @@ def nystroem(fitted: kernel_approximation.Nystroem) -> Module:
     weight = tensor(fitted.normalization_)
     if fitted.kernel == "precomputed":
         return linear(fitted.normalization_)
-    given = {name: (fitted.kernel_params or {}).get(name) for name in ("gamma", "coef0", "degree")}
-    given |= {name: getattr(fitted, name) for name in given if getattr(fitted, name) is not None}
-    return kernel_map(fitted, fitted.components_, given, weight, torch.zeros(len(weight), dtype=torch.float64))
+    parameters = {name: (fitted.kernel_params or {}).get(name) for name in ("gamma", "coef0", "degree")}
+    parameters |= {name: getattr(fitted, name) for name in parameters if getattr(fitted, name) is not None}
+    return kernel_map(fitted, fitted.components_, parameters, weight, torch.zeros(len(weight), dtype=torch.float64))
 
 
 @translates(kernel_approximation.RBFSampler, trainable="weights, bias")

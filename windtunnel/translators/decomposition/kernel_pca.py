@@ -1,4 +1,4 @@
-"""scikit-learn's KernelPCA, and the readers' way to a kernel."""
+"""scikit-learn's KernelPCA, and the kernel map that other converters use too."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFAULTS: dict[str, dict[str, float]] = {
     "sigmoid": {"coef0": 1.0},
     "poly": {"coef0": 1.0, "degree": 3.0},
 }
-"""What scikit-learn takes for a number that is not given; gamma is 1 / columns where it is not here."""
+"""scikit-learn's defaults of the kernel parameters; the default of gamma is otherwise 1 / columns."""
 
 
 @translates(
@@ -44,12 +44,12 @@ def kernel_pca(fitted: decomposition.KernelPCA) -> Module:
     weight, bias = centred(fitted)
     if fitted.kernel == "precomputed":
         return linear(weight, bias)
-    given = {"gamma": fitted.gamma_, "coef0": fitted.coef0, "degree": fitted.degree}
-    return kernel_map(fitted, fitted.X_fit_, given, tensor(weight), tensor(bias))
+    parameters = {"gamma": fitted.gamma_, "coef0": fitted.coef0, "degree": fitted.degree}
+    return kernel_map(fitted, fitted.X_fit_, parameters, tensor(weight), tensor(bias))
 
 
 def centred(fitted: decomposition.KernelPCA) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weights ``[K, n]`` and bias ``[K]`` that give the projection of a kernel as it is, not yet centred."""
+    """Weights ``[K, n]`` and bias ``[K]`` that give the projection of a kernel that is not centred yet."""
     scaled, centerer = _scaled(fitted), fitted._centerer
     total = scaled.sum(axis=0)
     return (scaled - total / len(scaled)).T, centerer.K_fit_all_ * total - centerer.K_fit_rows_ @ scaled
@@ -60,15 +60,15 @@ def _scaled(fitted: decomposition.KernelPCA) -> NDArray[np.float64]:
     return np.where(values > 0, fitted.eigenvectors_ / np.sqrt(np.where(values > 0, values, 1.0)), 0.0)
 
 
-def kernel_map(fitted: Any, points: Any, given: dict[str, Any], weight: Tensor, bias: Tensor) -> WhitenedKernel:
-    """The module of ``fitted.kernel`` with the numbers ``given``; None is scikit-learn's default."""
+def kernel_map(fitted: Any, points: Any, parameters: dict[str, Any], weight: Tensor, bias: Tensor) -> WhitenedKernel:
+    """The module of ``fitted.kernel`` with ``parameters``; None stands for scikit-learn's default."""
     kernel = "poly" if fitted.kernel == "polynomial" else fitted.kernel
     if not isinstance(kernel, str) or kernel not in KERNELS:
-        what = repr(kernel) if isinstance(kernel, str) else "a function"
+        text = repr(kernel) if isinstance(kernel, str) else "a function"
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} with kernel={what}: a kernel outside the model cannot be translated; fit it with "
+            f"{type(fitted).__name__} with kernel={text}: only kernels of scikit-learn are translated; fit it with "
             f"one of {', '.join(KERNELS)}, precomputed."
         )
     numbers = {"gamma": 1 / np.shape(points)[1]} | DEFAULTS[kernel]
-    numbers |= {name: float(value) for name, value in given.items() if value is not None}
+    numbers |= {name: float(value) for name, value in parameters.items() if value is not None}
     return WhitenedKernel(tensor(points), weight, bias, kernel, **numbers)

@@ -13,7 +13,7 @@ from windtunnel.translators.arrays import tensor
 from windtunnel.translators.decomposition.kernel_pca import centred
 from windtunnel.translators.registry import translates
 
-TIES = "of points equally near, the first count"
+TIES = "the first of equally near points count"
 
 
 @translates(

@@ -14,46 +14,31 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.decompositions.multiplicative_updates import MultiplicativeUpdates
 from windtunnel.modules.decompositions.nonnegative_descent import NonNegativeDescent
 from windtunnel.modules.decompositions.topics import TopicProportions
-from windtunnel.translators.arrays import tensor
+from windtunnel.translators.arrays import indices, tensor
 from windtunnel.translators.registry import translates
 
 LOSSES = {"frobenius": 2.0, "kullback-leibler": 1.0, "itakura-saito": 0.0}
-TOGETHER = "unrolled steps; as in the source, when they end depends on the rows that are given together"
+TOGETHER = "unrolled steps; as in the source, their number depends on all rows of a call"
 
 
 @translates(decomposition.NMF, trainable="components", notes=TOGETHER)
 def nmf(fitted: decomposition.NMF) -> NonNegativeDescent | MultiplicativeUpdates:
-    """The source's own steps (solver "cd" or "mu") from its own start, to its own tolerance. Reads components_."""
-    components = tensor(fitted.components_)
+    """The steps of the source (solver "cd" or "mu") from its initial values to its tolerance. Reads components_."""
     if fitted.solver == "mu":
-        return MultiplicativeUpdates(
-            components,
-            _beta(fitted),
-            *_penalties(fitted),
-            steps=fitted.max_iter,
-            tolerance=fitted.tol,
-            watches="divergence",
-        )
-    return NonNegativeDescent(components, _order(fitted), *_penalties(fitted), tolerance=fitted.tol)
+        return _multiplicative(fitted, fitted.max_iter, "divergence")
+    return NonNegativeDescent(tensor(fitted.components_), _order(fitted), *_penalties(fitted), tolerance=fitted.tol)
 
 
 @translates(decomposition.MiniBatchNMF, trainable="components", notes=TOGETHER)
 def mini_batch_nmf(fitted: decomposition.MiniBatchNMF) -> MultiplicativeUpdates:
-    """The source's own multiplicative steps from its own start, to its own tolerance. Reads components_."""
+    """The multiplicative steps of the source from its initial values to its tolerance. Reads components_."""
     steps = fitted.max_iter if fitted.transform_max_iter is None else fitted.transform_max_iter
-    return MultiplicativeUpdates(
-        tensor(fitted.components_),
-        _beta(fitted),
-        *_penalties(fitted),
-        steps=steps,
-        tolerance=fitted.tol,
-        watches="change",
-    )
+    return _multiplicative(fitted, steps, "change")
 
 
 @translates(decomposition.LatentDirichletAllocation, trainable="words of topics", notes="unrolled steps")
 def latent_dirichlet_allocation(fitted: decomposition.LatentDirichletAllocation) -> TopicProportions:
-    """The source's own E-step for each row. Reads exp_dirichlet_component_ and doc_topic_prior_."""
+    """The E-step of the source for each row. Reads exp_dirichlet_component_ and doc_topic_prior_."""
     words = fitted.exp_dirichlet_component_
     return TopicProportions(
         tensor(words),
@@ -64,8 +49,10 @@ def latent_dirichlet_allocation(fitted: decomposition.LatentDirichletAllocation)
     )
 
 
-def _beta(fitted: Any) -> float:
-    return LOSSES[fitted.beta_loss] if isinstance(fitted.beta_loss, str) else float(fitted.beta_loss)
+def _multiplicative(fitted: Any, steps: int, watches: str) -> MultiplicativeUpdates:
+    beta = LOSSES[fitted.beta_loss] if isinstance(fitted.beta_loss, str) else float(fitted.beta_loss)
+    options: dict[str, Any] = {"steps": steps, "tolerance": fitted.tol, "watches": watches}
+    return MultiplicativeUpdates(tensor(fitted.components_), beta, *_penalties(fitted), **options)
 
 
 def _penalties(fitted: Any) -> tuple[float, float]:
@@ -75,14 +62,14 @@ def _penalties(fitted: Any) -> tuple[float, float]:
 
 
 def _order(fitted: decomposition.NMF) -> Tensor:
-    """The order of the columns in each step, int64 ``[steps, K]``; a shuffled one is that of the seed."""
+    """The order of the columns in each step, int64 ``[steps, K]``; shuffled with the seed of the source."""
     count = len(fitted.components_)
     if not fitted.shuffle:
         return torch.arange(count).repeat(fitted.max_iter, 1)
     if not isinstance(fitted.random_state, Integral):
         raise UnsupportedEstimator(
-            "NMF with shuffle=True and no whole number as random_state gives another answer at each call; set "
+            "NMF with shuffle=True and no whole number as random_state gives another output at each call; set "
             "random_state, or shuffle=False."
         )
     random = np.random.RandomState(int(fitted.random_state))
-    return torch.from_numpy(np.stack([random.permutation(count) for _ in range(fitted.max_iter)]))
+    return indices([random.permutation(count) for _ in range(fitted.max_iter)])

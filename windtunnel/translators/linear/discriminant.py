@@ -10,6 +10,7 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.linear.gaussian_classes import GaussianClasses
 from windtunnel.modules.linear.projection import Projection
 from windtunnel.modules.outputs.class_outputs import FlooredLog, LogSoftmax, ScoreDifference
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.linear.linear import linear
 from windtunnel.translators.registry import Predictor, translates
 
@@ -44,14 +45,13 @@ def linear_discriminant(fitted: LinearDiscriminantAnalysis) -> Predictor:
 )
 def quadratic_discriminant(fitted: QuadraticDiscriminantAnalysis) -> Predictor:
     """The log of priors_, less (sum_i log scalings_ki + |(x - means_k) rotations_k scalings_k^-1/2|^2) / 2."""
-    scalings = [np.asarray(one, dtype=np.float64) for one in fitted.scalings_]
+    scalings = [np.asarray(scale, dtype=np.float64) for scale in fitted.scalings_]
     whiten = np.stack([rotation / np.sqrt(scale) for rotation, scale in zip(fitted.rotations_, scalings, strict=True)])
     with np.errstate(divide="ignore"):  # a prior of 0
-        offset = np.log(fitted.priors_) - 0.5 * np.array([np.log(one).sum() for one in scalings])
+        offset = np.log(fitted.priors_) - 0.5 * np.array([np.log(scale).sum() for scale in scalings])
     binary = len(fitted.classes_) == 2
-    tensors = [torch.from_numpy(np.array(one, np.float64, order="C")) for one in (fitted.means_, whiten, offset)]
     return Predictor(
-        GaussianClasses(*tensors),
+        GaussianClasses(tensor(fitted.means_), tensor(whiten), tensor(offset)),
         link="softmax",
         loss="softmax",
         methods={"predict_log_proba": LogSoftmax()} | ({"decision_function": ScoreDifference()} if binary else {}),
@@ -59,8 +59,7 @@ def quadratic_discriminant(fitted: QuadraticDiscriminantAnalysis) -> Predictor:
 
 
 def _directions(fitted: LinearDiscriminantAnalysis) -> Projection:
-    """(x - xbar_) scalings_, or x scalings_ for solver="eigen", as many of them as there can be."""
-    weight = torch.from_numpy(np.asarray(fitted.scalings_, dtype=np.float64)[:, : fitted._max_components].T.copy())
+    """(x - xbar_) scalings_, or x scalings_ for solver="eigen", for the first ``_max_components`` directions."""
+    weight = tensor(fitted.scalings_[:, : fitted._max_components].T)
     center = fitted.xbar_ if fitted.solver == "svd" else np.zeros(weight.shape[1])
-    zeros = torch.zeros(len(weight), dtype=torch.float64)
-    return Projection(weight, zeros, torch.from_numpy(np.array(center, dtype=np.float64)))
+    return Projection(weight, torch.zeros(len(weight), dtype=torch.float64), tensor(center))

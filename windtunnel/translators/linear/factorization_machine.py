@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from windtunnel.estimators import FactorizationMachineClassifier, FactorizationMachineRegressor
 from windtunnel.modules.linear.factorization_machine import FactorizationMachine
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 
 
 @translates(FactorizationMachineClassifier, trainable="weights, bias, factors")
 def factorization_machine_classifier(fitted: FactorizationMachineClassifier) -> Predictor:
     """Log-odds, or a score per class. Reads ``intercept_``, ``coef_`` and ``factors_``."""
-    if len(fitted.classes_) == 2:
-        return Predictor(_machine(fitted), link="sigmoid", loss="logistic")
-    return Predictor(_machine(fitted), link="softmax", loss="softmax")
+    link, loss = ("sigmoid", "logistic") if len(fitted.classes_) == 2 else ("softmax", "softmax")
+    return Predictor(_machine(fitted), link=link, loss=loss)
 
 
 @translates(FactorizationMachineRegressor, trainable="weights, bias, factors")
@@ -26,5 +24,4 @@ def factorization_machine_regressor(fitted: FactorizationMachineRegressor) -> Pr
 
 
 def _machine(fitted: Any) -> FactorizationMachine:
-    tensors = (torch.from_numpy(one) for one in (fitted.coef_, fitted.intercept_, fitted.factors_))
-    return FactorizationMachine(*tensors)
+    return FactorizationMachine(tensor(fitted.coef_), tensor(fitted.intercept_), tensor(fitted.factors_))

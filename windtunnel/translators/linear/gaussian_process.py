@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.linalg import solve_triangular
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor, kernels
 
@@ -56,26 +55,26 @@ def gaussian_process_regressor(fitted: GaussianProcessRegressor) -> Predictor:
     notes=f"two classes, or one_vs_rest; kernels {KERNELS}",
 )
 def gaussian_process_classifier(fitted: GaussianProcessClassifier) -> Predictor:
-    """The probability of a class under Laplace's approximation; beyond two classes each against the rest.
+    """Class probabilities by Laplace's approximation; one-vs-rest beyond two classes.
 
     Reads X_train_, y_train_, pi_, W_sr_, L_ and kernel_ of base_estimator_.
     """
-    two = len(fitted.classes_) == 2
-    if not two and fitted.multi_class != "one_vs_rest":
+    binary = len(fitted.classes_) == 2
+    if not binary and fitted.multi_class != "one_vs_rest":
         raise UnsupportedEstimator(
             f"GaussianProcessClassifier with multi_class={fitted.multi_class!r} over {len(fitted.classes_)} classes, "
             "which gives no probabilities; fit it with multi_class='one_vs_rest'."
         )
-    members = [fitted.base_estimator_] if two else fitted.base_estimator_.estimators_
+    members = [fitted.base_estimator_] if binary else fitted.base_estimator_.estimators_
     answers: dict[str, Module] = {"predict_proba": VoteProbabilities([len(fitted.classes_)], len(fitted.classes_))}
-    if two:
+    if binary:
         # The sign of the latent mean decides.
-        answers["predict"] = SecondAboveThreshold(torch.tensor(HALF, dtype=torch.float64))
+        answers["predict"] = SecondAboveThreshold(tensor(HALF))
     return Predictor(_classes(members), link="probabilities", loss="probabilities", methods=answers)
 
 
 def _classes(members: Sequence[Any]) -> GaussianProcessClasses:
-    """The processes side by side: they share the rows and the form of the kernel, not its numbers."""
+    """All members as one module: they share the rows and the form of the kernel, not its numbers."""
     numbers: list[list[float]] = [[] for _ in members]
     similarities = [_kernel(member.kernel_, each) for member, each in zip(members, numbers, strict=True)]
     return GaussianProcessClasses(
@@ -88,32 +87,32 @@ def _classes(members: Sequence[Any]) -> GaussianProcessClasses:
     )
 
 
-def _kernel(given: Any, numbers: list[float]) -> dict[str, Any]:
-    """What a fitted kernel is built from; exact classes only, as a subclass may compute something else."""
-    kind = type(given)
+def _kernel(kernel: Any, numbers: list[float]) -> dict[str, Any]:
+    """The description of a fitted kernel. Subclasses of scikit-learn's kernels are rejected, as they may differ."""
+    kind = type(kernel)
     if kind in (kernels.Sum, kernels.Product):
         made = SumOfKernels if kind is kernels.Sum else ProductOfKernels
-        return described(made, numbers, _kernel(given.k1, numbers), _kernel(given.k2, numbers))
+        return described(made, numbers, _kernel(kernel.k1, numbers), _kernel(kernel.k2, numbers))
     if kind is kernels.Exponentiation:
         return described(
-            PowerOfKernel, numbers, _kernel(given.kernel, numbers), facts={"exponent": float(given.exponent)}
+            PowerOfKernel, numbers, _kernel(kernel.kernel, numbers), facts={"exponent": float(kernel.exponent)}
         )
     if kind is kernels.ConstantKernel:
-        return described(ConstantSimilarity, numbers, value=_list(given.constant_value))
+        return described(ConstantSimilarity, numbers, value=_list(kernel.constant_value))
     if kind is kernels.WhiteKernel:
-        return described(Noise, numbers, level=_list(given.noise_level))
-    if kind is kernels.RBF or (kind is kernels.Matern and given.nu == np.inf):
-        return described(SquaredExponential, numbers, length=_list(given.length_scale))
-    if kind is kernels.Matern and given.nu in (0.5, 1.5, 2.5):
-        return described(MaternKernel, numbers, length=_list(given.length_scale), facts={"nu": float(given.nu)})
+        return described(Noise, numbers, level=_list(kernel.noise_level))
+    if kind is kernels.RBF or (kind is kernels.Matern and kernel.nu == np.inf):
+        return described(SquaredExponential, numbers, length=_list(kernel.length_scale))
+    if kind is kernels.Matern and kernel.nu in (0.5, 1.5, 2.5):
+        return described(MaternKernel, numbers, length=_list(kernel.length_scale), facts={"nu": float(kernel.nu)})
     if kind is kernels.RationalQuadratic:
-        return described(RationalQuadraticKernel, numbers, length=_list(given.length_scale), alpha=_list(given.alpha))
+        return described(RationalQuadraticKernel, numbers, length=_list(kernel.length_scale), alpha=_list(kernel.alpha))
     if kind is kernels.ExpSineSquared:
-        return described(PeriodicKernel, numbers, length=_list(given.length_scale), period=_list(given.periodicity))
+        return described(PeriodicKernel, numbers, length=_list(kernel.length_scale), period=_list(kernel.periodicity))
     if kind is kernels.DotProduct:
-        return described(DotProductKernel, numbers, sigma=_list(given.sigma_0))
+        return described(DotProductKernel, numbers, sigma=_list(kernel.sigma_0))
     raise UnsupportedEstimator(
-        f"a Gaussian process with the kernel {given!r}, which has no module; accepted are {KERNELS}."
+        f"a Gaussian process with the kernel {kernel!r}, which has no module; accepted are {KERNELS}."
     )
 
 

@@ -8,16 +8,16 @@ from windtunnel.translators.linear.linear import TRAINABLE, linear
 from windtunnel.translators.registry import Predictor, translates
 
 
-@translates(linear_model.PoissonRegressor, trainable=TRAINABLE, notes="fine-tuned with its deviance")
-def poisson(fitted: linear_model.PoissonRegressor) -> Predictor:
+@translates(
+    linear_model.PoissonRegressor,
+    linear_model.GammaRegressor,
+    trainable=TRAINABLE,
+    notes="fine-tuned with its deviance",
+)
+def log_linear(fitted: linear_model.PoissonRegressor | linear_model.GammaRegressor) -> Predictor:
     """exp(x coef_ + intercept_)."""
-    return Predictor(linear(fitted), link="exp", loss="poisson")
-
-
-@translates(linear_model.GammaRegressor, trainable=TRAINABLE, notes="fine-tuned with its deviance")
-def gamma(fitted: linear_model.GammaRegressor) -> Predictor:
-    """exp(x coef_ + intercept_)."""
-    return Predictor(linear(fitted), link="exp", loss="gamma")
+    loss = "poisson" if isinstance(fitted, linear_model.PoissonRegressor) else "gamma"
+    return Predictor(linear(fitted), link="exp", loss=loss)
 
 
 @translates(
@@ -26,7 +26,7 @@ def gamma(fitted: linear_model.GammaRegressor) -> Predictor:
     notes="fine-tuned with its deviance; with the identity link with squared errors",
 )
 def tweedie(fitted: linear_model.TweedieRegressor) -> Predictor:
-    """exp(x coef_ + intercept_), or without exp for the identity link, which "auto" is for powers up to 0."""
+    """exp(x coef_ + intercept_), without exp for the identity link ("auto" with a power up to 0)."""
     if fitted.link == "identity" or (fitted.link == "auto" and fitted.power <= 0):
         return Predictor(linear(fitted), loss="squared")
     return Predictor(linear(fitted), link="exp", loss="tweedie", loss_options={"power": float(fitted.power)})

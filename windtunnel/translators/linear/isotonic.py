@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from sklearn.isotonic import IsotonicRegression
 
 from windtunnel.modules.columns.interpolated import Interpolated
 from windtunnel.modules.outputs.class_outputs import Squeeze
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 
 
@@ -19,7 +19,7 @@ from windtunnel.translators.registry import Predictor, translates
 def isotonic(fitted: IsotonicRegression) -> Predictor:
     """Linear between the points X_thresholds_, y_thresholds_. Both predict and transform."""
     single = fitted.X_thresholds_.dtype == np.float32
-    x, y = (torch.from_numpy(np.array(one, np.float64)) for one in (fitted.X_thresholds_, fitted.y_thresholds_))
+    x, y = tensor(fitted.X_thresholds_), tensor(fitted.y_thresholds_)
     return Predictor(
         Interpolated(x, y, beyond=fitted.out_of_bounds, single=bool(single)),
         methods={"transform": Squeeze()},

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn import linear_model, svm
 
 from windtunnel.modules.linear.linear import Linear
+from windtunnel.translators.arrays import dense, per_column, tensor
 from windtunnel.translators.registry import Composite, Predictor, translates
 
 TRAINABLE = "weights, bias"
@@ -54,7 +54,7 @@ def bayesian(fitted: linear_model.BayesianRidge | linear_model.ARDRegression) ->
 
 @translates(linear_model.HuberRegressor, trainable=TRAINABLE, notes="fine-tuned with its loss, at its scale_")
 def huber(fitted: linear_model.HuberRegressor) -> Predictor:
-    """X coef_ + intercept_. The source's loss bends at epsilon times the scale_ that it has estimated."""
+    """X coef_ + intercept_. The source's loss becomes linear at epsilon times its scale_."""
     return Predictor(linear(fitted), loss="huber", loss_options={"delta": float(fitted.epsilon * fitted.scale_)})
 
 
@@ -96,7 +96,5 @@ def insensitive(fitted: linear_model.PassiveAggressiveRegressor | svm.LinearSVR)
 
 def linear(fitted: Any) -> Linear:
     """coef_ ``[K, width]`` or ``[width]``, dense or sparse (after sparsify), and intercept_ ``[K]`` or a number."""
-    coef = fitted.coef_.toarray() if hasattr(fitted.coef_, "toarray") else fitted.coef_
-    weight = np.atleast_2d(np.asarray(coef, dtype=np.float64))
-    bias = np.broadcast_to(np.asarray(fitted.intercept_, dtype=np.float64), weight.shape[:1])
-    return Linear(torch.from_numpy(np.ascontiguousarray(weight)), torch.from_numpy(bias.copy()))
+    weight = tensor(np.atleast_2d(dense(fitted.coef_)))
+    return Linear(weight, per_column(fitted.intercept_, len(weight)))

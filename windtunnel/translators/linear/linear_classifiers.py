@@ -13,11 +13,11 @@ from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.outputs.class_outputs import OffsetScore
 from windtunnel.modules.outputs.label_rules import AboveThreshold, LabelThreshold
 from windtunnel.modules.tables.category_table import Identity
+from windtunnel.translators.arrays import dense, tensor
 from windtunnel.translators.linear.linear import TRAINABLE, linear
 from windtunnel.translators.registry import Predictor, translates
 
-# The classification losses of SGDClassifier, as losses of the margin. Where there is no such loss of its own name,
-# fine-tuning minimises the nearest one; the scores are exact either way.
+# Loss of SGDClassifier -> margin loss for fine-tuning: the same one, or the nearest. The scores are exact either way.
 MARGIN_LOSSES = {
     "log_loss": "logistic",
     "hinge": "hinge",
@@ -66,8 +66,7 @@ def sgd_classifier(fitted: Any) -> Predictor:
 )
 def ridge_classifier(fitted: linear_model.RidgeClassifier | linear_model.RidgeClassifierCV) -> Predictor:
     """Margins x coef_^T + intercept_, one per class beyond two, or one per label. Reads _label_binarizer."""
-    scores, options = linear(fitted), label_options(fitted)
-    return Predictor(scores, loss=MARGIN_LOSSES["squared_error"], **options)
+    return Predictor(linear(fitted), loss=MARGIN_LOSSES["squared_error"], **label_options(fitted))
 
 
 @translates(
@@ -86,12 +85,10 @@ def linear_svc(fitted: svm.LinearSVC) -> Predictor:
     notes="fine-tuned to tell inliers (1) from outliers (-1)",
 )
 def sgd_one_class(fitted: linear_model.SGDOneClassSVM) -> Predictor:
-    """X coef_ - offset_; an inlier is where that is not negative."""
-    coef = fitted.coef_.toarray() if hasattr(fitted.coef_, "toarray") else fitted.coef_
-    weight = torch.from_numpy(np.array(coef, dtype=np.float64, ndmin=2))
-    offset = torch.from_numpy(np.array(fitted.offset_, dtype=np.float64).reshape(1))
+    """X coef_ - offset_; a row is an inlier (1) if this is not negative."""
+    offset = tensor(fitted.offset_).reshape(1)
     return Predictor(
-        Linear(weight, -offset),
+        Linear(tensor(np.atleast_2d(dense(fitted.coef_))), -offset),
         loss="hinge",
         classes=np.array([-1, 1], dtype=np.int32),
         methods={
@@ -102,7 +99,7 @@ def sgd_one_class(fitted: linear_model.SGDOneClassSVM) -> Predictor:
 
 
 def label_options(fitted: Any) -> dict[str, Any]:
-    """How a classifier predicts that binarizes its labels: nothing special, or 0 or 1 for each of several labels."""
+    """Options of ``Predictor`` for a classifier with a LabelBinarizer: none, or 0 and 1 for each of several labels."""
     binarizer = fitted._label_binarizer
     if binarizer.sparse_input_:
         raise UnsupportedEstimator(

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.neural_network import BernoulliRBM, MLPClassifier, MLPRegressor
 
 from windtunnel.modules.linear.multilayer import MultilayerPerceptron
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.linear.linear_classifiers import label_options
 from windtunnel.translators.registry import Predictor, translates
 
@@ -49,7 +49,6 @@ def _perceptron(
     coefs: Sequence[np.ndarray], intercepts: Sequence[np.ndarray], activation: str, output: str
 ) -> MultilayerPerceptron:
     """Layers x coef + intercept, the coefs ``[width in, width out]``."""
-    sizes = [len(coefs[0]), *(one.shape[1] for one in coefs)]
-    weight = np.concatenate([np.asarray(one, dtype=np.float64).T.ravel() for one in coefs])
-    bias = np.concatenate([np.asarray(one, dtype=np.float64) for one in intercepts])
-    return MultilayerPerceptron(torch.from_numpy(weight), torch.from_numpy(bias), sizes, activation, output)
+    sizes = [len(coefs[0]), *(coef.shape[1] for coef in coefs)]
+    weight = tensor(np.concatenate([coef.T.ravel() for coef in coefs]))
+    return MultilayerPerceptron(weight, tensor(np.concatenate(intercepts)), sizes, activation, output)

@@ -22,7 +22,7 @@ from windtunnel.modules.kernels.support_vectors import (
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.outputs.class_outputs import OffsetScore, Squeeze
 from windtunnel.modules.outputs.label_rules import LabelThreshold
-from windtunnel.translators.arrays import tensor
+from windtunnel.translators.arrays import dense, tensor
 from windtunnel.translators.registry import Predictor, translates
 
 TRAINABLE = "support vectors, weights, bias"
@@ -40,15 +40,15 @@ def svc(fitted: svm.SVC | svm.NuSVC) -> Predictor:
     Reads support_vectors_, dual_coef_, intercept_, n_support_, _gamma, _probA, _probB.
     """
     count = len(fitted.classes_)
-    two = count == 2
+    binary = count == 2
     if fitted.break_ties and fitted.decision_function_shape == "ovo":
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} with break_ties=True and decision_function_shape='ovo' does not predict; "
             "set one of them otherwise."
         )
     answers: dict[str, Module] = {}
-    if two:
-        # At 0 libsvm takes the second label.
+    if binary:
+        # At 0 libsvm predicts the second label.
         answers["predict"] = LabelThreshold(torch.zeros((), dtype=torch.float64))
     else:
         answers["predict"] = PairVotesLabel(count) if fitted.break_ties else PairWinnerLabel(count)
@@ -56,18 +56,18 @@ def svc(fitted: svm.SVC | svm.NuSVC) -> Predictor:
             answers["decision_function"] = PairVotes(count)
     if hasattr(fitted, "predict_proba"):
         answers["predict_proba"] = PairCoupling(
-            tensor(fitted._probA), tensor(fitted._probB), count, -1.0 if two else 1.0
+            tensor(fitted._probA), tensor(fitted._probB), count, -1.0 if binary else 1.0
         )
-    dual = _dense(fitted.dual_coef_)
-    weight = dual if two else _of_pairs(dual, np.asarray(fitted.n_support_))
-    return Predictor(_machine(fitted, weight), loss="hinge" if two else "one_vs_one_hinge", methods=answers)
+    dual = dense(fitted.dual_coef_)
+    weight = dual if binary else _pair_weights(dual, np.asarray(fitted.n_support_))
+    return Predictor(_machine(fitted, weight), loss="hinge" if binary else "one_vs_one_hinge", methods=answers)
 
 
 @translates(svm.SVR, trainable=TRAINABLE, notes="kernels linear, rbf, poly, sigmoid")
 def svr(fitted: svm.SVR) -> Predictor:
     """Sum of dual_coef_ times kernel, plus intercept_."""
     return Predictor(
-        _machine(fitted, _dense(fitted.dual_coef_)),
+        _machine(fitted, dense(fitted.dual_coef_)),
         loss="epsilon_insensitive",
         loss_options={"epsilon": float(fitted.epsilon)},
     )
@@ -78,7 +78,7 @@ def svr(fitted: svm.SVR) -> Predictor:
 )
 def nu_svr(fitted: svm.NuSVR) -> Predictor:
     """Sum of dual_coef_ times kernel, plus intercept_."""
-    return Predictor(_machine(fitted, _dense(fitted.dual_coef_)), loss="absolute")
+    return Predictor(_machine(fitted, dense(fitted.dual_coef_)), loss="absolute")
 
 
 @translates(
@@ -89,7 +89,7 @@ def nu_svr(fitted: svm.NuSVR) -> Predictor:
 def one_class_svm(fitted: svm.OneClassSVM) -> Predictor:
     """Sum of dual_coef_ times kernel, plus intercept_; an inlier (1) where it is above 0. Reads offset_ too."""
     return Predictor(
-        _machine(fitted, _dense(fitted.dual_coef_)),
+        _machine(fitted, dense(fitted.dual_coef_)),
         loss="hinge",
         classes=np.array([-1, 1], dtype=np.intp),
         methods={
@@ -100,14 +100,14 @@ def one_class_svm(fitted: svm.OneClassSVM) -> Predictor:
 
 
 def _machine(fitted: Any, weight: NDArray[np.float64]) -> Module:
-    """The sums over support vectors; of the linear kernel they are one vector of weights."""
+    """The weighted kernel sums over the support vectors; with the linear kernel one vector of weights."""
     if fitted.kernel not in ("linear", "rbf", "poly", "sigmoid"):
-        given = repr(fitted.kernel) if isinstance(fitted.kernel, str) else "a function"
+        kernel = repr(fitted.kernel) if isinstance(fitted.kernel, str) else "a function"
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} with kernel={given}: a kernel outside the model cannot be translated; "
+            f"{type(fitted).__name__} with kernel={kernel}: only scikit-learn's own kernels can be translated; "
             "fit it with 'linear', 'rbf', 'poly' or 'sigmoid'."
         )
-    points, bias = torch.from_numpy(_dense(fitted.support_vectors_)), tensor(fitted.intercept_)
+    points, bias = tensor(fitted.support_vectors_), tensor(fitted.intercept_)
     if fitted.kernel == "linear":
         return Linear(torch.from_numpy(weight) @ points, bias)
     return SupportVectors(
@@ -115,19 +115,13 @@ def _machine(fitted: Any, weight: NDArray[np.float64]) -> Module:
     )
 
 
-def _of_pairs(dual: NDArray[np.float64], support: NDArray[Any]) -> NDArray[np.float64]:
-    """Weights ``[pairs, vectors]`` from libsvm's table: in its row j - 1 a vector of class i < j stands against j."""
+def _pair_weights(dual: NDArray[np.float64], support: NDArray[Any]) -> NDArray[np.float64]:
+    """Weights ``[pairs, vectors]`` from libsvm's table; its row j - 1 has the weights of classes i < j against j."""
     start = np.concatenate([[0], np.cumsum(support)])
     first, second = pairs(len(support))
     weight = np.zeros((len(first), dual.shape[1]))
-    for pair, (one, other) in enumerate(zip(first, second, strict=True)):
-        of_one, of_other = (slice(start[each], start[each + 1]) for each in (one, other))
-        weight[pair, of_one] = dual[other - 1, of_one]
-        weight[pair, of_other] = dual[one, of_other]
+    for pair, (i, j) in enumerate(zip(first, second, strict=True)):
+        vectors_i, vectors_j = slice(start[i], start[i + 1]), slice(start[j], start[j + 1])
+        weight[pair, vectors_i] = dual[j - 1, vectors_i]
+        weight[pair, vectors_j] = dual[i, vectors_j]
     return weight
-
-
-def _dense(values: Any) -> NDArray[np.float64]:
-    """A dense copy, also of what was fitted on sparse rows."""
-    dense = values.toarray() if hasattr(values, "toarray") else values
-    return np.array(dense, dtype=np.float64, order="C")

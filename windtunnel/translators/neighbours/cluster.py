@@ -19,7 +19,7 @@ from windtunnel.modules.neighbours.distances import (
     NearestGroup,
     NearestPoint,
 )
-from windtunnel.translators.arrays import tensor
+from windtunnel.translators.arrays import indices, tensor
 from windtunnel.translators.registry import Predictor, translates
 
 TRAINABLE = "centres"
@@ -35,10 +35,10 @@ def k_means(fitted: cluster.KMeans | cluster.MiniBatchKMeans) -> Predictor:
 @translates(
     cluster.BisectingKMeans,
     trainable=TRAINABLE,
-    notes="raw scores are the least margin on the way to a leaf of the tree of bisections",
+    notes="raw scores are the smallest margin on the path to a leaf of the tree of bisections",
 )
 def bisecting_k_means(fitted: cluster.BisectingKMeans) -> Predictor:
-    """The leaf of _bisecting_tree that a row ends in, going to the nearer of two centres; transform as in KMeans."""
+    """The leaf of _bisecting_tree of the nearer centre at each split; transform as in KMeans."""
     centers = np.asarray(fitted.cluster_centers_, dtype=np.float64)
     if len(centers) == 1:
         return _nearest(centers, np.int32, {"transform": DistancesFromScores()})
@@ -81,7 +81,7 @@ def affinity_propagation(fitted: cluster.AffinityPropagation) -> Predictor:
         raise UnsupportedEstimator("AffinityPropagation with affinity='precomputed' has no centres and no predict.")
     if len(fitted.cluster_centers_) == 0:
         raise UnsupportedEstimator(
-            "AffinityPropagation did not converge: it has no centres and calls every row -1. Raise max_iter or damping."
+            "AffinityPropagation did not converge: it has no centres and predicts -1. Raise max_iter or damping."
         )
     return _nearest(fitted.cluster_centers_, np.intp, {})
 
@@ -96,7 +96,7 @@ def birch(fitted: cluster.Birch) -> Predictor:
     classes, group = np.unique(fitted.subcluster_labels_, return_inverse=True)
     points = tensor(fitted.subcluster_centers_)
     return Predictor(
-        NearestGroup(points, torch.from_numpy(group.astype(np.int64)), len(classes)),
+        NearestGroup(points, indices(group), len(classes)),
         link="softmax",
         loss="softmax",
         classes=classes,
@@ -120,11 +120,11 @@ def feature_agglomeration(fitted: cluster.FeatureAgglomeration) -> Module:
         member /= member.sum(axis=1, keepdims=True)
     elif fitted.pooling_func not in POOLING:
         raise UnsupportedEstimator(
-            f"FeatureAgglomeration with pooling_func={fitted.pooling_func!r}: a function of one's own is code; "
+            f"FeatureAgglomeration with pooling_func={fitted.pooling_func!r}: custom functions cannot be translated; "
             "accepted are np.mean, np.sum, np.max, np.min and np.median."
         )
     elif (kind := POOLING[fitted.pooling_func]) != "sum":
-        return PooledGroups(torch.from_numpy(labels.astype(np.int64)), len(member), kind)
+        return PooledGroups(indices(labels), len(member), kind)
     return Linear(tensor(member), torch.zeros(len(member), dtype=torch.float64))
 
 

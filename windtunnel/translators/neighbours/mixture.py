@@ -22,7 +22,7 @@ TRAINABLE = "means, precisions, weights"
 @translates(GaussianMixture, trainable=TRAINABLE, notes="full, tied, diagonal and spherical covariances")
 def gaussian_mixture(fitted: GaussianMixture) -> Predictor:
     """Log densities of means_ and precisions_cholesky_ plus log weights_, under a softmax."""
-    with np.errstate(divide="ignore"):  # a component that nothing belongs to
+    with np.errstate(divide="ignore"):  # a component of weight 0
         return _mixture(fitted, np.log(fitted.weights_))
 
 
@@ -39,11 +39,11 @@ def bayesian_gaussian_mixture(fitted: BayesianGaussianMixture) -> Predictor:
 
 
 def _expected_log_weights(fitted: BayesianGaussianMixture) -> Any:
-    given = fitted.weight_concentration_
+    concentration = fitted.weight_concentration_
     if fitted.weight_concentration_prior_type == "dirichlet_distribution":
-        return digamma(given) - digamma(np.sum(given))
-    taken, left = (digamma(one) - digamma(given[0] + given[1]) for one in given)
-    return taken + np.hstack((0, np.cumsum(left)[:-1]))  # sticks broken off what the ones before leave
+        return digamma(concentration) - digamma(np.sum(concentration))
+    taken, left = digamma(concentration) - digamma(concentration[0] + concentration[1])
+    return taken + np.hstack((0, np.cumsum(left)[:-1]))  # the stick-breaking process
 
 
 def _mixture(fitted: Any, log_weights: Any) -> Predictor:

@@ -27,14 +27,14 @@ from windtunnel.modules.neighbours.outlier_factor import OutlierFactor
 from windtunnel.modules.neighbours.radius import RadiusNeighbors, RadiusNeighborsOrReject
 from windtunnel.modules.outputs.class_outputs import LogSoftmax, OffsetScore, ScoreDifference, Squeeze
 from windtunnel.modules.outputs.label_rules import LabelThreshold
-from windtunnel.translators.arrays import tensor
+from windtunnel.translators.arrays import dense, indices, tensor
 from windtunnel.translators.registry import Predictor, translates
 
 ORDERS = {
     "euclidean": 2.0, "l2": 2.0, "manhattan": 1.0, "l1": 1.0, "cityblock": 1.0, "chebyshev": np.inf, "infinity": np.inf,
 }  # fmt: skip
 ACCEPTED = "euclidean, manhattan, chebyshev and minkowski (without w)"
-HARD = "a row is a neighbour or it is not: exact mode only"
+HARD = "neighbourhood is a step function: exact mode only"
 
 
 @translates(
@@ -49,7 +49,7 @@ def k_neighbors_classifier(fitted: neighbors.KNeighborsClassifier) -> Predictor:
     _check_directions(fitted, targets)
     sizes = [len(one) for one in classes]
     search, weighted = _search(fitted), _weighted(fitted)
-    # Brute force knows no infinite distance.
+    # Brute force has no infinite distances.
     votes = VotesByDistance if weighted and fitted._tree is not None else NeighbourVotes
     scores = votes(**search, targets=tensor(targets), k=fitted.n_neighbors, weighted=weighted)
     return Predictor(
@@ -94,16 +94,16 @@ def radius_neighbors_classifier(fitted: neighbors.RadiusNeighborsClassifier) -> 
                 "RadiusNeighborsClassifier with outlier_label, algorithm='brute' and uniform weights, which "
                 "scikit-learn compares with positions of labels; take algorithm='kd_tree' or 'ball_tree'."
             )
-        known = [np.flatnonzero(one == label) for one, label in zip(classes, fitted.outlier_label_, strict=True)]
-        if all(len(one) == 1 for one in known):
-            alone = _one_hot(np.array([[one[0] for one in known]]), sizes)[0]
+        positions = [np.flatnonzero(one == label) for one, label in zip(classes, fitted.outlier_label_, strict=True)]
+        if all(len(position) == 1 for position in positions):
+            alone = _one_hot(np.array([[position[0] for position in positions]]), sizes)[0]
         elif several:
             raise UnsupportedEstimator(
                 f"RadiusNeighborsClassifier with outlier_label={fitted.outlier_label!r} over several targets, not "
                 "all of which have it among their classes; give labels that were fitted on."
             )
         else:
-            # A class of its own, which has no probability.
+            # One more class, without a probability.
             other = np.array([fitted.outlier_label_[0]]).astype(classes[0].dtype)
             labels = np.concatenate([classes[0], other])
             targets = np.column_stack([targets, np.zeros(len(targets))])
@@ -131,7 +131,7 @@ def radius_neighbors_regressor(fitted: neighbors.RadiusNeighborsRegressor) -> Pr
 
 @translates(
     neighbors.LocalOutlierFactor,
-    notes=f"with novelty=True; {ACCEPTED}; fine-tuning moves what stands before it",
+    notes=f"with novelty=True; {ACCEPTED}; fine-tuning changes the steps before it",
 )
 def local_outlier_factor(fitted: neighbors.LocalOutlierFactor) -> Predictor:
     """-mean(_lrd of the neighbours / density) - offset_; an inlier (1) where it is not negative.
@@ -140,8 +140,7 @@ def local_outlier_factor(fitted: neighbors.LocalOutlierFactor) -> Predictor:
     """
     if not fitted.novelty:
         raise UnsupportedEstimator(
-            "LocalOutlierFactor with novelty=False tells only about the rows that it was fitted on; fit it with "
-            "novelty=True."
+            "LocalOutlierFactor with novelty=False predicts only for its training rows; fit it with novelty=True."
         )
     search = _search(fitted)
     if search["search"] == "cosine":
@@ -170,19 +169,19 @@ def nearest_centroid(fitted: neighbors.NearestCentroid) -> Predictor:
             f"NearestCentroid with metric={fitted.metric!r}; accepted are 'euclidean' and 'manhattan'."
         )
     p = ORDERS[fitted.metric]
-    two = len(fitted.classes_) == 2
+    binary = len(fitted.classes_) == 2
     centroids = tensor(fitted.centroids_)
     scale = tensor(np.where(fitted.within_class_std_dev_ == 0, 1.0, fitted.within_class_std_dev_))
-    with np.errstate(divide="ignore"):  # a class that is never expected
+    with np.errstate(divide="ignore"):  # a prior of 0
         log_prior = tensor(np.log(fitted.class_prior_))
     if not np.isclose(fitted.class_prior_, 1 / len(fitted.classes_)).all():
         answers: dict[str, Module] = {"predict_log_proba": LogSoftmax()}
-        if two:
+        if binary:
             answers["decision_function"] = ScoreDifference()
         scores = CentroidDiscriminants(centroids, log_prior, scale, p)
         return Predictor(scores, link="softmax", loss="softmax", methods=answers)
-    asked = {
-        "decision_function": "difference" if two else "scores",
+    outputs = {
+        "decision_function": "difference" if binary else "scores",
         "predict_proba": "probability",
         "predict_log_proba": "log probability",
     }
@@ -191,7 +190,7 @@ def nearest_centroid(fitted: neighbors.NearestCentroid) -> Predictor:
         link="softmax",
         loss="softmax",
         column_methods={
-            method: CentroidOutput(centroids, log_prior, scale, answer) for method, answer in asked.items()
+            method: CentroidOutput(centroids, log_prior, scale, output) for method, output in outputs.items()
         },
     )
 
@@ -215,14 +214,13 @@ def kernel_density(fitted: neighbors.KernelDensity) -> Predictor:
         raise UnsupportedEstimator(
             f"KernelDensity with atol={fitted.atol!r}, rtol={fitted.rtol!r} gives approximations; fit it with both 0."
         )
-    points, _, _, _ = fitted.tree_.get_arrays()
-    points = np.array(points)
+    points = np.array(fitted.tree_.get_arrays()[0])
     weights = fitted.tree_.sample_weight
     weights = np.ones(len(points)) if weights is None else np.array(weights)
-    # At its own place each kernel is 1, so that one row alone tells the volume.
+    # At distance 0 each kernel is 1, so the density of a single row gives the normalization.
     origin = np.zeros((1, points.shape[1]))
-    alone = neighbors.KernelDensity(kernel=fitted.kernel, bandwidth=fitted.bandwidth_).fit(origin)
-    constant = float(alone.score_samples(origin)[0]) - np.log(weights.sum())
+    single = neighbors.KernelDensity(kernel=fitted.kernel, bandwidth=fitted.bandwidth_).fit(origin)
+    constant = float(single.score_samples(origin)[0]) - np.log(weights.sum())
     with np.errstate(divide="ignore"):
         log_weights = tensor(np.log(weights))
     order = _order(fitted, fitted.metric, fitted.metric_params or {}, 2.0)
@@ -238,11 +236,11 @@ def _targets(fitted: Any) -> NDArray[Any]:
 
 
 def _search(fitted: Any) -> dict[str, Any]:
-    """What the search reads: the rows, the order in which it meets them, the bounds of its tree."""
+    """Arguments of the search: the rows, the order in which it visits them, the bounds of its tree."""
     if sparse.issparse(fitted._fit_X):
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} fitted on sparse rows, among which scikit-learn searches in an order of its own "
-            "where several are equally near; fit it on dense ones (OneHotEncoder(sparse_output=False), "
+            f"{type(fitted).__name__} fitted on sparse rows, among which scikit-learn searches in another order "
+            "if several are equally near; fit it on dense ones (OneHotEncoder(sparse_output=False), "
             "ColumnTransformer(..., sparse_threshold=0))."
         )
     points = _rows(fitted)
@@ -253,7 +251,7 @@ def _search(fitted: Any) -> dict[str, Any]:
             "scikit-learn leaves it to a partition which of equally near rows counts; fit it on float64, or take "
             "algorithm='kd_tree' or 'ball_tree'."
         )
-    found = {
+    arguments = {
         "points": tensor(points),
         "inorder": torch.arange(count),
         "leaf": torch.zeros(count, dtype=torch.int64),
@@ -262,9 +260,9 @@ def _search(fitted: Any) -> dict[str, Any]:
         "search": "cosine" if fitted.effective_metric_ == "cosine" else fitted._fit_method,
         "p": 2.0,
     }
-    if found["search"] != "cosine":
-        found["p"] = _order(fitted, fitted.effective_metric_, fitted.effective_metric_params_, None)
-    return found if fitted._tree is None else found | _tree(fitted)
+    if arguments["search"] != "cosine":
+        arguments["p"] = _order(fitted, fitted.effective_metric_, fitted.effective_metric_params_, None)
+    return arguments if fitted._tree is None else arguments | _tree(fitted)
 
 
 def _tree(fitted: Any) -> dict[str, Tensor]:
@@ -282,8 +280,8 @@ def _tree(fitted: Any) -> dict[str, Tensor]:
     low = bounds[0]
     high = bounds[1] if len(bounds) == 2 else nodes["radius"][:, np.newaxis]
     return {
-        "inorder": torch.from_numpy(inorder.astype(np.int64)),
-        "leaf": torch.from_numpy(leaf),
+        "inorder": indices(inorder),
+        "leaf": indices(leaf),
         "low": tensor(low),
         "high": tensor(high),
     }
@@ -300,8 +298,7 @@ def _rows(fitted: Any) -> NDArray[np.float64]:
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} with metric='precomputed' reads distances, not rows; accepted are {ACCEPTED}."
         )
-    given = fitted._fit_X
-    return np.array(given.toarray() if hasattr(given, "toarray") else given, dtype=np.float64)
+    return dense(fitted._fit_X)
 
 
 def _order(fitted: Any, metric: Any, options: dict[str, Any], otherwise: float | None) -> float:
@@ -320,17 +317,17 @@ def _order(fitted: Any, metric: Any, options: dict[str, Any], otherwise: float |
 def _weighted(fitted: Any) -> bool:
     if fitted.weights not in (None, "uniform", "distance"):
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} with weights={fitted.weights!r}: a function of one's own is code; accepted are "
-            "'uniform' and 'distance'."
+            f"{type(fitted).__name__} with weights={fitted.weights!r}: custom functions cannot be translated; "
+            "accepted are 'uniform' and 'distance'."
         )
     return bool(fitted.weights == "distance")
 
 
 def _check_directions(fitted: Any, targets: NDArray[Any]) -> None:
-    """Reject equally near rows of unlike targets where which one counts depends on partitions and on threads.
+    """Reject equally near rows with different targets if the source's choice depends on partitions and threads.
 
-    Trees walk in an order of their own, which is followed; brute force does not. Under the cosine, rows of one
-    direction are equally near.
+    The module follows the fixed order of a tree; brute force has none. With the cosine, rows of the same direction
+    are equally near.
     """
     if fitted._fit_method != "brute":
         return
@@ -344,7 +341,7 @@ def _check_directions(fitted: Any, targets: NDArray[Any]) -> None:
         if cosine:
             equal, instead = "of one direction", "Normalizer and the euclidean metric"
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} searches by brute force among rows {equal} and have unlike targets: which of "
+            f"{type(fitted).__name__} searches by brute force among rows {equal} and have different targets: which of "
             f"them scikit-learn takes depends on how many threads it runs; drop the duplicates, or take {instead}."
         )
 

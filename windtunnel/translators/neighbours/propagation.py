@@ -4,37 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import torch
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.neighbours.label_propagation import PropagatedLabels
 from windtunnel.modules.outputs.label_rules import LabelIndex
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 
 
 @translates(
     LabelPropagation,
     LabelSpreading,
-    trainable="label shares of the points",
+    trainable="label distributions of the points",
     notes="kernels rbf and knn; rows far from every point have no probabilities, as in the source",
 )
 def propagation(fitted: Any) -> Predictor:
     """The kernel between a row and ``X_``, times ``label_distributions_``, normalised."""
     if callable(fitted.kernel):
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} has a kernel of its own ({fitted.kernel!r}); accepted are 'rbf' and 'knn'"
+            f"{type(fitted).__name__} has a custom kernel ({fitted.kernel!r}); accepted are 'rbf' and 'knn'"
         )
-    dense = fitted.X_.toarray() if hasattr(fitted.X_, "toarray") else fitted.X_
-    points, labels = (
-        torch.from_numpy(np.array(one, np.float64, order="C")) for one in (dense, fitted.label_distributions_)
-    )
     neighbors = fitted.n_neighbors if fitted.kernel == "knn" else 0
     return Predictor(
-        PropagatedLabels(points, labels, fitted.gamma, neighbors),
+        PropagatedLabels(tensor(fitted.X_), tensor(fitted.label_distributions_), fitted.gamma, neighbors),
         link="probabilities",
         loss="probabilities",
-        # Rows that no point says anything of get the first label.
+        # Rows far from every point get the first label.
         methods={"predict": LabelIndex()} if len(fitted.classes_) > 1 else {},
     )

@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer
+from torch import Tensor
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.imputers.chained_imputer import ChainedImputer
 from windtunnel.modules.linear.linear import Linear
-from windtunnel.translators.preprocessing.nearest_imputer import flagged_of, mark_of
+from windtunnel.translators.arrays import dense, indices, tensor
+from windtunnel.translators.preprocessing.nearest_imputer import flagged_columns, missing_marker
 from windtunnel.translators.registry import Predictor, convert, translates
-
-Array = NDArray[np.float64]
 
 
 @translates(
@@ -28,42 +26,34 @@ def iterative_imputer(fitted: IterativeImputer) -> ChainedImputer:
     """Reads imputation_sequence_, initial_imputer_, the bounds of each column and indicator_."""
     if fitted.sample_posterior:
         raise UnsupportedEstimator(
-            "IterativeImputer draws its answers at random (sample_posterior=True); set it to False and fit again"
+            "IterativeImputer draws its imputations at random (sample_posterior=True); set it to False and fit again"
         )
     empty = np.asarray(fitted._is_empty_feature)
     kept = np.arange(len(empty)) if fitted.keep_empty_features else np.flatnonzero(~empty)
     # Without rounds, or with nothing missing in fit, there are neither steps nor bounds.
     sequence = fitted.imputation_sequence_ if fitted.n_iter_ else []
     weight, bias = np.zeros((len(sequence), len(kept))), np.zeros(len(sequence))
-    for step, one in enumerate(sequence):
-        linear = _linear(one.estimator)
-        weight[step, np.asarray(one.neighbor_feat_idx)] = linear.weight.detach().numpy()[0]
-        bias[step] = float(linear.bias.detach()[0])
-    low, high = _bounds(fitted, "_min_value", len(kept), -np.inf), _bounds(fitted, "_max_value", len(kept), np.inf)
+    for number, step in enumerate(sequence):
+        linear = _linear(step.estimator)
+        weight[number, np.asarray(step.neighbor_feat_idx)] = linear.weight.detach().numpy()[0]
+        bias[number] = float(linear.bias.detach()[0])
     return ChainedImputer(
-        fill=torch.from_numpy(_first(fitted)[kept]),
-        weight=torch.from_numpy(weight),
-        bias=torch.from_numpy(bias),
-        low=torch.from_numpy(low),
-        high=torch.from_numpy(high),
-        order=torch.tensor([int(one.feat_idx) for one in sequence], dtype=torch.int64),
-        missing=mark_of(fitted),
-        kept=torch.from_numpy(kept.astype(np.int64)),
-        constant=torch.from_numpy(np.flatnonzero(empty[kept]).astype(np.int64)),
-        flagged=flagged_of(fitted),
+        fill=tensor(np.nan_to_num(dense(fitted.initial_imputer_.statistics_), nan=0.0)[kept]),
+        weight=tensor(weight),
+        bias=tensor(bias),
+        low=_bounds(fitted, "_min_value", len(kept), -np.inf),
+        high=_bounds(fitted, "_max_value", len(kept), np.inf),
+        order=indices([step.feat_idx for step in sequence]),
+        missing=missing_marker(fitted),
+        kept=indices(kept),
+        constant=indices(np.flatnonzero(empty[kept])),
+        flagged=flagged_columns(fitted),
     )
 
 
-def _first(fitted: IterativeImputer) -> Array:
-    """What each input column is filled with at first."""
-    statistics = np.asarray(fitted.initial_imputer_.statistics_, dtype=np.float64)
-    return np.nan_to_num(statistics, nan=0.0)
-
-
-def _bounds(fitted: Any, name: str, width: int, none: float) -> Array:
+def _bounds(fitted: Any, name: str, width: int, default: float) -> Tensor:
     """The bound of each kept column, as ``IterativeImputer`` looks it up."""
-    limit = getattr(fitted, name, np.full(width, none))
-    return np.array([float(limit[column]) for column in range(width)])
+    return tensor(getattr(fitted, name, np.full(width, default))[:width])
 
 
 def _linear(estimator: Any) -> Linear:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from sklearn.preprocessing import Binarizer, KBinsDiscretizer
 
 from windtunnel.modules.columns.bins import Bins
+from windtunnel.translators.arrays import indices, tensor
 from windtunnel.translators.registry import translates
 
 
@@ -28,11 +28,9 @@ def binarizer(fitted: Binarizer) -> Bins:
 
 def _bins(inner: list[np.ndarray], *, ordinal: bool, seen: bool, single: bool) -> Bins:
     """Pad the inner edges of the columns to the same number."""
-    most = max(map(len, inner), default=0)
-    edges, there = np.zeros((len(inner), most)), np.zeros((len(inner), most))
-    for column, one in enumerate(inner):
-        edges[column, : len(one)], there[column, : len(one)] = one, 1.0
-    kept = [column * (most + 1) + at for column, one in enumerate(inner) for at in range(len(one) + 1)]
-    return Bins(
-        torch.from_numpy(edges), torch.from_numpy(there), torch.tensor(kept), ordinal=ordinal, seen=seen, single=single
-    )
+    longest = max(map(len, inner), default=0)
+    edges, there = np.zeros((len(inner), longest)), np.zeros((len(inner), longest))
+    for column, values in enumerate(inner):
+        edges[column, : len(values)], there[column, : len(values)] = values, 1.0
+    kept = [column * (longest + 1) + at for column, values in enumerate(inner) for at in range(len(values) + 1)]
+    return Bins(tensor(edges), tensor(there), indices(kept), ordinal=ordinal, seen=seen, single=single)

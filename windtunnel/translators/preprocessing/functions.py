@@ -1,4 +1,4 @@
-"""scikit-learn's FunctionTransformer over functions that are known by value."""
+"""scikit-learn's FunctionTransformer over functions of NumPy and SciPy."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-import torch
 from scipy import special
 from sklearn.preprocessing import FunctionTransformer
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.columns.elementwise import Elementwise
 from windtunnel.modules.tables.category_table import Identity
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import translates
 
 KNOWN: dict[Callable[..., Any], str] = {
@@ -73,34 +73,34 @@ def function_transformer(fitted: FunctionTransformer) -> Elementwise | Identity:
         name = None
     if name is None:
         raise UnsupportedEstimator(
-            f"FunctionTransformer calls {getattr(fitted.func, '__name__', fitted.func)!r}, which is no function that "
-            f"is known by value; known are {', '.join(sorted({_called(one) for one in KNOWN}))}"
-            + (". np.reciprocal has other answers for whole numbers" if fitted.func is np.reciprocal else "")
+            f"FunctionTransformer calls {getattr(fitted.func, '__name__', fitted.func)!r}, which has no module; "
+            f"accepted are {', '.join(sorted({_called(one) for one in KNOWN}))}"
+            + (". np.reciprocal gives other results for whole numbers" if fitted.func is np.reciprocal else "")
         )
-    return Elementwise(torch.tensor(_options(name, fitted.kw_args or {}), dtype=torch.float64), name)
+    return Elementwise(tensor(_options(name, fitted.kw_args or {})), name)
 
 
 def _called(function: Callable[..., Any]) -> str:
     return f"{'scipy.special' if function in vars(special).values() else 'np'}.{function.__name__}"
 
 
-def _options(name: str, given: dict[str, Any]) -> list[float]:
+def _options(name: str, arguments: dict[str, Any]) -> list[float]:
     """The three options of a function, from its keyword arguments."""
-    known = OPTIONS.get(name, {})
+    accepted = OPTIONS.get(name, {})
     options = [0.0, 0.0, 0.0]
-    for position, otherwise in known.values():
-        options[position] = otherwise
-    # Whether the input is copied changes no answer.
-    wanted = {key: value for key, value in given.items() if key != "copy"}
-    wrong = [f"{key}={value!r}" for key, value in wanted.items() if key not in known or not _is_number(value)]
+    for position, default in accepted.values():
+        options[position] = default
+    # ``copy`` does not change the output.
+    wanted = {key: value for key, value in arguments.items() if key != "copy"}
+    wrong = [f"{key}={value!r}" for key, value in wanted.items() if key not in accepted or not _is_number(value)]
     if wrong:
         raise UnsupportedEstimator(
             f"FunctionTransformer calls {name} with kw_args {', '.join(wrong)}; accepted are numbers or None for "
-            f"{', '.join(known) or 'no argument at all'}"
+            f"{', '.join(accepted) or 'no argument at all'}"
         )
     for key, value in wanted.items():
-        position, otherwise = known[key]
-        options[position] = otherwise if value is None else float(value)
+        position, default = accepted[key]
+        options[position] = default if value is None else float(value)
     return options
 
 

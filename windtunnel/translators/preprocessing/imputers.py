@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.impute import SimpleImputer
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.imputers.imputer import Imputer
+from windtunnel.translators.arrays import indices, tensor
+from windtunnel.translators.preprocessing.nearest_imputer import missing_marker
 from windtunnel.translators.registry import CategoryRecoding, translates
 
 
@@ -32,7 +33,7 @@ def simple_imputer(fitted: SimpleImputer) -> CategoryRecoding | Imputer:
     flagged = fitted.indicator_.features_ if fitted.add_indicator else np.zeros(0, dtype=np.int64)
     reshapes = len(kept) < len(fitted.statistics_) or len(flagged) > 0
     statistics = fitted.statistics_[kept].astype(fitted._fill_dtype, copy=False).tolist()
-    # A value that marks what is missing is a category of its own to whoever reads the raw column.
+    # To other readers of the raw column, the value that marks missing numbers is a category.
     marked = [None if pd.isna(fitted.missing_values) else [fitted.missing_values]] * len(statistics)
     numeric = all(isinstance(value, numbers.Real) for value in statistics) and _marks_numbers(fitted.missing_values)
     if not numeric:
@@ -44,12 +45,7 @@ def simple_imputer(fitted: SimpleImputer) -> CategoryRecoding | Imputer:
             )
         return CategoryRecoding(_filling(fitted.missing_values, statistics), marked)
     module = Imputer(
-        fill=torch.tensor(statistics, dtype=torch.float64),
-        missing=torch.tensor(
-            math.nan if pd.isna(fitted.missing_values) else float(fitted.missing_values), dtype=torch.float64
-        ),
-        kept=torch.tensor(kept, dtype=torch.int64),
-        flagged=torch.tensor(flagged, dtype=torch.int64),
+        fill=tensor(statistics), missing=missing_marker(fitted), kept=indices(kept), flagged=indices(flagged)
     )
     if reshapes:
         return module
@@ -61,7 +57,7 @@ def _columns(fitted: SimpleImputer) -> range:
 
 
 def _kept(fitted: SimpleImputer) -> list[int]:
-    """List the columns that are not dropped: those with a statistic, or all with keep_empty_features."""
+    """The columns that are not dropped: those with a statistic, or all with keep_empty_features."""
     # scikit-learn drops on NaN alone; the fill value of a constant imputer may itself be None.
     return [k for k in _columns(fitted) if fitted.keep_empty_features or not _is_nan(fitted.statistics_[k])]
 
@@ -71,12 +67,12 @@ def _is_nan(value: Any) -> bool:
 
 
 def _marks_numbers(missing_values: Any) -> bool:
-    """Tell whether the mark of a missing value can occur in a column of numbers."""
+    """Whether ``missing_values`` can occur in a column of numbers."""
     return bool(pd.isna(missing_values)) or isinstance(missing_values, numbers.Real)
 
 
 def _filling(missing_values: Any, statistics: list[Any]) -> Callable[[int, list[Any]], list[Any]]:
-    """Make the ``recode`` of an imputer: the column's statistic for what is missing."""
+    """The ``recode`` of an imputer: missing values become the statistic of their column."""
     by_nan = missing_values is not None and bool(pd.isna(missing_values))
 
     def is_filled(value: Any) -> bool:

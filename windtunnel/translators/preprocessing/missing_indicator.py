@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Real
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.impute import MissingIndicator
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.imputers.imputer import MissingFlags
+from windtunnel.translators.arrays import indices
+from windtunnel.translators.preprocessing.nearest_imputer import missing_marker
 from windtunnel.translators.registry import CategoryEncoding, translates
 
 
@@ -37,11 +37,5 @@ def missing_indicator(fitted: MissingIndicator) -> MissingFlags | CategoryEncodi
             )
         return CategoryEncoding([[mark]] * fitted.n_features_in_, trainable=False)
     if not (pd.isna(mark) or isinstance(mark, Real)):
-        raise UnsupportedEstimator(
-            f"MissingIndicator looks for {mark!r}; NaN, None, a number or a text can be translated"
-        )
-    return MissingFlags(
-        torch.tensor(math.nan if pd.isna(mark) else float(mark), dtype=torch.float64),
-        torch.from_numpy(np.asarray(fitted.features_, dtype=np.int64)),
-        torch.from_numpy(never.astype(np.int64) if strict else np.zeros(0, dtype=np.int64)),
-    )
+        raise UnsupportedEstimator(f"MissingIndicator flags {mark!r}; NaN, None, a number or a text can be translated")
+    return MissingFlags(missing_marker(fitted), indices(fitted.features_), indices(never if strict else []))

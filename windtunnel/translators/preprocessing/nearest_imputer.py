@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from sklearn.impute import KNNImputer
+from torch import Tensor
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.imputers.nearest_imputer import NearestImputer
+from windtunnel.translators.arrays import indices, tensor
 from windtunnel.translators.registry import translates
 
 
@@ -36,19 +37,19 @@ def knn_imputer(fitted: KNNImputer) -> NearestImputer:
     valid = count > 0
     kept = np.arange(rows.shape[1]) if fitted.keep_empty_features else np.flatnonzero(valid)
     return NearestImputer(
-        rows=torch.from_numpy(rows),
-        known=torch.from_numpy(known.astype(np.float64)),
-        fill=torch.from_numpy(rows.sum(axis=0) / np.maximum(count, 1)),
-        missing=mark_of(fitted),
-        kept=torch.from_numpy(kept.astype(np.int64)),
-        flagged=flagged_of(fitted),
+        rows=tensor(rows),
+        known=tensor(known),
+        fill=tensor(rows.sum(axis=0) / np.maximum(count, 1)),
+        missing=missing_marker(fitted),
+        kept=indices(kept),
+        flagged=flagged_columns(fitted),
         donors=np.minimum(fitted.n_neighbors, count).tolist(),
         by_distance=fitted.weights == "distance",
     )
 
 
 def _check_ties(rows: NDArray[Any], known: NDArray[np.bool_]) -> None:
-    """Reject columns with equal values: rows may be equally far then, and nothing tells which the source takes."""
+    """Reject columns with equal values: rows may be equally far then, and the source's choice is undefined."""
     columns = [j for j in range(rows.shape[1]) if len(np.unique(rows[known[:, j], j])) < known[:, j].sum()]
     if columns:
         raise UnsupportedEstimator(
@@ -58,13 +59,11 @@ def _check_ties(rows: NDArray[Any], known: NDArray[np.bool_]) -> None:
         )
 
 
-def mark_of(fitted: Any) -> torch.Tensor:
-    """What stands for a missing number: NaN or ``missing_values``."""
-    mark = fitted.missing_values
-    return torch.tensor(math.nan if pd.isna(mark) else float(mark), dtype=torch.float64)
+def missing_marker(fitted: Any) -> Tensor:
+    """The number that marks missing values: NaN or ``missing_values``."""
+    return tensor(math.nan if pd.isna(fitted.missing_values) else fitted.missing_values)
 
 
-def flagged_of(fitted: Any) -> torch.Tensor:
-    """The columns that get a flag: those of ``indicator_`` with add_indicator."""
-    flagged = fitted.indicator_.features_ if fitted.add_indicator else np.zeros(0)
-    return torch.from_numpy(np.asarray(flagged, dtype=np.int64))
+def flagged_columns(fitted: Any) -> Tensor:
+    """The columns with a missing indicator: those of ``indicator_`` with add_indicator."""
+    return indices(fitted.indicator_.features_ if fitted.add_indicator else [])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn import preprocessing
 
 from windtunnel.modules.columns.affine import Affine, ClippedAffine
 from windtunnel.modules.columns.normalizer import Normalizer
+from windtunnel.translators.arrays import per_column, tensor
 from windtunnel.translators.registry import translates
 
 
@@ -29,8 +29,7 @@ def robust_scaler(fitted: preprocessing.RobustScaler) -> Affine:
     scale = fitted.scale_ if fitted.with_scaling else 1.0
     coefficients = _coefficients(fitted, center=center, divisor=scale)
     module = Affine(**coefficients)
-    # Medians are values seen in the data.
-    module.in_float32 = coefficients
+    module.in_float32 = coefficients  # medians are values of the data
     return module
 
 
@@ -38,19 +37,19 @@ def robust_scaler(fitted: preprocessing.RobustScaler) -> Affine:
 def min_max_scaler(fitted: preprocessing.MinMaxScaler) -> Affine | ClippedAffine:
     """X scale_ + min_, clipped to feature_range if clip; in float32 (x - data_min_) scale_ + feature_range[0]."""
     low, high = fitted.feature_range
-    numbers = _coefficients(fitted, center=0.0, divisor=1.0, start=fitted.min_)
-    numbers["scale"] = torch.from_numpy(fitted.scale_.astype(np.float64))
-    module = ClippedAffine(**numbers, low=low, high=high) if fitted.clip else Affine(**numbers)
-    # Minima are values seen in the data, and a large one would leave few digits of x scale_ + min_.
-    module.in_float32 = _coefficients(fitted, center=fitted.data_min_, divisor=1 / fitted.scale_, start=low)
+    coefficients = _coefficients(fitted, center=0.0, divisor=1.0, shift=fitted.min_)
+    coefficients["scale"] = tensor(fitted.scale_)
+    module = ClippedAffine(**coefficients, low=low, high=high) if fitted.clip else Affine(**coefficients)
+    # Minima are values of the data. With a large one, x scale_ + min_ would keep few digits.
+    module.in_float32 = _coefficients(fitted, center=fitted.data_min_, divisor=1 / fitted.scale_, shift=low)
     return module
 
 
 @translates(preprocessing.MaxAbsScaler, trainable="scale, shift")
 def max_abs_scaler(fitted: preprocessing.MaxAbsScaler) -> Affine | ClippedAffine:
     """X / scale_, clipped to [-1, 1] if clip."""
-    numbers = _coefficients(fitted, center=0.0, divisor=fitted.scale_)
-    return ClippedAffine(**numbers, low=-1.0, high=1.0) if fitted.clip else Affine(**numbers)
+    coefficients = _coefficients(fitted, center=0.0, divisor=fitted.scale_)
+    return ClippedAffine(**coefficients, low=-1.0, high=1.0) if fitted.clip else Affine(**coefficients)
 
 
 @translates(preprocessing.Normalizer, notes="no parameters; gradients pass through")
@@ -60,12 +59,8 @@ def normalizer(fitted: preprocessing.Normalizer) -> Normalizer:
 
 
 def _coefficients(
-    fitted: Any, center: ArrayLike, divisor: ArrayLike, start: ArrayLike = 0.0
+    fitted: Any, center: ArrayLike, divisor: ArrayLike, shift: ArrayLike = 0.0
 ) -> dict[str, torch.Tensor]:
-    """Coefficients of (x - center) / divisor + start."""
-    width = fitted.n_features_in_
-    values = {"scale": 1.0, "shift": start, "center": center, "unit": divisor}
-    return {
-        name: torch.from_numpy(np.broadcast_to(np.asarray(value, dtype=np.float64), width).copy())
-        for name, value in values.items()
-    }
+    """Coefficients of (x - center) / divisor + shift."""
+    values = {"scale": 1.0, "shift": shift, "center": center, "unit": divisor}
+    return {name: per_column(value, fitted.n_features_in_) for name, value in values.items()}

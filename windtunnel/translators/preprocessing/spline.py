@@ -12,6 +12,7 @@ from sklearn.preprocessing import SplineTransformer
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.columns.spline import Spline
+from windtunnel.translators.arrays import dense, tensor
 from windtunnel.translators.registry import translates
 
 Array = NDArray[np.float64]
@@ -20,13 +21,13 @@ Array = NDArray[np.float64]
 @translates(SplineTransformer, notes="no parameters; gradients pass through; missing values as handle_missing has them")
 def spline_transformer(fitted: SplineTransformer) -> Spline:
     """B-splines of each column. Reads bsplines_, degree, extrapolation, include_bias and sparse_output."""
-    fitted = copy.deepcopy(fitted)  # SciPy's splines make their arrays contiguous when they are asked
+    fitted = copy.deepcopy(fitted)  # SciPy's splines make their arrays contiguous when they are called
     ends = [_ends(spline, degree, fitted) for spline, degree in zip(fitted.bsplines_, _degrees(fitted), strict=True)]
     low, high, start, start_slope, end, end_slope = (np.stack(facts) for facts in zip(*ends, strict=True))
     facts = {"low": low, "high": high, "start": start, "start_slope": start_slope, "end": end, "end_slope": end_slope}
     spline = Spline(
-        torch.from_numpy(np.stack([np.asarray(one.t, dtype=np.float64) for one in fitted.bsplines_])),
-        **{name: torch.from_numpy(fact) for name, fact in facts.items()},
+        tensor(np.stack([spline.t for spline in fitted.bsplines_])),
+        **{name: tensor(fact) for name, fact in facts.items()},
         degree=fitted.degree,
         extrapolation=fitted.extrapolation,
         bias=fitted.include_bias,
@@ -37,18 +38,18 @@ def spline_transformer(fitted: SplineTransformer) -> Spline:
 
 
 def _degrees(fitted: SplineTransformer) -> list[int]:
-    """How many splines at either end are continued beyond it, column by column."""
+    """For each column, the number of splines that continue beyond either end."""
     degree, degrees = fitted.degree, []
     for _ in fitted.bsplines_:
         degrees.append(degree)
-        # scikit-learn 1.9 raises the degree of the linear continuation anew with each column, up to 2.
+        # scikit-learn 1.9 adds 1 to the degree of the linear continuation with each column, up to 2.
         if fitted.extrapolation == "linear" and degree <= 1:
             degree += 1
     return degrees
 
 
 def _ends(spline: Any, degree: int, fitted: SplineTransformer) -> tuple[Any, Any, Array, Array, Array, Array]:
-    """Where a column is continued, and the values and slopes there."""
+    """The ends of a column, and the values and slopes of its splines there."""
     knots = np.asarray(spline.t, dtype=np.float64)
     low, high = knots[degree], knots[-degree - 1]
     count = spline.c.shape[1]
@@ -65,7 +66,7 @@ def _ends(spline: Any, degree: int, fitted: SplineTransformer) -> tuple[Any, Any
 
 
 def _verify(fitted: SplineTransformer, spline: Spline) -> None:
-    """Hold the splines against the source on a grid over, and beyond, the knots."""
+    """Compare the module with the source on a grid over the knots and beyond."""
     knots = spline.knots.numpy()
     first, last = knots[:, fitted.degree], knots[:, -fitted.degree - 1]
     beyond = 0.0 if fitted.extrapolation == "error" else 0.4
@@ -80,10 +81,9 @@ def _verify(fitted: SplineTransformer, spline: Spline) -> None:
     plain = SplineTransformer.__new__(SplineTransformer)
     plain.__dict__ = {name: value for name, value in vars(fitted).items() if name != "feature_names_in_"}
     try:
-        answer = plain.transform(rows)
+        wanted = dense(plain.transform(rows))
     except Exception:  # it has raised on rows that it takes
-        answer = np.zeros((0, 0))
-    wanted = answer.toarray() if hasattr(answer, "toarray") else np.asarray(answer)
+        wanted = np.zeros((0, 0))
     with torch.no_grad():
         got = spline(torch.from_numpy(rows)).numpy()
     if got.shape != wanted.shape or not np.allclose(got, wanted, rtol=1e-10, atol=1e-10):

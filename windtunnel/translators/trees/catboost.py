@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from catboost import CatBoost, CatBoostClassifier, CatBoostRanker, CatBoostRegressor
 from numpy.typing import NDArray
 
@@ -20,12 +19,13 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.outputs.label_rules import LabelIndexColumn, LabelThreshold
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.single_tree import SingleTree, join
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import HashedColumns, Predictor, translates
 from windtunnel.translators.trees.catboost_categories import Split, Splits
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
 NOTES = "oblivious and other trees; categories by the hash of their text, their statistics as tables that train along"
-# Loss of a regressor: loss that is fine-tuned. A sum of models of several losses has none.
+# Loss of a regressor -> fine-tuning loss. A sum of models with several losses has none.
 VALUES = {
     "": "squared",
     "RMSE": "squared",
@@ -56,7 +56,7 @@ def classifier(fitted: CatBoostClassifier) -> Predictor:
     model = _model(fitted)
     if model.loss not in CLASSES:
         raise UnsupportedEstimator(
-            f"CatBoostClassifier with loss_function={model.loss!r} has no translation; known are {', '.join(CLASSES)}"
+            f"CatBoostClassifier with loss_function={model.loss!r} has no translation; take {', '.join(CLASSES)}"
         )
     link, loss = CLASSES[model.loss]
     classes = np.asarray(fitted.classes_)
@@ -70,7 +70,7 @@ def classifier(fitted: CatBoostClassifier) -> Predictor:
 
 
 def _labels(fitted: CatBoostClassifier, model: _Model) -> dict[str, Module]:
-    """What ``predict`` does that the greatest score of a row does not say."""
+    """The rule of ``predict`` if it is not the greatest score of a row."""
     if model.outputs > 1:
         return {"predict": LabelIndexColumn()}  # a column of labels
     threshold = fitted.get_probability_threshold()
@@ -78,8 +78,8 @@ def _labels(fitted: CatBoostClassifier, model: _Model) -> dict[str, Module]:
         return {}
     with np.errstate(divide="ignore"):
         bound = -np.log(1 / np.float64(threshold) - 1)
-    # The source takes the second label above the bound, not at it.
-    return {"predict": LabelThreshold(torch.tensor(np.nextafter(bound, np.inf), dtype=torch.float64))}
+    # The source predicts the second label above the bound, not at it.
+    return {"predict": LabelThreshold(tensor(np.nextafter(bound, np.inf)))}
 
 
 @translates(CatBoostRegressor, CatBoostRanker, trainable=TRAINABLE, notes=NOTES)
@@ -89,10 +89,10 @@ def regressor(fitted: Any) -> Predictor:
     ranks = isinstance(fitted, CatBoostRanker)
     if model.loss not in VALUES and not ranks:
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} with loss_function={model.loss!r} has no translation; known are "
+            f"{type(fitted).__name__} with loss_function={model.loss!r} has no translation; accepted are "
             f"{', '.join(filter(None, VALUES))}"
         )
-    # A sum of models has forgotten what its parts predict.
+    # A sum of models does not store what its parts predict.
     link = "exp" if not ranks and fitted._get_default_prediction_type() == "Exponent" else "identity"
     return model.predictor(link)
 
@@ -100,7 +100,7 @@ def regressor(fitted: Any) -> Predictor:
 @translates(
     CatBoost,
     trainable=TRAINABLE,
-    notes="regression and ranking losses, others fine-tuned with a loss of one's own only; predicts raw scores as "
+    notes="regression and ranking losses, others fine-tuned with a custom loss only; predicts raw scores as "
     f"CatBoost.predict; {NOTES}",
 )
 def raw(fitted: CatBoost) -> Predictor:
@@ -133,7 +133,7 @@ class _Model:
 
     @property
     def _loss(self) -> Mapping[str, Any]:
-        """Of a sum of models the one that they share; one without a type where they share none."""
+        """The loss; of a sum of models the shared one, without a type if they differ."""
         info = self.json["model_info"]
         loss: Mapping[str, Any] = (
             info["params"]["loss_function"] if "params" in info else json.loads(info.get("loss_function", "{}"))
@@ -194,7 +194,7 @@ class _Model:
 
 @dataclass(frozen=True)
 class _Tree:
-    """Splits from the root on, children as in ``TreeEnsemble``, leaf values ``[leaves, K]``."""
+    """Splits from the root down, children as in ``TreeEnsemble``, leaf values ``[leaves, K]``."""
 
     splits: list[Mapping[str, Any]]
     left: list[int]
@@ -211,15 +211,15 @@ def _model(fitted: Any) -> _Model:
 
 
 def _oblivious(tree: Mapping[str, Any], outputs: int) -> _Tree:
-    """Every node of a level asks the same; bit d of a leaf's number is the answer to split d."""
+    """All nodes of a level have the same split; bit d of a leaf's number is the outcome of split d."""
     splits = tree["splits"] or []
     depth = len(splits)
     values = np.asarray(tree["leaf_values"], np.float64).reshape(-1, outputs)
-    # The last split at the root: then the leaves stand in order from left to right.
+    # With the last split at the root, the leaves are in order from left to right.
     nodes = 2**depth - 1
     levels = [splits[depth - 1 - level] for level in range(depth) for _ in range(2**level)]
     children = [[2 * node + 1 + side for node in range(nodes)] for side in (0, 1)]
-    left, right = ([one if one < nodes else -1 - (one - nodes) for one in side] for side in children)
+    left, right = ([child if child < nodes else -1 - (child - nodes) for child in side] for side in children)
     return _Tree(levels, left, right, values)
 
 

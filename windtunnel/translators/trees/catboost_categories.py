@@ -1,4 +1,4 @@
-"""CatBoost's categories: from the JSON of a model to the hashes that it knows and the tables that they lead to."""
+"""CatBoost's categories: the hashes and tables of target statistics in the JSON of a model."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 from windtunnel.encode.cityhash import signed, wrapped
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.tables.target_statistics import AboveBorders, TargetStatistics
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import HashedColumns
 
 MULTIPLIER = 0x4906BA494954CB65
 """A hash h with one more value x is m (h + m x) modulo 2^64, for this odd m."""
 SALT = 0x1E3779B97F4A7C15
-NOBODY = "18446744073709551615"
-"""What stands for a hash where there is none, 2^64 - 1."""
+EMPTY = "18446744073709551615"
+"""Marks an empty cell of a hash table, 2^64 - 1."""
 NO_LIMIT = 2**63
-"""From here on, ctr_leaf_count_limit leaves nothing out of a table."""
+"""From this value on, ctr_leaf_count_limit has no effect."""
 Numbers = NDArray[np.float32]
 Split = tuple[int, float, bool]
 """A column of the trees, the border above which a value goes right, and whether missing ones do."""
@@ -29,7 +30,7 @@ Split = tuple[int, float, bool]
 
 @dataclass(frozen=True)
 class Statistic:
-    """One number for a combination: which combination, its value for each key of a table, and for all others."""
+    """A statistic of a combination of features: its value for each key of a table, and for all other keys."""
 
     elements: tuple[tuple[Any, ...], ...]
     keys: NDArray[np.int64]
@@ -39,22 +40,22 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Splits:
-    """What the trees of a model compare: numbers first, then a column for each statistic or category compared with.
+    """The columns that the trees of a model compare: numbers, then one for each statistic or compared category.
 
     Attributes
     ----------
     features : dict
-        Number of a feature -> its column, and what a missing value counts as.
+        Number of a feature -> its column, and the treatment of missing values.
     columns : dict
         Number of a statistic, or a category's feature and its hash -> column.
     borders : sequence of (int, float)
-        The splits by statistics, in the order in which the model numbers them: which statistic, and the border.
+        The splits by statistics, in the model's order: the number of the statistic, and the border.
     first : int
-        The number of the first of them.
+        The number of the first of these splits.
     width : int
         How many columns the trees read.
     hashed : Hashed or None
-        What makes the columns after the numbers; None without categories.
+        Computes the columns after the numbers; None without categories.
     """
 
     features: Mapping[int, tuple[int, str]]
@@ -66,7 +67,7 @@ class Splits:
 
     @classmethod
     def of(cls, model: Mapping[str, Any], width: int, splits: Iterable[Mapping[str, Any]]) -> Splits:
-        """Read ``features_info`` and ``ctr_data`` of the JSON of a model over rows of ``width`` columns."""
+        """Convert ``features_info`` and ``ctr_data`` of the JSON of a model over rows of ``width`` columns."""
         info = model["features_info"]
         categories = {one["feature_index"]: one["flat_feature_index"] for one in info.get("categorical_features", [])}
         flat = [column for column in range(width) if column not in categories.values()]
@@ -87,7 +88,7 @@ class Splits:
         if not flat and not statistics:
             raise UnsupportedEstimator(
                 "the CatBoost model reads nothing but categories and splits by none of them, so that all rows get the "
-                "same answer; fit it on more rows, or take a DummyRegressor or DummyClassifier"
+                "same prediction; fit it on more rows, or take a DummyRegressor or DummyClassifier"
             )
         columns = {key: len(flat) + place for place, key in enumerate(statistics)}
         borders = [(number, border) for number, ctr in enumerate(ctrs) for border in ctr["borders"]]
@@ -99,7 +100,7 @@ class Splits:
         return cls(features, columns, borders, first, len(flat) + len(columns), hashed)
 
     def of_split(self, split: Mapping[str, Any]) -> Split:
-        """What a split of a tree compares."""
+        """The column, border and missing-value direction of a split."""
         kind = split["split_type"]
         if kind == "FloatFeature":
             column, treatment = self.features[split["float_feature_index"]]
@@ -116,7 +117,7 @@ class Splits:
 
 
 def _elements(ctr: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
-    """What a combination is made of, in the order of its hash: columns, columns compared, numbers above a border."""
+    """The elements of a combination, in the order of its hash: columns, columns compared, numbers above a border."""
     kinds = {
         "cat_feature_value": ("cat_feature_index",),
         "cat_feature_exact_value": ("cat_feature_index", "value"),
@@ -133,7 +134,7 @@ def _statistic(ctr: Mapping[str, Any], table: Mapping[str, Any]) -> Statistic:
     """
     stride = table["hash_stride"]
     cells = np.array(table["hash_map"], dtype=object).reshape(-1, stride)
-    cells = cells[cells[:, 0] != NOBODY]
+    cells = cells[cells[:, 0] != EMPTY]
     keys = np.array([*map(int, cells[:, 0])], np.uint64).view(np.int64)
     cells, keys = cells[np.argsort(keys)], np.sort(keys)
     counts, kind = cells[:, 1:].astype(np.float64), ctr["ctr_type"]
@@ -176,11 +177,13 @@ def _hashed(
     place = {index: at for at, index in enumerate(categories)}
     conditions = sorted(set(_parts(statistics, "float_feature")))
     return HashedColumns(
-        categories={column: _known(info, statistics, index) for index, column in categories.items()},
-        complete=frozenset(column for index, column in categories.items() if whole and _told(statistics, index)),
+        categories={column: _stored_hashes(info, statistics, index) for index, column in categories.items()},
+        complete=frozenset(
+            column for index, column in categories.items() if whole and _all_hashes_stored(statistics, index)
+        ),
         numbers=[flat[features[feature][0]] for _, feature, _ in conditions],
         borders=AboveBorders(
-            torch.tensor([border for *_, border in conditions], dtype=torch.float64),
+            tensor([border for *_, border in conditions]),
             torch.tensor([features[feature][1] == "AsTrue" for _, feature, _ in conditions], dtype=torch.bool),
         ),
         statistics=_module(statistics, place, {one: len(place) + at for at, one in enumerate(conditions)}),
@@ -191,21 +194,21 @@ def _parts(statistics: Iterable[Statistic], kind: str) -> list[tuple[Any, ...]]:
     return [part for one in statistics for part in one.elements if part[0] == kind]
 
 
-def _told(statistics: Iterable[Statistic], index: int) -> bool:
-    """Whether the model tells the hash of every category of a column: it is never combined, or has a table alone."""
+def _all_hashes_stored(statistics: Iterable[Statistic], index: int) -> bool:
+    """Whether the model stores the hash of every category of a column: it is never combined, or has its own table."""
     alone = any(one.elements == (("cat_feature_value", index),) and len(one.keys) > 1 for one in statistics)
     together = any(len(one.elements) > 1 and ("cat_feature_value", index) in one.elements for one in statistics)
     return alone or not together
 
 
-def _known(info: Mapping[str, Any], statistics: Iterable[Statistic], index: int) -> list[int]:
-    """The hashes of a column that the model tells, from 0 to 2^32 - 1: those of its tables and of its comparisons."""
+def _stored_hashes(info: Mapping[str, Any], statistics: Iterable[Statistic], index: int) -> list[int]:
+    """The hashes of a column in the tables and comparisons of the model, from 0 to 2^32 - 1."""
     back = pow(_factor(1, 0), -1, 2**64)
     keys = [key for one in statistics if one.elements == (("cat_feature_value", index),) for key in one.keys.tolist()]
     named = next(one for one in info["categorical_features"] if one["feature_index"] == index).get("values", [])
     compared = [part[2] for part in _parts(statistics, "cat_feature_exact_value") if part[1] == index]
-    found = {key * back % 2**32 for key in keys} | {value % 2**32 for value in (*named, *compared)}
-    return sorted(found)
+    hashes = {key * back % 2**32 for key in keys} | {value % 2**32 for value in (*named, *compared)}
+    return sorted(hashes)
 
 
 def _module(
@@ -256,5 +259,5 @@ def _module(
 
 
 def _factor(places: int, place: int) -> int:
-    """What the value at a place of a combination is multiplied by: m once for itself, and once for each from it on."""
+    """The factor of the value at a place of a combination: m^(1 + places - place) modulo 2^64."""
     return pow(MULTIPLIER, 1 + places - place, 2**64)

@@ -48,14 +48,14 @@ def regressor(fitted: ensemble.HistGradientBoostingRegressor) -> Predictor:
 
 
 def _codes(fitted: Any) -> dict[int, list[Any]]:
-    """The categories of each native category column, in the order of the codes that the trees read."""
+    """The categories of each native category column, in the order of their codes in the trees."""
     if fitted.is_categorical_ is None:
         return {}
     encoder = fitted._preprocessor.named_transformers_["encoder"]
     columns = np.flatnonzero(fitted.is_categorical_).tolist()
-    # A missing value among the categories has no code: the trees read it as missing.
-    known = [[one for one in categories.tolist() if not _missing(one)] for categories in encoder.categories_]
-    return dict(zip(columns, known, strict=True))
+    # A missing value among the categories has no code: for the trees it is a missing number.
+    categories = [[value for value in column.tolist() if not _missing(value)] for column in encoder.categories_]
+    return dict(zip(columns, categories, strict=True))
 
 
 def _missing(category: Any) -> bool:

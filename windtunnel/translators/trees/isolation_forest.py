@@ -9,6 +9,7 @@ from sklearn.ensemble import IsolationForest
 from windtunnel.modules.outputs.label_rules import LabelThreshold
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.isolation import IsolationScore
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 from windtunnel.translators.trees.sklearn_trees import TRAINABLE, tree_ensemble
 
@@ -23,7 +24,7 @@ EULER = float(np.euler_gamma)
 def isolation_forest(fitted: IsolationForest) -> Predictor:
     """Path lengths of ``estimators_``: s = sum over trees of depth + c(rows in the leaf), over T c(max_samples_).
 
-    ``score_samples`` is -2^-s, ``decision_function`` that less ``offset_``, and an inlier is where it is not negative.
+    ``score_samples`` is -2^-s, ``decision_function`` this less ``offset_``; a row is an inlier if it is not negative.
     """
     trees = [member.tree_ for member in fitted.estimators_]
     # The source adds 1 - 1 for the root; the order of the sum is kept, as contamination ties scores to the offset.
@@ -33,18 +34,18 @@ def isolation_forest(fitted: IsolationForest) -> Predictor:
         trees,
         values if expected else [np.zeros(one.node_count) for one in trees],
         width=int(fitted.n_features_in_),
-        # With one row a tree there is no path: the source takes the ratio for 1.
+        # With one row per tree there is no path; the source takes 1 as the ratio.
         base=[0.0 if expected else 1.0],
         divisor=expected or 1.0,
         features=fitted.estimators_features_,
     )
-    offset = torch.tensor(float(fitted.offset_), dtype=torch.float64)
+    offset = tensor(fitted.offset_)
     return Predictor(
         HardTrees.of(model),
         loss="logistic",
         classes=np.array([-1, 1]),
         methods={
-            "predict": LabelThreshold(torch.tensor(_least_inlier(float(fitted.offset_)), dtype=torch.float64)),
+            "predict": LabelThreshold(tensor(_least_inlier(float(fitted.offset_)))),
             "score_samples": IsolationScore(torch.zeros_like(offset)),
             "decision_function": IsolationScore(offset),
         },
@@ -52,14 +53,14 @@ def isolation_forest(fitted: IsolationForest) -> Predictor:
 
 
 def _path_length(rows: np.ndarray) -> np.ndarray:
-    """c(n), the mean depth at which a search in a random tree over n rows ends: 0 for 1, 1 for 2 rows."""
+    """c(n), the mean depth of a leaf in a random tree over n rows: 0 for 1 row, 1 for 2 rows."""
     many = np.maximum(rows, 3).astype(np.float64)
     length = 2.0 * (np.log(many - 1.0) + EULER) - 2.0 * (many - 1.0) / many
     return np.where(rows <= 1, 0.0, np.where(rows == 2, 1.0, length))
 
 
 def _least_inlier(offset: float) -> float:
-    """The least s that the source calls an inlier, found with its own arithmetic: -2^-s - offset >= 0."""
+    """The smallest s with -2^-s - offset >= 0 in floating-point numbers, by bisection."""
     low, high = 0.0, 2000.0
     if not _inlier(high, offset):
         return float("inf")

@@ -14,11 +14,11 @@ from windtunnel.translators.registry import Predictor, Transformer, convert, tra
 @translates(
     LeafEncoder,
     trainable="thresholds, feature weights, paths (levels L2-L4)",
-    notes="trees of every library that are translated themselves; soft leaves for the one-hot form, while translate "
+    notes="trees of every library with a converter; soft leaves for the one-hot form, while translate "
     "keeps ids, a step function, on the host",
 )
 def leaf_encoder(fitted: LeafEncoder) -> Transformer:
-    """One column per leaf, or per tree. Reads ``estimator_`` by its own reader, ``leaves_`` and ``output``."""
+    """One column per leaf, or per tree. Reads ``estimator_`` (by its converter), ``leaves_`` and ``output``."""
     trees = convert(fitted.estimator_)
     if not isinstance(trees, Predictor) or not isinstance(trees.scores, TreeWalk):
         raise UnsupportedEstimator(

@@ -19,7 +19,7 @@ from windtunnel.modules.trees.leaves import with_numbers
 from windtunnel.modules.trees.linear_leaves import LinearLeafTrees
 from windtunnel.translators.registry import Predictor, translates
 
-# kZeroThreshold, a float32 in LightGBM's source. Its predictors read every value this near to zero as zero.
+# kZeroThreshold, a float32 in LightGBM's source. Its predictors take values up to this size as zero.
 NEAR_ZERO = float(np.float32(1e-35))
 
 
@@ -41,7 +41,7 @@ def classifier(fitted: LGBMClassifier) -> Predictor:
         )
     if model.objective == "":
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} with a custom objective answers predict with raw scores, not labels; "
+            f"{type(fitted).__name__} with a custom objective predicts raw scores, not labels; "
             "translate its booster_ instead, or fit it with a named objective"
         )
     if several:
@@ -59,7 +59,7 @@ def classifier(fitted: LGBMClassifier) -> Predictor:
     LGBMRegressor,
     LGBMRanker,
     trainable="leaf values, thresholds, feature weights, paths (levels L1-L4)",
-    notes="every objective with its link and loss, which is of what predict answers with reg_sqrt too; rankers and "
+    notes="every objective with its link and loss (with reg_sqrt, of the squared scores); rankers and "
     "custom objectives are fine-tuned with the squared error of the raw score unless told otherwise; of linear trees "
     "the leaves train, not the splits",
 )
@@ -92,7 +92,7 @@ def _used_iterations(booster: Booster) -> int:
 
 
 def tree_ensemble(booster: Booster) -> TreeEnsemble:
-    """Read the trees that ``booster.predict`` uses: up to ``best_iteration`` where training stopped early.
+    """Convert the trees that ``booster.predict`` uses: up to ``best_iteration`` where training stopped early.
 
     Leaf values of boosting=rf are divided by the number of iterations, so that scores are means as in ``predict``
     (``predict(raw_score=True)`` leaves them as sums).
@@ -114,18 +114,18 @@ def native_categories(booster: Booster) -> dict[int, list[Any]]:
     if len(columns) != len(categories):
         raise UnsupportedEstimator(
             f"the booster was trained on {len(categories)} pandas category columns, but {len(columns)} of its features "
-            f"are categorical (positions {columns}), so the categories cannot be told apart; make ordered categories "
+            f"are categorical (positions {columns}), so the columns cannot be matched; make ordered categories "
             "unordered and leave categorical_feature='auto' when fitting, or one-hot encode them before LightGBM"
         )
     infos = text.header["feature_infos"].split(" ")
-    for column, known in zip(columns, categories, strict=True):
+    for column, values in zip(columns, categories, strict=True):
         highest = max(_codes(infos[column]), default=-1)
-        if highest >= len(known):
+        if highest >= len(values):
             raise UnsupportedEstimator(
-                f"feature {column} has category code {highest} but the pandas column has {len(known)} categories; "
+                f"feature {column} has category code {highest} but the pandas column has {len(values)} categories; "
                 "leave categorical_feature='auto' when fitting, or one-hot encode the categories before LightGBM"
             )
-    return {column: list(known) for column, known in zip(columns, categories, strict=True)}
+    return {column: list(values) for column, values in zip(columns, categories, strict=True)}
 
 
 def _fitted_booster(fitted: LGBMClassifier | LGBMRegressor | LGBMRanker) -> Booster:
@@ -175,7 +175,7 @@ class _Model:
         """Pair the scores with the link and loss of ``Booster.predict``."""
         if self.objective not in _OBJECTIVES:
             raise UnsupportedEstimator(
-                f"objective={self.objective!r} has no translation; known are {', '.join(filter(None, _OBJECTIVES))}"
+                f"objective={self.objective!r} has no translation; accepted are {', '.join(filter(None, _OBJECTIVES))}"
             )
         link, loss = _OBJECTIVES[self.objective]
         scaled = self.scale_option()
@@ -261,7 +261,7 @@ def _ensemble(text: _Text) -> TreeEnsemble:
         feature=_numbers(trees, "split_feature", np.int64),
         threshold=np.where(decision & 1, 0.0, _off_zero(threshold)),
         default_left=(decision & 2) > 0,
-        # A missing category goes right, whatever the node says of missing numbers.
+        # A missing category goes right, whatever the direction for missing numbers is.
         missing=np.where(decision & 1, MISSING_NONE, decision >> 2 & 3).astype(np.int8),
         left=_numbers(trees, "left_child", np.int64),
         right=_numbers(trees, "right_child", np.int64),
@@ -295,9 +295,9 @@ def _linear_leaves(ensemble: TreeEnsemble, trees: list[dict[str, str]]) -> Linea
         "uses": uses,
     }
     walk = TreeWalk.of(with_numbers(ensemble, np.arange(leaves)))
-    held = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in tensors.items()}
+    values = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in tensors.items()}
     facts = walk.facts() | {"scores": ensemble.outputs}
-    return LinearLeafTrees.rebuild(walk.state_dict() | held, facts)
+    return LinearLeafTrees.rebuild(walk.state_dict() | values, facts)
 
 
 def _numbers(trees: Iterable[Mapping[str, str]], key: str, dtype: Any) -> NDArray[Any]:
@@ -308,7 +308,7 @@ def _numbers(trees: Iterable[Mapping[str, str]], key: str, dtype: Any) -> NDArra
 
 
 def _off_zero(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Move thresholds inside the values that LightGBM reads as zero to their rim, where such values decide as zero."""
+    """Move thresholds within ``NEAR_ZERO`` to its end, as LightGBM compares values up to there as zero."""
     rim = np.where(threshold < 0, np.nextafter(-NEAR_ZERO, -np.inf), NEAR_ZERO)
     return np.where(np.abs(threshold) <= NEAR_ZERO, rim, threshold)
 
@@ -342,14 +342,14 @@ def _feature_range(infos: list[str]) -> NDArray[np.float64]:
 
 
 def _codes(info: str) -> list[int]:
-    """Read the category codes of a feature info; none for a number, -1 (missing) left out."""
+    """The category codes of a feature info without -1 (missing); none for a number."""
     if info.startswith("[") or info == "none":
         return []
     return [code for code in map(int, info.split(":")) if code >= 0]
 
 
 def _categorical_columns(text: _Text) -> list[int]:
-    """List the features declared categorical, or those binned as such where the text has no parameters."""
+    """The features declared categorical; without parameters in the text, those with category codes."""
     declared = text.parameters.get("categorical_feature", "")
     if declared:
         return sorted(map(int, declared.split(",")))

@@ -7,7 +7,6 @@ from copy import copy
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn import dummy, ensemble, tree
 from sklearn.base import is_classifier
@@ -21,6 +20,7 @@ from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
 from windtunnel.modules.trees.single_tree import SingleTree, child_numbers, join
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Composite, Part, Predictor, Transformer, translates
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
@@ -35,20 +35,20 @@ def tree_ensemble(
     divisor: float = 1.0,
     features: Sequence[Any] | None = None,
 ) -> TreeEnsemble:
-    """Read fitted ``tree_`` objects; they compare float32 rows, NaN goes as each node says.
+    """Convert fitted ``tree_`` objects, which compare float32 rows; each node has a direction for NaN.
 
     Parameters
     ----------
     trees : sequence of sklearn.tree._tree.Tree
     values : iterable of array
-        Per tree ``[nodes]`` or ``[nodes, K]``, what a row that ends in a node adds. With ``[nodes]`` the trees go to
+        Per tree ``[nodes]`` or ``[nodes, K]``, what a row in this node adds. With ``[nodes]`` the trees add to
         the K scores in turn.
     width : int
         Columns of the rows.
     base, divisor
         See ``TreeEnsemble``.
     features : sequence of int arrays, optional
-        Per tree, the columns of the rows that it reads, where these are not all.
+        Per tree, the columns of the rows that it reads; None for all columns.
     """
     parts = [
         _one_tree(one, value, None if features is None else np.asarray(features[index], np.int64))
@@ -72,12 +72,12 @@ def _one_tree(tree_: Any, value: NDArray[np.float64], columns: NDArray[np.int64]
 
 
 def leaf_numbers(trees: Iterable[Any]) -> NDArray[np.int64]:
-    """The number of each leaf among the nodes of its own tree, as ``apply`` gives it."""
+    """The number of each leaf among the nodes of its tree, as ``apply`` gives it."""
     return np.concatenate([np.flatnonzero(one.children_left < 0) for one in trees]).astype(np.int64)
 
 
 def leaf_values(fitted: Any) -> NDArray[np.float64]:
-    """``tree_.value`` as ``[nodes, K]``: the targets side by side, a probability per class or one value each."""
+    """``tree_.value`` as ``[nodes, K]``: the targets concatenated, a probability per class or one value each."""
     value = fitted.tree_.value
     counts = np.atleast_1d(fitted.n_classes_) if is_classifier(fitted) else [1] * fitted.n_outputs_
     parts = [value[:, target, : int(count)] for target, count in enumerate(counts)]
@@ -127,7 +127,7 @@ def _means(fitted: Any, members: Sequence[Any], shape: list[int]) -> Predictor:
 
 
 LOSSES = {"absolute_error": "absolute"}
-"""Criterion of a regressor: the loss that is fine-tuned, where it is not the squared one."""
+"""Criterion of a regressor -> fine-tuning loss, if it is not the squared one."""
 
 
 @translates(
@@ -136,10 +136,10 @@ LOSSES = {"absolute_error": "absolute"}
     differentiable=False,
 )
 def trees_embedding(fitted: ensemble.RandomTreesEmbedding) -> Transformer:
-    """``estimators_`` and the leaves that ``one_hot_encoder_`` knows."""
+    """One column per leaf of ``estimators_``; ``one_hot_encoder_`` has to contain all leaves."""
     trees = [member.tree_ for member in fitted.estimators_]
-    for index, (one, known) in enumerate(zip(trees, fitted.one_hot_encoder_.categories_, strict=True)):
-        if not np.array_equal(np.flatnonzero(one.children_left < 0), known):
+    for index, (tree_, leaves) in enumerate(zip(trees, fitted.one_hot_encoder_.categories_, strict=True)):
+        if not np.array_equal(np.flatnonzero(tree_.children_left < 0), leaves):
             raise UnsupportedEstimator(
                 f"tree {index} of RandomTreesEmbedding has leaves that no training row falls into, which it rejects; "
                 "fit it without sample weights of 0"
@@ -161,8 +161,8 @@ def boosting_classifier(fitted: ensemble.GradientBoostingClassifier) -> Predicto
     """Log-odds: init_, and learning_rate times the leaves of ``estimators_``; half log-odds for exponential."""
     several = fitted.estimators_.shape[1] > 1
     leaves = _stage_leaves(fitted, [len(fitted.estimators_), fitted.estimators_.shape[1]])
-    # A row that scores exactly 0 is of the second class.
-    answers = {} if several else {"predict": LabelThreshold(torch.zeros((), dtype=torch.float64))}
+    # A score of exactly 0 predicts the second class.
+    answers = {} if several else {"predict": LabelThreshold(tensor(0.0))}
     scale = {} if fitted.loss == "log_loss" else {"scale": 2.0}
     return _boosted(
         fitted,
@@ -203,13 +203,13 @@ def _stage_leaves(fitted: Any, shape: list[int]) -> TreeLeaves:
 
 
 def _boosted(fitted: Any, **options: Any) -> Predictor | Composite:
-    """Trees on a constant where init_ is one, else on what init_ answers for a row."""
+    """Trees added to a constant ``init_``, or to what ``init_`` predicts for a row."""
     scores = fitted.estimators_.shape[1]
     init = fitted.init_
     if _random(init):
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} starts from a {type(init).__name__}(strategy={init.strategy!r}), which draws its "
-            "answers at random; fit it with another init"
+            "predictions at random; fit it with another init"
         )
     if isinstance(init, str) or isinstance(init, dummy.DummyClassifier | dummy.DummyRegressor):
         row = np.zeros((1, int(fitted.n_features_in_)), np.float32)
@@ -218,12 +218,12 @@ def _boosted(fitted: Any, **options: Any) -> Predictor | Composite:
     if getattr(init, method)(np.zeros((1, int(fitted.n_features_in_)), np.float32)).dtype == np.float32:
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} starts from a {type(init).__name__} that computes in float32, as boosting rounds "
-            "its rows, so its answers cannot be given to the last digit; take an init that computes in float64, such "
+            "its rows, so its predictions cannot be reproduced exactly; take an init that computes in float64, such "
             "as a tree or a forest"
         )
     # The rows are rounded before init_ sees them.
     rounded = Pipeline([("float32", Float32()), ("init", init)])
-    # The trees by themselves are the same estimator, started from nothing.
+    # The trees alone are the same estimator with a zero init.
     stages = copy(fitted)
     stages.init_ = "zero"
     shape = options["column_methods"]["apply"].shape
@@ -237,7 +237,7 @@ def _boosted(fitted: Any, **options: Any) -> Predictor | Composite:
 
 
 def _start_link(fitted: Any) -> str:
-    """From what the init estimator answers to a raw score."""
+    """The link from the output of the init estimator to a raw score."""
     if not is_classifier(fitted):
         return "identity"
     if fitted.estimators_.shape[1] > 1:
@@ -245,7 +245,7 @@ def _start_link(fitted: Any) -> str:
     return "half_logit" if fitted.loss == "exponential" else "logit"
 
 
-@translates(Float32, notes="what gradient boosting does to rows before its init estimator sees them")
+@translates(Float32, notes="gradient boosting rounds rows in this way before its init estimator")
 def float32(fitted: Float32) -> RoundToFloat32:
     """Round to the nearest float32 number."""
     return RoundToFloat32()

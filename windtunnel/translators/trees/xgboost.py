@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from xgboost import Booster, DMatrix, XGBClassifier, XGBRanker, XGBRegressor, XGBRFClassifier, XGBRFRegressor
 
@@ -20,10 +19,11 @@ from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaves import TreeLeaves
 from windtunnel.modules.trees.single_tree import SingleTree, child_numbers, join
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
-# Objective: link, loss, and what base_score is of the raw score.
+# Objective: link, loss, and the function that gives base_score from the raw score.
 OBJECTIVES = {
     "reg:squarederror": ("identity", "squared", "identity"),
     "reg:squaredlogerror": ("identity", "squared_log", "identity"),
@@ -45,7 +45,7 @@ OBJECTIVES = {
     "rank:map": ("identity", "relevance", "identity"),
 }
 LEAST_SHARE = np.float32(1e-6)
-"""XGBoost holds the share that a logistic score starts from between this and 1 less this."""
+"""XGBoost clips the base score of logistic objectives to [LEAST_SHARE, 1 - LEAST_SHARE]."""
 FLOAT32 = dict.fromkeys(("predict", "predict_proba", "apply"), "float32")
 
 
@@ -53,7 +53,7 @@ FLOAT32 = dict.fromkeys(("predict", "predict_proba", "apply"), "float32")
     XGBClassifier,
     XGBRFClassifier,
     trainable=TRAINABLE,
-    notes="gbtree, dart and gblinear; the source adds up in float32, so answers agree to 1e-6",
+    notes="gbtree, dart and gblinear; the source adds up in float32, so predictions agree to 1e-6",
 )
 def classifier(fitted: XGBClassifier) -> Predictor:
     """The booster up to ``best_iteration``: log-odds, one score per class beyond two."""
@@ -69,7 +69,7 @@ def classifier(fitted: XGBClassifier) -> Predictor:
         )
     link = "sigmoid" if model.outputs == 1 else "softmax"
     dtypes = {name: dtype for name, dtype in FLOAT32.items() if name != "predict"}
-    # Of multi:softmax the source gives the labels as the booster does.
+    # With multi:softmax the source returns the labels of the booster.
     kind = np.int32 if model.objective == "multi:softmax" else np.int64
     loss = "logistic" if model.outputs == 1 else "softmax"
     return model.predictor(link=link, loss=loss, dtypes=dtypes, classes=np.arange(fitted.n_classes_, dtype=kind))
@@ -81,15 +81,15 @@ def classifier(fitted: XGBClassifier) -> Predictor:
     XGBRanker,
     trainable=TRAINABLE,
     notes="gbtree, dart and gblinear, every objective with its link and loss, several targets or quantiles; the source "
-    "adds up in float32, so answers agree to 1e-6; rankers are tuned on the squared error unless told otherwise, "
-    "survival models with a loss of one's own only",
+    "adds up in float32, so predictions agree to 1e-6; rankers are tuned on the squared error unless told otherwise, "
+    "survival models with a custom loss only",
 )
 def regressor(fitted: Any) -> Predictor:
     """The booster up to ``best_iteration``: raw scores, and the values that ``predict`` makes of them."""
     model = _model(fitted)
     if model.objective not in OBJECTIVES or model.objective.startswith("multi"):
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} with objective={model.objective!r} has no translation; known are "
+            f"{type(fitted).__name__} with objective={model.objective!r} has no translation; accepted are "
             f"{', '.join(name for name in OBJECTIVES if not name.startswith('multi'))}"
         )
     link, loss, _ = OBJECTIVES[model.objective]
@@ -128,8 +128,8 @@ class _Model:
         kind = OBJECTIVES[self.objective][2]
         # In float32, as the source: near 1 the last digit of a probability moves its log-odds by several percent.
         if kind == "sigmoid":
-            held = np.clip(stored, LEAST_SHARE, 1 - LEAST_SHARE)
-            stored = -np.log(1 / held - 1)
+            clipped = np.clip(stored, LEAST_SHARE, 1 - LEAST_SHARE)
+            stored = -np.log(1 / clipped - 1)
         elif kind == "exp":
             with np.errstate(divide="ignore"):  # the mean of targets that are all 0
                 stored = np.log(stored)
@@ -156,8 +156,8 @@ class _Model:
         scores, leaves = HardTrees.of(model), TreeLeaves.numbered(model, numbers, shape)
         scores.next_above_in_data = leaves.next_above_in_data = True
         codes = self._codes()
-        # Of unknown numbers it makes missing ones.
-        closed = [column for column, known in codes.items() if isinstance(known[0], str)]
+        # Unknown numbers become missing values.
+        closed = [column for column, values in codes.items() if isinstance(values[0], str)]
         return Predictor(
             scores, flat=flat, codes=codes, closed_codes=closed, needs_names=True, column_methods={"apply": leaves},
             sparse_zeros=False, **options,
@@ -166,13 +166,13 @@ class _Model:
     def _linear(self) -> Module:
         """Gblinear: weights ``[features + 1, K]``, the last row the bias.
 
-        XGBoost 3.2 adds the first base_score to every score, so the bias is what it answers for a row of zeros.
+        XGBoost 3.2 adds the first base_score to every score, so the bias is its prediction for a row of zeros.
         """
         weights = np.array(self.learner["gradient_booster"]["model"]["weights"], np.float32).astype(np.float64)
         table = weights.reshape(-1, self.outputs)[:-1]
         zeros = DMatrix(np.zeros((1, len(table))), feature_names=self.booster.feature_names)
         bias = self.booster.predict(zeros, output_margin=True).reshape(-1).astype(np.float64)
-        return LinearSkippingMissing(torch.from_numpy(np.ascontiguousarray(table.T)), torch.from_numpy(bias))
+        return LinearSkippingMissing(tensor(table.T), tensor(bias))
 
     def _ensemble(self) -> tuple[TreeEnsemble, NDArray[np.int64]]:
         booster = self.learner["gradient_booster"]
@@ -194,8 +194,8 @@ class _Model:
         booster = self.learner["gradient_booster"]
         model = (booster["gbtree"] if booster["name"] == "dart" else booster)["model"]
         encodings = model.get("cats", {}).get("enc", [])
-        known = {column: _categories(encoding) for column, encoding in enumerate(encodings)}
-        return {column: values for column, values in known.items() if values}
+        categories = {column: _categories(encoding) for column, encoding in enumerate(encodings)}
+        return {column: values for column, values in categories.items() if values}
 
 
 def _model(fitted: Any) -> _Model:
@@ -209,8 +209,8 @@ def _model(fitted: Any) -> _Model:
     learner = json.loads(booster.save_raw("json"))["learner"]
     if callable(getattr(fitted, "objective", None)):
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} with a custom objective does not tell what its scores mean; fit it with a named "
-            "one"
+            f"{type(fitted).__name__} with a custom objective does not define what its scores mean; fit it with a "
+            "named objective"
         )
     return _Model(booster, learner, None if best is None else int(best) + 1)
 
@@ -221,8 +221,8 @@ def _categories(encoding: Mapping[str, Any]) -> list[Any]:
         return list(encoding["values"])
     if min(encoding["values"], default=0) < 0:
         raise UnsupportedEstimator(
-            "XGBoost keeps of a category as many bytes as it has characters, so that texts beyond ASCII (é, 上) cannot "
-            "be told from what it keeps; recode the categories in ASCII, or as numbers, before fitting"
+            "XGBoost stores as many bytes of a category as it has characters, so texts beyond ASCII (é, 上) are cut "
+            "off; recode the categories in ASCII, or as numbers, before fitting"
         )
     octets, offsets = bytes(encoding["values"]), encoding["offsets"]
     return [octets[start:end].decode() for start, end in zip(offsets, offsets[1:], strict=False)]
