@@ -19,9 +19,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/windtunnel demo
 
-# Two workers; the tests of a file share fitted pipelines, so they stay together. tests/conftest.py starts slow files first.
+# Two workers; tests/conftest.py keeps tests that share fitted pipelines on one of them, and starts slow files first.
+XDIST := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 test: setup
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest $(XDIST)
 
 # The daily loop, under a minute: quick files of every layer, without tests over the whole case table.
 FAST := $(addprefix tests/, encode modules/test_hard_trees.py modules/test_soft_trees.py estimators/test_two_hot.py \
@@ -30,7 +31,7 @@ FAST := $(addprefix tests/, encode modules/test_hard_trees.py modules/test_soft_
 	trainers/test_tree_block_weights.py api/test_translate.py api/test_report.py api/test_bad_input.py \
 	experiment/test_config.py)
 test-fast: setup
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not slow and not whole_table" $(FAST)
+	$(BIN)/python -m pytest $(XDIST) -m "not slow and not whole_table" $(FAST)
 
 # As many new random pipelines as EXAMPLES says; make test runs 60, always the same.
 EXAMPLES ?= 5000

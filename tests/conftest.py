@@ -1,14 +1,18 @@
-"""Warnings of other libraries that every test ignores, and the order in which the files run."""
+"""Warnings of other libraries that every test ignores, and how the files share the workers."""
+
+import gc
 
 import pytest
 
+CASE_TABLE = ("test_translate", "test_backends", "test_export_modules", "test_torchscript", "test_gradients")
+"""Files that compile large parts of the case table; one worker runs them all, so each pipeline is fitted once."""
 SLOW_FILES = (
-    "test_export_formats", "test_backends", "test_translate", "test_export_modules", "test_sweep", "test_compiled_fit",
-    "test_train_step_benchmark", "test_streaming", "test_strategies", "test_torchscript", "test_soft_triton",
-    "test_catboost_categories", "test_paper", "test_wrappers", "test_residual_model", "test_gradients", "test_passes",
-    "test_accuracy_benchmark", "test_readme", "test_soft_kernel", "test_distributed", "test_finetune", "test_fuzz",
+    "test_export_formats", "test_sweep", "test_compiled_fit", "test_train_step_benchmark", "test_streaming",
+    "test_strategies", "test_soft_triton", "test_catboost_categories", "test_paper", "test_wrappers",
+    "test_residual_model", "test_passes", "test_accuracy_benchmark", "test_readme", "test_soft_kernel",
+    "test_distributed", "test_finetune", "test_factorization_machine", "test_fuzz",
 )  # fmt: skip
-"""Files of ten seconds and more, slowest first."""
+"""Other files of ten seconds and more, slowest first."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -16,7 +20,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:'future.no_silent_downcasting' is deprecated")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run slow files first, so that no worker waits for one at the end (``--dist loadfile``)."""
-    rank = {name: number for number, name in enumerate(SLOW_FILES)}
+    """Keep the tests of a file on one worker (``--dist loadgroup``), and start slow files first."""
+    rank = {name: number for number, name in enumerate(CASE_TABLE + SLOW_FILES)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
+    for item in items:
+        name = item.path.stem
+        item.add_marker(pytest.mark.xdist_group("case_table" if name in CASE_TABLE else name))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what is imported by now is never garbage

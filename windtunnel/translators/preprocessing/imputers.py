@@ -26,8 +26,8 @@ from windtunnel.translators.registry import CategoryRecoding, translates
 def simple_imputer(fitted: SimpleImputer) -> CategoryRecoding | Imputer:
     """statistics_ where x is missing_values; columns without a statistic dropped; flags for indicator_.features_.
 
-    A ``CategoryRecoding`` keeps each column in its place, so an imputer of numbers that drops columns or adds indicators is
-    a plain ``Imputer``, which cannot stand before an encoder.
+    A ``CategoryRecoding`` keeps each column in its place. An imputer of numbers that drops columns or adds indicators
+    is a plain ``Imputer``, which cannot stand before an encoder.
     """
     kept = _kept(fitted)
     flagged = fitted.indicator_.features_ if fitted.add_indicator else np.zeros(0, dtype=np.int64)
