@@ -29,7 +29,7 @@ from windtunnel.modules.tables.category_table import CategoryTable
 from windtunnel.program.head import Head
 from windtunnel.program.origin import Origin
 from windtunnel.program.program import IDS, Program, ProgramStep, Take
-from windtunnel.trainers.data.batches import Batches
+from windtunnel.trainers.data.encoded_rows import EncodedRows
 
 MIB = 2**20
 app = command()
@@ -108,10 +108,10 @@ def translation(rows: int, width: int) -> Translation:
     return Translation(Program(steps), encoder, head, [Origin("encode", ""), Origin("regress", "")])
 
 
-def data(rows: int, samples: int, batch: int, seed: int) -> Batches:
+def data(rows: int, samples: int, batch: int, seed: int) -> EncodedRows:
     """Encoded rows of data: a category, and a number that follows from it."""
     ids = torch.randint(0, rows, (samples, 1), generator=torch.Generator().manual_seed(seed))
-    return Batches(Batch(torch.zeros(samples, 0), ids), (ids[:, 0] % 7).float(), batch_size=batch)
+    return EncodedRows(Batch(torch.zeros(samples, 0), ids), (ids[:, 0] % 7).float(), batch_size=batch)
 
 
 if __name__ == "__main__":

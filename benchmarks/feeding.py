@@ -31,7 +31,7 @@ from windtunnel.errors import BadInput
 from windtunnel.program.head import Head
 from windtunnel.program.origin import Origin
 from windtunnel.program.program import NUMBERS, Program, ProgramStep, Take
-from windtunnel.trainers.data.batches import Batches
+from windtunnel.trainers.data.encoded_rows import EncodedRows
 
 CASES = ("L4", "L1", "logistic", "residual")
 MOST_BRANCHED = 10
@@ -144,16 +144,16 @@ def by_hand(watch: Clock, clock: Seconds) -> tuple[list[float], list[float]]:
         steps.step(batch)
 
 
-def rows(of: Settings, steps: int) -> Batches:
+def rows(of: Settings, steps: int) -> EncodedRows:
     """Encoded rows for so many steps; which class one is of follows from its first two numbers."""
     numbers = torch.randn(of.batch * steps, of.features, generator=torch.Generator().manual_seed(0))
     target = (numbers[:, 0] * numbers[:, 1] > 0).float()
-    return Batches(Batch(numbers, torch.zeros(len(numbers), 0, dtype=torch.int64)), target, batch_size=of.batch)
+    return EncodedRows(Batch(numbers, torch.zeros(len(numbers), 0, dtype=torch.int64)), target, batch_size=of.batch)
 
 
-def some(train: Batches) -> Batches:
+def some(train: EncodedRows) -> EncodedRows:
     """A few of the rows, to judge by."""
-    return Batches(Batch(*(block[:1000] for block in train.rows)), train.target[:1000])
+    return EncodedRows(Batch(*(block[:1000] for block in train.rows)), train.target[:1000])
 
 
 def translation(case: str, of: Settings) -> Translation:

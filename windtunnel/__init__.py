@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     )
     from windtunnel.sweeps.result import SweepResult as SweepResult
     from windtunnel.trainers.data.loader import loader as loader
-    from windtunnel.trainers.data.streaming import stream as stream
+    from windtunnel.trainers.data.parquet_stream import stream as stream
     from windtunnel.trainers.recipe import Recipe as Recipe
     from windtunnel.translators import supported as supported, translates as translates
 
@@ -76,7 +76,7 @@ _PLACES = {
     "crossfit": "api.crossfit",
     "load": "api.load",
     "loader": "trainers.data.loader",
-    "stream": "trainers.data.streaming",
+    "stream": "trainers.data.parquet_stream",
     "supported": "translators",
     "sweep": "api.sweep",
     "translate": "api.translate",

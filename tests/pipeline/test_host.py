@@ -26,7 +26,7 @@ from windtunnel.errors import BadInput, UnsupportedEstimator
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.trees.soft.trees import SoftTrees
 from windtunnel.program.head import METHODS
-from windtunnel.trainers.data.batches import Streamed
+from windtunnel.trainers.data.encoded_rows import LazilyEncodedRows
 
 CALLS: list[int] = []
 
@@ -339,7 +339,7 @@ def test_streamed_and_cached_train_to_the_same_bits() -> None:
 def test_streams_are_loaders_with_batches() -> None:
     net, frame, y = trees_after_squares("stream")
     batches = windtunnel.loader(net, frame, y, batch_size=64, drop_last=True)
-    assert isinstance(batches, Streamed) and len(batches) == len(list(batches)) == 3
+    assert isinstance(batches, LazilyEncodedRows) and len(batches) == len(list(batches)) == 3
     with pytest.raises(BadInput, match="y has 3 values for 200 rows"):
         windtunnel.loader(net, frame, y[:3])
 

@@ -16,7 +16,7 @@ from stream_rows import PATTERN, click_net, valid_rows
 from windtunnel.errors import BadInput
 from windtunnel.objectives.metrics import Metric
 from windtunnel.trainers.data.loader import loader
-from windtunnel.trainers.data.streaming import stream
+from windtunnel.trainers.data.parquet_stream import stream
 from windtunnel.trainers.finetune import finetune
 from windtunnel.trainers.loop.processes import rank, world
 

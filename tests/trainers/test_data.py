@@ -1,4 +1,4 @@
-"""Batches by slicing, loaders of any kind, hold-outs, and what bad rows are told."""
+"""Rows in memory, adapters of loaders, held-out rows, and the errors for bad rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
-from windtunnel.trainers.data.batches import Batches
-from windtunnel.trainers.data.hold_out import hold_out
-from windtunnel.trainers.data.items import encode_item
-from windtunnel.trainers.data.loader import Encoded, loader
+from windtunnel.trainers.data.encoded_rows import EncodedRows
+from windtunnel.trainers.data.encoding import encode_item
+from windtunnel.trainers.data.loader import loader
+from windtunnel.trainers.data.loader_adapter import LoaderAdapter
 from windtunnel.trainers.loop.module import DataModule, Loaders
 from windtunnel.trainers.recipe import Recipe
 
@@ -56,7 +56,7 @@ def test_unshuffled_batches_are_views(net: SmallNet) -> None:
     assert first[0].numbers.data_ptr() == batches.rows.numbers.data_ptr()
 
 
-def test_the_order_of_an_epoch_is_its_own(net: SmallNet) -> None:
+def test_each_epoch_has_its_own_order(net: SmallNet) -> None:
     X, y = rows(50)
     batches = loader(net, X, y, batch_size=16, seed=3)
     zero, one = _joined(batches)[0], _joined(batches)[0]
@@ -99,7 +99,7 @@ def test_rows_that_fill_a_gpu_come_from_pinned_memory(
     net: SmallNet, free: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, y = torch.randn(10, 3), torch.arange(10).float()
-    train = Batches(Batch(x, torch.zeros(10, 0, dtype=torch.int64)), y, batch_size=4, seed=3)
+    train = EncodedRows(Batch(x, torch.zeros(10, 0, dtype=torch.int64)), y, batch_size=4, seed=3)
     expected, data, pinned, moved = list(train), Loaders(train, train.in_order()), [], []
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, free))
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda given: pinned.append(given.shape) or given)
@@ -148,9 +148,9 @@ LOADERS: dict[str, Callable[[SmallNet, pd.DataFrame, Any], Any]] = {
 
 
 @pytest.mark.parametrize("kind", LOADERS)
-def test_any_loader(net: SmallNet, kind: str) -> None:
+def test_all_kinds_of_loaders(net: SmallNet, kind: str) -> None:
     X, y = rows(50)
-    encoded = Encoded(net, LOADERS[kind](net, X, y), training=True)
+    encoded = LoaderAdapter(net, LOADERS[kind](net, X, y), training=True)
     wanted = _joined(loader(net, X, y, shuffle=False))
     for _ in range(2):  # epochs
         for got, want in zip(_joined(encoded), wanted, strict=True):
@@ -164,7 +164,7 @@ def test_tensors_are_rows_too() -> None:
             return Batch(torch.from_numpy(rows), torch.zeros(len(rows), 1, dtype=torch.int64))
 
     data = TensorDataset(torch.randn(20, 2), torch.randn(20))
-    items = list(Encoded(Plain(TASKS["regression"]), DataLoader(data, batch_size=8), training=True))
+    items = list(LoaderAdapter(Plain(TASKS["regression"]), DataLoader(data, batch_size=8), training=True))
     assert [len(item[1]) for item in items] == [8, 8, 4]
 
 
@@ -174,7 +174,7 @@ def test_weights_come_through(net: SmallNet) -> None:
     assert len(item) == 3 and torch.equal(item[2], torch.arange(10.0))
 
 
-def test_encoding_on_the_fly_says_what_the_rows_are_for(net: SmallNet) -> None:
+def test_training_is_passed_on_to_encode(net: SmallNet) -> None:
     seen = []
 
     class Watching(SmallNet):
@@ -184,44 +184,44 @@ def test_encoding_on_the_fly_says_what_the_rows_are_for(net: SmallNet) -> None:
 
     watching = Watching(TASKS["binary"])
     DataModule(watching, rows(50), rows(20))
-    list(Encoded(watching, [rows(50)]))
+    list(LoaderAdapter(watching, [rows(50)]))
     assert seen == [True, False, False]
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_hold_out(task: str) -> None:
     batches = loader(SmallNet(TASKS[task]), *rows(200, task), np.arange(200.0))
-    split = hold_out(batches, 0.1, seed=0)
+    split = batches.hold_out(0.1, seed=0)
     assert split is not None
-    train, held = split
-    assert train.shuffle and not held.shuffle
-    assert train.size + held.size == 200
-    assert torch.equal(torch.cat([train.weight, held.weight]).sort()[0], torch.arange(200.0))
+    train, valid = split
+    assert train.shuffle and not valid.shuffle
+    assert train.size + valid.size == 200
+    assert torch.equal(torch.cat([train.weight, valid.weight]).sort()[0], torch.arange(200.0))
     if task != "regression":
-        assert batches.target is not None and held.target is not None
+        assert batches.target is not None and valid.target is not None
         for label in batches.target.unique():
-            assert int((held.target == label).sum()) == round(0.1 * int((batches.target == label).sum()))
-    again = hold_out(batches, 0.1, seed=0)
-    assert again is not None and torch.equal(again[1].weight, held.weight)
+            assert int((valid.target == label).sum()) == round(0.1 * int((batches.target == label).sum()))
+    again = batches.hold_out(0.1, seed=0)
+    assert again is not None and torch.equal(again[1].weight, valid.weight)
 
 
 @pytest.mark.parametrize("counts", [(1, 1), (5, 1), (1, 0)])
 def test_too_few_rows_to_hold_any_out(net: SmallNet, counts: tuple[int, int]) -> None:
     X, _ = rows(sum(counts))
-    assert hold_out(loader(net, X, np.repeat(["no", "yes"], counts)), 0.1, seed=0) is None
+    assert loader(net, X, np.repeat(["no", "yes"], counts)).hold_out(0.1, seed=0) is None
 
 
 def test_two_rows_of_each_class_are_enough(net: SmallNet) -> None:
-    split = hold_out(loader(net, rows(4)[0], ["no", "yes", "no", "yes"]), 0.1, seed=0)
+    split = loader(net, rows(4)[0], ["no", "yes", "no", "yes"]).hold_out(0.1, seed=0)
     assert split is not None and split[0].target.unique().tolist() == split[1].target.unique().tolist() == [0, 1]
 
 
-def test_rows_to_judge_by(net: SmallNet) -> None:
+def test_which_rows_are_validated_on(net: SmallNet) -> None:
     X, y = rows(100)
 
     def judged(train: Any, valid: Any = None) -> tuple[str, int, int]:
         data = DataModule(net, train, valid, Recipe(validation_fraction=0.2))
-        sizes = [part.size if isinstance(part, Batches) else -1 for part in (data.train, data.valid)]
+        sizes = [part.size if isinstance(part, EncodedRows) else -1 for part in (data.train, data.valid)]
         return data.validated_on, *sizes
 
     assert judged((X, y), (X[:30], y[:30])) == ("validation rows", 100, 30)
@@ -300,22 +300,24 @@ BAD_LOADERS: dict[str, tuple[Any, str]] = {
 def test_bad_loaders(net: SmallNet, kind: str) -> None:
     items, message = BAD_LOADERS[kind]
     with pytest.raises(BadInput, match=message):
-        list(Encoded(net, items, training=True))
+        list(LoaderAdapter(net, items, training=True))
 
 
 @pytest.mark.parametrize("target", [torch.tensor([0, 2]), torch.tensor([-1, 0]), torch.tensor([0.0, 1.0])])
-def test_bad_targets_beside_encoded_rows(net: SmallNet, target: torch.Tensor) -> None:
+def test_bad_targets_with_encoded_rows(net: SmallNet, target: torch.Tensor) -> None:
     with pytest.raises(BadInput, match=r"give class indices int64 \[B\] from 0 to 1"):
         encode_item(net, (net.encode(X[:2]), target))
 
 
-def test_one_class_is_fine_to_judge_and_for_a_while(net: SmallNet) -> None:
-    list(Encoded(net, [(X, ["no"] * 10)]))
-    list(Encoded(net, [(X, ["no"] * 10), (X, ["yes"] * 10)], training=True))
+def test_validation_rows_and_single_batches_may_hold_one_class(net: SmallNet) -> None:
+    list(LoaderAdapter(net, [(X, ["no"] * 10)]))
+    list(LoaderAdapter(net, [(X, ["no"] * 10), (X, ["yes"] * 10)], training=True))
 
 
-def test_the_order_tells_other_targets_and_weights() -> None:
+def test_the_order_identifies_targets_and_weights() -> None:
     rows, target = Batch(torch.zeros(4, 1), torch.zeros(4, 0, dtype=torch.int64)), torch.tensor([0.0, 1.0, 1.0, 0.0])
-    orders = [Batches(rows, *rest).order for rest in ([target], [target.clone()], [1 - target], [target, target + 1])]
+    orders = [
+        EncodedRows(rows, *rest).order for rest in ([target], [target.clone()], [1 - target], [target, target + 1])
+    ]
     assert orders[0] == orders[1]
     assert orders[0] != orders[2] and orders[0] != orders[3]

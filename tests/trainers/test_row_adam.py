@@ -24,7 +24,7 @@ from windtunnel.modules.tables.category_table import CategoryTable
 from windtunnel.program.head import Head
 from windtunnel.program.origin import Origin
 from windtunnel.program.program import IDS, Program, ProgramStep, Take
-from windtunnel.trainers.data.batches import Batches
+from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT
 from windtunnel.trainers.optimizers.large_tables import VisitedRows
 from windtunnel.trainers.optimizers.row_adam import RowAdam
@@ -155,10 +155,10 @@ def translation() -> Translation:
     )
 
 
-def batches(seed: int) -> Batches:
+def batches(seed: int) -> EncodedRows:
     """Rows with ids below ``MET`` and a target that follows from them."""
     ids = torch.randint(0, MET, (256, 1), generator=torch.Generator().manual_seed(seed))
-    return Batches(Batch(torch.zeros(256, 0), ids), (ids[:, 0] % 7).float(), batch_size=32)
+    return EncodedRows(Batch(torch.zeros(256, 0), ids), (ids[:, 0] % 7).float(), batch_size=32)
 
 
 def fitted(**options: Any) -> Translation:

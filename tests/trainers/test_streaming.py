@@ -1,4 +1,4 @@
-"""Rows from Parquet files: every row once, shuffled, shared out, read ahead, resumed where a process was killed."""
+"""Parquet streams: every row once, shuffled, divided among processes, prefetched, resumed after a process is killed."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from torch.utils.data import DataLoader
 
 import windtunnel
 from windtunnel.errors import BadFile, BadInput
-from windtunnel.trainers.data import streaming
-from windtunnel.trainers.data.loader import Encoded
-from windtunnel.trainers.data.order import resumable
+from windtunnel.trainers.data import parquet_stream
+from windtunnel.trainers.data.loader_adapter import LoaderAdapter
 from windtunnel.trainers.data.row_groups import RowGroups
 
 QUICK: dict[str, Any] = {"progress": False, "accelerator": "cpu", "epochs": 2}
@@ -42,7 +41,7 @@ def net() -> Any:
     return click_net()
 
 
-def made(net: Any, folder: Path, **options: Any) -> streaming.Stream:
+def made(net: Any, folder: Path, **options: Any) -> parquet_stream.ParquetStream:
     return windtunnel.stream(net, folder / PATTERN, target="click", **{"batch_size": 32, "buffer": 96, **options})
 
 
@@ -62,7 +61,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("weight", [None, "weight"])
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_a_pass_has_every_row_once_as_the_loader_encodes_it(
+def test_a_pass_has_every_row_once_and_encodes_it_as_a_loader_does(
     net: Any, folder: Path, shuffle: bool, weight: str | None
 ) -> None:
     frame = table()
@@ -78,7 +77,7 @@ def test_a_pass_has_every_row_once_as_the_loader_encodes_it(
     assert len(got) == len(blocks) and all(map(torch.equal, got, blocks))
 
 
-def test_the_order_follows_from_seed_and_epoch(net: Any, folder: Path) -> None:
+def test_seed_and_epoch_determine_the_order(net: Any, folder: Path) -> None:
     def order(seed: int, epoch: int) -> list[int]:
         rows = made(net, folder, seed=seed)
         rows.set_epoch(epoch)
@@ -119,7 +118,7 @@ def test_a_pipeline_fitted_on_arrays_reads_all_columns_in_their_order(tmp_path: 
     assert torch.equal(target, torch.arange(1.0, ROWS + 1))
 
 
-def test_no_more_is_read_than_a_window_ahead(net: Any, folder: Path, reads: list[int]) -> None:
+def test_one_window_is_prefetched(net: Any, folder: Path, reads: list[int]) -> None:
     rows = iter(made(net, folder, batch_size=10, buffer=80, shuffle=False))
     next(rows)
     rows.close()
@@ -131,32 +130,32 @@ def test_a_row_group_is_read_once_a_pass(net: Any, folder: Path, reads: list[int
     assert sorted(reads) == list(range(9))
 
 
-def test_a_pass_that_is_given_up_leaves_no_thread(net: Any, folder: Path) -> None:
+def test_an_aborted_pass_leaves_no_thread(net: Any, folder: Path) -> None:
     rows = iter(made(net, folder, buffer=32))
     next(rows)
     rows.close()
     assert not [one for one in threading.enumerate() if one.name.startswith("windtunnel-stream")]
 
 
-def test_a_sample_comes_from_all_over(net: Any, folder: Path, reads: list[int]) -> None:
-    sample = numbers_of([made(net, folder).sample(60)])
+def test_collected_rows_come_from_all_row_groups(net: Any, folder: Path, reads: list[int]) -> None:
+    sample = numbers_of([made(net, folder).collect(60)])
     assert 50 <= len(sample) <= 60 and len(set(sample)) == len(sample)
     assert sorted(reads) == list(range(9))
-    assert numbers_of([made(net, folder).sample(60)]) == sample
-    assert sorted(numbers_of([made(net, folder).sample(10**6)])) == list(range(ROWS))
+    assert numbers_of([made(net, folder).collect(60)]) == sample
+    assert sorted(numbers_of([made(net, folder).collect(10**6)])) == list(range(ROWS))
 
 
 @pytest.fixture
 def be(monkeypatch: pytest.MonkeyPatch) -> Any:
     def be(rank: int, world: int) -> None:
-        monkeypatch.setattr(streaming, "rank", lambda: rank)
-        monkeypatch.setattr(streaming, "world", lambda: world)
+        monkeypatch.setattr(parquet_stream, "rank", lambda: rank)
+        monkeypatch.setattr(parquet_stream, "world", lambda: world)
 
     return be
 
 
 @pytest.mark.parametrize("world", [2, 3, 4, 700])
-def test_processes_take_equal_shares(net: Any, folder: Path, world: int, be: Any) -> None:
+def test_processes_take_equal_parts(net: Any, folder: Path, world: int, be: Any) -> None:
     rows, steps, seen = made(net, folder), [], []
     for rank in range(0, world, 1 if world < 9 else 69):
         be(rank, world)
@@ -170,7 +169,7 @@ def test_processes_take_equal_shares(net: Any, folder: Path, world: int, be: Any
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
-def test_rows_to_judge_by_come_once_and_in_order(net: Any, folder: Path, world: int, be: Any) -> None:
+def test_validation_rows_come_once_and_in_order(net: Any, folder: Path, world: int, be: Any) -> None:
     rows, seen = made(net, folder), []
     for rank in range(world):
         be(rank, world)
@@ -182,11 +181,11 @@ def test_rows_to_judge_by_come_once_and_in_order(net: Any, folder: Path, world: 
 @pytest.mark.parametrize("skipped", [0, 5])
 def test_workers_of_a_data_loader_share_the_rows(net: Any, folder: Path, skipped: int) -> None:
     rows = made(net, folder)
-    loader = Encoded(net, DataLoader(rows, batch_size=None, num_workers=2), training=True)
+    loader = LoaderAdapter(net, DataLoader(rows, batch_size=None, num_workers=2), training=True)
     loader.set_epoch(4)
     whole = [numbers_of([item]) for item in loader]
     assert len(whole) == len(loader) == 11 and sorted(sum(whole, [])) == list(range(ROWS))
-    resumable(loader).skip(skipped)
+    loader.skip(skipped)
     assert [numbers_of([item]) for item in loader] == whole[skipped:]
 
 
@@ -204,7 +203,7 @@ def test_a_pass_can_begin_anywhere(net: Any, folder: Path, skipped: int, reads: 
     assert rows.skipped == 0
 
 
-def test_what_is_wrong_is_said(net: Any, folder: Path, tmp_path: Path) -> None:
+def test_wrong_arguments_are_rejected(net: Any, folder: Path, tmp_path: Path) -> None:
     def wrong(match: str, paths: Any = folder, error: type[Exception] = BadInput, **options: Any) -> None:
         with pytest.raises(error, match=match):
             windtunnel.stream(net, paths, **{"target": "click", **options})

@@ -18,7 +18,7 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftSplits, SoftTrees
 from windtunnel.modules.trees.soft.harden import harden as hard_ensemble, harden_splits
 from windtunnel.objectives.losses import pick
-from windtunnel.objectives.metrics import Metric, own_methods
+from windtunnel.objectives.metrics import Metric, extra_methods
 from windtunnel.program.hardening_result import HardeningResult
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -84,7 +84,7 @@ def measure_change(
     first, second = (values.double() for values in scores)
     deviation = float((first - first.mean(dim=0)).square().mean().sqrt())
     moved = float((second - first).square().mean().sqrt())
-    metric, nan = Metric(None, before.head, own_methods(before)), math.nan
+    metric, nan = Metric(None, before.head, extra_methods(before)), math.nan
     result = HardeningResult(len(first), moved / deviation if deviation > 0 else moved, metric.name, nan, nan, nan, nan)
     if target is None or before.head.loss == "unknown":
         return result
@@ -93,7 +93,7 @@ def measure_change(
     metrics = []
     for net, values, loss_value in zip((before, after), scores, losses, strict=True):
         metric.reset()
-        metric.update(values, target, weight, answer=None if metric.method is None else net.output(metric.method, rows))
+        metric.update(values, target, weight, output=None if metric.method is None else net.output(metric.method, rows))
         metrics.append(loss_value if metric.name == "loss" else metric.compute())
     return replace(result, before=metrics[0], after=metrics[1], loss_before=losses[0], loss_after=losses[1])
 

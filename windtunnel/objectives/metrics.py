@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,7 +66,7 @@ class Metric:
     head : Head
         The task, the link and the classes of the translation.
     extra_methods : collection of str
-        Methods of the source that have steps of their own; see ``own_methods``.
+        Methods of the source that have steps of their own; the function of that name returns them.
 
     Attributes
     ----------
@@ -84,24 +84,19 @@ class Metric:
         self._head = head
         self._rows = None if self.name == "loss" else WeightedMetric(_score(self.name, head))
 
-    @classmethod
-    def of(cls, recipe: Any, net: Any) -> Self:
-        """The metric of a recipe for a net; the mean of a custom loss is its own metric."""
-        return cls(recipe.metric or ("loss" if recipe.loss else None), net.head, own_methods(net))
-
-    def answer(self, net: Any, numbers: Tensor, ids: Tensor) -> Tensor | None:
+    def output(self, net: Any, numbers: Tensor, ids: Tensor) -> Tensor | None:
         """The output of ``method`` for encoded rows, which ``update`` needs; None without a ``method``."""
         return None if self.method is None else net.program.output(self.method, numbers, ids)
 
     def update(
-        self, scores: Tensor, target: Tensor, weight: Tensor | None = None, *, answer: Tensor | None = None
+        self, scores: Tensor, target: Tensor, weight: Tensor | None = None, *, output: Tensor | None = None
     ) -> None:
         """Add a batch: raw scores ``[B, K]``, encoded targets ``[B]`` or ``[B, K]``, weights ``[B]``, an output."""
         if self._rows is None:
             return
-        assert (answer is None) == (self.method is None)
+        assert (output is None) == (self.method is None)
         parts = [scores, target, target.new_ones(len(target), dtype=scores.dtype) if weight is None else weight]
-        parts += [] if answer is None else [answer]
+        parts += [] if output is None else [output]
         if scores.device.type == "mps":  # which has no float64
             parts = [part.cpu() for part in parts]
         if weight is not None:
@@ -152,7 +147,7 @@ class Metric:
         return self._head.linked(numbers) if output is None and self._head.link in _PROBABILITIES else numbers
 
 
-def own_methods(net: Any) -> Collection[str]:
+def extra_methods(net: Any) -> Collection[str]:
     """The methods of the source that have steps of their own in a net; none for a residual model in training."""
     return tuple(getattr(getattr(net, "program", None), "method_steps", ()))
 

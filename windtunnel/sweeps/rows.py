@@ -13,8 +13,7 @@ from sklearn.utils import resample
 from windtunnel.encode import Batch, as_frame, count_rows
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.data.batches import Batches
-from windtunnel.trainers.data.items import check_classes
+from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.recipe import Recipe
 
@@ -36,11 +35,11 @@ class SharedRows:
     def __init__(self, net: TranslatedPipeline, train: Any, valid: Any) -> None:
         self._layout = _layout(net)
         self.train = loader(net, *_pair(train, "train"), training=True)
-        check_classes(net, self.train)
+        self.train.check_classes(net)
         self.valid = loader(net, *_pair(valid, "valid"), training=False).in_order()
         self._categories = net.encoder.categories
 
-    def batches(self, net: TranslatedPipeline, recipe: Recipe) -> tuple[Batches, Batches]:
+    def batches(self, net: TranslatedPipeline, recipe: Recipe) -> tuple[EncodedRows, EncodedRows]:
         """The training rows in the recipe's order and batch size, and the validation rows."""
         if _layout(net) != self._layout:
             raise BadInput("the options of this trial change how rows are encoded; give them as fixed values")

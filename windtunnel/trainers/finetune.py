@@ -130,11 +130,11 @@ def finetune(
     setup = prepare_residual(net, data, options) if options.residual else None
     if setup is not None:
         model = deepcopy(setup.initial.model)
-        metric = Metric.of(options, model)
+        metric = options.metric_for(model)
         training = train_module(model, setup.loaders, options, lightning, checkpoints)
         candidates = residual_candidates(net, data, setup, model, training, options)
     elif options.residual and net.takes_residual_model() and not is_trainable(net):
-        metric = Metric.of(options, net)
+        metric = options.metric_for(net)
         training = _evaluate_translation(net, data, options, metric, began)
         candidates = joint_candidates(training, None)
     else:
@@ -142,7 +142,7 @@ def finetune(
         joint = Recipe.resolve("joint" if default else options, {**(overrides if default else {}), "residual": False})
         source = source_candidate(net, data, joint) if default and options.residual else None
         prepare_joint_training(net)
-        metric = Metric.of(joint, net)
+        metric = joint.metric_for(net)
         training = train_module(net, data, joint, lightning, checkpoints)
         candidates = joint_candidates(training, source)
 

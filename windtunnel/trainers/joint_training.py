@@ -12,7 +12,6 @@ from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.objectives.losses import pick
-from windtunnel.objectives.metrics import Metric
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.loop.module import DataModule
@@ -55,7 +54,7 @@ def source_candidate(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
 
     Soft trees may start a little below the exact ones, and training may not make up for that.
     """
-    head, metric = net.head, Metric.of(recipe, net)
+    head, metric = net.head, recipe.metric_for(net)
     skip = data.validated_on == "training rows" or (head.link in PROBABILITIES and metric.name == "loss")
     if not net.exact_modules or skip:
         return None

@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from windtunnel.errors import BadInput, nearest
+from windtunnel.objectives.metrics import Metric, extra_methods
 from windtunnel.trainers.loop.compiled import MODES
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
@@ -183,6 +184,10 @@ class Recipe:
     def rows_per_step(self, rows: int) -> int:
         """The batch size over so many training rows."""
         return self.batch_size or min(BRANCH_BATCH if self.residual else LARGEST_BATCH, max(1, rows // 20))
+
+    def metric_for(self, net: Any) -> Metric:
+        """The validation metric of a net; a custom loss is its own metric."""
+        return Metric(self.metric or ("loss" if self.loss else None), net.head, extra_methods(net))
 
     def facts(self) -> dict[str, Any]:
         """Give the options as JSON values; a loss that is a function goes by its name."""

@@ -1,41 +1,24 @@
-"""Rows that are held out of training, to judge by."""
+"""Selects training rows for validation."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from windtunnel.trainers.data.batches import Batches
 
+def held_out(target: Tensor, fraction: float, seed: int) -> Tensor | None:
+    """Which rows are held out for validation, bool ``[N]``; stratified where the target holds classes (integers).
 
-def hold_out(batches: Batches, fraction: float, seed: int) -> tuple[Batches, Batches] | None:
-    """Split rows into a training and a held-out part, class by class where the target is one of classes.
-
-    Of each class ``round(fraction * count)`` rows are held out, at least one where the class has two. None where that
-    leaves nothing to judge by: too few rows, or fewer than two classes among them.
+    Of each class ``round(fraction * count)`` rows are held out, at least one if the class has two. None where too few
+    rows or fewer than two classes would be held out.
     """
-    target = batches.target
-    assert target is not None
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(batches.size, generator=generator)
-    strata = target[order].cpu() if _is_classes(target) else torch.zeros(batches.size, dtype=torch.int64)
-    out = torch.cat([_share(order[strata == stratum], fraction) for stratum in _distinct(strata)])
-    held = torch.zeros(batches.size, dtype=torch.bool)
-    held[out] = True
-    if not held.any() or held.all() or (_is_classes(target) and len(_distinct(target[held.to(target.device)])) < 2):
+    order = torch.randperm(len(target), generator=torch.Generator().manual_seed(seed))
+    classes = None if target.is_floating_point() else target.cpu()
+    strata = torch.zeros(len(target), dtype=torch.int64) if classes is None else classes[order]
+    chosen = torch.zeros(len(target), dtype=torch.bool)
+    for stratum in sorted(set(strata.tolist())):
+        rows = order[strata == stratum]
+        chosen[rows[: max(round(fraction * len(rows)), 1) if len(rows) > 1 else 0]] = True
+    if not chosen.any() or chosen.all() or (classes is not None and len(set(classes[chosen].tolist())) < 2):
         return None
-    index = torch.arange(batches.size)
-    return batches.subset(index[~held], shuffle=batches.shuffle), batches.subset(index[held], shuffle=False)
-
-
-def _share(rows: Tensor, fraction: float) -> Tensor:
-    count = len(rows)
-    return rows[: max(round(fraction * count), 1) if count > 1 else 0]
-
-
-def _distinct(values: Tensor) -> list[int]:
-    return sorted(set(values.tolist()))
-
-
-def _is_classes(target: Tensor) -> bool:
-    return not target.is_floating_point()
+    return chosen

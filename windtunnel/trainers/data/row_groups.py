@@ -23,18 +23,18 @@ Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Where each row group lies, and how many rows it has; empty ones are left out.
+    """The file, position and number of rows of each row group that is not empty.
 
     Attributes
     ----------
     files : list of str
-        In the order of their names.
+        Sorted by name within a folder or pattern.
     places : list of (int, int)
-        The file of each row group, and its number in it.
+        The file of each row group, and its position in that file.
     sizes : int64 array
         Rows of each row group.
     schema : pyarrow.Schema
-        Of the first file.
+        Schema of the first file.
     """
 
     files: list[str]
@@ -44,23 +44,23 @@ class RowGroups:
 
     @classmethod
     def of(cls, paths: Paths) -> RowGroups:
-        """Look at the metadata of files, folders and patterns such as ``"folder/*.parquet"``."""
+        """Read the metadata of files, folders and patterns such as ``"folder/*.parquet"``."""
         files = _files(paths)
         places, sizes, schema = [], [], None
         for number, file in enumerate(files):
             try:
                 with pq.ParquetFile(file) as parquet:
-                    metadata, own = parquet.metadata, parquet.schema_arrow
+                    metadata, columns = parquet.metadata, parquet.schema_arrow
             except (OSError, pa.ArrowException) as error:
                 raise BadFile(
                     f"{file} is damaged or no Parquet file ({error}); leave it out or write it anew"
                 ) from error
-            schema = own if schema is None else schema
-            if twice := sorted({name for name in own.names if own.names.count(name) > 1}):
+            schema = columns if schema is None else schema
+            if twice := sorted({name for name in columns.names if columns.names.count(name) > 1}):
                 raise BadInput(f"{file} has several columns of one name: {twice}; write it with a name for each")
-            if [*own.names] != [*schema.names]:
-                odd = sorted({*own.names} ^ {*schema.names}) or "their order"
-                raise BadInput(f"{file} and {files[0]} differ in their columns: {odd}; stream files of one table")
+            if [*columns.names] != [*schema.names]:
+                different = sorted({*columns.names} ^ {*schema.names}) or "their order"
+                raise BadInput(f"{file} and {files[0]} differ in their columns: {different}; stream files of one table")
             counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
             places += [(number, group) for group, rows in enumerate(counts) if rows]
             sizes += [rows for rows in counts if rows]
@@ -75,34 +75,34 @@ class RowGroups:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Tells row groups of other sizes, in files of other names, or in another order, from these."""
+        """A hash of file names, positions and sizes of the row groups in their order."""
         listed = [(Path(self.files[file]).name, number) for file, number in self.places]
         return blake2b(repr((listed, self.sizes.tolist())).encode(), digest_size=8).hexdigest()
 
     def where(self, group: int) -> str:
-        """Name a row group, for messages."""
+        """The name of a row group in messages."""
         file, number = self.places[group]
         return f"row group {number} of {self.files[file]}"
 
     def texts(self, columns: Iterable[str]) -> list[str]:
-        """Those of the columns that hold texts."""
+        """The columns that hold texts."""
         kinds = (pa.types.is_string, pa.types.is_large_string)
         return [name for name in columns if any(kind(self.schema.field(name).type) for kind in kinds)]
 
-    def read(self, group: int, columns: list[str], coded: list[str]) -> pa.Table:
-        """The columns of a row group; those ``coded`` come as dictionaries, each text once.
+    def read(self, group: int, columns: list[str], dictionary_columns: list[str]) -> pa.Table:
+        """Read columns of a row group, ``dictionary_columns`` as dictionaries with each text once.
 
         Raises
         ------
         BadFile
-            For what cannot be read, or is not as it was when the metadata was looked at.
+            For a row group that cannot be read, or that has changed since its metadata were read.
         """
         file, number = self.places[group]
         try:
-            # One thread: this is the background of a loop that computes.
-            with pq.ParquetFile(self.files[file], read_dictionary=coded) as parquet:
+            # One thread: training needs the others.
+            with pq.ParquetFile(self.files[file], read_dictionary=dictionary_columns) as parquet:
                 table = parquet.read_row_group(number, columns=columns, use_threads=False)
-        # A text column that holds lists in this file is a KeyError.
+        # A KeyError is a text column that holds lists in this file.
         except (OSError, pa.ArrowException, KeyError, IndexError) as error:
             raise BadFile(
                 f"{self.where(group)} cannot be read ({error}): it is damaged, gone, of other types than the first "
@@ -113,21 +113,21 @@ class RowGroups:
                 f"{self.where(group)} had {self.sizes[group]} rows of {sorted(columns)} and now has {len(table)} of "
                 f"{sorted(table.column_names)}: it was written anew; make the stream again"
             )
-        # What pandas would make of an index stays out.
+        # Without the metadata from which pandas makes an index.
         return table.replace_schema_metadata(None)
 
 
 def _files(paths: Paths) -> list[str]:
-    given = [paths] if isinstance(paths, str | PathLike) else [*paths]
-    found: list[str] = []
-    for path in map(str, given):
-        here = sorted(map(str, Path(path).glob("*.parquet"))) if Path(path).is_dir() else sorted(_matches(path))
-        if not here:
+    patterns = [paths] if isinstance(paths, str | PathLike) else [*paths]
+    files: list[str] = []
+    for path in map(str, patterns):
+        matches = sorted(map(str, Path(path).glob("*.parquet"))) if Path(path).is_dir() else sorted(_matches(path))
+        if not matches:
             raise BadInput(f"no Parquet file at {path!r}; give a file, a folder of *.parquet, or a pattern")
-        found += here
-    if not found:
+        files += matches
+    if not files:
         raise BadInput("no paths; give a file, a folder of *.parquet, or a pattern")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(files))
 
 
 def _matches(path: str) -> list[str]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from windtunnel.encode import RowEncoder
 from windtunnel.errors import BadInput
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.head import Head
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.data.order import behind
 
 _EXPECTED = "train on rows that this one encodes: windtunnel.loader(net, X, y), windtunnel.stream(net, ...) or (X, y)"
 
@@ -88,15 +86,6 @@ class BatchSchema:
         if labels != expected:
             return f"its labels are {_listed(map(repr, labels))}, and those of this one {_listed(map(repr, expected))}"
         return ""
-
-
-def schema_of(loader: Any) -> BatchSchema | None:
-    """The schema of the batches of a loader, or of one that it reads from; None where it is unknown."""
-    while loader is not None:
-        if isinstance(schema := getattr(loader, "schema", None), BatchSchema):
-            return schema
-        loader = behind(loader)
-    return None
 
 
 def _names(encoder: RowEncoder, other: RowEncoder, columns: list[int]) -> list[str]:

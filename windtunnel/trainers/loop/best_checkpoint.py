@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from windtunnel.errors import BadInput
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.history import Epoch
-from windtunnel.trainers.data.order import order_of, resumable, same_rows
 from windtunnel.trainers.loop.module import FineTuning
 from windtunnel.trainers.loop.processes import check_steps
 from windtunnel.trainers.optimizers.large_tables import VisitedRows
@@ -119,8 +118,8 @@ class BestCheckpoint(Checkpoint):
         """Write the state before the first step; stop at once where the resumed run had no patience left."""
         check_steps(trainer.num_training_batches)
         self._epoch_began = time.perf_counter()
-        self._order = order_of(trainer.train_dataloader, trainer.world_size)
-        self._validation_rows = same_rows(_loaders(trainer.val_dataloaders)[0])
+        self._order = _loaders(trainer.train_dataloader)[0].order_among(trainer.world_size)
+        self._validation_rows = _loaders(trainer.val_dataloaders)[0].row_facts
         if not self._resumed:
             self._save(trainer)
         elif self._done:
@@ -129,10 +128,8 @@ class BestCheckpoint(Checkpoint):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Tell the loader the epoch, which sets the order of its rows."""
-        for part in _loaders(trainer.train_dataloader):
-            if hasattr(part, "set_epoch"):
-                part.set_epoch(trainer.current_epoch)
-        self._order = order_of(trainer.train_dataloader, trainer.world_size)
+        _loaders(trainer.train_dataloader)[0].set_epoch(trainer.current_epoch)
+        self._order = _loaders(trainer.train_dataloader)[0].order_among(trainer.world_size)
         self._rate = float(trainer.optimizers[0].param_groups[0]["lr"])
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
@@ -200,10 +197,8 @@ class BestCheckpoint(Checkpoint):
 
     def _skip_done(self, trainer: pl.Trainer) -> None:
         """Let the loader skip the batches that are done."""
-        loader = resumable(trainer.train_dataloader)
-        assert loader is not None  # else check_order rejects the checkpoint
         self.on_train_epoch_start(trainer, trainer.lightning_module)
-        loader.skip(self._done)
+        _loaders(trainer.train_dataloader)[0].skip(self._done)
 
     def _record_epoch_0(self, module: FineTuning) -> None:
         assert self._validated is not None

@@ -11,7 +11,7 @@ import pytorch_lightning as pl
 import torch
 
 from windtunnel.errors import BadFile, BadInput
-from windtunnel.trainers.data.order import ROWS, order_of, resumable, same_rows
+from windtunnel.trainers.data.encoded_loader import ROW_FACTS, EncodedLoader
 from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT
 from windtunnel.trainers.loop.module import FineTuning, Loaders
 
@@ -38,9 +38,9 @@ class CheckpointOptions:
                 f"{trainer.accumulate_grad_batches} batches; give a multiple of that"
             )
 
-    def check_loader(self, loader: Any) -> None:
+    def check_loader(self, loader: EncodedLoader) -> None:
         """Reject checkpoints within an epoch for a loader that cannot begin in the middle of one."""
-        if self.every is not None and resumable(loader) is None:
+        if self.every is not None and loader.order is None:
             raise BadInput(
                 f"checkpoint_every={self.every} needs rows that can be read on from the middle of an epoch: give "
                 "(X, y), windtunnel.loader(net, X, y) or windtunnel.stream(net, paths, target=...)"
@@ -61,7 +61,7 @@ def resume(path: Path | None, module: FineTuning, data: Loaders, processes: int)
         return None
     file, state = _find(path, module)
     _check_rows(file, state, data)
-    _check_order(file, state, order_of(data.train, processes))
+    _check_order(file, state, data.train.order_among(processes))
     return file
 
 
@@ -97,10 +97,10 @@ def _check_rows(file: Path, best: dict[str, Any], data: Loaders) -> None:
         ("training", best.get("order"), data.train),
         ("validation", best.get("validation_rows"), data.valid),
     ):
-        now = same_rows(loader)
+        now = loader.row_facts
         if before is None or now is None:  # custom loaders do not tell
             continue
-        other = [name for name in ROWS if name in before and before[name] != now.get(name)]
+        other = [name for name in ROW_FACTS if name in before and before[name] != now.get(name)]
         if changed := [f"{name}={before[name]!r} (now {now.get(name)!r})" for name in other]:
             raise BadInput(
                 f"{file} was written over other {role} rows: {', '.join(changed)}; resume with the same rows, or begin "

@@ -36,7 +36,7 @@ def evaluate(
     with torch.no_grad():
         for rows, target, *weight in loader:
             scores = score(*rows)
-            metric.update(scores, target, *weight, answer=None if output is None else output(*rows))
+            metric.update(scores, target, *weight, output=None if output is None else output(*rows))
             if metric.name == "loss":  # a custom loss may be slow
                 size = float(weight[0].sum()) if weight else len(target)
                 total, count = total + float(loss(scores, target, *(weight or [None]))) * size, count + size

@@ -16,13 +16,11 @@ from torch.optim.lr_scheduler import LambdaLR
 from windtunnel.errors import BadInput
 from windtunnel.modules.base import Module
 from windtunnel.objectives.losses import pick
-from windtunnel.objectives.metrics import Metric
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.data.batches import Batches
-from windtunnel.trainers.data.hold_out import hold_out
-from windtunnel.trainers.data.items import check_classes
-from windtunnel.trainers.data.loader import Encoded, loader
-from windtunnel.trainers.data.schema import schema_of
+from windtunnel.trainers.data.encoded_loader import EncodedLoader
+from windtunnel.trainers.data.encoded_rows import EncodedRows
+from windtunnel.trainers.data.loader import loader
+from windtunnel.trainers.data.loader_adapter import LoaderAdapter
 from windtunnel.trainers.loop.compiled import check_accumulation, check_tables, compiled, explained
 from windtunnel.trainers.loop.processes import check_same, share_of_weight, summed, world
 from windtunnel.trainers.optimizers.large_tables import VisitedRows
@@ -53,7 +51,7 @@ class FineTuning(pl.LightningModule):
         if recipe.compile is not None:
             check_tables(recipe.compile, self.tables)
         self.loss = pick(recipe.loss, net.head)
-        self.metric = Metric.of(recipe, net)
+        self.metric = recipe.metric_for(net)
         self.save_hyperparameters(recipe.facts())
         self._sums: dict[str, tuple[Tensor | float, float]] = {}
         self._compiled: Callable[[Tensor, Tensor], Tensor] | None = None
@@ -86,7 +84,7 @@ class FineTuning(pl.LightningModule):
         with torch.autocast(self.device.type, enabled=False):
             loss, scores = self._loss(batch)
             self._add("val_loss", loss, batch)
-            self.metric.update(scores, *batch[1:], answer=self.metric.answer(self.net, *batch[0]))
+            self.metric.update(scores, *batch[1:], output=self.metric.output(self.net, *batch[0]))
 
     def on_train_epoch_end(self) -> None:
         """Log the mean loss of the epoch."""
@@ -180,42 +178,33 @@ class FineTuning(pl.LightningModule):
 
 
 class Loaders(pl.LightningDataModule):
-    """Training and validation rows as encoded batches, ready.
+    """Training and validation rows as loaders of encoded batches."""
 
-    Parameters
-    ----------
-    train, valid : loader
-        ``Batches``, or anything else that yields encoded ``(rows, target)`` or ``(rows, target, weight)``.
-    """
-
-    def __init__(self, train: Any, valid: Any) -> None:
+    def __init__(self, train: EncodedLoader, valid: EncodedLoader) -> None:
         super().__init__()
         self.train, self.valid = train, valid
 
-    def train_dataloader(self) -> Any:
-        """Shuffled batches, with a ``set_epoch``."""
+    def train_dataloader(self) -> EncodedLoader:
+        """The training batches."""
         return self.train
 
-    def val_dataloader(self) -> Any:
-        """Batches in order."""
+    def val_dataloader(self) -> EncodedLoader:
+        """The validation batches, in order."""
         return self.valid
 
     def to(self, device: torch.device) -> None:
-        """Move rows that lie in memory to a device, once for all epochs."""
-        self.train = self.train.to(device) if isinstance(self.train, Batches) else self.train
-        self.valid = self.valid.to(device) if isinstance(self.valid, Batches) else self.valid
+        """Move rows in memory to a device, once for all epochs."""
+        self.train, self.valid = self.train.to(device), self.valid.to(device)
 
     def place(self, device: torch.device) -> None:
         """Move rows in memory to a GPU if they take under a quarter of its free memory; else pin their batches."""
         if device.type != "cuda":
             return
-        in_memory = [part for part in (self.train, self.valid) if isinstance(part, Batches)]
-        if sum(part.nbytes for part in in_memory) < torch.cuda.mem_get_info(device)[0] / 4:
+        if self.train.nbytes + self.valid.nbytes < torch.cuda.mem_get_info(device)[0] / 4:
             self.to(device)
             return
-        for part in in_memory:
-            if type(part) is Batches:
-                part.pinned = True
+        self.train.pin()
+        self.valid.pin()
 
 
 class DataModule(Loaders):
@@ -226,8 +215,9 @@ class DataModule(Loaders):
     net : TranslatedPipeline
         Encodes rows and targets.
     train, valid : loader, (X, y) or (X, y, weight)
-        Rows; without ``valid`` a share of the training rows is held out where they are at hand, that is from ``(X, y)``
-        or a ``windtunnel.loader``. Other loaders, and too few rows to hold any out, are judged on the training rows.
+        Without ``valid``, a part of the training rows is held out if they are in memory: ``(X, y)`` or a
+        ``windtunnel.loader``. For other loaders, and for too few rows to hold any out, training rows are the validation
+        rows.
     recipe : Recipe
         Its batch size, seed and validation fraction are read.
 
@@ -238,49 +228,39 @@ class DataModule(Loaders):
     """
 
     def __init__(self, net: TranslatedPipeline, train: Any, valid: Any = None, recipe: Recipe | None = None) -> None:
-        self.recipe = recipe or Recipe()
-        super().__init__(_batches(net, train, self.recipe, training=True), None)
-        if isinstance(self.train, Batches):
-            check_classes(net, self.train)
-        self.valid, self.validated_on = self._resolve(net, valid)
-
-    def _resolve(self, net: TranslatedPipeline, valid: Any) -> tuple[Batches | Encoded, str]:
+        recipe = recipe or Recipe()
+        rows = encoded_loader(net, train, recipe, training=True)
+        rows.check_classes(net)
+        self.validated_on = "validation rows"
         if valid is not None:
-            judged = _batches(net, valid, self.recipe, training=False)
-            return judged.in_order(), "validation rows"
-        if isinstance(self.train, Encoded):
-            return self.train.in_order(), "training rows"
-        split = hold_out(self.train, self.recipe.validation_fraction, self.recipe.seed)
-        if split is None:
-            return self.train.in_order(), "training rows"
-        self.train = split[0]
-        return split[1].in_order(), "held-out rows"
+            valid_rows = encoded_loader(net, valid, recipe, training=False)
+        elif (split := rows.hold_out(recipe.validation_fraction, recipe.seed)) is not None:
+            rows, valid_rows = split
+            self.validated_on = "held-out rows"
+        else:
+            valid_rows = rows
+            self.validated_on = "training rows"
+        super().__init__(rows, valid_rows.in_order())
 
 
-def _batches(net: TranslatedPipeline, data: Any, recipe: Recipe, *, training: bool) -> Batches | Encoded:
+def encoded_loader(net: TranslatedPipeline, data: Any, recipe: Recipe, *, training: bool) -> EncodedLoader:
+    """Batches of ``(X, y)``, ``(X, y, weight)`` or a loader, as ``fit`` takes them."""
     role = "train" if training else "valid"
-    loads = isinstance(data, Iterable) and not isinstance(data, (str, dict, tuple)) and not hasattr(data, "columns")
-    if loads and (schema := schema_of(data)) is not None:
-        schema.check(net, f"the {role} loader")
-    if isinstance(data, Batches):
-        if data.target is None:
-            raise BadInput(f"{role} is a loader without targets; build it as windtunnel.loader(net, X, y)")
-        ready: Batches | Encoded = data
+    batches: EncodedLoader
+    if isinstance(data, EncodedRows | LoaderAdapter):
+        batches = data
     elif isinstance(data, tuple):
         if len(data) not in (2, 3) or data[1] is None:
             raise BadInput(f"{role} is a tuple of {len(data)}; give (X, y) or (X, y, weight), or a loader")
-        ready = loader(net, *data, batch_size=recipe.batch_size or LARGEST_BATCH, seed=recipe.seed, training=training)
+        batches = loader(net, *data, batch_size=recipe.batch_size or LARGEST_BATCH, seed=recipe.seed, training=training)
         if training:
-            ready.batch_size = recipe.rows_per_step(ready.size)
-    elif isinstance(data, Encoded):
-        ready = data
-    elif loads:
-        ready = Encoded(net, data, training=training)
+            batches.batch_size = recipe.rows_per_step(batches.size)
+    elif isinstance(data, Iterable) and not isinstance(data, (str, dict)) and not hasattr(data, "columns"):
+        batches = LoaderAdapter(net, data, training=training)
     else:
         raise BadInput(f"{role} is a {type(data).__name__}; give (X, y) or (X, y, weight), or a loader of such batches")
-    if not isinstance(ready, Encoded) and len(ready) == 0:
-        raise BadInput(
-            f"{role} yields nothing: {ready.size} rows make no full batch of {ready.batch_size} with drop_last=True; "
-            "take a smaller batch_size or drop_last=False"
-        )
-    return ready
+    if batches.schema is not None:
+        batches.schema.check(net, f"the {role} loader")
+    if isinstance(batches, EncodedRows):
+        batches.check_batches(role)
+    return batches

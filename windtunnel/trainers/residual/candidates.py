@@ -91,7 +91,7 @@ def residual_candidates(
     recipe: Recipe,
 ) -> list[Candidate]:
     """The translation as it is, its exact pipeline, this with tree-block weights, and with a trained residual model."""
-    metric = Metric.of(recipe, model)
+    metric = recipe.metric_for(model)
     exact, weights = dict(net.exact_modules), significant_trees(setup.weighted)
     trees = exact | weights
     residual = _residual_candidate(net, setup, model, training, metric)
@@ -100,7 +100,7 @@ def residual_candidates(
         loss = setup.initial.loss
         if net.head.link in PROBABILITIES and metric.name != "loss":
             # Probabilities as the pipeline outputs them: the init scores are clipped, which alone lowers the log loss.
-            return evaluate(Metric.of(recipe, net), loss, scorer.outputs, data.valid)
+            return evaluate(recipe.metric_for(net), loss, scorer.outputs, data.valid)
         if scorer is as_is and trees:
             return evaluate(metric, loss, scorer.scores, data.valid)
         rows = setup.valid if scorer is setup.scorer else scorer.add_to(data.valid)

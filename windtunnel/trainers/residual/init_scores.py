@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from windtunnel.modules.ensembles.log_pool import LogProbabilities
 from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.program.program import Program
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.data.batches import Batches
+from windtunnel.trainers.data.encoded_loader import EncodedLoader
 
 ROWS_AT_ONCE = 65_536
 
@@ -31,10 +30,10 @@ class PipelineScorer:
     def __init__(self, net: TranslatedPipeline, program: Program) -> None:
         self.net, self.program = net, program
 
-    def add_to(self, loader: Any) -> Any:
+    def add_to(self, loader: EncodedLoader) -> EncodedLoader:
         """The batches of a loader with init scores: the loader's ``scores``, else those of the program."""
-        scores = getattr(loader, "scores", None)
-        return map_batches(loader, self.add_init_scores if scores is None else lambda rows: append(rows, scores))
+        scores = loader.scores
+        return loader.map(self.add_init_scores, None if scores is None else lambda rows: append(rows, scores))
 
     def add_init_scores(self, rows: Batch) -> Batch:
         """Rows with init scores."""
@@ -48,31 +47,6 @@ class PipelineScorer:
     def outputs(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """What the program outputs."""
         return self.net.run_in_slices(self.program, Batch(numbers, ids))
-
-
-class MappedLoader:
-    """A loader of encoded batches that changes the rows of each batch."""
-
-    def __init__(self, loader: Any, change: Callable[[Batch], Batch]) -> None:
-        self.loader, self.change = loader, change
-
-    def __len__(self) -> int:
-        return len(self.loader)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Pass the epoch on."""
-        self.loader.set_epoch(epoch)
-
-    def __iter__(self) -> Iterator[Any]:
-        for rows, *rest in self.loader:
-            yield self.change(rows), *rest
-
-
-def map_batches(loader: Any, change: Callable[[Batch], Batch]) -> Any:
-    """Change the rows of a loader: at once where they lie in memory, else batch by batch."""
-    if type(loader) is not Batches:
-        return MappedLoader(loader, change)
-    return loader._with(change(loader.rows), loader.target, loader.weight, shuffle=loader.shuffle)
 
 
 @dataclass(frozen=True)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from windtunnel.modules.base import Module
 from windtunnel.objectives.losses import pick
-from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import of_any_rows
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.data.batches import Batches
+from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.loop.module import DataModule, Loaders
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.init_scores import PipelineScorer
 from windtunnel.trainers.residual.interactions import fit_interactions
 from windtunnel.trainers.residual.training import InitialResidual, residual_head
 from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, weighted_trees
-from windtunnel.trainers.residual.validation_rows import collect, halves, random_order, weighted_rows
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, halves, random_order, weighted_rows
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,8 @@ class ResidualSetup:
     initial: InitialResidual
     scorer: PipelineScorer
     weighted: WeightedTrees | None
-    train: Any
-    valid: Any
+    train: EncodedLoader
+    valid: EncodedLoader
 
     @property
     def loaders(self) -> Loaders:
@@ -57,15 +55,15 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
         return None
     generator = torch.Generator().manual_seed(recipe.seed)
     loss = of_any_rows(pick(recipe.loss, residual_head(net.head)))
-    validation = collect(data.valid)
+    validation = data.valid.collect(MAX_ROWS)
     order = random_order(validation, generator)
     if len(order) < 2:
         return None
-    weighted = weighted_trees(net, halves(validation, order), loss, Metric.of(recipe, net), generator)
+    weighted = weighted_trees(net, halves(validation, order), loss, recipe.metric_for(net), generator)
     scorer = PipelineScorer(net, net.program.with_modules({**net.exact_modules, **significant_trees(weighted)}).eval())
     train, valid = scorer.add_to(data.train), scorer.add_to(data.valid)
-    rows = valid.rows if isinstance(valid, Batches) else scorer.add_init_scores(validation[0])
-    counted, mask = weighted_rows(collect(train))
+    rows = scorer.add_init_scores(validation[0]) if valid.rows is None else valid.rows
+    counted, mask = weighted_rows(train.collect(MAX_ROWS))
     validation_halves = halves((rows, *validation[1:]), order)
     initial = fit_interactions(net, counted, validation_halves, loss, recipe.residual_rank, generator)
     if initial is None:

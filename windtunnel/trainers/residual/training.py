@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +14,12 @@ from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.head import Head
-from windtunnel.trainers.data.batches import Batches
+from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.residual.init_scores import (
     InputColumns,
     add_offset,
     concat,
     in_slices,
-    map_batches,
     select_columns,
     split,
 )
@@ -104,23 +102,21 @@ class InitialResidual:
         offset[mask] = self.offset
         return replace(self, offset=offset)
 
-    def training_batches(self, loader: Any) -> Any:
+    def training_batches(self, loader: EncodedLoader) -> EncodedLoader:
         """Training batches whose init scores include the interactions, each row's fitted without that row.
 
         Rows of a stream get the plain scores of the interactions, which are fitted on a sample of the stream.
         """
-        if type(loader) is not Batches:
-            return self.validation_batches(loader)
-        return map_batches(loader, lambda rows: add_offset(self.select_columns(rows), self.offset))
+        return loader.map(self.add_interactions, lambda rows: add_offset(self.select_columns(rows), self.offset))
 
-    def validation_batches(self, loader: Any) -> Any:
+    def validation_batches(self, loader: EncodedLoader) -> EncodedLoader:
         """Validation batches whose init scores include the interactions."""
+        return loader.map(self.add_interactions)
 
-        def change(rows: Batch) -> Batch:
-            rows = self.select_columns(rows)
-            return add_offset(rows, self.interaction_scores(*rows) - self.init_scores(*rows))
-
-        return map_batches(loader, change)
+    def add_interactions(self, rows: Batch) -> Batch:
+        """Selected columns, with init scores that include the interactions."""
+        rows = self.select_columns(rows)
+        return add_offset(rows, self.interaction_scores(*rows) - self.init_scores(*rows))
 
     def select_columns(self, rows: Batch) -> Batch:
         """Rows with init scores, and only the columns that the residual model reads."""

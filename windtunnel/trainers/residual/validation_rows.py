@@ -8,34 +8,12 @@ import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
-from windtunnel.trainers.data.batches import Batches
-from windtunnel.trainers.data.loader import Encoded
-from windtunnel.trainers.residual.init_scores import MappedLoader
 
 MAX_ROWS = 200_000
 """Rows that are collected of a loader, and that interactions are selected on."""
 
 Items = tuple[Any, ...]
 """Rows, targets, and weights where the loader yields them."""
-
-
-def collect(loader: Any) -> Items:
-    """All rows of a loader in memory; of another one ``MAX_ROWS``, a sample where it can draw one, else the first."""
-    if type(loader) is Batches:
-        return (loader.rows, loader.target) if loader.weight is None else (loader.rows, loader.target, loader.weight)
-    if isinstance(loader, MappedLoader):
-        rows, *rest = collect(loader.loader)
-        return loader.change(rows), *rest
-    if isinstance(loader, Encoded) and (sample := loader.sample(MAX_ROWS)) is not None:
-        return sample
-    batches, count = [], 0
-    for batch in loader:
-        batches.append(batch)
-        count += len(batch[1])
-        if count >= MAX_ROWS:
-            break
-    rows, *rest = zip(*batches, strict=True)
-    return Batch(*(torch.cat(list(blocks)) for blocks in zip(*rows, strict=True))), *(torch.cat(list(x)) for x in rest)
 
 
 def take(items: Items, index: Tensor) -> Items:

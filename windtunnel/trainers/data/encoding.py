@@ -1,4 +1,4 @@
-"""What loaders yield, checked and encoded: rows, targets, weights."""
+"""Checks and encodes the rows, targets and weights that loaders yield."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.data.batches import Batches, Item
+from windtunnel.trainers.data.encoded_loader import Item
 
 ACCEPTED = (
     "fit takes an iterable of (rows, target) or (rows, target, weight), where rows are a DataFrame, an Arrow table, "
@@ -20,7 +20,7 @@ ACCEPTED = (
 
 
 def encode_item(net: TranslatedPipeline, item: Any, *, training: bool = False) -> Item:
-    """One item of a loader, ``(rows, target)`` or ``(rows, target, weight)``, encoded."""
+    """Encode an item of a loader, ``(rows, target)`` or ``(rows, target, weight)``."""
     if not isinstance(item, (tuple, list)) or isinstance(item, Batch) or len(item) not in (2, 3):
         got = f"{type(item).__name__} of {len(item)}" if isinstance(item, (tuple, list)) else type(item).__name__
         raise BadInput(f"the loader yielded a {got}; {ACCEPTED}")
@@ -35,25 +35,25 @@ def encode_item(net: TranslatedPipeline, item: Any, *, training: bool = False) -
 def encode(
     net: TranslatedPipeline, X: Any, y: Any = None, weight: Any = None, *, training: bool
 ) -> tuple[Batch, Tensor | None, Tensor | None]:
-    """Rows, and targets and weights where there are any, as tensors."""
+    """Encode rows, and targets and weights if there are any, as tensors."""
     encoded = isinstance(X, Batch)
-    rows = X if isinstance(X, Batch) else net.encode(plain(X), training=training)
-    if y is not None and not encoded and not training:  # rows to judge by; others were checked as they were encoded
+    rows = X if isinstance(X, Batch) else net.encode(to_arrays(X), training=training)
+    if y is not None and not encoded and not training:  # training rows are checked by net.encode
         net.check_rows(rows)
     count = rows.numbers.shape[0]
     target = None
     if y is not None:
         _check_length("y", y, count)
-        target = _checked_target(net, y) if encoded and isinstance(y, Tensor) else net.head.encode_target(plain(y))
+        target = _checked_target(net, y) if encoded and isinstance(y, Tensor) else net.head.encode_target(to_arrays(y))
     return rows, target, None if weight is None else _weights(weight, count)
 
 
-def plain(values: Any) -> Any:
-    """Tensors, alone or as columns of a dict, as the arrays that the encoder takes."""
+def to_arrays(values: Any) -> Any:
+    """Convert tensors, alone or as columns of a dict, to arrays."""
     if isinstance(values, Tensor):
         return values.numpy(force=True)
     if isinstance(values, dict):
-        return {name: plain(column) for name, column in values.items()}
+        return {name: to_arrays(column) for name, column in values.items()}
     return values
 
 
@@ -75,7 +75,7 @@ def _checked_target(net: TranslatedPipeline, target: Tensor) -> Tensor:
     in_range = target.numel() == 0 or (target.min() >= 0 and target.max() < classes)
     if target.is_floating_point() or target.ndim != 1 or not in_range:
         raise BadInput(
-            f"beside encoded rows the target is a tensor of shape {tuple(target.shape)} and dtype {target.dtype} with "
+            f"with encoded rows, the target is a tensor of shape {tuple(target.shape)} and dtype {target.dtype} with "
             f"values from {target.min().item()} to {target.max().item()}; give class indices int64 [B] from 0 to "
             f"{classes - 1}, as windtunnel.loader yields them, or original labels as an array"
         )
@@ -85,7 +85,7 @@ def _checked_target(net: TranslatedPipeline, target: Tensor) -> Tensor:
 def _weights(weight: Any, count: int) -> Tensor:
     _check_length("weight", weight, count)
     try:
-        values = torch.from_numpy(np.array(plain(weight), dtype=np.float32))
+        values = torch.from_numpy(np.array(to_arrays(weight), dtype=np.float32))
     except (TypeError, ValueError) as error:
         raise BadInput(f"weight is not made of numbers ({error}); give one finite number from 0 per row") from error
     if values.ndim != 1:
@@ -97,16 +97,8 @@ def _weights(weight: Any, count: int) -> Tensor:
     return values
 
 
-def check_classes(net: TranslatedPipeline, batches: Batches) -> None:
-    """Reject to train a classifier on rows of one class."""
-    assert batches.target is not None
-    classes = Classes(net)
-    classes.see(batches.target)
-    classes.check()
-
-
-class Classes:
-    """Whether more than one class was seen; looks no further once two were."""
+class SeenClasses:
+    """Whether a classifier's targets hold at least two classes; batches after the second class are not read."""
 
     def __init__(self, net: TranslatedPipeline) -> None:
         self._labels = net.head.labels_in_order or None
@@ -114,7 +106,7 @@ class Classes:
         self._enough = self._labels is None
 
     def see(self, target: Tensor) -> None:
-        """Look at encoded targets."""
+        """Read encoded targets."""
         if self._enough or target.numel() == 0:
             return
         low, high = int(target.min()), int(target.max())
@@ -122,7 +114,7 @@ class Classes:
         self._only = low
 
     def check(self) -> None:
-        """Raise ``BadInput`` where a classifier has seen one class only."""
+        """Raise ``BadInput`` if the targets of a classifier hold one class only."""
         if not self._enough and self._labels is not None and self._only is not None:
             raise BadInput(
                 f"every training target is {self._labels[self._only]!r}; a classifier is fine-tuned on rows of at "

@@ -1,4 +1,4 @@
-"""Rows from Parquet files that need not fit in memory, as ready batches: shuffled, shared out, read ahead."""
+"""``windtunnel.stream``: shuffled batches of the rows of Parquet files that need not fit in memory."""
 
 from __future__ import annotations
 
@@ -16,38 +16,31 @@ from torch.utils.data import IterableDataset, get_worker_info
 from windtunnel.encode import MISSING_ID, UNKNOWN_ID, Batch
 from windtunnel.errors import BadInput, nearest
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.data.items import encode_item
-from windtunnel.trainers.data.order import whole
+from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole
+from windtunnel.trainers.data.encoding import encode_item
 from windtunnel.trainers.data.row_groups import Paths, RowGroups
 from windtunnel.trainers.data.schema import BatchSchema
 from windtunnel.trainers.loop.processes import rank, world
 
 BUFFER = 2**18
-AT_ONCE = 2**16
-"""Rows that are encoded at once."""
-SAMPLED = 32
-"""Row groups that a sample comes from, at most."""
+ENCODED_ROWS = 2**16
+"""Rows that are encoded in one call."""
+SAMPLED_GROUPS = 32
+"""Largest number of row groups in a sample."""
 
 
-class Stream(IterableDataset[Any]):
+class ParquetStream(IterableDataset[Any], EncodedLoader):
     """Batches ``(Batch, target)`` or ``(Batch, target, weight)`` of the rows of Parquet files; see ``stream``.
 
-    Row groups are put in an order drawn from ``seed`` and the epoch, and make one sequence of N rows. Process r of R
-    takes the rows from r S to (r + 1) S of it, where S = ceil(N / R): as many steps in each process, and every row
-    once, except that the first R S - N < R rows of the sequence come a second time at its end. Workers of a DataLoader
-    take whole batches of the share of their process, one after the other. A share is read in windows of ``buffer``
-    rows, each in an order of its own. All of that follows from the metadata of the files, so that a pass can begin at
-    any batch without reading what comes before (``skip``).
+    ``seed`` and the epoch determine a permutation of the row groups, which form one sequence of N rows. Process r of R
+    takes the rows from r S to (r + 1) S of it, with S = ceil(N / R). So all processes take as many steps and every row
+    is read once, except that the first R S - N < R rows are read again at the end. Workers of a DataLoader take whole
+    batches of the part of their process in turn. A part is read in windows of ``buffer`` rows, each in a random order.
+    The metadata of the files determine all of that, so that a pass can begin at any batch without reading the rows
+    before it (``skip``).
 
-    A thread reads and encodes the next window while the batches of one are used, which are slices of its tensors;
-    where there is a GPU they are in pinned memory.
-
-    Attributes
-    ----------
-    schema : BatchSchema
-        What the rows are encoded by.
-    skipped : int
-        Batches that the next pass leaves out at its start.
+    A thread reads and encodes the next window while the batches of the present one are used. Batches are slices of a
+    window's tensors, which are in pinned memory if there is a GPU.
     """
 
     def __init__(
@@ -65,18 +58,18 @@ class Stream(IterableDataset[Any]):
         training: bool,
     ) -> None:
         self.net, self.groups, self.schema = net, groups, BatchSchema.of(net)
-        self.read, self.target, self.weight = columns, target, weight
+        self.row_columns, self.target, self.weight = columns, target, weight
         self.batch_size, self.shuffle, self.seed, self.training = batch_size, shuffle, seed, training
         self.window = max(buffer // batch_size, 1) * batch_size
-        # What steps on the host are given is what the source was given: texts.
-        self.coded = [] if net.hosts else groups.texts(columns)
+        # Steps on the host take texts, as the source pipeline did; the encoder takes dictionary codes.
+        self.dictionary_columns = [] if net.hosts else groups.texts(columns)
         self.equal = True
-        self._finite: set[bytes] = set()
-        # Epoch, batches to leave out, process and processes: in memory that the workers of a DataLoader see too.
+        self._checked_patterns: set[bytes] = set()
+        # Epoch, skipped batches, process and processes, in memory that the workers of a DataLoader share.
         self._state = _shared([0, 0, 0, 1])
 
     def set_epoch(self, epoch: int) -> None:
-        """Name the epoch whose order the next passes take; without it every pass has the order of epoch 0."""
+        """Set the epoch, which determines the order of the next passes; at first it is 0."""
         self._state[:] = torch.tensor([epoch, 0, rank(), world()])
 
     def skip(self, batches: int) -> None:
@@ -84,50 +77,50 @@ class Stream(IterableDataset[Any]):
         self._state[1] = batches
 
     @property
-    def skipped(self) -> int:
+    def skipped(self) -> int:  # type: ignore[override]  # shared with workers
         """Batches that the next pass leaves out at its start."""
         return int(self._state[1])
 
     @property
     def order(self) -> dict[str, Any]:
-        """What the order of the rows follows from, but for the epoch."""
+        """The facts that determine the order of the rows together with the epoch."""
         facts = {"batch_size": self.batch_size, "shuffle": self.shuffle, "seed": self.seed, "buffer": self.window}
         return {**facts, "rows": self.groups.rows, "row_groups": self.groups.fingerprint}
 
     def __len__(self) -> int:
-        first, last = self._share()
+        first, last = self._process_rows()
         return -(-(last - first) // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
-        # A generator: nothing is drawn or read before the first batch is asked for, hence after set_epoch.
-        first, last, skipped = self._part()
-        one = _Pass(self, int(self._state[0]))
+        # A generator: nothing is drawn or read before the first batch is read, hence after set_epoch.
+        first, last, skipped = self._worker_rows()
+        epoch_pass = _Pass(self, int(self._state[0]))
         starts = range(first, last, self.window)[skipped // self.window :]
         skipped %= self.window
-        with ThreadPoolExecutor(1, "windtunnel-stream") as ahead:
-            coming = [(start, min(start + self.window, last)) for start in starts]
-            waiting = [ahead.submit(one.window, *bounds) for bounds in coming[:1]]
-            for number in range(len(coming)):
-                blocks = waiting.pop().result()
-                waiting += [ahead.submit(one.window, *bounds) for bounds in coming[number + 1 : number + 2]]
+        with ThreadPoolExecutor(1, "windtunnel-stream") as reader:
+            windows = [(start, min(start + self.window, last)) for start in starts]
+            pending = [reader.submit(epoch_pass.window, *bounds) for bounds in windows[:1]]
+            for number in range(len(windows)):
+                blocks = pending.pop().result()
+                pending += [reader.submit(epoch_pass.window, *bounds) for bounds in windows[number + 1 : number + 2]]
                 for start in range(skipped, len(blocks[0]), self.batch_size):
                     yield self._item([block[start : start + self.batch_size] for block in blocks])
                 skipped = 0
 
-    def sample(self, count: int) -> Any:
-        """At most ``count`` rows from up to ``SAMPLED`` row groups at random; the same ones in every process."""
+    def collect(self, limit: int) -> Any:
+        """Rows, targets and weights of at most ``limit`` rows from up to ``SAMPLED_GROUPS`` row groups at random; the same ones in every process."""
         random = np.random.default_rng([self.seed, 1])
-        groups = random.permutation(len(self.groups.sizes))[:SAMPLED]
+        groups = random.permutation(len(self.groups.sizes))[:SAMPLED_GROUPS]
         sizes = self.groups.sizes[groups]
-        wanted = np.minimum(sizes, -(-count * sizes // sizes.sum()))
+        counts = np.minimum(sizes, -(-limit * sizes // sizes.sum()))
         parts = []
-        for group, size, few in zip(groups, sizes, wanted, strict=True):
-            rows = np.sort(random.permutation(size)[:few])
+        for group, size, count in zip(groups, sizes, counts, strict=True):
+            rows = np.sort(random.permutation(size)[:count])
             parts.append(self._encoded(self._table(group).take(pa.array(rows)), group))
-        return self._item([torch.cat(blocks)[:count] for blocks in zip(*parts, strict=True)])
+        return self._item([torch.cat(blocks)[:limit] for blocks in zip(*parts, strict=True)])
 
-    def in_order(self) -> Stream:
-        """The same rows unshuffled, to judge by: every row once, in shares that may differ by a row."""
+    def in_order(self) -> ParquetStream:
+        """The same rows for validation: unshuffled, every row once; parts of processes may differ by a row."""
         ordered = copy.copy(self)
         ordered.shuffle, ordered.equal, ordered._state = False, False, _shared(self._state.tolist())
         return ordered
@@ -138,54 +131,54 @@ class Stream(IterableDataset[Any]):
         return rows, *blocks[2:]
 
     def _check(self, rows: Batch) -> None:
-        """Reject rows as ``check_rows`` does, but those that miss the same values as some that were taken.
+        """Reject rows as ``check_rows`` does; each pattern of missing and infinite values is checked once.
 
-        Not in the thread that reads: it runs the program, which is being trained.
+        Not in the reading thread, as ``check_rows`` runs the program, which is being trained.
         """
         numbers, ids = rows
-        odd = torch.cat([numbers.isnan(), numbers.isinf(), ids == UNKNOWN_ID, ids == MISSING_ID], dim=1)
-        (index,) = odd.any(dim=1).nonzero(as_tuple=True)
-        kinds = [kind.tobytes() for kind in np.packbits(odd[index].numpy(), axis=1)]
-        new = [place for place, kind in enumerate(kinds) if kind not in self._finite]
+        special = torch.cat([numbers.isnan(), numbers.isinf(), ids == UNKNOWN_ID, ids == MISSING_ID], dim=1)
+        (index,) = special.any(dim=1).nonzero(as_tuple=True)
+        patterns = [pattern.tobytes() for pattern in np.packbits(special[index].numpy(), axis=1)]
+        new = [place for place, pattern in enumerate(patterns) if pattern not in self._checked_patterns]
         if new:
             self.net.check_rows(Batch(numbers[index[new]], ids[index[new]]))
-            self._finite.update(kinds)
+            self._checked_patterns.update(patterns)
 
-    def _place(self) -> tuple[int, int]:
-        """The number of this process and how many there are; a worker of a DataLoader knows from ``set_epoch``."""
+    def _process(self) -> tuple[int, int]:
+        """The number of this process and the number of processes; workers of a DataLoader have them from ``set_epoch``."""
         if get_worker_info() is None:
             return rank(), world()
         return int(self._state[2]), int(self._state[3])
 
-    def _share(self) -> tuple[int, int]:
-        """The rows of this process, as places in the sequence."""
-        (number, count), rows = self._place(), self.groups.rows
+    def _process_rows(self) -> tuple[int, int]:
+        """The first and last position of this process in the sequence."""
+        (number, count), rows = self._process(), self.groups.rows
         if self.equal:
             size = -(-rows // count)
             return number * size, (number + 1) * size
         first = min(number * rows // count, rows - 1)
         return first, max((number + 1) * rows // count, first + 1)
 
-    def _part(self) -> tuple[int, int, int]:
-        """The rows of this worker, and how many of them are left out at the start."""
-        first, last = self._share()
+    def _worker_rows(self) -> tuple[int, int, int]:
+        """The first and last position of this worker, and how many rows it skips."""
+        first, last = self._process_rows()
         worker = get_worker_info()
         if worker is None:
             return first, last, self.skipped * self.batch_size
-        # Batches come from one worker after the other; those that are left out were the turns of the first ones.
+        # Workers take turns; skipped batches were the turns of the first workers.
         count, steps = worker.num_workers, len(self)
         number = (worker.id + self.skipped) % count
-        before, own = number * (steps // count) + min(number, steps % count), steps // count + (number < steps % count)
+        before = number * (steps // count) + min(number, steps % count)
+        batches, done = steps // count + (number < steps % count), max(-(-(self.skipped - number) // count), 0)
         start = first + before * self.batch_size
-        done = max(-(-(self.skipped - number) // count), 0)
-        return start, min(start + own * self.batch_size, last), done * self.batch_size
+        return start, min(start + batches * self.batch_size, last), done * self.batch_size
 
     def _table(self, group: int) -> pa.Table:
-        columns = [*self.read, self.target, *([self.weight] if self.weight else [])]
-        return self.groups.read(group, list(dict.fromkeys(columns)), self.coded)
+        columns = [*self.row_columns, self.target, *([self.weight] if self.weight else [])]
+        return self.groups.read(group, list(dict.fromkeys(columns)), self.dictionary_columns)
 
     def _encoded(self, table: pa.Table, group: int) -> list[Tensor]:
-        """Numbers, ids, targets and weights of raw rows of a row group, which errors name."""
+        """Numbers, ids, targets and weights of rows of a row group; errors name the group."""
         try:
             return self._tensors(table)
         except BadInput as error:
@@ -193,18 +186,20 @@ class Stream(IterableDataset[Any]):
             raise
 
     def _tensors(self, table: pa.Table) -> list[Tensor]:
-        rejected = [(one.rejects_unknown, one.rejects_missing) for one in self.net.encoder.categories]
-        (rows,) = self.net.encoded_parts(table.select(self.read).to_pandas(), training=self.training)
-        given = [table.column(name).to_pandas() for name in (self.target, self.weight) if name is not None]
-        (numbers, ids), *rest = encode_item(self.net, (rows, *given), training=self.training)
-        now = [(one.rejects_unknown, one.rejects_missing) for one in self.net.encoder.categories]
-        if now != rejected and get_worker_info() is not None:
+        before = self._rejections()
+        (rows,) = self.net.encoded_parts(table.select(self.row_columns).to_pandas(), training=self.training)
+        labels = [table.column(name).to_pandas() for name in (self.target, self.weight) if name is not None]
+        (numbers, ids), *rest = encode_item(self.net, (rows, *labels), training=self.training)
+        if self._rejections() != before and get_worker_info() is not None:
             raise BadInput(
-                "the rows hold categories that their encoder rejects; training lets them through, and a worker of a "
-                "DataLoader cannot tell the translation: stream without workers, or fit the encoder with "
+                "the rows hold categories that their encoder rejects; training accepts them, but a worker of a "
+                "DataLoader cannot change the translation: stream without workers, or fit the encoder with "
                 "handle_unknown='ignore' or a value for unknown ones"
             )
         return [numbers, ids, *rest]
+
+    def _rejections(self) -> list[tuple[bool, bool]]:
+        return [(column.rejects_unknown, column.rejects_missing) for column in self.net.encoder.categories]
 
 
 def _shared(values: list[int]) -> Tensor:
@@ -212,40 +207,40 @@ def _shared(values: list[int]) -> Tensor:
 
 
 class _Pass:
-    """One pass in the order of one epoch."""
+    """A pass over the rows in the order of an epoch."""
 
-    def __init__(self, stream: Stream, epoch: int) -> None:
+    def __init__(self, stream: ParquetStream, epoch: int) -> None:
         self.stream, self.epoch = stream, epoch
         sizes = stream.groups.sizes
         self.groups = self._random(0).permutation(len(sizes)) if stream.shuffle else np.arange(len(sizes))
         self.ends = sizes[self.groups].cumsum()
-        self._held: tuple[int, pa.Table] | None = None
+        self._cached: tuple[int, pa.Table] | None = None
 
     def window(self, first: int, last: int) -> list[Tensor]:
-        """The rows from one place in the sequence to another, encoded and shuffled."""
+        """The rows between two positions in the sequence, encoded and shuffled."""
         blocks: list[Tensor] = []
         places = self._places(first, last)
         done = 0
         for group, start, stop in self._slices(first, last):
-            for at in range(start, stop, AT_ONCE):
-                parts = self.stream._encoded(self._table(group).slice(at, min(AT_ONCE, stop - at)), group)
+            for at in range(start, stop, ENCODED_ROWS):
+                parts = self.stream._encoded(self._table(group).slice(at, min(ENCODED_ROWS, stop - at)), group)
                 if not blocks:
                     pin = torch.cuda.is_available() and get_worker_info() is None
                     blocks = [part.new_empty((last - first, *part.shape[1:]), pin_memory=pin) for part in parts]
-                here = places[done : done + len(parts[0])]
+                targets = places[done : done + len(parts[0])]
                 for block, part in zip(blocks, parts, strict=True):
-                    block[here] = part
-                done += len(here)
+                    block[targets] = part
+                done += len(targets)
         return blocks
 
     def _places(self, first: int, last: int) -> Tensor:
-        """Where each row of a window goes."""
+        """The place of each row in its window."""
         if not self.stream.shuffle:
             return torch.arange(last - first)
         return torch.from_numpy(self._random(1 + first).permutation(last - first))
 
     def _slices(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """The parts of row groups between two places in the sequence, which begins anew at its end."""
+        """The parts of row groups between two positions in the sequence, which repeats from its start."""
         sizes, rows = self.stream.groups.sizes, self.stream.groups.rows
         while first < last:
             place = int(np.searchsorted(self.ends, first % rows, side="right"))
@@ -256,11 +251,11 @@ class _Pass:
             first += stop - start
 
     def _table(self, group: int) -> pa.Table:
-        """A row group; the last one is held, as the next window may begin within it."""
-        if self._held is None or self._held[0] != group:
-            self._held = None
-            self._held = group, self.stream._table(group)
-        return self._held[1]
+        """A row group; the last one is cached, as the next window may begin within it."""
+        if self._cached is None or self._cached[0] != group:
+            self._cached = None
+            self._cached = group, self.stream._table(group)
+        return self._cached[1]
 
     def _random(self, purpose: int) -> np.random.Generator:
         return np.random.default_rng([self.stream.seed, self.epoch, purpose])
@@ -278,11 +273,11 @@ def stream(
     seed: int = 0,
     buffer: int = BUFFER,
     training: bool = True,
-) -> Stream:
-    """Read the rows of Parquet files as batches for ``fit``, without ever having all of them in memory.
+) -> ParquetStream:
+    """Read the rows of Parquet files as batches for ``fit``; they need not fit in memory.
 
-    In memory are about two windows of ``buffer`` encoded rows and one row group. Files of small row groups (a hundred
-    thousand rows) are read best.
+    About two windows of ``buffer`` encoded rows and one row group are in memory. Row groups of about a hundred
+    thousand rows work best.
 
     Parameters
     ----------
@@ -291,16 +286,16 @@ def stream(
     paths : path or list of paths
         Files, folders of ``*.parquet``, or patterns such as ``"folder/*.parquet"``, of one table.
     target, weight : str
-        The columns with the original targets, and with the weights of the rows, from 0.
+        The column of the original targets, and that of row weights, from 0.
     columns : list of str, optional
-        The columns that make the raw rows; by default those that the translation reads by name, and else all but the
-        target and the weight.
+        The columns of the raw rows. By default those that the translation reads by name, if the files have them, and
+        else all but the target and the weight.
     batch_size : int
         Rows per batch and process; the last batch of an epoch may be smaller.
     shuffle : bool
         Whether row groups, and rows within a window, come in random order.
     seed : int
-        Of that order, with the number of the epoch.
+        Seed of that order, together with the epoch.
     buffer : int
         Rows that are shuffled together, rounded down to whole batches.
     training : bool
@@ -308,24 +303,25 @@ def stream(
 
     Returns
     -------
-    Stream
+    ParquetStream
 
     Raises
     ------
     BadInput
         For paths without Parquet files, files of different columns, no rows, and columns that are not there.
     BadFile
-        For a file that is no Parquet file.
+        For a file that is not a Parquet file.
     """
-    batch_size, buffer, seed = whole("batch_size", batch_size, 1), whole("buffer", buffer, 1), whole("seed", seed, 0)
+    least = {"batch_size": (batch_size, 1), "buffer": (buffer, 1), "seed": (seed, 0)}
+    batch_size, buffer, seed = (check_whole(name, *value) for name, value in least.items())
     groups = RowGroups.of(paths)
     names = groups.schema.names
     others = [name for name in names if name not in (target, weight)]
-    read = _read_by_name(net, others) if columns is None else [*columns]
+    read = _columns_read(net, others) if columns is None else [*columns]
     for name in (target, *([] if weight is None else [weight]), *read):
         if name not in names:
             raise BadInput(f"there is no column {name!r} in {groups.files[0]}: {nearest(name, names)}")
-    return Stream(
+    return ParquetStream(
         net,
         groups,
         read,
@@ -339,8 +335,8 @@ def stream(
     )
 
 
-def _read_by_name(net: TranslatedPipeline, names: list[str]) -> list[str]:
-    """The columns that a translation reads, where they go by the names of the files; else all of them."""
+def _columns_read(net: TranslatedPipeline, names: list[str]) -> list[str]:
+    """The columns that a translation reads by name, if the files have all of them; else all columns."""
     encoder = net.encoder
     if encoder.names is None:
         return names

@@ -1,0 +1,157 @@
+"""The base class of everything that training and validation read encoded batches from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from numbers import Integral
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from windtunnel.encode import Batch
+from windtunnel.errors import BadInput
+from windtunnel.trainers.data.schema import BatchSchema
+
+Item = tuple[Batch, Tensor] | tuple[Batch, Tensor, Tensor]
+"""Rows, targets, and weights where there are any."""
+ROW_FACTS = ("rows", "targets", "row_groups")
+"""The facts in ``order`` that identify the rows; the others are those of their order."""
+
+
+class EncodedLoader(ABC):
+    """Encoded batches ``(Batch, target)`` or ``(Batch, target, weight)``, one pass per epoch.
+
+    The methods have defaults for a loader of which nothing more is known.
+
+    Attributes
+    ----------
+    schema : BatchSchema or None
+        What the rows were encoded by; ``fit`` rejects those of another translation.
+    rows : Batch or None
+        All rows, where they lie in memory.
+    scores : Tensor or None
+        ``[N, K]``, raw scores of rows in memory, which a residual model learns on top of in the place of the
+        translation's own.
+    skipped : int
+        Batches that the next pass leaves out at its start.
+    """
+
+    schema: BatchSchema | None = None
+    rows: Batch | None = None
+    scores: Tensor | None = None
+    skipped: int = 0
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Any]: ...
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """The number of batches in a pass; a ``TypeError`` where it is unknown."""
+
+    def set_epoch(self, epoch: int) -> None:  # noqa: B027  # the default does nothing
+        """Set the epoch, which determines the order of the next pass."""
+
+    @property
+    def order(self) -> dict[str, Any] | None:
+        """The facts that determine the order of the rows together with the epoch, as JSON values.
+
+        None where the order is unknown, so that no pass can begin in the middle of an epoch.
+        """
+        return None
+
+    def skip(self, batches: int) -> None:
+        """Let the next pass begin after so many batches; only where ``order`` is known."""
+        raise NotImplementedError
+
+    def order_among(self, processes: int) -> dict[str, Any] | None:
+        """``order`` in a run of several processes."""
+        return None if self.order is None else {"workers": 0, **self.order, "processes": processes}
+
+    @property
+    def row_facts(self) -> dict[str, Any] | None:
+        """The facts that identify the rows, whatever their order; None where they are unknown."""
+        return None if self.order is None else {name: self.order[name] for name in ROW_FACTS if name in self.order}
+
+    def in_order(self) -> EncodedLoader:
+        """The same rows for validation: unshuffled where that is possible."""
+        return self
+
+    def collect(self, limit: int) -> Any:
+        """Rows, targets and weights of at least ``limit`` rows, if there are so many: the first batches."""
+        items, count = [], 0
+        for item in self:
+            items.append(item)
+            count += len(item[1])
+            if count >= limit:
+                break
+        rows, *rest = zip(*items, strict=True)
+        blocks = Batch(*(torch.cat(list(parts)) for parts in zip(*rows, strict=True)))
+        return blocks, *(torch.cat(list(parts)) for parts in rest)
+
+    def map(self, change: Callable[[Batch], Batch], whole: Callable[[Batch], Batch] | None = None) -> EncodedLoader:
+        """The same batches with changed rows; ``whole``, if given, changes all rows at once where they lie in memory."""
+        return MappedLoader(self, change)
+
+    def hold_out(self, fraction: float, seed: int) -> tuple[EncodedLoader, EncodedLoader] | None:
+        """Split rows in memory into a training and a validation part; None where that is not possible."""
+        return None
+
+    def check_classes(self, net: Any) -> None:  # noqa: B027  # the default does nothing
+        """Raise ``BadInput`` for a classifier and targets of one class; a ``LoaderAdapter`` does so while it reads."""
+
+    def to(self, device: torch.device) -> EncodedLoader:
+        """Move rows in memory to a device."""
+        return self
+
+    def pin(self) -> None:  # noqa: B027  # the default does nothing
+        """Put the batches of rows in memory into pinned memory, from where a GPU copies them while it computes."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows in memory."""
+        return 0
+
+
+class MappedLoader(EncodedLoader):
+    """The batches of another loader, with rows that are changed when they are read."""
+
+    def __init__(self, loader: EncodedLoader, change: Callable[[Batch], Batch]) -> None:
+        self.loader, self.change = loader, change
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        for rows, *rest in self.loader:
+            yield self.change(rows), *rest
+
+    def set_epoch(self, epoch: int) -> None:
+        """Pass the epoch on."""
+        self.loader.set_epoch(epoch)
+
+    @property
+    def order(self) -> dict[str, Any] | None:
+        """The order of the other loader."""
+        return self.loader.order
+
+    def skip(self, batches: int) -> None:
+        """Let the other loader begin later."""
+        self.loader.skip(batches)
+
+    def in_order(self) -> EncodedLoader:
+        """The rows of the other loader in order, changed."""
+        return MappedLoader(self.loader.in_order(), self.change)
+
+    def collect(self, limit: int) -> Any:
+        """The rows that the other loader collects, changed."""
+        rows, *rest = self.loader.collect(limit)
+        return self.change(rows), *rest
+
+
+def check_whole(name: str, value: Any, least: int) -> int:
+    """A whole number of at least ``least``, also one of NumPy's, as a Python int."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise BadInput(f"{name}={value!r} must be a whole number from {least}")
+    return int(value)

@@ -1,0 +1,276 @@
+"""Encoded rows in memory, in an order that the seed and the epoch determine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from windtunnel.encode import Batch
+from windtunnel.errors import BadInput
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole
+from windtunnel.trainers.data.encoding import SeenClasses
+from windtunnel.trainers.data.hold_out import held_out
+from windtunnel.trainers.loop.processes import rank, world
+
+
+class EncodedRows(EncodedLoader):
+    """Encoded rows in memory, as batches ``(Batch, target)`` or ``(Batch, target, weight)``.
+
+    Batches are slices of contiguous tensors. Each epoch draws a permutation from ``seed + epoch``, so that an epoch has
+    the same order whenever it runs; ``set_epoch`` sets the epoch, and each pass adds 1 to it. In a distributed run
+    process r of R takes every R-th row of that order, from the r-th on. All processes take as many steps: where N is no
+    multiple of R, fewer than R of the first rows are read twice.
+
+    Parameters
+    ----------
+    rows : Batch
+        ``numbers`` float32 ``[N, n]`` and ``ids`` int64 ``[N, m]``.
+    target : Tensor or None
+        Encoded targets ``[N]`` or ``[N, K]``; None yields the bare ``Batch``.
+    weight : Tensor or None
+        Row weights ``[N]``, from 0.
+    batch_size : int
+        Rows per batch; the last one may be smaller.
+    shuffle, drop_last : bool
+        Whether to permute the rows, and whether to drop a smaller last batch.
+    seed : int
+        Seed of the order of the rows.
+
+    Attributes
+    ----------
+    equal : bool
+        Whether all processes take the same number of rows; if not, no row is read twice.
+    """
+
+    rows: Batch
+
+    def __init__(
+        self,
+        rows: Batch,
+        target: Tensor | None = None,
+        weight: Tensor | None = None,
+        *,
+        batch_size: int = 4096,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        self.rows = Batch(*(block.contiguous() for block in rows))
+        self.target = target
+        self.weight = weight
+        self.batch_size = check_whole("batch_size", batch_size, 1)
+        self.shuffle = shuffle
+        self.seed = check_whole("seed", seed, 0)
+        self.drop_last = drop_last
+        self.equal = True
+        self._pinned = False
+        self._epoch = 0
+
+    @property
+    def size(self) -> int:
+        """The number of rows N."""
+        return self.rows.numbers.shape[0]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch, which determines the order of the next pass."""
+        self._epoch, self.skipped = epoch, 0
+
+    def skip(self, batches: int) -> None:
+        """Let the next pass begin after so many batches."""
+        self.skipped = batches
+
+    @property
+    def order(self) -> dict[str, Any]:
+        """The facts that determine the order of the rows together with the epoch."""
+        facts = {"rows": self.size, "batch_size": self.batch_size, "shuffle": self.shuffle, "seed": self.seed}
+        return {**facts, "drop_last": self.drop_last, "targets": self._fingerprint}
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        """A hash of targets and weights in their order."""
+        digest = blake2b(digest_size=8)
+        for values in (self.target, self.weight):
+            digest.update(b"" if values is None else values.cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def __len__(self) -> int:
+        if world() == 1:
+            return self._steps(self.size)
+        rows = len(self._places())
+        if not self._steps(rows):
+            raise BadInput(
+                f"the {rows} rows of a process, of {self.size} in all, make no full batch of {self.batch_size} with "
+                "drop_last=True; take a smaller batch_size, drop_last=False or fewer processes"
+            )
+        return self._steps(rows)
+
+    def _steps(self, rows: int) -> int:
+        return rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
+
+    def __iter__(self) -> Iterator[Any]:
+        # A generator: the order is drawn when the first batch is read, hence after set_epoch.
+        order, skipped = self._permutation(), self.skipped
+        self._epoch, self.skipped = self._epoch + 1, 0
+        for start in range(skipped * self.batch_size, len(self) * self.batch_size, self.batch_size):
+            yield self._take(order, start, start + self.batch_size)
+
+    def _permutation(self) -> Tensor | None:
+        """Row numbers in the order of this epoch; None for the order in memory."""
+        if not self.shuffle and world() == 1:
+            return None
+        generator = torch.Generator().manual_seed(self.seed + self._epoch)
+        order = torch.randperm(self.size, generator=generator) if self.shuffle else torch.arange(self.size)
+        if world() > 1:
+            order = order[self._places()]
+        return order.to(self.rows.numbers.device)
+
+    def _places(self) -> Tensor:
+        """The places of this process in the order of the rows, int64."""
+        if self.equal:
+            return torch.arange(rank(), -(-self.size // world()) * world(), world()) % self.size
+        return torch.arange(min(rank(), self.size - 1), self.size, world())
+
+    def _take(self, order: Tensor | None, start: int, stop: int) -> Any:
+        def slice_of(block: Tensor) -> Tensor:
+            part = block[start:stop] if order is None else block.index_select(0, order[start:stop])
+            return part.pin_memory() if self._pinned else part
+
+        rows = Batch(slice_of(self.rows.numbers), slice_of(self.rows.ids))
+        if self.target is None:
+            return rows
+        if self.weight is None:
+            return rows, slice_of(self.target)
+        return rows, slice_of(self.target), slice_of(self.weight)
+
+    def subset(self, index: Tensor, *, shuffle: bool) -> EncodedRows:
+        """Select the rows of these numbers, int64 ``[n]``."""
+        selected = self._with(
+            Batch(self.rows.numbers[index], self.rows.ids[index]),
+            None if self.target is None else self.target[index],
+            None if self.weight is None else self.weight[index],
+            shuffle=shuffle,
+        )
+        selected.scores = None if self.scores is None else self.scores[index]
+        return selected
+
+    def in_order(self) -> EncodedRows:
+        """The same rows for validation, unshuffled."""
+        ordered = self._with(self.rows, self.target, self.weight, shuffle=False)
+        ordered.scores, ordered.equal = self.scores, False
+        return ordered
+
+    def to(self, device: torch.device) -> EncodedRows:
+        """The same rows on a device."""
+        rows = Batch(self.rows.numbers.to(device), self.rows.ids.to(device))
+        target = None if self.target is None else self.target.to(device)
+        weight = None if self.weight is None else self.weight.to(device)
+        return self._with(rows, target, weight, shuffle=self.shuffle)
+
+    def map(self, change: Callable[[Batch], Batch], whole: Callable[[Batch], Batch] | None = None) -> EncodedLoader:
+        """The same rows, changed at once."""
+        return self._with((whole or change)(self.rows), self.target, self.weight, shuffle=self.shuffle)
+
+    def collect(self, limit: int) -> Any:
+        """All rows, whatever the limit."""
+        return (self.rows, self.target) if self.weight is None else (self.rows, self.target, self.weight)
+
+    def hold_out(self, fraction: float, seed: int) -> tuple[EncodedRows, EncodedRows] | None:
+        """Split the rows into a training and a validation part, stratified by class; see ``held_out``."""
+        assert self.target is not None
+        chosen = held_out(self.target, fraction, seed)
+        if chosen is None:
+            return None
+        index = torch.arange(self.size)
+        return self.subset(index[~chosen], shuffle=self.shuffle), self.subset(index[chosen], shuffle=False)
+
+    def check_batches(self, role: str) -> None:
+        """Raise ``BadInput`` for rows without targets, and for too few rows to make a batch."""
+        if self.target is None:
+            raise BadInput(f"{role} is a loader without targets; build it as windtunnel.loader(net, X, y)")
+        if len(self) == 0:
+            raise BadInput(
+                f"{role} yields nothing: {self.size} rows make no full batch of {self.batch_size} with drop_last=True; "
+                "take a smaller batch_size or drop_last=False"
+            )
+
+    def check_classes(self, net: Any) -> None:
+        """Raise ``BadInput`` for a classifier and targets of one class."""
+        assert self.target is not None
+        classes = SeenClasses(net)
+        classes.see(self.target)
+        classes.check()
+
+    def pin(self) -> None:
+        """Put batches into pinned memory."""
+        self._pinned = True
+
+    def _with(self, rows: Batch, target: Tensor | None, weight: Tensor | None, *, shuffle: bool) -> EncodedRows:
+        options = {"batch_size": self.batch_size, "seed": self.seed, "drop_last": self.drop_last and shuffle}
+        copied = self._of(rows, target, weight, shuffle=shuffle, **options)
+        copied.equal, copied.schema = self.equal, self.schema
+        return copied
+
+    def _of(self, rows: Batch, target: Tensor | None, weight: Tensor | None, **options: Any) -> EncodedRows:
+        return EncodedRows(rows, target, weight, **options)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors."""
+        blocks = [*self.rows, self.target, self.weight]
+        return sum(block.nbytes for block in blocks if block is not None)
+
+
+class LazilyEncodedRows(EncodedRows):
+    """Raw rows in memory, encoded batch by batch when they are read; ``rows.ids`` hold the row numbers only.
+
+    For translations with ``untranslated="stream"``: the outputs of host steps for all rows may exceed the memory.
+
+    Parameters
+    ----------
+    net : TranslatedPipeline
+        Encodes the rows.
+    raw : DataFrame, array or sparse matrix
+        All rows.
+    rows : Batch
+        Row numbers int64 ``[N, 1]`` as ``ids``, no ``numbers``.
+    training : bool
+        Passed on to ``net.encode``.
+    target, weight, **options
+        See ``EncodedRows``.
+    """
+
+    def __init__(
+        self,
+        net: TranslatedPipeline,
+        raw: Any,
+        rows: Batch,
+        target: Tensor | None = None,
+        weight: Tensor | None = None,
+        *,
+        training: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(rows, target, weight, **options)
+        self.net, self.raw, self.training = net, raw, training
+
+    def _take(self, order: Tensor | None, start: int, stop: int) -> Any:
+        item = super()._take(order, start, stop)
+        numbers, *rest = (item,) if self.target is None else item
+        index = numbers.ids[:, 0].numpy(force=True)
+        raw = self.raw.iloc[index] if hasattr(self.raw, "iloc") else self.raw[index]
+        batch = Batch(*(block.to(numbers.ids.device) for block in self.net.encode(raw, training=self.training)))
+        return (batch, *rest) if rest else batch
+
+    # In memory are raw rows, so that these work batch by batch.
+    map = EncodedLoader.map
+    collect = EncodedLoader.collect
+    pin = EncodedLoader.pin
+
+    def _of(self, rows: Batch, target: Tensor | None, weight: Tensor | None, **options: Any) -> LazilyEncodedRows:
+        return LazilyEncodedRows(self.net, self.raw, rows, target, weight, training=self.training, **options)
