@@ -25,7 +25,9 @@ from windtunnel.program.head import Head
 ROWS = 200
 BINARY = Head("binary", "sigmoid", "logistic", classes=np.array(["no", "yes"]))
 MULTI = Head("multiclass", "softmax", "softmax", classes=np.arange(3))
+MARGIN = Head("binary", "identity", "hinge", classes=np.array(["no", "yes"]))
 VALUE = Head("regression", "identity", "squared")
+POISSON = Head("regression", "exp", "poisson")
 
 
 def scored(head: Head, outputs: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -38,10 +40,10 @@ def scored(head: Head, outputs: int, seed: int = 0) -> tuple[torch.Tensor, torch
     return torch.from_numpy(scores), torch.from_numpy(target), torch.from_numpy(weight)
 
 
-def judged(judge: Metric, *items: torch.Tensor) -> float:
+def evaluated(metric: Metric, *items: torch.Tensor) -> float:
     for part in (slice(0, 70), slice(70, None)):
-        judge.update(*(one[part] for one in items))
-    return judge.compute()
+        metric.update(*(block[part] for block in items))
+    return metric.compute()
 
 
 def labels(p: Any) -> Any:
@@ -66,31 +68,34 @@ def test_classifiers(name: str, head: Head, weighted: bool) -> None:
     options = {"sample_weight": weight.numpy()} if weighted else {}
     wanted = CLASSIFIERS[name](target.numpy(), head.linked(scores).numpy(), **options)
     items = (scores, target, weight)[: 3 if weighted else 2]
-    assert judged(Metric(name, head), *items) == pytest.approx(wanted, rel=1e-12)
+    assert evaluated(Metric(name, head), *items) == pytest.approx(wanted, rel=1e-12)
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e4])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("name", VALUES)
-def test_regressors(name: str, outputs: int, weighted: bool) -> None:
+def test_regressors(name: str, outputs: int, weighted: bool, offset: float) -> None:
+    """Sums of squares of large values would cancel."""
     scores, target, weight = scored(VALUE, outputs)
+    scores, target = scores + offset, target + offset
     options = {"sample_weight": weight.numpy()} if weighted else {}
     wanted = VALUES[name](target.numpy(), scores.numpy(), **options)
     items = (scores, target, weight)[: 3 if weighted else 2]
-    assert judged(Metric(name, VALUE), *items) == pytest.approx(wanted, rel=1e-12)
+    assert evaluated(Metric(name, VALUE), *items) == pytest.approx(wanted, rel=1e-12 if offset == 0 else 1e-9)
 
 
 @pytest.mark.parametrize(
     ("name", "head"), [*((name, MULTI) for name in CLASSIFIERS), *((name, VALUE) for name in VALUES)]
 )
-def test_rows_of_weight_0_count_for_nothing(name: str, head: Head) -> None:
+def test_rows_of_weight_0_are_ignored(name: str, head: Head) -> None:
     """Not even where they hold no number, or the only rows of a class."""
     scores, target, weight = scored(head, 3 if head is MULTI else 1)
     weight = weight if head is VALUE else torch.where(target == 2, 0.0, weight)
     scores[weight == 0] = math.nan
     counted = weight > 0
-    assert judged(Metric(name, head), scores, target, weight) == pytest.approx(
-        judged(Metric(name, head), *(one[counted] for one in (scores, target, weight))), rel=1e-12
+    assert evaluated(Metric(name, head), scores, target, weight) == pytest.approx(
+        evaluated(Metric(name, head), *(one[counted] for one in (scores, target, weight))), rel=1e-12
     )
 
 
@@ -100,16 +105,16 @@ def test_classes_without_rows_are_left_out_of_a_ranking(name: str) -> None:
     target = target.clamp_max(1)
     share, one = MULTI.linked(scores).numpy(), CLASSIFIERS[name]
     pairs = [one((target == k).numpy(), np.stack([1 - share[:, k], share[:, k]], axis=1)) for k in (0, 1)]
-    assert judged(Metric(name, MULTI), scores, target) == pytest.approx(np.mean(pairs), rel=1e-12)
+    assert evaluated(Metric(name, MULTI), scores, target) == pytest.approx(np.mean(pairs), rel=1e-12)
 
 
-def test_classes_that_no_row_has_or_is_taken_for_are_left_out_of_f1() -> None:
+def test_classes_that_do_not_occur_are_left_out_of_f1() -> None:
     scores, target, _ = scored(MULTI, 3)
     scores[:, 2], target = -9.0, target.clamp_max(1)
     wanted = sk.f1_score(target.numpy(), labels(scores.numpy()), average="macro")
-    assert judged(Metric("f1", MULTI), scores, target) == pytest.approx(wanted, rel=1e-12)
+    assert evaluated(Metric("f1", MULTI), scores, target) == pytest.approx(wanted, rel=1e-12)
     never = torch.zeros(ROWS, dtype=torch.int64)
-    assert judged(Metric("f1", BINARY), -scores[:, :1].abs() - 1, never) == 0
+    assert evaluated(Metric("f1", BINARY), -scores[:, :1].abs() - 1, never) == 0
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -117,20 +122,23 @@ def test_r2_of_equal_targets(right: bool) -> None:
     target = torch.full((ROWS,), 0.1)
     value = target.double() + (0.0 if right else 1.0)
     wanted = sk.r2_score(target.numpy(), value.numpy())
-    assert judged(Metric("r2", VALUE), value.unsqueeze(1), target) == wanted == float(right)
+    assert evaluated(Metric("r2", VALUE), value.unsqueeze(1), target) == wanted == float(right)
 
 
-def test_rankings_that_are_not_defined_are_nan() -> None:
+def test_undefined_metrics_are_nan() -> None:
     never = torch.zeros(ROWS, dtype=torch.int64)
     for name in ("auroc", "average_precision"):
-        assert math.isnan(judged(Metric(name, BINARY), torch.randn(ROWS, 1), never))
-    assert math.isnan(judged(Metric("auroc", MULTI), torch.randn(ROWS, 3), never))
+        assert math.isnan(evaluated(Metric(name, BINARY), torch.randn(ROWS, 1), never))
+    assert math.isnan(evaluated(Metric("auroc", MULTI), torch.randn(ROWS, 3), never))
+    metric = Metric("r2", VALUE)
+    metric.update(torch.randn(1, 1), torch.ones(1))
+    assert math.isnan(metric.compute())
 
 
 def test_equal_in_float32_is_not_better() -> None:
-    judge = Metric("accuracy", BINARY)
-    assert not judge.better(float(np.float32(0.7)), 0.7) and not judge.better(0.7, float(np.float32(0.7)))
-    assert judge.better(0.7001, 0.7) and not judge.better(math.nan, 0.7) and not judge.better(0.7, math.nan)
+    metric = Metric("accuracy", BINARY)
+    assert not metric.better(float(np.float32(0.7)), 0.7) and not metric.better(0.7, float(np.float32(0.7)))
+    assert metric.better(0.7001, 0.7) and not metric.better(math.nan, 0.7) and not metric.better(0.7, math.nan)
 
 
 def rows(count: int = 400, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -141,23 +149,66 @@ def rows(count: int = 400, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", [*ALIASES, "average_precision", "f1", "accuracy"])
-def test_names_of_scikit_learn_mean_the_same(name: str) -> None:
+def test_scikit_learn_names_are_its_scorers(name: str) -> None:
     X, y = rows(classes=2)
     weight = np.random.default_rng(1).exponential(size=len(y))
     source: Any = LogisticRegression() if name != "neg_root_mean_squared_error" else LinearRegression()
     net = windtunnel.compile(source.fit(X, y))
-    judge = Metric(name, net.head)
+    metric = Metric(name, net.head)
     target = net.head.encode_target(y)
     wanted = sk.get_scorer(name)(source, X, y, sample_weight=weight)
-    found = judged(judge, net.scores(X), target, torch.from_numpy(weight))
-    assert (found if judge.greater_is_better else -found) == pytest.approx(wanted, rel=1e-6)
+    found = evaluated(metric, net.scores(X), target, torch.from_numpy(weight))
+    assert (found if metric.greater_is_better else -found) == pytest.approx(wanted, rel=1e-6)
 
 
-@pytest.mark.parametrize("name", ["matthews_corrcoef", "accuracy_score"])
-def test_names_that_are_not_known(name: str) -> None:
-    hint = "did you mean accuracy" if name == "accuracy_score" else "choose from auroc"
-    with pytest.raises(BadInput, match=f"metric='{name}' is not known; {hint}"):
-        Metric(name, BINARY)
+@pytest.mark.parametrize(
+    ("name", "head", "message"),
+    [
+        ("matthews_corrcoef", BINARY, "metric='matthews_corrcoef' is not known; choose from auroc"),
+        ("accuracy_score", BINARY, "metric='accuracy_score' is not known; did you mean accuracy"),
+        ("auc", BINARY, "metric='auc' is not known; did you mean auroc"),
+        ("rmse", BINARY, "does not fit a binary model"),
+        ("log_loss", MARGIN, "does not fit a binary model with the link 'identity'; choose from auroc, average_"),
+    ],
+)
+def test_unknown_and_unfit_names_are_rejected(name: str, head: Head, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        Metric(name, head)
+
+
+@pytest.mark.parametrize("stretch", [1.0, 40.0])
+@pytest.mark.parametrize("head", [BINARY, MARGIN])
+def test_auroc_of_saturated_probabilities(head: Head, stretch: float) -> None:
+    """Scores of 100 saturate float32 probabilities, and must not tie."""
+    scores, target, _ = scored(head, 1)
+    scores = scores.float() * stretch
+    wanted = sk.roc_auc_score(target, scores.numpy()[:, 0])
+    assert evaluated(Metric(None, head), scores, target) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_regression_metrics_apply_the_link() -> None:
+    scores, target, _ = scored(VALUE, 1)
+    wanted = sk.root_mean_squared_error(target, scores.exp())
+    assert evaluated(Metric("rmse", POISSON), scores, target[:, 0]) == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("head", "name", "greater"),
+    [
+        (BINARY, "auroc", True),
+        (MARGIN, "auroc", True),
+        (MULTI, "log_loss", False),
+        (Head("multiclass", "identity", "hinge", classes=np.arange(3)), "accuracy", True),
+        (Head("regression"), "rmse", False),
+        (POISSON, "loss", False),
+    ],
+)
+def test_the_default_metric_of_a_task(head: Head, name: str, greater: bool) -> None:
+    metric = Metric(None, head)
+    assert (metric.name, metric.greater_is_better) == (name, greater)
+    assert metric.better(1.0, 0.0) is greater
+    assert not metric.better(1.0, 1.0)
+    assert not metric.better(math.nan, 0.0)
 
 
 THRESHOLD = FixedThresholdClassifier(LogisticRegression(C=0.003), threshold=0.3)
@@ -185,7 +236,7 @@ THRESHOLD = FixedThresholdClassifier(LogisticRegression(C=0.003), threshold=0.3)
         ),
     ],
 )
-def test_the_metric_is_that_of_what_the_methods_answer(
+def test_metrics_compare_the_predictions_of_methods(
     source: Any, classes: int, metric: str | None, oracle: Callable[..., float]
 ) -> None:
     X, y = rows(classes=classes)
@@ -196,7 +247,7 @@ def test_the_metric_is_that_of_what_the_methods_answer(
     assert net.history.best == pytest.approx(oracle(net, X[150:], y[150:]), abs=1e-6)
 
 
-def test_scores_of_pairs_have_a_ranking_by_the_decision_function_only() -> None:
+def test_pairwise_scores_are_ranked_by_the_decision_function_only() -> None:
     X, y = rows()
     options: dict[str, Any] = {"metric": "auroc", "epochs": 1, "progress": False, "accelerator": "cpu"}
     source = SVC(decision_function_shape="ovr").fit(X[:150], y[:150])
@@ -211,7 +262,7 @@ def test_scores_of_pairs_have_a_ranking_by_the_decision_function_only() -> None:
 
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("metric", ["auroc", "log_loss", "loss"])
-def test_epochs_are_judged_by_the_weights_of_the_validation_rows(metric: str, residual: bool) -> None:
+def test_epochs_are_evaluated_with_the_weights_of_the_validation_rows(metric: str, residual: bool) -> None:
     """Rows of weight 0 hold the wrong labels."""
     X, y = rows(1200, classes=2)
     wrong = np.random.default_rng(2).random(len(y)) < 0.4
@@ -232,7 +283,7 @@ def test_epochs_are_judged_by_the_weights_of_the_validation_rows(metric: str, re
 
 
 @pytest.mark.parametrize("metric", ["log_loss", "accuracy", "loss"])
-def test_a_forest_that_is_handed_back_as_it_came_has_its_own_metric(metric: str) -> None:
+def test_an_unchanged_forest_has_its_own_metric(metric: str) -> None:
     """One row that counts is too few for a residual model, and no weight of the forest may move."""
     X, y = rows()
     source = RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0).fit(X[:200], y[:200])
@@ -262,7 +313,7 @@ def test_targets_of_weight_0_may_be_anything() -> None:
     assert (net.history.start, net.history.best) == pytest.approx((before, after), rel=1e-5)
 
 
-def test_r2_of_targets_far_from_0_in_batches_and_from_several_processes() -> None:
+def test_r2_of_targets_far_from_0_in_batches_and_after_gathering() -> None:
     values, target, weight = scored(VALUE, 2)
     values, target, weight = values + 1e7, target + 1e7, weight + 0.1
     wanted = sk.r2_score(target, values, sample_weight=weight)
@@ -271,7 +322,7 @@ def test_r2_of_targets_far_from_0_in_batches_and_from_several_processes() -> Non
     # What gathering leaves: one tensor per state.
     gathered.values, gathered.targets, gathered.weights = values, target, weight  # type: ignore[assignment]
     assert float(gathered.compute()) == pytest.approx(wanted, rel=1e-8)
-    assert judged(Metric("r2", VALUE), values, target, weight) == pytest.approx(wanted, rel=1e-8)
+    assert evaluated(Metric("r2", VALUE), values, target, weight) == pytest.approx(wanted, rel=1e-8)
 
 
 def test_scores_that_are_not_finite_make_every_metric_nan() -> None:
@@ -279,11 +330,11 @@ def test_scores_that_are_not_finite_make_every_metric_nan() -> None:
         for bad in (math.nan, math.inf):
             scores, target, _ = scored(head, 1 if head is VALUE else 3)
             scores[5, 0] = bad
-            assert math.isnan(judged(Metric(name, head), scores, target))
+            assert math.isnan(evaluated(Metric(name, head), scores, target))
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_what_answers_with_labels_alone_is_judged_by_them(classes: int) -> None:
+def test_models_that_predict_labels_only_have_accuracy(classes: int) -> None:
     X, y = rows(classes=classes)
     members = [(str(C), LogisticRegression(C=C)) for C in (0.01, 0.1, 1.0)]
     source = VotingClassifier(members, voting="hard").fit(X[:150], y[:150])
@@ -297,7 +348,7 @@ def test_what_answers_with_labels_alone_is_judged_by_them(classes: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The y_prob values do not sum to one")
-def test_probabilities_that_do_not_sum_to_one_are_taken_as_they_are() -> None:
+def test_log_loss_of_probabilities_that_do_not_sum_to_one() -> None:
     X, y = rows()
     source = LGBMClassifier(n_estimators=5, objective="multiclassova", verbosity=-1, n_jobs=1).fit(X[:150], y[:150])
     net = windtunnel.translate(source)
@@ -310,7 +361,7 @@ def test_probabilities_that_do_not_sum_to_one_are_taken_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
-def test_targets_that_float32_rounds_are_told_of(outputs: int) -> None:
+def test_targets_that_float32_rounds_are_reported(outputs: int) -> None:
     head = Head("regression", flat=outputs == 1)
     y = np.random.default_rng(0).normal(size=(ROWS, outputs))
     for spread in (1e6, 1e8):

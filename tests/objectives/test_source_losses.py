@@ -238,7 +238,7 @@ def test_members_that_found_a_delta_each_share_the_mean_of_them() -> None:
 def test_a_named_loss_is_of_what_predict_answers() -> None:
     fitted = PoissonRegressor().fit(X, Y)
     assert own_loss(fitted, Y, "squared") == pytest.approx(sk.mean_squared_error(Y, fitted.predict(X)), rel=1e-5)
-    with pytest.raises(BadInput, match=r"loss='gamma' takes the logarithm of a mean .* \(link 'identity'\)"):
+    with pytest.raises(BadInput, match=r"loss='gamma' takes scores as logarithms of a mean .* \(link 'identity'\)"):
         windtunnel.translate(LinearRegression().fit(X, Y)).fit((X, Y), loss="gamma", **JOINT)
 
 
@@ -272,7 +272,7 @@ def test_survival_models_are_tuned_with_a_loss_of_ones_own_only() -> None:
     np.testing.assert_allclose(windtunnel.compile(fitted).predict(X), fitted.predict(X), rtol=1e-5)
     net = windtunnel.translate(fitted, calibrate=X)
     for options in (JOINT, {"progress": False}):
-        with pytest.raises(BadInput, match=r"fit has no loss for what this source was fitted to: .*survival:cox"):
+        with pytest.raises(BadInput, match=r"fit has no loss for the objective of this source: .*survival:cox"):
             net.fit((X, TIMES), (X, TIMES), **options)
     with pytest.raises(BadInput, match="fit has no loss"):
         windtunnel.crossfit(fitted, X, TIMES, folds=2, progress=False)

@@ -322,7 +322,7 @@ def test_categories_that_the_source_rejects(tmp_path: Path) -> None:
     write(tmp_path, frame)
     with pytest.raises(BadInput, match="categories that were not there in fitting"):
         list(made(windtunnel.translate(strict), tmp_path, training=False))
-    with pytest.raises(BadInput, match="a worker of a DataLoader cannot tell the translation"):
+    with pytest.raises(BadInput, match="a worker of a DataLoader cannot change the translation"):
         list(DataLoader(made(windtunnel.translate(strict), tmp_path), batch_size=None, num_workers=1))
     net = windtunnel.translate(strict)
     list(made(net, tmp_path))

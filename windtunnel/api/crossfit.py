@@ -20,7 +20,7 @@ from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFitte
 from windtunnel.modules.base import Module
 from windtunnel.modules.ensembles.log_pool import LogPool
 from windtunnel.modules.outputs.inverse_links import UNLINKED, unlinked
-from windtunnel.objectives.losses import LOSSES, OF_RAW_SCORES, Loss, pick
+from windtunnel.objectives.losses import LOSSES, RAW_SCORE_LOSSES, Loss, pick
 from windtunnel.program.head import Head
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.recipe import Recipe
@@ -164,7 +164,7 @@ def _yardstick(
         return pick(recipe.loss, theirs), lambda net, scores: scores
     if ours.task != "regression":
         return LOSSES["probabilities"], linked
-    if theirs.link == "identity" or theirs.loss not in OF_RAW_SCORES:
+    if theirs.link == "identity" or theirs.loss not in RAW_SCORE_LOSSES:
         return pick(recipe.loss, replace(theirs, link="identity")), linked
     if theirs.link == "exp":
         tiny = torch.finfo(torch.float32).tiny

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from windtunnel.modules.outputs.inverse_links import UNLINKED
-from windtunnel.objectives.losses import OF_RAW_SCORES
+from windtunnel.objectives.losses import RAW_SCORE_LOSSES
 from windtunnel.translators.registry import Composite, Predictor
 
 QUANTILE_LOSSES = ("absolute", "quantile")
@@ -29,7 +29,7 @@ def with_loss_of(parts: Sequence[Predictor], composite: Composite) -> Predictor:
         return then
     if composite.shared_loss == "quantiles" and first.loss not in QUANTILE_LOSSES:
         return then
-    if first.loss not in OF_RAW_SCORES or first.link == "identity":
+    if first.loss not in RAW_SCORE_LOSSES or first.link == "identity":
         return replace(then, loss=first.loss, loss_options=options)
     if first.link not in UNLINKED:
         return then

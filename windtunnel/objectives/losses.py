@@ -3,11 +3,11 @@
 Each takes ``scores [B, K]`` (float), ``target`` (int64 ``[B]`` class indices for classifiers, float ``[B]`` or
 ``[B, K]`` for regression) and ``weight [B]`` or None, and returns a scalar: ``sum_i w_i l_i / sum_i w_i`` with ``l_i``
 the formula below. s is a raw score, y a target, r = s - y. Classification losses over K > 1 columns of a
-one-against-rest model sum over the columns; regression losses over K > 1 outputs average over them.
+one-vs-rest model sum over the columns; regression losses over K > 1 outputs average over them.
 
-``pick`` gives regression losses what ``predict`` answers in the place of s, whatever the link: the square of the score
-of LightGBM's reg_sqrt, the exponential where squared errors are asked of a Poisson model. Only logistic, poisson, gamma
-and tweedie take the raw score, which is the log-odds or the logarithm of the mean there.
+``pick`` applies regression losses to the output of ``predict`` in the place of s, whatever the link: the signed square
+of the score for LightGBM's reg_sqrt, the exponential for squared errors of a Poisson model. Only logistic, poisson,
+gamma and tweedie take the raw score, which is the log-odds or the logarithm of the mean.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
 def logistic(scores: Tensor, target: Tensor, weight: Tensor | None, scale: float = 1.0) -> Tensor:
-    """log(1 + exp(-z a s)) with z = +1 for the class and -1 else; a is ``scale``. Floats y in [0, 1] are taken too."""
+    """log(1 + exp(-z a s)) with z = +1 for the class and -1 else; a is ``scale``. y may also be floats in [0, 1]."""
     hot = _columns(scores, target)
     rows = functional.binary_cross_entropy_with_logits(scores * scale, hot, reduction="none").sum(dim=1)
     return _mean(rows, weight)
@@ -38,14 +38,14 @@ def logistic(scores: Tensor, target: Tensor, weight: Tensor | None, scale: float
 def softmax(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """log(sum_k exp(s_k)) - s_y, over at least two columns."""
     if scores.shape[1] < 2:
-        raise BadInput("the softmax loss needs a score per class, and this model has one in all; take loss='logistic'")
+        raise BadInput("the softmax loss needs a score per class, and this model has one; give loss='logistic'")
     return _mean(functional.cross_entropy(scores, target, reduction="none"), weight)
 
 
 def probabilities(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """-log(p_y / sum_k p_k) of scores that are probabilities, each kept above 1e-6."""
-    shares = scores.clamp_min(1e-6)
-    rows = shares.sum(dim=1).log() - shares.gather(1, target.unsqueeze(1)).squeeze(1).log()
+    clipped = scores.clamp_min(1e-6)
+    rows = clipped.sum(dim=1).log() - clipped.gather(1, target.unsqueeze(1)).squeeze(1).log()
     return _mean(rows, weight)
 
 
@@ -72,7 +72,7 @@ def squared(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def relevance(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-    """r^2 again, under the name by which rankers are known: what they were fitted for takes rows by their queries."""
+    """r^2, the loss of rankers: their own losses need the queries of the rows."""
     return squared(scores, target, weight)
 
 
@@ -91,7 +91,7 @@ def huber(scores: Tensor, target: Tensor, weight: Tensor | None, delta: float = 
 def pseudo_huber(scores: Tensor, target: Tensor, weight: Tensor | None, delta: float = 1.0) -> Tensor:
     """delta^2 (sqrt(1 + (r / delta)^2) - 1), XGBoost's pseudo-Huber loss."""
     squares = _residual(scores, target).square()
-    # The same without the 1s, beside which float32 would lose small residuals.
+    # Without the 1s of the formula, to which float32 would round small residuals.
     rows = squares / ((1 + squares / (delta * delta)).sqrt() + 1)
     return _mean(rows.mean(dim=1), weight)
 
@@ -103,7 +103,7 @@ def log_cosh(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def expectile(scores: Tensor, target: Tensor, weight: Tensor | None, alpha: float = 0.5) -> Tensor:
-    """r^2, alpha of it where y > s and 1 - alpha of it else, of which the ``alpha`` expectile is the best constant."""
+    """Alpha r^2 where y > s, else (1 - alpha) r^2; the ``alpha`` expectile is the best constant."""
     gap = _residual(scores, target)
     rows = alpha * gap.clamp_max(0).square() + (1 - alpha) * gap.clamp_min(0).square()
     return _mean(rows.mean(dim=1), weight)
@@ -115,7 +115,7 @@ def power(scores: Tensor, target: Tensor, weight: Tensor | None, q: float = 2.0)
 
 
 def squared_log(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-    """(log(1 + s) - log(1 + y))^2 of targets above -1, s kept at -1 + 1e-6 and above as XGBoost keeps it."""
+    """(log(1 + s) - log(1 + y))^2 of targets above -1, s at least -1 + 1e-6, as in XGBoost."""
     logs = (1 + scores).clamp_min(1e-6).log() - _outputs(scores, target).log1p()
     return _mean(logs.square().mean(dim=1), weight)
 
@@ -154,7 +154,7 @@ def poisson(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def gamma(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-    """Take s + y exp(-s): half the gamma deviance of the mean exp(s), up to a constant."""
+    """Return s + y exp(-s): half the gamma deviance of the mean exp(s), up to a constant."""
     return _mean((scores + _outputs(scores, target) * (-scores).exp()).mean(dim=1), weight)
 
 
@@ -170,7 +170,7 @@ def tweedie(scores: Tensor, target: Tensor, weight: Tensor | None, power: float 
 
 
 def unknown(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-    """Raise ``BadInput``: how wrong an answer is cannot be told from the target alone, or is not known here."""
+    """Raise ``BadInput``: the source's loss is not a function of scores and targets, or not supported."""
     raise BadInput(UNKNOWN)
 
 
@@ -190,83 +190,83 @@ _VALUES = (
 )  # fmt: skip
 LOSSES: dict[str, Callable[..., Tensor]] = {loss.__name__: loss for loss in (logistic, *_CLASSES, *_VALUES, unknown)}
 
-OF_RAW_SCORES = ("logistic", *(loss.__name__ for loss in _LOGARITHMS))
-"""Regression losses that take the raw score; the others take what ``predict`` answers."""
+RAW_SCORE_LOSSES = ("logistic", *(loss.__name__ for loss in _LOGARITHMS))
+"""Regression losses of the raw score; the others are of the output of ``predict``."""
 UNKNOWN = (
-    "fit has no loss for what this source was fitted to: the targets of survival models (survival:cox, survival:aft, "
-    "Cox) are times of which the sign says whether they were seen, and other objectives may not be known here. Give a "
-    "loss of your own, loss=function(scores [B, K], target, weight); predict and windtunnel.compile need none"
+    "fit has no loss for the objective of this source: the targets of survival models (survival:cox, survival:aft, "
+    "Cox) are times whose sign says whether the event was seen, and other objectives may be unsupported. Give a "
+    "custom loss, loss=function(scores [B, K], target, weight); predict and windtunnel.compile need none"
 )
 
 
-def pick(asked: str | Loss | None, head: Head) -> Loss:
-    """Give the loss that a recipe asks for, or the translation's own, as ``loss(scores, target, weight)``.
+def pick(loss: str | Loss | None, head: Head) -> Loss:
+    """Return a loss by name, a custom loss, or for None the translation's own, as ``loss(scores, target, weight)``.
 
-    A regression loss is of what ``predict`` answers, but for those in ``OF_RAW_SCORES``; a function gets raw scores.
+    Regression losses are of the output of ``predict``, except ``RAW_SCORE_LOSSES``. A custom loss gets raw scores.
 
     Raises
     ------
     BadInput
-        For a name that is not known or that does not fit the task or the link, a function of other arguments, or a
-        source whose own loss is ``unknown``.
+        For an unknown name, a loss that does not fit the task or the link, a function of other arguments, or a source
+        whose own loss is ``unknown``.
     """
-    if asked is not None and not isinstance(asked, str):
-        _check_arguments(asked)
-        return OwnLoss(asked)
-    name = asked or head.loss
+    if loss is not None and not isinstance(loss, str):
+        _check_arguments(loss)
+        return CustomLoss(loss)
+    name = loss or head.loss
     if name == unknown.__name__ == head.loss:
         raise BadInput(UNKNOWN)
     if name not in LOSSES or name == unknown.__name__:
         hint = nearest(name, sorted(LOSSES.keys() - {unknown.__name__}))
-        raise BadInput(f"loss={name!r} is not known; {hint} A function (scores, target, weight) is taken too.")
-    loss = LOSSES[name]
-    if (loss in _VALUES) != (head.task == "regression") and name != "logistic":
-        fitting = sorted({"logistic", *(one.__name__ for one in (_VALUES if head.task == "regression" else _CLASSES))})
+        raise BadInput(f"loss={name!r} is not known; {hint} A function (scores, target, weight) is accepted too.")
+    function = LOSSES[name]
+    if (function in _VALUES) != (head.task == "regression") and name != "logistic":
+        fitting = sorted({"logistic", *(fit.__name__ for fit in (_VALUES if head.task == "regression" else _CLASSES))})
         raise BadInput(f"loss={name!r} does not fit a {head.task} model; choose from {', '.join(fitting)}")
-    if loss in _LOGARITHMS and head.link != "exp" and LOSSES.get(head.loss) not in _LOGARITHMS:
+    if function in _LOGARITHMS and head.link != "exp" and LOSSES.get(head.loss) not in _LOGARITHMS:
         raise BadInput(
-            f"loss={name!r} takes the logarithm of a mean for the score, and this model answers the score itself (link "
+            f"loss={name!r} takes scores as logarithms of a mean, and this model predicts the score itself (link "
             f"{head.link!r}), which may be 0 or less; fit the source with a Poisson, gamma or Tweedie objective, or "
             "give a function (scores, target, weight)"
         )
-    # Options belong to the loss they came with: another loss starts from its own defaults.
-    own: Loss = partial(loss, **head.loss_options) if name == head.loss else loss
-    linked = head.task == "regression" and head.link != "identity" and name not in OF_RAW_SCORES
-    return LossOfAnswers(own, head) if linked else own
+    # Options belong to the source's loss; another loss has its defaults.
+    chosen: Loss = partial(function, **head.loss_options) if name == head.loss else function
+    linked = head.task == "regression" and head.link != "identity" and name not in RAW_SCORE_LOSSES
+    return LossOfPredictions(chosen, head) if linked else chosen
 
 
 @dataclass(frozen=True)
-class LossOfAnswers:
-    """A loss of what ``predict`` makes of raw scores."""
+class LossOfPredictions:
+    """A loss of the output of ``predict``."""
 
     loss: Loss
     head: Head
 
     def __call__(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        """The loss behind the link."""
+        """Apply the link, then the loss."""
         return self.loss(self.head.linked(scores), target, weight)
 
 
 @dataclass(frozen=True)
-class OwnLoss:
-    """A function of somebody else's, of whose answers one value is asked."""
+class CustomLoss:
+    """A loss that the user gives as a function of raw scores; it must return one value."""
 
     function: Loss
 
     def __call__(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        """The value, without dimensions."""
+        """The value as a scalar tensor."""
         value = self.function(scores, target, weight)
         if not isinstance(value, Tensor) or value.numel() != 1:
             got = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
-            raise BadInput(f"the loss gave {got}; it must give a tensor with one value, such as rows.mean()")
+            raise BadInput(f"the loss returned {got}; it must return a tensor with one value, such as rows.mean()")
         return value.reshape(())
 
 
 def _check_arguments(loss: Loss) -> None:
-    """Reject a function that cannot be called with scores, target and weight, before anything is trained."""
+    """Reject a function that cannot be called with scores, target and weight, before training."""
     try:
         arguments = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
-    except ValueError:  # some functions in C do not tell
+    except ValueError:  # some functions in C have no signature
         return
     try:
         arguments.bind("scores", "target", "weight")
@@ -281,7 +281,7 @@ def _check_arguments(loss: Loss) -> None:
 def _mean(rows: Tensor, weight: Tensor | None) -> Tensor:
     if weight is None:
         return rows.mean()
-    # A batch whose weights are all 0 teaches nothing: 0 / tiny, with gradient 0.
+    # Without weights above 0 the loss is 0 / tiny, with gradient 0.
     return (rows * weight).sum() / weight.sum().clamp_min(torch.finfo(rows.dtype).tiny)
 
 

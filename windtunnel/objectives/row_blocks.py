@@ -1,4 +1,4 @@
-"""Losses of one's own over many rows at once, in time that grows with the rows alone."""
+"""Custom losses over many rows at once, in blocks, so that their time is linear in the rows."""
 
 from __future__ import annotations
 
@@ -6,76 +6,76 @@ import torch
 from torch import Tensor
 
 from windtunnel.errors import BadInput
-from windtunnel.objectives.losses import Loss, OwnLoss
+from windtunnel.objectives.losses import CustomLoss, Loss
 
 ROWS = 512
-"""Rows of a block, about as many as a step trains on."""
+"""Rows per block, about as many as a training step has."""
 MAX_CLASSES = 100
 """Distinct targets up to which each is a class of its own."""
 
 
 def by_blocks(loss: Loss) -> Loss:
-    """The mean of a loss over blocks of rows, each with the kinds of targets evenly; losses by name are left alone.
+    """The mean of a custom loss over blocks of rows, each with the classes of the whole; other losses are returned.
 
-    A loss of one's own may compare every row with every other, as one of pairs does: over 10,000 rows that takes a
-    hundred million pairs for each of hundreds of steps. Blocks count by the weight of their rows, and not at all where
-    the loss is NaN, as it is of pairs where a block has one class only.
+    A custom loss may compare all pairs of rows: for 10,000 rows a hundred million pairs in each of hundreds of steps.
+    Blocks are weighted by the weight of their rows. Blocks whose loss is NaN are left out, such as a pairwise loss of
+    rows of one class.
     """
-    if not isinstance(loss, OwnLoss):
+    if not isinstance(loss, CustomLoss):
         return loss
 
     def mean(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         total, size = scores.new_zeros(()), 0.0
         for rows in balanced_order(target).tensor_split(-(-len(target) // ROWS)):
-            of_rows = None if weight is None else weight[rows]
-            value = loss(scores[rows], target[rows], of_rows)
-            if not value.isnan():  # else its gradient would be NaN too, however little it counts
-                counts = float(len(rows)) if of_rows is None else float(of_rows.sum())
-                total, size = total + counts * value, size + counts
+            row_weight = None if weight is None else weight[rows]
+            value = loss(scores[rows], target[rows], row_weight)
+            if not value.isnan():  # a NaN times 0 has a NaN gradient
+                block = float(len(rows)) if row_weight is None else float(row_weight.sum())
+                total, size = total + block * value, size + block
         return total / size if size else loss(scores, target, weight)
 
     return mean
 
 
 def of_any_rows(loss: Loss) -> Loss:
-    """A loss that is given rows in blocks of whatever size; one of one's own that fails on them says what to do.
+    """A custom loss whose errors on blocks of any size say what to do; other losses are returned.
 
     Raises
     ------
     BadInput
         When it is called.
     """
-    if not isinstance(loss, OwnLoss):
+    if not isinstance(loss, CustomLoss):
         return loss
-    own = loss.function
-    name = getattr(own, "__name__", type(own).__name__)
+    function = loss.function
+    name = getattr(function, "__name__", type(function).__name__)
 
     def explained(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         try:
-            return own(scores, target, weight)
+            return function(scores, target, weight)
         except Exception as error:
             raise BadInput(
-                f"loss={name} failed on {len(target)} rows ({type(error).__name__}: {error}). For a residual model, fit gives "
-                "it rows in blocks of any size; a loss over whole groups of rows (queries) needs residual=False, and "
+                f"loss={name} failed on {len(target)} rows ({type(error).__name__}: {error}). For a residual model, fit "
+                "gives it rows in blocks of any size; a loss over whole groups of rows (queries) needs residual=False, and "
                 "loaders for training and validation whose batches are whole groups."
             ) from error
 
-    return OwnLoss(explained)
+    return CustomLoss(explained)
 
 
 def balanced_order(target: Tensor) -> Tensor:
-    """An order of the rows in which every stretch has the classes of the whole; rows of a class keep their order.
+    """An order in which every group of neighbouring rows has the classes of the whole; rows of a class stay in order.
 
-    Of several targets the first counts; numbers count by tenths, from low to high. Files are often sorted by their
-    target, and groups of one class each would differ by the class.
+    The first of several targets is used; numbers are classed by deciles. Files are often sorted by their target, and
+    groups of one class each would differ by the class.
     """
     first = target.reshape(len(target), -1)[:, 0]
-    kind: Tensor
-    distinct, kind = torch.unique(first, return_inverse=True)
+    stratum: Tensor
+    distinct, stratum = torch.unique(first, return_inverse=True)
     if len(distinct) > MAX_CLASSES:
-        kind = first.argsort(stable=True).argsort() * 10 // len(first)
-    by_kind, count = kind.argsort(stable=True), kind.bincount()
+        stratum = first.argsort(stable=True).argsort() * 10 // len(first)
+    by_stratum, count = stratum.argsort(stable=True), stratum.bincount()
     rank = torch.arange(len(first), device=first.device) - (count.cumsum(0) - count).repeat_interleave(count)
     place = (rank + 0.5) / count.repeat_interleave(count)
-    order: Tensor = by_kind[place.argsort(stable=True)]
+    order: Tensor = by_stratum[place.argsort(stable=True)]
     return order
