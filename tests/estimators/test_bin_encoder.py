@@ -42,13 +42,13 @@ def test_bins_are_those_of_a_discretizer_where_no_values_are_tied():
     assert np.abs(names.astype(float).to_numpy() - theirs).sum(axis=0).max() <= 8
 
 
-def test_the_encoder_sees_texts_and_a_category_for_missing_numbers():
+def test_the_encoder_gets_texts_and_a_category_for_missing_numbers():
     frame = BinEncoder(n_bins=16).fit(numbers())._bins(numbers().to_numpy(dtype=float))
     assert frame["same"].unique().tolist() == ["00"]
     assert (frame["many"] == "missing").tolist() == numbers()["many"].isna().tolist()
 
 
-def test_what_training_sees_is_cross_fitted_as_the_encoder_does_it():
+def test_fit_transform_cross_fits_as_the_encoder_does():
     X, y = numbers(), np.random.default_rng(2).integers(0, 2, 500)
     target = TargetEncoder(cv=StratifiedKFold(5, shuffle=True, random_state=0))
     encoder = BinEncoder(target, n_bins=8)

@@ -1,4 +1,4 @@
-"""The factorization machines: what they find, and that they keep to scikit-learn's manners."""
+"""Factorization machines: their fit, their formula, and scikit-learn's checks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pairs(rows: int = 600) -> tuple[np.ndarray, np.ndarray]:
     return X, X[:, 0] * X[:, 1] - 2 * X[:, 2] * X[:, 3] + 0.5 * X[:, 0]
 
 
-def test_it_finds_what_a_linear_model_cannot() -> None:
+def test_it_learns_products_of_columns() -> None:
     X, y = pairs()
     machine = FactorizationMachineRegressor(4, learning_rate=0.02, epochs=60, batch_size=32, random_state=0).fit(X, y)
     assert machine.score(X, y) > 0.95 > 0.5 > LinearRegression().fit(X, y).score(X, y)
@@ -32,7 +32,7 @@ def test_it_finds_what_a_linear_model_cannot() -> None:
         assert classifier.score(X, target) > LogisticRegression().fit(X, target).score(X, target) + 0.1
 
 
-def test_the_products_are_those_of_the_factors() -> None:
+def test_scores_follow_the_formula() -> None:
     X, y = pairs(50)
     machine = FactorizationMachineRegressor(3, epochs=3, random_state=0).fit(X, y)
     products = machine.factors_[0] @ machine.factors_[0].T
@@ -43,7 +43,7 @@ def test_the_products_are_those_of_the_factors() -> None:
     np.testing.assert_allclose(machine.predict(X), wanted, 1e-12)
 
 
-def test_sparse_rows_give_the_same() -> None:
+def test_sparse_rows_give_the_same_model() -> None:
     X, y = pairs(80)
     X[np.abs(X) < 0.8] = 0
     dense = FactorizationMachineRegressor(3, epochs=3, random_state=0).fit(X, y)
@@ -70,5 +70,5 @@ def test_options(options: dict[str, Any], message: str) -> None:
         FactorizationMachineRegressor(2, learning_rate=0.1, epochs=15, batch_size=16, random_state=0),
     ]
 )
-def test_scikit_learn_manners(estimator: Any, check: Any) -> None:
+def test_sklearn_checks(estimator: Any, check: Any) -> None:
     check(estimator)

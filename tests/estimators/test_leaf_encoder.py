@@ -46,7 +46,7 @@ NO_ROWS = {**WEIGHTS, "check_all_zero_sample_weights_error": "LightGBM fits on w
         **(NO_ROWS if isinstance(one.estimator, lgb.LGBMClassifier) else {}),
     },
 )
-def test_scikit_learn_manners(estimator: Any, check: Any) -> None:
+def test_sklearn_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
@@ -55,7 +55,7 @@ def numbers(rows: int = 300) -> tuple[pd.DataFrame, np.ndarray]:
     return frame[list(NUMBERS)], targets(frame)["label"]
 
 
-def test_it_gives_the_leaves_of_the_library() -> None:
+def test_leaves_are_those_of_the_library() -> None:
     X, y = numbers()
     encoder = LeafEncoder(quick(), output="ids").fit(X, y)
     wanted = encoder.estimator_.predict(X, pred_leaf=True)
@@ -97,7 +97,7 @@ def early(cls: type, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("cls", [lgb.LGBMClassifier, xgb.XGBClassifier])
-def test_trees_that_are_fitted_already_stay_as_they_are(cls: type) -> None:
+def test_fitted_trees_are_not_fitted_again(cls: type) -> None:
     fitted = early(cls)
     X = np.random.default_rng(1).normal(size=(50, 3))
     encoder = LeafEncoder(FrozenEstimator(fitted)).fit(X, np.zeros(50))
@@ -114,7 +114,7 @@ def test_trees_that_are_fitted_already_stay_as_they_are(cls: type) -> None:
         ({"estimator": xgb.XGBClassifier(booster="gblinear", n_estimators=1)}, "exposes no leaves"),
     ],
 )
-def test_what_it_rejects(options: dict[str, Any], message: str) -> None:
+def test_bad_options_are_rejected(options: dict[str, Any], message: str) -> None:
     frame = table(60)
     with pytest.raises(BadInput, match=message):
         LeafEncoder(**options).fit(frame[["income", "visits"]], targets(frame)["label"] == "yes")
@@ -189,7 +189,7 @@ def test_one_temperature_is_the_form_of_the_paper() -> None:
     assert cold.path.shape == leaves.path.shape and not torch.allclose(cold.path, leaves.path, atol=1e-2)
 
 
-def test_ids_stay_on_the_host_in_translate_and_nowhere_else() -> None:
+def test_ids_stay_on_the_host_in_translate_only() -> None:
     X, y = numbers()
     source = Pipeline([("ids", LeafEncoder(quick(), output="ids")), ("last", quick())]).fit(X, y)
     net = windtunnel.translate(source, calibrate=X)

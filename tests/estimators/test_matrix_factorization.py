@@ -27,7 +27,7 @@ def ratings(rows: int = 400, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
     return frame, 3 + (tastes[user] * kinds[film]).sum(axis=1) + 0.1 * random.normal(size=rows)
 
 
-def test_it_finds_tastes() -> None:
+def test_it_predicts_ratings() -> None:
     X, y = ratings()
     model = MatrixFactorization(2, regularization=1e-3, epochs=60, random_state=0).fit(X, y)
     assert model.score(*ratings(seed=1)) > 0.9
@@ -46,7 +46,7 @@ def test_the_same_seed_gives_the_same_model() -> None:
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
-def test_unknown_and_missing_ones_have_zeros() -> None:
+def test_unknown_and_missing_categories_have_zeros() -> None:
     X, y = ratings()
     holes = X.copy()
     holes.loc[:20, "film"] = None
@@ -77,7 +77,7 @@ def test_the_translation_is_two_tables_that_train() -> None:
         ({}, ["user"], "got 1 columns; it reads 2"),
     ],
 )
-def test_what_it_does_not_take(options: dict[str, Any], columns: list[str], words: str) -> None:
+def test_bad_options_and_columns_are_rejected(options: dict[str, Any], columns: list[str], words: str) -> None:
     X, y = ratings(50)
     with pytest.raises(BadInput, match=words):
         MatrixFactorization(**options).fit(X[columns], y)

@@ -69,7 +69,7 @@ def test_frequency_quantile(quantile):
     assert fitted.rare_ == [sorted(word for word in counts if is_rare(word))]
 
 
-def test_equal_frequencies_share_one_fate():
+def test_equal_frequencies_are_treated_alike():
     X = pd.DataFrame({"a": ["x"] * 8 + ["p", "q"]})
     assert RareCategories(min_frequency_quantile=0.1).fit(X).rare_ == [[]]
     assert RareCategories(min_frequency_quantile=0.2).fit(X).rare_ == [["p", "q"]]
@@ -83,14 +83,14 @@ def test_missing_stays_missing_and_unseen_becomes_missing(dtype):
     assert out["a"].tolist() == ["y", NAN, NAN]
 
 
-def test_of_every_missing_value_it_makes_nan():
+def test_every_missing_value_becomes_nan():
     X = pd.DataFrame({"a": pd.Series(["x", None, float("nan"), pd.NA, "x"], dtype=object)})
     assert RareCategories().fit_transform(X)["a"].tolist() == ["x", NAN, NAN, NAN, "x"]
 
 
 @pytest.mark.parametrize("encoder", [OneHotEncoder(handle_unknown="ignore", sparse_output=False), TargetEncoder()])
 @pytest.mark.parametrize("fitted_on", DTYPES)
-def test_encoders_answer_alike_whatever_type_the_column_has(encoder, fitted_on):
+def test_encoders_give_the_same_for_all_column_types(encoder, fitted_on):
     X, y = table(fitted_on)[["word"]], np.arange(400) % 2
     source = make_pipeline(RareCategories(min_count=30), clone(encoder)).fit(X, y)
     net, wanted = windtunnel.compile(source), source.transform(X)
@@ -145,7 +145,7 @@ def test_columns_without_names_and_no_rows():
     assert fitted.transform(X.iloc[:0]).shape == (0, 2)
 
 
-def test_input_is_left_alone():
+def test_input_is_unchanged():
     X = table("object")
     before = X.copy(deep=True)
     RareCategories(min_count=20).fit_transform(X)
@@ -198,7 +198,7 @@ def test_bad_tables(X, message):
 
 
 @pytest.mark.parametrize("dtype", ["str", "object"])
-def test_reader_recodes_as_the_source_does(dtype):
+def test_the_converter_recodes_as_the_source_does(dtype):
     fitted = RareCategories(min_count=5).fit(table(dtype))
     reading = convert(fitted)
     assert isinstance(reading, CategoryRecoding)

@@ -85,7 +85,7 @@ def test_numbers_as_categories():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_takes_what_rare_categories_gives(dtype):
+def test_rare_categories_as_input(dtype):
     values = ["x"] * 5 + ["y"] * 4 + ["z"]
     X = pd.DataFrame({"a": pd.Series(values, dtype=dtype), "n": np.arange(10.0)})
     pipeline = make_pipeline(RareCategories(min_count=2), TwoHotEncoder(handle_unknown="error")).fit(X)
@@ -95,7 +95,7 @@ def test_takes_what_rare_categories_gives(dtype):
     np.testing.assert_array_equal(array, pipeline.transform(X))
 
 
-def test_nothing_known():
+def test_no_categories():
     X = pd.DataFrame({"a": pd.Series([None, None], dtype="str"), "n": [1.0, 2.0]})
     encoder = TwoHotEncoder().fit(X)
     assert encoder.categories_ == [[], None]
@@ -109,7 +109,7 @@ def test_unused_categories_of_a_dtype_are_not_in_the_vocabulary():
     assert TwoHotEncoder().fit(X).categories_ == [["x"]]
 
 
-def test_unknown_is_an_error_where_asked():
+def test_handle_unknown_error():
     X = pd.DataFrame({"a": ["x", "y", None], "b": ["u", "v", "w"]})
     encoder = TwoHotEncoder(handle_unknown="error").fit(X)
     assert encoder.transform(X)[2, :3].tolist() == [0, 0, 0]
@@ -139,7 +139,7 @@ def test_clone_pickle_and_column_transformer():
 
 
 @pytest.mark.parametrize("handle_unknown", ["ignore", "error"])
-def test_reader(handle_unknown):
+def test_converter(handle_unknown):
     fitted = TwoHotEncoder(handle_unknown=handle_unknown).fit(pd.DataFrame({"a": ["y", "x"], "n": [1.0, 2.0]}))
     reading = convert(fitted)
     assert isinstance(reading, CategoryEncoding)

@@ -35,7 +35,7 @@ def pairwise(scores: Any, target: Any, weight: Any) -> Any:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_mean_over_rows_is_what_it_was(weighted: bool) -> None:
+def test_means_over_rows_do_not_change(weighted: bool) -> None:
     scores, target, weight = drawn(3 * ROWS + 7)
     given = weight if weighted else None
     own, named = by_blocks(pick(lambda *rows: pick(None, HEAD)(*rows), HEAD)), pick(None, HEAD)
@@ -44,7 +44,7 @@ def test_a_mean_over_rows_is_what_it_was(weighted: bool) -> None:
     assert by_blocks(named) is named
 
 
-def test_a_block_without_a_pair_does_not_count() -> None:
+def test_blocks_without_pairs_are_left_out() -> None:
     scores, target, _ = drawn(4 * ROWS)
     target = torch.zeros_like(target)
     target[5] = 1
@@ -54,7 +54,7 @@ def test_a_block_without_a_pair_does_not_count() -> None:
     assert by_blocks(pick(pairwise, HEAD))(scores, torch.zeros_like(target), None).isnan()
 
 
-def test_a_branch_never_asks_it_about_all_rows_at_once() -> None:
+def test_a_residual_model_computes_it_in_blocks() -> None:
     most = 0
 
     def watched(scores: Any, target: Any, weight: Any) -> Any:
@@ -73,7 +73,7 @@ def test_a_branch_never_asks_it_about_all_rows_at_once() -> None:
     assert net.program.steps[-1].name == "residual" and ROWS < most <= LARGEST_BATCH
 
 
-def test_a_loss_over_whole_groups_is_told_what_it_needs() -> None:
+def test_a_loss_over_whole_groups_raises_with_advice() -> None:
     random = np.random.default_rng(0)
     X = random.normal(size=(400, 3))
     y = (X[:, 0] + X[:, 1] ** 2 + random.normal(size=400) > 1).astype(int)

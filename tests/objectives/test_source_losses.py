@@ -54,7 +54,7 @@ def pinball(y: np.ndarray, answers: np.ndarray, alpha: float = 0.8) -> float:
     ("objective", "metric"),
     [("regression", "l2"), ("mae", "l1"), ("quantile", "quantile"), ("fair", "fair"), ("mape", "mape")],
 )
-def test_reg_sqrt_is_tuned_on_what_predict_answers(objective: str, metric: str) -> None:
+def test_reg_sqrt_is_tuned_on_the_output_of_predict(objective: str, metric: str) -> None:
     options = {"objective": objective, "metric": metric, "reg_sqrt": True, "alpha": 0.7, "verbosity": -1}
     rows = lgb.Dataset(X, Y)
     found: dict[str, Any] = {}
@@ -62,7 +62,7 @@ def test_reg_sqrt_is_tuned_on_what_predict_answers(objective: str, metric: str) 
     assert own_loss(fitted, Y) == pytest.approx(found["training"][metric][-1], rel=1e-5)
 
 
-def test_tuning_reg_sqrt_keeps_what_the_source_is_judged_by() -> None:
+def test_tuning_reg_sqrt_keeps_the_metric_of_the_source() -> None:
     fitted = LGBMRegressor(n_estimators=8, objective="mae", reg_sqrt=True, verbosity=-1).fit(X, Y)
     net = windtunnel.translate(fitted, calibrate=X)
     before = sk.mean_absolute_error(Y, net.predict(X))
@@ -129,7 +129,7 @@ SHARED = {
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_what_is_made_of_quantile_regressors_is_tuned_on_their_quantile(name: str) -> None:
+def test_composites_of_quantile_regressors_are_tuned_on_their_quantile(name: str) -> None:
     fitted = SHARED[name]().fit(X, Y)
     assert own_loss(fitted, Y) == pytest.approx(pinball(Y, fitted.predict(X)), rel=1e-5)
 
@@ -142,7 +142,7 @@ def test_several_targets_are_tuned_on_the_loss_of_their_regressor(family: Any) -
 
 
 @pytest.mark.parametrize("family", [BaggingRegressor, AdaBoostRegressor])
-def test_trees_of_absolute_errors_in_a_committee(family: Any) -> None:
+def test_ensembles_of_trees_of_absolute_errors(family: Any) -> None:
     tree = DecisionTreeRegressor(criterion="absolute_error", max_depth=3, random_state=0)
     fitted = family(tree, n_estimators=3, random_state=0).fit(X, Y)
     assert own_loss(fitted, Y) == pytest.approx(sk.mean_absolute_error(Y, fitted.predict(X)), rel=1e-5)
@@ -156,7 +156,7 @@ DEVIANCES = {
 
 
 @pytest.mark.parametrize("name", DEVIANCES)
-def test_means_of_positive_answers_are_tuned_on_their_deviance_and_stay_positive(name: str) -> None:
+def test_positive_predictions_are_tuned_on_their_deviance_and_stay_positive(name: str) -> None:
     family, power = DEVIANCES[name]
     models = [
         vote(family(alpha=0), family(alpha=10)),
@@ -174,7 +174,7 @@ def test_means_of_positive_answers_are_tuned_on_their_deviance_and_stay_positive
         np.testing.assert_allclose(net.predict(X), one.predict(X), rtol=1e-9)
 
 
-def test_the_mean_of_shares_is_tuned_on_their_log_loss() -> None:
+def test_the_mean_of_probabilities_is_tuned_on_their_log_loss() -> None:
     shares = 1 / (1 + np.exp(-X[:, 0]))
     boosters = [XGBRegressor(n_estimators=5, objective="reg:logistic", max_depth=depth) for depth in (1, 2)]
     fitted = vote(*boosters).fit(X, shares)
@@ -223,19 +223,19 @@ def test_members_are_compared_with_a_source_of_another_link(family: Any, options
     ],
     ids=str,
 )
-def test_parts_that_share_no_loss_leave_squared_errors(model: Any) -> None:
+def test_parts_without_a_common_loss_get_squared_errors(model: Any) -> None:
     fitted = model.fit(X, Y)
     assert own_loss(fitted, Y) == pytest.approx(sk.mean_squared_error(Y, fitted.predict(X)), rel=1e-5)
 
 
-def test_members_that_found_a_delta_each_share_the_mean_of_them() -> None:
+def test_members_with_different_deltas_get_their_mean() -> None:
     fitted = crossfitted(HuberRegressor()).fit(X, Y)
     deltas = [one.epsilon * one.scale_ for one in fitted.estimators_]
     head = windtunnel.compile(fitted).head
     assert (head.loss, head.loss_options) == ("huber", {"delta": pytest.approx(np.mean(deltas), rel=1e-12)})
 
 
-def test_a_named_loss_is_of_what_predict_answers() -> None:
+def test_a_named_loss_is_of_the_output_of_predict() -> None:
     fitted = PoissonRegressor().fit(X, Y)
     assert own_loss(fitted, Y, "squared") == pytest.approx(sk.mean_squared_error(Y, fitted.predict(X)), rel=1e-5)
     with pytest.raises(BadInput, match=r"loss='gamma' takes scores as logarithms of a mean .* \(link 'identity'\)"):
@@ -267,7 +267,7 @@ def concordant(scores: torch.Tensor, target: torch.Tensor, weight: torch.Tensor 
     return (torch.nn.functional.softplus(scores - scores[:, 0]) * earlier).mean()
 
 
-def test_survival_models_are_tuned_with_a_loss_of_ones_own_only() -> None:
+def test_survival_models_need_a_custom_loss() -> None:
     fitted = XGBRegressor(n_estimators=8, objective="survival:cox").fit(X, TIMES)
     np.testing.assert_allclose(windtunnel.compile(fitted).predict(X), fitted.predict(X), rtol=1e-5)
     net = windtunnel.translate(fitted, calibrate=X)
@@ -281,7 +281,7 @@ def test_survival_models_are_tuned_with_a_loss_of_ones_own_only() -> None:
     assert net.history.best <= net.history.start
 
 
-def test_objectives_that_are_not_known_are_not_taken_for_squared_errors() -> None:
+def test_unknown_objectives_do_not_become_squared_errors() -> None:
     options = {"loss_function": "LogLinQuantile:alpha=0.8", "iterations": 5, "allow_writing_files": False, "verbose": 0}
     net = windtunnel.translate(CatBoost(options).fit(X, Y), calibrate=X)
     with pytest.raises(BadInput, match="fit has no loss"):

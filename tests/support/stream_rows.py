@@ -1,4 +1,4 @@
-"""Parquet files of a few rows, each with a number of its own, and a translation that reads them."""
+"""Parquet files of a few numbered rows, and a translation that reads them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def click_net() -> Any:
 
 
 def valid_rows(count: int = 301) -> tuple[pd.DataFrame, Any]:
-    """Rows to judge by."""
+    """Validation rows."""
     frame = table(count, seed=1)
     return frame[[*TEXTS, *NUMBERS]], frame["click"].to_numpy()
 

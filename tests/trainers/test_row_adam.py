@@ -1,4 +1,4 @@
-"""Large tables are trained by the rows that are met, and end as they would by the dense formulas."""
+"""Large tables are trained by visited rows, with the results of the dense formulas."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT
 from windtunnel.trainers.optimizers.large_tables import VisitedRows
 from windtunnel.trainers.optimizers.row_adam import RowAdam
 
-ROWS, WIDTH, MET = 500, 4, 60
+ROWS, WIDTH, VISITED = 500, 4, 60
 TABLE = "steps.0.module.rows"
 OPTIONS: dict[str, Any] = {
     "recipe": "joint",
@@ -62,19 +62,19 @@ def table() -> nn.Parameter:
     return nn.Parameter(torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(0)))
 
 
-def test_it_goes_where_sparse_adam_goes() -> None:
+def test_row_adam_equals_sparse_adam() -> None:
     ours, theirs = table(), table()
-    met = VisitedRows(ours, None)
-    steps_of_ours = trained(RowAdam([{"params": [ours]}], [met], lr=0.01), ours, sparse=True)
+    visited = VisitedRows(ours, None)
+    steps_of_ours = trained(RowAdam([{"params": [ours]}], [visited], lr=0.01), ours, sparse=True)
     steps_of_theirs = trained(torch.optim.SparseAdam([theirs], lr=0.01), theirs, sparse=True)
     for here, there in zip(steps_of_ours, steps_of_theirs, strict=True):
         torch.testing.assert_close(here, there, rtol=1e-5, atol=1e-7)
     assert not torch.allclose(ours[:40], table()[:40], atol=0.01) and torch.equal(ours[40:], table()[40:])
-    assert met.count == 40 and len(met.first) <= 1.5 * met.count
+    assert visited.count == 40 and len(visited.first) <= 1.5 * visited.count
 
 
 @pytest.mark.parametrize("decoupled", [False, True])
-def test_decay_is_that_of_adam_where_all_rows_are_met(decoupled: bool) -> None:
+def test_decay_equals_that_of_adam_if_all_rows_are_visited(decoupled: bool) -> None:
     ours, theirs = table(), table()
     options = {"lr": 0.01, "weight_decay": 0.1, "eps": 1e-12}  # where SparseAdam adds eps matters no more
     row_adam = RowAdam([{"params": [ours]}], [VisitedRows(ours, None)], decoupled_weight_decay=decoupled, **options)
@@ -89,7 +89,7 @@ def test_decay_is_that_of_adam_where_all_rows_are_met(decoupled: bool) -> None:
     assert not torch.allclose(ours, table(), atol=0.01)
 
 
-def test_the_other_parameters_are_those_of_adam() -> None:
+def test_other_parameters_get_updates_of_adam() -> None:
     ours, theirs = (nn.Linear(3, 2) for _ in range(2))
     theirs.load_state_dict(ours.state_dict())
     rows = table()
@@ -105,29 +105,29 @@ def test_the_other_parameters_are_those_of_adam() -> None:
     assert all(torch.equal(one, other) for one, other in zip(ours.parameters(), theirs.parameters(), strict=True))
 
 
-def test_the_average_moves_in_steps_that_do_not_meet_a_row() -> None:
+def test_steps_that_do_not_visit_a_row_update_its_average() -> None:
     decay, rows = 0.8, table()
-    met, average = VisitedRows(rows, decay), table().detach()
-    for now in trained(RowAdam([{"params": [rows]}], [met], lr=0.01), rows, sparse=True):
+    visited, average = VisitedRows(rows, decay), table().detach()
+    for now in trained(RowAdam([{"params": [rows]}], [visited], lr=0.01), rows, sparse=True):
         average = decay * average + (1 - decay) * now
-    met.put_average()
+    visited.put_average()
     torch.testing.assert_close(rows.detach(), average, rtol=1e-5, atol=1e-6)
-    met.put_back()
+    visited.put_back()
     assert torch.equal(rows, now)
 
 
-def test_the_best_rows_come_back() -> None:
+def test_the_best_rows_are_restored() -> None:
     rows = table()
-    met, best = VisitedRows(rows, None), table().detach()
-    met.keep()
-    for number, now in enumerate(trained(RowAdam([{"params": [rows]}], [met], lr=0.1), rows, sparse=True)):
-        if number in (0, 3):  # rows that are met later come back as they came
-            met.restore()
+    visited, best = VisitedRows(rows, None), table().detach()
+    visited.keep()
+    for number, now in enumerate(trained(RowAdam([{"params": [rows]}], [visited], lr=0.1), rows, sparse=True)):
+        if number in (0, 3):  # rows that are visited later get their initial weights
+            visited.restore()
             assert torch.equal(rows, best)
             rows.data.copy_(now)
-            met.keep()
+            visited.keep()
             best = now
-    met.restore()
+    visited.restore()
     assert torch.equal(rows, best)
 
 
@@ -156,8 +156,8 @@ def translation() -> Translation:
 
 
 def batches(seed: int) -> EncodedRows:
-    """Rows with ids below ``MET`` and a target that follows from them."""
-    ids = torch.randint(0, MET, (256, 1), generator=torch.Generator().manual_seed(seed))
+    """Rows with ids below ``VISITED`` and a target that follows from them."""
+    ids = torch.randint(0, VISITED, (256, 1), generator=torch.Generator().manual_seed(seed))
     return EncodedRows(Batch(torch.zeros(256, 0), ids), (ids[:, 0] % 7).float(), batch_size=32)
 
 
@@ -172,13 +172,16 @@ def weights(net: Translation) -> dict[str, Tensor]:
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("ema", [None, 0.9])
 @pytest.mark.parametrize("optimizer", ["adam", "adamw"])
-def test_fit_meets_few_rows(optimizer: str, ema: float | None) -> None:
+def test_fit_visits_few_rows(optimizer: str, ema: float | None) -> None:
     counts: list[int] = []
     net = fitted(optimizer=optimizer, ema=ema, callbacks=[Copies(counts)], epochs=1)
     before = translation().program.state_dict()[TABLE]
     now = net.program.state_dict()[TABLE]
     assert net.history is not None and net.history.best < 0.95 * net.history.start
-    assert torch.equal(now[MET:], before[MET:]) and not torch.isclose(now[:MET], before[:MET]).any(dim=1).all()
+    assert (
+        torch.equal(now[VISITED:], before[VISITED:])
+        and not torch.isclose(now[:VISITED], before[:VISITED]).any(dim=1).all()
+    )
     assert counts == [1]  # the table itself
     assert not net.program.steps[0].module.sparse
     rmse = (net(*batches(1).rows)[:, 0].detach() - batches(1).target).square().mean().sqrt()
@@ -206,7 +209,7 @@ class Copies(pl.Callback):
 
 
 @pytest.mark.usefixtures("large")
-def test_without_an_average_fit_is_that_of_sparse_adam() -> None:
+def test_fit_without_an_average_equals_sparse_adam() -> None:
     net = fitted(ema=None, schedule="constant", epochs=1, patience=None)
     other = translation()
     other.program.steps[0].module.sparse = True
@@ -243,7 +246,7 @@ class CopyOf(pl.Callback):
 
 
 @pytest.mark.usefixtures("large")
-def test_a_checkpoint_of_rows_needs_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_of_visited_rows_needs_row_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fitted(checkpoint_dir=tmp_path)
     monkeypatch.setattr(large_tables, "LARGE", ROWS * WIDTH + 1)
     with pytest.raises(
@@ -254,7 +257,7 @@ def test_a_checkpoint_of_rows_needs_rows(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("options", [{}, {"optimizer": "sgd", "learning_rate": 1e-3}, {"clip": 1.0}], ids=str)
-def test_drift_is_measured_from_the_start(options: dict[str, Any], tmp_path: Path) -> None:
+def test_drift_is_measured_from_the_initial_weights(options: dict[str, Any], tmp_path: Path) -> None:
     before = translation().program.state_dict()
     net = fitted(**options)
     net.fit(batches(2), batches(3), **OPTIONS | options)
@@ -268,7 +271,7 @@ def test_drift_is_measured_from_the_start(options: dict[str, Any], tmp_path: Pat
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("options", [{}, {"optimizer": "sgd", "learning_rate": 1e-3}], ids=str)
-def test_a_saved_one_can_be_fitted_further(options: dict[str, Any], tmp_path: Path) -> None:
+def test_a_loaded_translation_can_be_fitted_again(options: dict[str, Any], tmp_path: Path) -> None:
     before, path = translation().program.state_dict(), tmp_path / "net"
     fitted(**options).save(path)
     net = windtunnel.load(path)
@@ -277,6 +280,6 @@ def test_a_saved_one_can_be_fitted_further(options: dict[str, Any], tmp_path: Pa
 
 
 @pytest.mark.usefixtures("large")
-def test_what_has_no_sparse_form_trains_densely() -> None:
+def test_tables_without_sparse_gradients_train_densely() -> None:
     dense = fitted(clip=1e6, ema=None)
     assert not torch.equal(dense.program.state_dict()[TABLE], fitted(ema=None).program.state_dict()[TABLE])

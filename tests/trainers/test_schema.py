@@ -1,4 +1,4 @@
-"""Batches that a translation has encoded are its own: others take them only where they would encode alike."""
+"""Translations reject batches of other translations, unless these encode rows alike."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def of_texts(texts: list[str], **options: Any) -> Any:
     return make_pipeline(CountVectorizer(**options), LogisticRegression()).fit(texts, [1, 0] * (len(texts) // 2))
 
 
-def test_one_that_encodes_alike_takes_them(tmp_path: Path) -> None:
+def test_translations_that_encode_alike_accept_batches(tmp_path: Path) -> None:
     source = pipeline()
     first = windtunnel.translate(source)
     train, valid = windtunnel.loader(first, X, Y), windtunnel.loader(first, X, Y, shuffle=False)
@@ -74,7 +74,7 @@ OTHERS: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-def test_others_reject_them(kind: str) -> None:
+def test_translations_that_encode_otherwise_reject_batches(kind: str) -> None:
     make, message = OTHERS[kind]
     other = make()
     y = X["x"] if kind == "task" else other.classes_[(Y == "yes").astype(int)]
@@ -86,7 +86,7 @@ def test_others_reject_them(kind: str) -> None:
 
 
 @pytest.mark.parametrize("workers", [False, True])
-def test_streams_too(tmp_path: Path, workers: bool) -> None:
+def test_streams_of_another_translation_are_rejected(tmp_path: Path, workers: bool) -> None:
     X.assign(y=Y).to_parquet(tmp_path / "rows.parquet")
     net, other = windtunnel.translate(pipeline()), OTHERS["categories"][0]()
 
@@ -99,7 +99,7 @@ def test_streams_too(tmp_path: Path, workers: bool) -> None:
     windtunnel.translate(pipeline()).fit(loader(net), (X, Y), **QUICK)
 
 
-def test_counts_of_words_are_columns(tmp_path: Path) -> None:
+def test_term_counts_are_compared(tmp_path: Path) -> None:
     y = [1, 0] * 60
     net, same = windtunnel.translate(of_texts(TEXTS)), windtunnel.translate(of_texts(TEXTS))
     net.save(tmp_path / "net.windtunnel")
@@ -111,7 +111,7 @@ def test_counts_of_words_are_columns(tmp_path: Path) -> None:
             windtunnel.translate(different).fit(batches, (TEXTS, y), **QUICK)
 
 
-def test_steps_on_the_host_are_the_same_where_the_pipeline_is() -> None:
+def test_host_steps_are_compared_by_their_estimator() -> None:
     def source() -> Any:
         doubled = make_pipeline(FunctionTransformer(lambda rows: rows * 2), LogisticRegression())
         return doubled.fit(X[["x"]], Y)
