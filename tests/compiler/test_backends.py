@@ -199,7 +199,7 @@ def test_graphs_whose_rows_stop_together_are_given_all(sizes: list[int], monkeyp
 def test_threads_change_nothing(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES["trees of three classes"]
     net, rows = windtunnel.compile(case.fitted(), backend=backend, batch_size=64), case.rows()
-    monkeypatch.setattr("windtunnel.program.row_slices.SHARE", 16)
+    monkeypatch.setattr("windtunnel.program.row_slices.LEAST_ROWS", 16)
     spread, shares = slices.spread, []
 
     def spy(work: object, slices: list[slice], *, apart: bool) -> list[Tensor]:
@@ -243,10 +243,11 @@ def test_a_slice_that_is_not_shared_is_run_by_a_thread_that_shares_nothing() -> 
 def test_large_trees_are_shared_among_threads_sooner() -> None:
     case = CASES["trees of three classes"]
     program = windtunnel.compile(case.fitted()).program
-    assert slices.least_rows(program) == slices.SHARE
-    assert slices.least_of(slices.MANY_LEAVES) == slices.SHARE_OF_TREES
+    assert slices.least_rows(program) == slices.LEAST_ROWS
+    assert slices.least_rows_of(slices.MANY_LEAVES) == slices.LEAST_ROWS_OF_TREES
     assert (
-        slices.least_rows(windtunnel.translate(case.fitted(), calibrate=case.rows()).program) == slices.SHARE_OF_TREES
+        slices.least_rows(windtunnel.translate(case.fitted(), calibrate=case.rows()).program)
+        == slices.LEAST_ROWS_OF_TREES
     )
 
 

@@ -367,5 +367,5 @@ def test_targets_that_float32_rounds_are_reported(outputs: int) -> None:
     for spread in (1e6, 1e8):
         head.encode_target(1.7e9 + spread * y)
     head.encode_target(np.full((ROWS, outputs), 0.1))
-    with pytest.warns(UserWarning, match=r"up to 2e\+09 are rounded to float32, which takes a part of their spread"):
+    with pytest.warns(UserWarning, match=r"up to 2e\+09 are rounded to float32, which loses a part of their variance"):
         head.encode_target(1.7e9 + y)

@@ -13,7 +13,7 @@ from windtunnel.modules.trees.forms.oblivious import ObliviousTrees, oblivious
 from windtunnel.modules.trees.forms.perfect import PerfectTrees
 from windtunnel.modules.trees.forms.ranked import depths_of
 from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.program.row_slices import least_of, share
+from windtunnel.program.row_slices import least_rows_of, rows_per_thread
 
 MOST_PRODUCTS = 1 << 18
 """The largest sum of squared leaf counts; beyond it, matrix products are far slower than the other strategies."""
@@ -101,7 +101,7 @@ class EnsembleShape:
 
         Each thread runs a slice of the rows, so that a call takes the time of one slice.
         """
-        rows = share(rows, threads, least_of(self.leaves))
+        rows = rows_per_thread(rows, threads, least_rows_of(self.leaves))
         expected = {
             strategy: float(np.dot(weights, self.terms(strategy, rows)))
             for strategy, weights in coefficients.items()

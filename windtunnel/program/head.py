@@ -1,4 +1,4 @@
-"""What stands behind the raw scores: task, link, labels, and the methods that the source has."""
+"""The output head behind the raw scores: task, link, labels, and the methods of the source."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ METHODS = (
 )
 
 
-MOST_LOST = 0.01
-"""The share of the spread of targets that rounding may take without a word."""
+LARGEST_ROUNDING = 0.01
+"""The part of the standard deviation of targets that rounding may lose without a warning."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """Facts that turn raw scores ``[B, K]`` into what the source's methods return, and targets into tensors.
+    """Facts that turn raw scores ``[B, K]`` into the outputs of the source's methods, and targets into tensors.
 
     Attributes
     ----------
@@ -46,16 +46,15 @@ class Head:
     link_options, loss_options : dict
         Their JSON options.
     classes : ndarray, list of ndarray or None
-        Original labels, in the order of the scores; a list where there are several targets, whose scores stand side
-        by side.
+        Original labels in the order of the scores; a list for several targets, whose scores are concatenated.
     methods : tuple of str
-        Which of ``METHODS`` the source has.
+        The methods of the source, among ``METHODS``.
     flat : bool
         Whether predictions of a regressor are ``[B]`` and not ``[B, K]``.
     decision_scale : float
-        What ``decision_function`` gives over the raw score.
+        ``decision_function`` divided by the raw score.
     dtypes : dict
-        The NumPy dtype of what a method returns, where it is not float64, or of labels not that of ``classes``.
+        The NumPy dtype of a method's output if it is not float64, or for labels not that of ``classes``.
     """
 
     task: str
@@ -75,14 +74,14 @@ class Head:
 
     @property
     def labels_in_order(self) -> list[Any]:
-        """The labels as Python values, those of several targets one after the other; empty where there are none."""
+        """The labels as Python values, those of several targets one after the other; empty without labels."""
         classes = [] if self.classes is None else self.classes if isinstance(self.classes, list) else [self.classes]
-        return [label for one in classes for label in one.tolist()]
+        return [label for labels in classes for label in labels.tolist()]
 
     def positions(self, scores: Tensor) -> Tensor:
-        """The position of the predicted label, int64 ``[B]`` or ``[B, targets]``; of equal scores the first wins."""
+        """The position of the predicted label, int64 ``[B]`` or ``[B, targets]``; the first of equal scores."""
         if isinstance(self.classes, list):
-            parts = torch.split(scores, [len(one) for one in self.classes], dim=1)
+            parts = torch.split(scores, [len(labels) for labels in self.classes], dim=1)
             return torch.stack([part.max(dim=1).indices for part in parts], dim=1)
         if self.classes is not None and len(self.classes) == 1:
             return torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
@@ -92,7 +91,7 @@ class Head:
         """The labels at positions ``[B]``, or ``[B, targets]`` with a column per target."""
         at = np.asarray(positions).astype(np.intp, copy=False)
         if isinstance(self.classes, list):
-            stacked = np.stack([one[at[:, target]] for target, one in enumerate(self.classes)], axis=1)
+            stacked = np.stack([labels[at[:, target]] for target, labels in enumerate(self.classes)], axis=1)
             return stacked.astype(self.dtypes.get("predict", stacked.dtype), copy=False)
         assert self.classes is not None
         labels: NDArray[Any] = self.classes[at]
@@ -106,25 +105,25 @@ class Head:
         return values[:, 0] if self.flat and values.shape[1] == 1 else values
 
     def typed(self, method: str, values: Any) -> Any:
-        """Numbers in the type that the method returns; probabilities of every class of several targets as a list."""
+        """Numbers in the output type of the method; probabilities for several targets as a list."""
         dtype = self.dtypes.get(method, "float64")
         array = (values.numpy() if isinstance(values, Tensor) else np.asarray(values)).astype(dtype, copy=False)
         if method not in ("predict_proba", "predict_log_proba") or not isinstance(self.classes, list):
             return array
-        # Boosters give two columns for a target of one class too, all others a column per class; chains and
-        # multi-label classifiers give one column per target, in one array.
+        # Boosters have two columns for a target of one class too, all others a column per class. Chains and
+        # multi-label classifiers have one column per target, in one array.
         for least in (1, 2):
-            widths = [max(len(one), least) for one in self.classes]
+            widths = [max(len(labels), least) for labels in self.classes]
             if array.shape[1] == sum(widths):
                 return np.split(array, np.cumsum(widths)[:-1], axis=1)
         return array
 
     def probabilities(self, scores: Tensor) -> Tensor:
-        """What ``predict_proba`` gives, in float64."""
+        """The output of ``predict_proba``, in float64."""
         return self.linked(scores.double())
 
     def decision(self, scores: Tensor) -> Tensor:
-        """Raw scores as ``decision_function`` gives them, in float64: ``[B]`` for two classes, else ``[B, K]``."""
+        """The output of ``decision_function``, in float64: ``[B]`` for two classes, else ``[B, K]``."""
         values = scores.double() if self.decision_scale == 1 else scores.double() * self.decision_scale
         return values[:, 0] if values.shape[1] == 1 else values
 
@@ -147,7 +146,7 @@ class Head:
         return self.spread(self._values(target)) if self.classes is None else self._class_indices(target)
 
     def spread(self, target: Tensor) -> Tensor:
-        """Values ``[B]`` as ``[B, K]`` where the scores are K quantiles of the same target, else as they are."""
+        """Values ``[B]`` repeated to ``[B, K]`` if the scores are K quantiles of the same target, else unchanged."""
         levels = self.loss_options.get("alpha")
         if not isinstance(levels, list) or target.ndim != 1:
             return target
@@ -156,8 +155,8 @@ class Head:
     def _values(self, target: NDArray[Any]) -> Tensor:
         missing = pd.isna(target)
         objects = [] if target.dtype.kind in "fiub" else target[~missing].tolist()
-        if odd := sorted({type(one).__name__ for one in objects if not isinstance(one, (Real, Decimal))}):
-            raise BadInput(f"targets of type {', '.join(odd)}; a regressor is fine-tuned on numbers: convert them.")
+        if wrong := sorted({type(value).__name__ for value in objects if not isinstance(value, (Real, Decimal))}):
+            raise BadInput(f"targets of type {', '.join(wrong)}; a regressor is fine-tuned on numbers: convert them.")
         with np.errstate(over="ignore"):
             values = np.where(missing, np.nan, target).astype(np.float32)
         if not np.isfinite(values).all():
@@ -176,26 +175,26 @@ class Head:
         assert self.classes is not None
         if missing := int(pd.isna(target).sum()):
             raise BadInput(f"{missing} of {len(target)} targets are missing (NaN or None); drop these rows.")
-        known = {label: index for index, label in enumerate(self.classes.tolist())}
+        indices = {label: index for index, label in enumerate(self.classes.tolist())}
         labels = target.tolist()
-        if unknown := sorted({repr(label) for label in labels if label not in known}):
+        if unknown := sorted({repr(label) for label in labels if label not in indices}):
             raise BadInput(
                 f"labels {', '.join(unknown[:5])} are not among the classes that the pipeline was fitted on: "
-                f"{', '.join(map(repr, list(known)[:10]))}. Map them, or refit the pipeline with them."
+                f"{', '.join(map(repr, list(indices)[:10]))}. Map them, or refit the pipeline with them."
             )
-        return torch.tensor([known[label] for label in labels], dtype=torch.int64)
+        return torch.tensor([indices[label] for label in labels], dtype=torch.int64)
 
 
 def _warn_of_rounding(target: NDArray[np.float64], values: NDArray[np.float32]) -> None:
-    """Say so where float32 takes from targets what is not small beside their spread, as of seconds since 1970."""
+    """Warn if float32 rounds off a large part of the targets' standard deviation, as of seconds since 1970."""
     if target.size == 0:
         return
-    spread, middle = target.std(axis=0), np.abs(target).max(axis=0)
-    lost = (values - target).std(axis=0) > np.maximum(MOST_LOST * spread, 1e-12 * middle)
+    deviation, largest = target.std(axis=0), np.abs(target).max(axis=0)
+    lost = (values - target).std(axis=0) > np.maximum(LARGEST_ROUNDING * deviation, 1e-12 * largest)
     if np.any(lost):
         warnings.warn(
-            f"targets of up to {np.max(middle, where=lost, initial=0):.1g} are rounded to float32, which takes a part "
-            "of their spread: fine-tuning and its metrics are of the rounded ones. Subtract a constant from the "
+            f"targets of up to {np.max(largest, where=lost, initial=0):.1g} are rounded to float32, which loses a part "
+            "of their variance: fine-tuning and its metrics use the rounded ones. Subtract a constant from the "
             "targets and fit the pipeline again.",
             UserWarning,
             stacklevel=2,

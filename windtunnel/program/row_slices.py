@@ -1,4 +1,4 @@
-"""Rows through a program, a slice after the other, by as many threads as torch has."""
+"""Run a program on slices of the rows, with as many threads as torch has."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from windtunnel.program.program import FLOAT32_MAX, Program
 
 CHUNK = 16384
 """Rows scored at once unless told otherwise; bounds the memory of a prediction, whatever the number of rows."""
-SHARE, SHARE_OF_TREES = 1024, 256
-"""The fewest rows of one of several threads; of programs with many leaves, or soft trees, each row takes longer."""
+LEAST_ROWS, LEAST_ROWS_OF_TREES = 1024, 256
+"""The fewest rows of one of several threads; rows take longer through many leaves, or soft trees."""
 MANY_LEAVES = 4000
 FEW = 16
-"""Rows up to which no operation is large enough for torch to spread it, and no thread is woken."""
+"""Rows up to which torch runs every operation in one thread."""
 CPU = torch.device("cpu")
 LARGE = 2.0**64
-"""Up to here the square of a number is one of float32 too, so that no step makes something odd of it by a product."""
+"""Up to here the square of a number is finite in float32, so no product of a step overflows."""
 FEW_NUMBERS = 4096
-"""Numbers that are looked at in NumPy, whose calls cost less; a product of more might wake threads of its own."""
+"""Numbers that are checked with NumPy, whose calls cost less; a product of more might start threads."""
 LEAF_CELLS = 2**22
-"""The most columns, times rows, that leaves take at once; more of them were slower, not faster."""
+"""The most columns, times rows, of leaves at once; more was slower."""
 
 
 def in_slices(
@@ -39,72 +39,72 @@ def in_slices(
     device: torch.device,
     *,
     whole: bool,
-    least: int = SHARE,
+    least: int = LEAST_ROWS,
 ) -> Tensor:
-    """What ``run(numbers, ids)`` gives on a device for slices of ``size`` rows at most, or the whole; on the CPU.
+    """The output of ``run(numbers, ids)`` on a device, for slices of at most ``size`` rows or the whole; on the CPU.
 
-    Several threads take slices of ``least`` rows or more. A single slice is run by one thread alone: sharing each
-    operation, and waiting after each, takes two to five times as long.
+    Several threads take slices of ``least`` rows or more. One thread runs a slice: sharing each operation takes two to
+    five times as long.
     """
     with torch.inference_mode():
         rows = batch.ids.shape[0]
         threads = torch.get_num_threads() if device.type == "cpu" and rows > FEW else 1
         if (rows <= size and threads == 1) or whole:
             return run(*batch) if device == CPU else run(*(block.to(device) for block in batch)).cpu()
-        size = min(size, share(rows, threads, least))
+        size = min(size, rows_per_thread(rows, threads, least))
         slices = [slice(start, start + size) for start in range(0, rows, size)]
-        answers = Whole(rows)
+        output = Output(rows)
 
-        def answer(rows: slice) -> None:
-            answers.put(rows, run(*(block[rows].to(device) for block in batch)))
+        def run_slice(rows: slice) -> None:
+            output.put(rows, run(*(block[rows].to(device) for block in batch)))
 
-        run_parallel(answer, slices, single_thread=True) if threads > 1 else [*map(answer, slices)]
-        return answers.tensor
+        run_parallel(run_slice, slices, single_thread=True) if threads > 1 else [*map(run_slice, slices)]
+        return output.tensor
 
 
-def share(rows: int, threads: int, least: int = SHARE) -> int:
+def rows_per_thread(rows: int, threads: int, least: int = LEAST_ROWS) -> int:
     """The rows of one thread."""
     return rows if rows < 2 * least else max(least, -(-rows // threads))
 
 
 def least_rows(program: Program) -> int:
     """The fewest rows of one thread."""
-    soft = any(isinstance(one, SoftTrees | SoftLeaves) for one in program.modules())
-    leaves = sum(one.leaf_value.shape[0] for one in program.modules() if isinstance(one, TreeWalk))
-    return SHARE_OF_TREES if soft else least_of(leaves)
+    soft = any(isinstance(module, SoftTrees | SoftLeaves) for module in program.modules())
+    leaves = sum(module.leaf_value.shape[0] for module in program.modules() if isinstance(module, TreeWalk))
+    return LEAST_ROWS_OF_TREES if soft else least_rows_of(leaves)
 
 
-def least_of(leaves: int) -> int:
-    """The fewest rows of one thread, of a program with so many leaves of hard trees."""
-    return SHARE_OF_TREES if leaves >= MANY_LEAVES else SHARE
+def least_rows_of(leaves: int) -> int:
+    """The fewest rows of one thread, for a number of leaves of hard trees."""
+    return LEAST_ROWS_OF_TREES if leaves >= MANY_LEAVES else LEAST_ROWS
 
 
-class Whole:
-    """Answers for all rows, put together slice by slice from any thread.
+class Output:
+    """The output for all rows, written slice by slice from any thread.
 
-    To keep the slices and join them took five times as long: what each takes is fresh memory then.
+    Concatenating the slices took five times as long, as each allocates memory.
     """
 
     def __init__(self, rows: int) -> None:
         self.rows, self.lock = rows, Lock()
         self.tensor = torch.empty(0)
 
-    def put(self, rows: slice, answer: Tensor) -> None:
-        """Take the answer for a slice of the rows."""
+    def put(self, rows: slice, output: Tensor) -> None:
+        """Write the output of a slice of the rows."""
         with self.lock:
             if len(self.tensor) == 0:
-                self.tensor = answer.new_empty((self.rows, *answer.shape[1:]), device=CPU)
-        self.tensor[rows] = answer
+                self.tensor = output.new_empty((self.rows, *output.shape[1:]), device=CPU)
+        self.tensor[rows] = output
 
 
-def odd(numbers: Tensor, ids: Tensor) -> bool:
-    """Whether something is missing, unknown, infinite, or so large that a step may take it beyond float32."""
-    # A sum of squares takes a fifth of the time; it is no finite number either where one of its parts is none.
-    found = numbers.numel() > 0 and not _squares(numbers) <= FLOAT32_MAX
-    if found:
-        least, most = (one.item() for one in numbers.aminmax())  # both NaN where one number is
-        found = not (-LARGE <= least and most <= LARGE)
-    return found or (ids.numel() > 0 and ids.min().item() < FIRST_ID)
+def has_non_finite(numbers: Tensor, ids: Tensor) -> bool:
+    """Whether a value is missing, unknown, infinite, or so large that a step may overflow float32."""
+    # The sum of squares is not finite if a number is not. It takes a fifth of the time of a check of each.
+    overflows = numbers.numel() > 0 and not _squares(numbers) <= FLOAT32_MAX
+    if overflows:
+        least, most = (bound.item() for bound in numbers.aminmax())  # both NaN if a number is
+        overflows = not (-LARGE <= least and most <= LARGE)
+    return overflows or (ids.numel() > 0 and ids.min().item() < FIRST_ID)
 
 
 def _squares(numbers: Tensor) -> float:
@@ -116,12 +116,12 @@ def _squares(numbers: Tensor) -> float:
 
 
 def without_missing(numbers: Tensor) -> Tensor:
-    """The numbers, 0 where one is missing."""
+    """The numbers, with 0 for missing ones."""
     return torch.nan_to_num(numbers, nan=0.0, posinf=math.inf, neginf=-math.inf)
 
 
 def rows_at_once(program: Program) -> int:
-    """How many rows go through a program at once: fewer where leaves of trees make them wide."""
-    leaves = [one.column.shape[0] for one in program.modules() if isinstance(one, SoftLeaves)]
-    leaves += [one.columns for one in program.modules() if isinstance(one, LeafOneHot)]
+    """How many rows go through a program at once: fewer if leaves of trees make them wide."""
+    leaves = [module.column.shape[0] for module in program.modules() if isinstance(module, SoftLeaves)]
+    leaves += [module.columns for module in program.modules() if isinstance(module, LeafOneHot)]
     return min(CHUNK, max(LEAF_CELLS // max(leaves, default=1), 256))

@@ -28,7 +28,7 @@ from windtunnel.program.initial_weights import InitialWeights
 from windtunnel.program.origin import Origin
 from windtunnel.program.program import Program, ProgramStep
 from windtunnel.program.program_facts import ProgramFacts
-from windtunnel.program.row_slices import CPU, LARGE, in_slices, odd, rows_at_once, without_missing
+from windtunnel.program.row_slices import CPU, LARGE, has_non_finite, in_slices, rows_at_once, without_missing
 from windtunnel.program.simplification import Simplification
 from windtunnel.program.strategy_choice import StrategyChoice
 
@@ -350,7 +350,9 @@ class TranslatedPipeline(nn.Module):
         cleared: frozenset[int] = frozenset()
         if not facts.partial:
             seen = numbers if facts.guarded is None else numbers.index_select(1, facts.guarded.to(numbers.device))
-            if not odd(seen, ids) or (facts.takes_missing and not odd(without_missing(seen), ids[:, :0])):
+            if not has_non_finite(seen, ids) or (
+                facts.takes_missing and not has_non_finite(without_missing(seen), ids[:, :0])
+            ):
                 return False
             if not facts.needs_all_rows:
                 # The norm of a row with a non-finite value is not finite either; some finite rows pass too.

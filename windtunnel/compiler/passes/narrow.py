@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from windtunnel.modules.tables.category_table import Identity
-from windtunnel.program.non_finite import NOT_FINITE, Guard, Oddities
+from windtunnel.program.non_finite import NOT_FINITE, Guard, NonFiniteTracer
 from windtunnel.program.origin import Origin
 from windtunnel.program.wiring import Node, Place, Source, Wiring
 
@@ -33,15 +33,15 @@ def narrow(wiring: Wiring, widths: Mapping[Source, int], always_finite: Iterable
     always_finite : iterable of int
         Columns of the numbers that hold neither NaN nor infinity, such as counts of tokens.
     """
-    _Narrowing(wiring, widths, Oddities(wiring, always_finite)).run()
+    _Narrowing(wiring, widths, NonFiniteTracer(wiring, always_finite)).run()
 
 
 class _Narrowing:
     """What is known on the way from the answers to the rows."""
 
-    def __init__(self, wiring: Wiring, widths: Mapping[Source, int], odd: Oddities) -> None:
-        self.wiring, self.widths, self.odd = wiring, widths, odd
-        self.rejected_anyway = _rejected_anyway(wiring, odd)
+    def __init__(self, wiring: Wiring, widths: Mapping[Source, int], tracer: NonFiniteTracer) -> None:
+        self.wiring, self.widths, self.tracer = wiring, widths, tracer
+        self.rejected_anyway = _rejected_anyway(wiring, tracer)
         self.ends = {wiring.nodes[-1], *wiring.method_nodes.values()}
         self.wanted: dict[Source, set[int]] = defaultdict(set)
         self.passed: dict[Place, Place] = {}
@@ -69,7 +69,7 @@ class _Narrowing:
         wanted = self.wanted[node]
         if node in self.ends or node.bounded() or (wanted and not isinstance(node.module, Identity)):
             return False
-        if not self._guarded(node, self.odd.rejected(node)):
+        if not self._guarded(node, self.tracer.rejected(node)):
             return False
         self.passed |= {(node, column): node.given[column] for column in wanted}
         self._want(node.given[column] for column in wanted)
@@ -82,12 +82,12 @@ class _Narrowing:
         unread = set(range(width)) - set(needed)
         less = bool(unread) or len(wanted) < self.widths[node]
         # What it still reads it still rejects.
-        guards = self.odd.rejected(node, unread) - self.odd.rejected(node, needed)
+        guards = self.tracer.rejected(node, unread) - self.tracer.rejected(node, needed)
         if less and self._guarded(node, guards):
             node.module = node.module.select_columns(wanted, needed, width)
             node.given = [node.given[column] for column in needed]
             self.renumbered |= {(node, old): (node, new) for new, old in enumerate(wanted)}
-        self.held |= self.odd.rejected(node)
+        self.held |= self.tracer.rejected(node)
         self._want(node.given)
 
     def _columns(self, node: Node) -> tuple[Sequence[int], Sequence[int]]:
@@ -107,7 +107,7 @@ class _Narrowing:
         if not node.module.MIXES_COLUMNS:
             return needed
         kinds = NOT_FINITE.union(node.rejects)
-        guards = ((column, self.odd.guards(place, kinds)) for column, place in enumerate(node.given))
+        guards = ((column, self.tracer.guards(place, kinds)) for column, place in enumerate(node.given))
         own = {column: some for column, some in guards if some}
         shown = set[Guard]().union(*(some for column, some in own.items() if column in needed))
         for column in sorted(own.keys() - needed, key=lambda column: (len(own[column]), column)):
@@ -132,7 +132,7 @@ class _Narrowing:
     def _further_up(self, guard: Guard) -> Iterable[Guard]:
         """A product is infinite only where one of its factors is NaN or infinite, which others may reject anyway."""
         place, kinds = guard
-        roots = self.odd.of(place).roots
+        roots = self.tracer.causes(place).roots
         told = kinds <= NOT_FINITE and all(map(self.rejected_anyway, roots))
         return roots if told else [guard]
 
@@ -165,13 +165,13 @@ class _Narrowing:
         return self.renumbered.get(place, place)
 
 
-def _rejected_anyway(wiring: Wiring, odd: Oddities) -> Callable[[Guard], bool]:
+def _rejected_anyway(wiring: Wiring, tracer: NonFiniteTracer) -> Callable[[Guard], bool]:
     """Whether all that can be asked, the scores and each method, reject what a guard would reject."""
     leading = {source for node in wiring.nodes for source, _ in node.given}
     standing = {node for node in wiring.nodes[:-1] if node not in leading}
     asked: list[Iterable[Node]] = [wiring.nodes]
     asked += [{node, *wiring.upstream(node), *standing} for node in wiring.method_nodes.values()]
-    rejected = [_by_place(odd.rejected(node) for node in nodes) for nodes in asked]
+    rejected = [_by_place(tracer.rejected(node) for node in nodes) for nodes in asked]
 
     def everywhere(guard: Guard) -> bool:
         place, kinds = guard
