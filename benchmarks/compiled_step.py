@@ -1,4 +1,4 @@
-"""``python -m benchmarks.compiled_step [--json]``: steps of ``fit(compile=MODE)`` beside eager ones.
+"""``python -m benchmarks.compiled_step [--json]``: steps of ``fit(compile=MODE)`` and eager ones.
 
 Forward, backward, Adam and moving average of the module that ``fit`` has trained, without Lightning. Both take turns in
 one process, once torch has compiled; times are medians of the CPU seconds of one thread.
@@ -84,7 +84,7 @@ class Steps(ByHand):
 
 
 def given(case: str, of: Settings) -> tuple[Any, Any, Any]:
-    """A translation, and rows to train and to judge it on."""
+    """A translation, its training rows and its validation rows."""
     train = rows(of, 4)
     return translation(case, of), train, some(train)
 

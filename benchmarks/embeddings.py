@@ -51,8 +51,8 @@ def main(
     """Peak memory of fine-tuning a translation with a large table."""
     if not here:
         command = [sys.executable, "-m", "benchmarks.embeddings", *sys.argv[1:], "--here"]
-        answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
-        result = json.loads(answer.stdout)
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
+        result = json.loads(done.stdout)
     else:
         torch.set_num_threads(threads)
         large_tables.LARGE = rows * width + 1 if dense else 1

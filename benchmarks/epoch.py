@@ -1,4 +1,4 @@
-"""``python -m benchmarks.epoch [--json]``: an epoch of fine-tuning beside LightGBM's fit of the trees that it tunes.
+"""``python -m benchmarks.epoch [--json]``: an epoch of fine-tuning, and LightGBM's fit of the same trees.
 
 Rows are normal numbers, and the class follows from products of columns, so that trees have something to find. LightGBM
 fits the trees on the processor, on all of the rows; ``fit`` tunes them at ``level`` on the same rows, on ``device``. An

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.feeding [--json]``: what of a training step is not compute.
+"""``python -m benchmarks.feeding [--json]``: the time of a training step that is not compute.
 
 ``loop`` is the time per step of the same module, batches, optimizer and moving average in a loop of a dozen lines;
 ``lightning`` that of ``fit``. Both take turns in one process, and times are medians over the steps, from one batch's
@@ -34,8 +34,8 @@ from windtunnel.program.program import NUMBERS, Program, ProgramStep, Take
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 
 CASES = ("L4", "L1", "logistic", "residual")
-MOST_BRANCHED = 10
-"""Columns beside which a residual model is grown; finding its pairs among many takes longer than what is measured."""
+MAX_RESIDUAL_COLUMNS = 10
+"""Columns in the case "residual"; with more, selecting interactions takes longer than the measured steps."""
 Seconds = Callable[[], float]
 app = command()
 
@@ -60,7 +60,7 @@ def main(
         raise BadInput(f"--cpu counts one thread, and --threads is {threads}; leave one of them out")
     torch.set_num_threads(threads)
     for name in case or CASES:
-        width = min(features, MOST_BRANCHED) if name == "residual" else features
+        width = min(features, MAX_RESIDUAL_COLUMNS) if name == "residual" else features
         of = Settings(trees, leaves, width, batch, name, 0.0, threads, "cpu")
         result = {
             "case": name,
@@ -72,7 +72,7 @@ def main(
 
 
 class Clock(pl.Callback):
-    """When Lightning began each step, with the module and the batches that it had."""
+    """Records when Lightning began each step, with its module and batches."""
 
     def __init__(self, clock: Seconds) -> None:
         self.clock = clock
@@ -82,12 +82,12 @@ class Clock(pl.Callback):
         self.learned: list[torch.nn.Parameter] = []
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Remember what is trained, and on what: beside a pipeline, neither is what ``fit`` was given."""
+        """Record the trained module and batches; for a residual model they differ from the arguments of ``fit``."""
         self.module, self.batches = module, trainer.train_dataloader
         self.learned = [one for one in module.parameters() if one.requires_grad]
 
     def again(self) -> Any:
-        """The module as it was trained; once a residual model is part of the net, tables that stood still may learn too."""
+        """The module as it was trained. An installed residual model also trains tables that were frozen in training."""
         self.module.train().requires_grad_(False)
         for one in self.learned:
             one.requires_grad_()
@@ -104,7 +104,9 @@ def measure(case: str, of: Settings, steps: int, turns: int, clock: Seconds) -> 
     for _ in range(turns):
         net, train, watch = translation(case, of), rows(of, steps), Clock(clock)
         recipe = "default" if case == "residual" else "joint"
-        net.fit(train, some(train), recipe=recipe, epochs=1, callbacks=[watch], progress=False, accelerator="cpu")
+        net.fit(
+            train, validation_rows(train), recipe=recipe, epochs=1, callbacks=[watch], progress=False, accelerator="cpu"
+        )
         lightning += np.diff(watch.began).tolist()
         began, waited = by_hand(watch, clock)
         loop += np.diff(began).tolist()
@@ -131,33 +133,33 @@ class ByHand:
 
 
 def by_hand(watch: Clock, clock: Seconds) -> tuple[list[float], list[float]]:
-    """One epoch without Lightning: when each step began, and how long its batch was waited for."""
+    """One epoch without Lightning: when each step began, and how long the loop waited for its batch."""
     steps, items, end = ByHand(watch), iter(watch.batches), object()
     began, waited = [], []
     while True:
-        asked = clock()
+        requested = clock()
         batch = next(items, end)
         if batch is end:
             return began, waited
         began.append(clock())
-        waited.append(began[-1] - asked)
+        waited.append(began[-1] - requested)
         steps.step(batch)
 
 
 def rows(of: Settings, steps: int) -> EncodedRows:
-    """Encoded rows for so many steps; which class one is of follows from its first two numbers."""
+    """Encoded rows for ``steps`` steps; the first two numbers determine the class."""
     numbers = torch.randn(of.batch * steps, of.features, generator=torch.Generator().manual_seed(0))
     target = (numbers[:, 0] * numbers[:, 1] > 0).float()
     return EncodedRows(Batch(numbers, torch.zeros(len(numbers), 0, dtype=torch.int64)), target, batch_size=of.batch)
 
 
-def some(train: EncodedRows) -> EncodedRows:
-    """A few of the rows, to judge by."""
+def validation_rows(train: EncodedRows) -> EncodedRows:
+    """Up to 1,000 of the rows, for validation."""
     return EncodedRows(Batch(*(block[:1000] for block in train.rows)), train.target[:1000])
 
 
 def translation(case: str, of: Settings) -> Translation:
-    """Random trees, or a logistic regression, which a residual model may stand beside."""
+    """Random trees, or a logistic regression, alone or with a residual model."""
     if case in ("logistic", "residual"):
         X = rows(of, 1).rows.numbers.numpy()
         return windtunnel.translate(LogisticRegression().fit(X, X[:, 0] + X[:, 1] > 0))

@@ -3,7 +3,7 @@
 Each engine, a backend of ``windtunnel.compile`` or ``FORMAT file`` for what ``net.export`` writes and
 ``windtunnel.export.serving`` reads, runs in a process of its own. ``peak_mb`` is the most that the process holds
 while it scores above what it held before, with all code loaded by calls of fewer rows and what these have freed given
-back, plus the rows themselves; the answers are in it. ``allowed_mb`` is what was asked for, 1.5 times rows and answers
+back, plus the rows themselves; the outputs are in it. ``allowed_mb`` is what was asked for, 1.5 times rows and outputs
 and 300 MB more. Sizes are in MiB. It needs Linux, with its own C library.
 """
 
@@ -85,22 +85,22 @@ def measured(model: str, engine: str, rows: int, threads: int) -> dict[str, Any]
     ctypes.CDLL(None).malloc_trim(0)
     before = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts anew
-    answers = score(X)
-    rows_mb, answers_mb = megabytes(X), megabytes(answers)
+    outputs = score(X)
+    rows_mb, outputs_mb = megabytes(X), megabytes(outputs)
     return {
         "model": model,
         "engine": engine,
         "rows": rows,
         "threads": threads,
         "rows_mb": rows_mb,
-        "answers_mb": answers_mb,
+        "outputs_mb": outputs_mb,
         "peak_mb": resident("VmHWM") - before + rows_mb,
-        "allowed_mb": 1.5 * (rows_mb + answers_mb) + 300,
+        "allowed_mb": 1.5 * (rows_mb + outputs_mb) + 300,
     }
 
 
 def scoring(model: str, engine: str) -> Callable[[Any], Any]:
-    """What an engine answers by the method of the model."""
+    """The outputs of an engine for the method of the model."""
     source, method = MODELS[model].fitted(), MODELS[model].method
     if engine not in FILES:
         return getattr(windtunnel.compile(source, backend=engine), method)  # type: ignore[no-any-return]
@@ -119,7 +119,7 @@ def given(model: str, engine: str, count: int) -> Any:
 
 
 def megabytes(held: Any) -> float:
-    """What rows or answers take."""
+    """The size of rows or outputs in MiB."""
     if isinstance(held, pd.DataFrame):
         return float(held.memory_usage(deep=True).sum()) / MIB
     return sum(np.asarray(one).nbytes for one in (held.values() if isinstance(held, dict) else [held])) / MIB

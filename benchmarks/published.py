@@ -99,7 +99,7 @@ def flight(path: Path, *, rows: int | None = None, share: float = 1.0, seed: int
     The paper names no columns. Its 6 categories have 694 values in all, about what month, day of month, day of week,
     carrier, origin and destination come to, and 20.4 % of its flights are late, which is nearer to departures than to
     arrivals. Its 2 numbers are taken to be the scheduled departure (here in minutes after midnight) and the distance;
-    the actual departure, which some benchmarks take, gives part of the answer away. Cancelled flights, which never
+    the actual departure, which some benchmarks take, gives part of the target away. Cancelled flights, which never
     left, are dropped.
 
     Parameters

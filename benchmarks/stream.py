@@ -57,7 +57,7 @@ class Timed:
 def measure(
     data: Path, *, recipe: str, level: str, trees: int, leaves: int, source_rows: int, batch_size: int, threads: int
 ) -> dict[str, Any]:
-    """Fit a source on the first rows, translate it, and train one epoch on the files but the last, which judges."""
+    """Fit a source on the first rows, translate it, and train an epoch on all files but the last (validation)."""
     torch.set_num_threads(threads)
     *files, last = sorted(data.glob("*.parquet"))
     X, y = _rows(files[0], source_rows)
@@ -120,7 +120,7 @@ def main(
     level: Annotated[str, typer.Option(help="L1 to L4.")] = "L4",
     trees: int = 40,
     leaves: int = 31,
-    source_rows: Annotated[int, typer.Option(help="Rows that the source is fitted on, and that judge.")] = 200_000,
+    source_rows: Annotated[int, typer.Option(help="Rows for fitting the source, and for validation.")] = 200_000,
     batch_size: int = 4096,
     threads: int = 2,
 ) -> None:

@@ -118,15 +118,15 @@ def times(of: Settings, repeats: int, *, direct: bool) -> dict[str, float | None
 
 def peaks(*, direct: bool) -> dict[str, float | None]:
     """Peak memory of both forms, each in a process started with our own arguments."""
-    found = {}
+    measured = {}
     for form in FORMS[: 1 + direct]:
         command = [sys.executable, "-m", "benchmarks.train_step", *sys.argv[1:], "--peak-of", form]
-        answer = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1])
-        found[form] = json.loads(answer.stdout)
+        done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+        measured[form] = json.loads(done.stdout)
     return {
-        "peak_mb": found["ours"]["peak_mb"],
-        "process_mb": found["ours"]["process_mb"],
-        "direct_peak_mb": found["direct"]["peak_mb"] if direct else None,
+        "peak_mb": measured["ours"]["peak_mb"],
+        "process_mb": measured["ours"]["process_mb"],
+        "direct_peak_mb": measured["direct"]["peak_mb"] if direct else None,
     }
 
 

@@ -99,7 +99,7 @@ def regrets(cells: Sequence[TreeTiming]) -> list[float]:
 def main(
     output: Annotated[Path, typer.Option(help="Where the measurements go, as CSV.")] = SHIPPED,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    measure: Annotated[bool, typer.Option(help="Measure, and not only judge what stands there.")] = True,
+    measure: Annotated[bool, typer.Option(help="Measure; without it, only compare the stored numbers.")] = True,
 ) -> None:
     """Measure on one thread, write, and say how far "auto" is from the best strategy of ensembles left out of the fit.
 

@@ -77,7 +77,7 @@ def logistic(task: Task, seed: int) -> Pipeline:
     for C in LOGISTIC["C"]:
         model = Ridge(alpha=1 / C) if task.kind == "regression" else LogisticRegression(C=C, max_iter=2000)
         model.fit(train, task.train.y)
-        score = task.score(task.valid.y, task.answers(model, valid))
+        score = task.score(task.valid.y, task.predictions(model, valid))
         found.append((score if task.kind == "binary" else -score, model))
     best = max(found, key=lambda one: one[0])[1]
     return Pipeline([("columns", columns), ("model", best)])

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.accuracy import alternatives, sources
 from benchmarks.accuracy.alternatives import CATBOOST, LIGHTGBM, LOGISTIC, NATIVE, PATIENCE, XGBOOST
-from benchmarks.accuracy.neural import NEURAL, Answers, Pytabkit, timed
+from benchmarks.accuracy.neural import NEURAL, Predictions, Pytabkit, timed
 from benchmarks.accuracy.ours import CALIBRATION, OURS
 from benchmarks.accuracy.sources import PAPER, SOURCES, STRONG, STRONG_PATIENCE
 from benchmarks.accuracy.task import METRICS, MOST_ROWS, Task
@@ -156,28 +156,28 @@ def measure(task: Task, cells: Sequence[Cell], run: Settings) -> Iterator[dict[s
     task = model.form(task)
     started = time.perf_counter()
     source = model.fit(task, first.seed)
-    answers = timed(task, source, started)
+    predictions = timed(task, source, started)
     for cell in cells:
         if not cell.way:
-            yield result(cell, task, answers, run)
+            yield result(cell, task, predictions, run)
             continue
         started = time.perf_counter()
         ours, facts = OURS[cell.way](source, task, cell.seed, run.paper_epochs)
         yield result(cell, task, timed(task, ours, started), run) | facts
 
 
-def result(cell: Cell, task: Task, answers: Answers, run: Settings) -> dict[str, Any]:
+def result(cell: Cell, task: Task, predictions: Predictions, run: Settings) -> dict[str, Any]:
     """The line of a finished cell."""
     line: dict[str, Any] = {
         "settings": cell.settings(run),
         "metric": METRICS[task.kind],
-        "test": task.score(task.test.y, answers.test),
-        "valid": task.score(task.valid.y, answers.valid),
+        "test": task.score(task.test.y, predictions.test),
+        "valid": task.score(task.valid.y, predictions.valid),
     }
     if task.kind != "regression":
-        line["log_loss"] = task.log_loss(task.test.y, answers.test)
+        line["log_loss"] = task.log_loss(task.test.y, predictions.test)
     rows = {f"{name}_rows": len(part.y) for name, part in (("train", task.train), ("test", task.test))}
-    return line | {"seconds": round(answers.seconds, 2)} | rows
+    return line | {"seconds": round(predictions.seconds, 2)} | rows
 
 
 def groups(cells: Sequence[Cell]) -> list[list[Cell]]:

@@ -25,7 +25,7 @@ ASK = (
 )
 
 
-class Answers(NamedTuple):
+class Predictions(NamedTuple):
     """What a model said of the valid and the test rows, and the seconds that fitting it took."""
 
     valid: NDArray[np.float64]
@@ -55,8 +55,8 @@ class Pytabkit:
         """What is given to the estimators beside seed and metric."""
         return {} if self.epochs is None else {"n_epochs": self.epochs}
 
-    def fit(self, model: str, task: Task, seed: int) -> Answers:
-        """Write the rows to a temporary folder, have the model fitted there, and read its answers."""
+    def fit(self, model: str, task: Task, seed: int) -> Predictions:
+        """Write the rows to a temporary folder, have the model fitted there, and read its predictions."""
         job = {"model": model, "kind": task.kind, "seed": seed, "options": self.options}
         job |= {"categories": task.categories, "numbers": task.numbers}
         with TemporaryDirectory() as place:
@@ -69,11 +69,11 @@ class Pytabkit:
             done = subprocess.run([self.python, script, folder], capture_output=True, text=True, cwd=folder)
             if done.returncode:
                 raise RuntimeError(f"{model} on {task.name}, by {self.python}, failed:\n{done.stderr[-3000:]}")
-            with np.load(folder / "answers.npz") as answers:
-                valid, test = (answers[name].astype(np.float64) for name in ("valid", "test"))
-            if task.kind == "multiclass":  # float32, as in ``Task.answers``
+            with np.load(folder / "predictions.npz") as predictions:
+                valid, test = (predictions[name].astype(np.float64) for name in ("valid", "test"))
+            if task.kind == "multiclass":  # float32, as in ``Task.predictions``
                 valid, test = (one / one.sum(axis=1, keepdims=True) for one in (valid, test))
-            return Answers(valid, test, json.loads((folder / "done.json").read_text())["seconds"])
+            return Predictions(valid, test, json.loads((folder / "done.json").read_text())["seconds"])
 
 
 def find(python: Path, epochs: int | None = None) -> Pytabkit:
@@ -94,7 +94,7 @@ def find(python: Path, epochs: int | None = None) -> Pytabkit:
     return Pytabkit(python, json.loads(asked.stdout), epochs)
 
 
-def timed(task: Task, model: Any, started: float) -> Answers:
-    """The answers of a model that was fitted in this process since ``started``."""
+def timed(task: Task, model: Any, started: float) -> Predictions:
+    """The predictions of a model that was fitted in this process since ``started``."""
     seconds = time.perf_counter() - started
-    return Answers(task.answers(model, task.valid.X), task.answers(model, task.test.X), seconds)
+    return Predictions(task.predictions(model, task.valid.X), task.predictions(model, task.test.X), seconds)

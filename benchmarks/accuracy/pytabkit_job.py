@@ -2,8 +2,8 @@
 
 python pytabkit_job.py FOLDER
 
-reads job.json and train, valid and test.parquet there, and writes answers.npz (of valid and test, as
-``Task.answers`` has them) and done.json with the seconds of fitting.
+reads job.json and train, valid and test.parquet there, and writes predictions.npz (of valid and test, as
+``Task.predictions`` has them) and done.json with the seconds of fitting.
 """
 
 import json
@@ -40,11 +40,11 @@ def main(folder: Path) -> None:
     started = time.perf_counter()
     model.fit(parts["train"], targets["train"], parts["valid"], targets["valid"], cat_col_names=job["categories"])
     seconds = time.perf_counter() - started
-    answers = {}
+    predictions = {}
     for name in ("valid", "test"):
-        answer = model.predict(parts[name]) if regression else model.predict_proba(parts[name])
-        answers[name] = answer[:, 1] if job["kind"] == "binary" else answer
-    np.savez(folder / "answers.npz", **answers)
+        prediction = model.predict(parts[name]) if regression else model.predict_proba(parts[name])
+        predictions[name] = prediction[:, 1] if job["kind"] == "binary" else prediction
+    np.savez(folder / "predictions.npz", **predictions)
     (folder / "done.json").write_text(json.dumps({"seconds": seconds}))
 
 

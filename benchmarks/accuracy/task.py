@@ -81,7 +81,7 @@ class Task:
             self, train=Rows(train, self.train.y), valid=Rows(valid, self.valid.y), test=Rows(test, self.test.y)
         )
 
-    def answers(self, model: Any, X: pd.DataFrame) -> NDArray[np.float64]:
+    def predictions(self, model: Any, X: pd.DataFrame) -> NDArray[np.float64]:
         """What a fitted model says of rows: probabilities, [rows] of class 1 or [rows, classes], or numbers [rows]."""
         if self.kind == "regression":
             return np.asarray(model.predict(X), dtype=np.float64).reshape(-1)
@@ -89,17 +89,17 @@ class Task:
         # Made in float32, they may miss a sum of 1 by more than log loss lets pass.
         return chances[:, 1] if self.kind == "binary" else chances / chances.sum(axis=1, keepdims=True)
 
-    def score(self, y: NDArray[Any], answers: NDArray[np.float64]) -> float:
+    def score(self, y: NDArray[Any], predictions: NDArray[np.float64]) -> float:
         """Area under the ROC curve, log loss or root mean squared error, as ``METRICS`` says."""
         if self.kind == "binary":
-            return float(roc_auc_score(y, answers))
+            return float(roc_auc_score(y, predictions))
         if self.kind == "multiclass":
-            return self.log_loss(y, answers)
-        return float(root_mean_squared_error(y, answers))
+            return self.log_loss(y, predictions)
+        return float(root_mean_squared_error(y, predictions))
 
-    def log_loss(self, y: NDArray[Any], answers: NDArray[np.float64]) -> float:
+    def log_loss(self, y: NDArray[Any], predictions: NDArray[np.float64]) -> float:
         """Mean negative log of the probability that the true class got."""
-        return float(log_loss(y, answers, labels=np.unique(self.train.y)))
+        return float(log_loss(y, predictions, labels=np.unique(self.train.y)))
 
 
 def prepare(data: DataSet, most_rows: int = MOST_ROWS) -> Task:

@@ -1,1 +1,1 @@
-"""How fast compiled pipelines are, beside their sources and other engines."""
+"""Inference times of compiled pipelines, their sources and other engines."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.inference``: time compiled models beside their sources and, if asked to, other engines."""
+"""``python -m benchmarks.inference``: time compiled models, their sources and, with an option, other engines."""
 
 from __future__ import annotations
 

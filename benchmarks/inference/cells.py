@@ -50,9 +50,9 @@ class Cell:
     ratio_to_source : float or None
         The median over turns of its time by that of the source in the same turn.
     ratio_to_best_peer : float or None
-        The same by the engine of others with the least median, whose answers are not off; for ours only.
+        The same ratio to the fastest other engine with accurate outputs; for our engines only.
     note : str
-        Why there is no number, or how far the answers of another engine are off.
+        Why there is no number, or the error of another engine's outputs.
     clock : str
         Of ``CLOCKS``.
     """
@@ -79,7 +79,7 @@ def measure(
     clock: str = "wall",
     device: str = "cpu",
 ) -> Iterator[dict[str, Any]]:
-    """Time one model at each batch: our engines (see ``_compiled``) on a device, and the peers beside them."""
+    """Time one model at each batch: our engines (see ``_compiled``) on a device, and the peers."""
     timed = MODELS[model]
     source, X, method = timed.fitted(), timed.rows(max(batches), 7), timed.method
     last = source[-1] if isinstance(source, Pipeline) else source
@@ -88,10 +88,10 @@ def measure(
     torch.set_num_threads(threads)
     with ExitStack() as stack:
         stack.enter_context(threadpool_limits(threads))
-        answer = getattr(source, method)
+        predict = getattr(source, method)
         if isinstance(source, CatBoost):  # which takes all processors, whatever it was fitted with
-            answer = partial(answer, thread_count=threads)
-        runs: dict[str, Callable[[int], float]] = {"source": _timed(answer, X, CLOCKS[clock])}
+            predict = partial(predict, thread_count=threads)
+        runs: dict[str, Callable[[int], float]] = {"source": _timed(predict, X, CLOCKS[clock])}
         notes: dict[str, str] = {}
         for engine in engines:
             try:
@@ -99,7 +99,7 @@ def measure(
             except InvalidOption as error:
                 notes[OURS + engine] = str(error)
                 continue
-            np.testing.assert_allclose(ours(X[:100]), answer(X[:100]), 1e-5, 1e-5)
+            np.testing.assert_allclose(ours(X[:100]), predict(X[:100]), 1e-5, 1e-5)
             runs[OURS + engine] = _timed(ours, X, CLOCKS[clock])
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "source.pkl").write_bytes(pickle.dumps(source))

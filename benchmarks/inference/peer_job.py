@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 Run = Callable[[Any], Any]
 OFF = 1e-3
-"""How far answers may be off, relative to the largest: beyond what float32 does to sums."""
+"""Largest accepted error relative to the largest output; float32 sums stay below it."""
 
 
 class Job(NamedTuple):
@@ -161,24 +161,24 @@ def _taken(engine: str, job: Job) -> tuple[Run | None, str]:
     except Exception as error:  # each engine has errors of its own; they are what is reported
         return None, " ".join(f"{type(error).__name__}: {error}".split())[:300]
     off = float(np.abs(found - wanted.astype(float)).max() / np.abs(wanted.astype(float)).max())
-    return run, f"answers are off by {off:.2g} of the largest" if not off <= OFF else ""
+    return run, f"outputs are off by {off:.2g} of the largest" if not off <= OFF else ""
 
 
 def main() -> None:
     """Take the model, then serve."""
     engine, folder, method, threads = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     now = {"wall": time.perf_counter, "processor": time.process_time}[sys.argv[5]]
-    answers = os.fdopen(os.dup(1), "w")
+    replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what engines print goes elsewhere
     source, rows = (pickle.loads((folder / name).read_bytes()) for name in ("source.pkl", "rows.pkl"))
     run, why = _taken(engine, Job(source, method, rows, folder, threads))
-    print(json.dumps({"ready": run is not None, "why": why}), file=answers, flush=True)
+    print(json.dumps({"ready": run is not None, "why": why}), file=replies, flush=True)
     for line in sys.stdin if run is not None else ():
         assert run is not None
         given = rows[: int(line)]
         start = now()
         run(given)
-        print(json.dumps(now() - start), file=answers, flush=True)
+        print(json.dumps(now() - start), file=replies, flush=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ class Peer:
     ready : bool
         Whether it took the model.
     why : str
-        Why it did not, or how far its answers are off; else empty.
+        Why it did not run, or the error of its outputs; else empty.
     """
 
     def __init__(self, engine: str, python: Path, folder: Path, method: str, threads: int, clock: str) -> None:

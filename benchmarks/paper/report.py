@@ -1,4 +1,4 @@
-"""The results as a section of docs/accuracy.md: beside the paper's own numbers, with what falls short."""
+"""The results as a section of docs/accuracy.md: with the paper's numbers and what falls short."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def section(results: Sequence[Mapping[str, Any]]) -> str:
     parts = ["## The paper's experiments", _settings(runs, results), DIFFERENT]
     for table in TABLES.values():
         if any(_values(results, run, line, column) for run in runs for line in table.lines for column in table.columns):
-            parts += [f"### Table {table.number}: {table.title}", _beside(table, runs, results)]
+            parts += [f"### Table {table.number}: {table.title}", _comparison(table, runs, results)]
             if table.number == "5.3":
                 parts.append(_gains(table, runs, results))
     return "\n\n".join([*parts, "### What falls short", _short(runs, results)])
@@ -84,14 +84,14 @@ def runs_of(results: Sequence[Mapping[str, Any]]) -> list[Run]:
 def values_of(results: Sequence[Mapping[str, Any]], run: Run, fields: Fields) -> dict[int, float]:
     """The AUC by seed of the cells with these fields."""
     wanted = {"share": 1.0, **fields}
-    answer = {}
+    scores = {}
     for result in results:
         settings = result["settings"]
         recipe = settings.get("recipe", {"epochs": run.epochs, "learning_rate": run.rate})
         same = Run(settings["data"], settings["rows"], recipe["epochs"], recipe["learning_rate"]) == run
         if same and all(settings[name] == value for name, value in wanted.items()):
-            answer[settings["seed"]] = result["auc"]
-    return answer
+            scores[settings["seed"]] = result["auc"]
+    return scores
 
 
 def paper_form(table: Table, runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> list[list[str]]:
@@ -109,7 +109,7 @@ def _values(
     return list(values_of(results, run, line[1] | column[1]).values())
 
 
-def _beside(table: Table, runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:
+def _comparison(table: Table, runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:
     """Ours and the paper's, a row per data set and column of the paper's table."""
     rows = [["data", "", *(label for label, _ in table.lines)]]
     for run in runs:

@@ -561,7 +561,7 @@ def test_missing_numbers_in_training_rows(net: windtunnel.Translation, rows: pd.
 @pytest.mark.parametrize("options", [{}, {"residual": False}], ids=["residual", "joint"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("columns", [["age"], ["age", "income"]], ids=["trees", "scaler, trees"])
-def test_rows_that_predict_rejects_are_neither_trained_on_nor_judged_by(
+def test_rows_that_predict_rejects_are_not_used_for_training_or_validation(
     columns: list[str], value: float, options: dict[str, Any], rows: pd.DataFrame
 ) -> None:
     # Soft trees give a finite score for any number.

@@ -275,7 +275,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(sys.executable)
 
 
-def test_another_python_fits_and_answers(stub: Path) -> None:
+def test_another_python_fits_and_predicts(stub: Path) -> None:
     other = find(stub, epochs=4)
     assert other.versions["pytabkit"] == "9.9"
     for model, kind in (("realmlp", "binary"), ("tabm", "regression")):

@@ -1,4 +1,4 @@
-"""What every process of tests/trainers/test_distributed.py runs: fits of several kinds, whose outcome it leaves in a folder."""
+"""The job of each process of tests/trainers/test_distributed.py: it fits several nets and writes the results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KINDS = ("sgd", "adam", "weighted")
 
 
 def small_fit(kind: str, batch_size: int) -> tuple[SmallNet, Any]:
-    """Fit a small net; 101 rows to judge by are no multiple of anything."""
+    """Fit a small net; its 101 validation rows do not divide evenly among processes or batches."""
     net, (X, y) = SmallNet(TASKS["binary"]), rows(256)
     weight = (torch.arange(256.0) % 5 + 0.1).numpy() if kind == "weighted" else None
     batches = loader(net, X, y, weight, batch_size=batch_size)
@@ -82,15 +82,15 @@ def _weights(net: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in net.state_dict().items()}
 
 
-def judged(name: str, task: str, number: int) -> float:
+def metric_value(name: str, task: str, number: int) -> float:
     """A metric that the one row of each process does not define by itself."""
-    judge = Metric(name, TASKS[task])
-    judge.update(torch.tensor([[float(number)]]), torch.tensor([number]))
-    return judge.compute()
+    metric = Metric(name, TASKS[task])
+    metric.update(torch.tensor([[float(number)]]), torch.tensor([number]))
+    return metric.compute()
 
 
 def rejected(train: Any, seed: int = 0) -> str:
-    """What is said of rows, or of a net, that are not those of the other process."""
+    """The error for rows, or a net, that differ from those of the other process."""
     try:
         finetune(SmallNet(TASKS["binary"], seed=seed), train, rows(101, seed=1), epochs=1, **OPTIONS)
     except BadInput as error:
@@ -118,7 +118,7 @@ def main(folder: Path) -> None:
     parts = [rows(32)] * (5 - number)
     few = loader(SmallNet(TASKS["binary"]), *rows(100), batch_size=64, drop_last=True)
     done["uneven"] = {"list": rejected(parts), "generator": rejected(part for part in parts), "few": rejected(few)}
-    done["judged"] = judged("auroc", "binary", number), judged("r2", "regression", number)
+    done["metrics"] = metric_value("auroc", "binary", number), metric_value("r2", "regression", number)
     done["world"] = world()
     torch.save(done, folder / f"{number}.pt")
 

@@ -143,7 +143,7 @@ def test_unequal_steps_are_rejected_and_not_waited_for(done: Done) -> None:
 
 
 def test_metrics_that_no_process_could_tell_by_itself(done: Done) -> None:
-    assert [one["judged"] for one in done[1]] == [(1, 1)] * 2
+    assert [one["metrics"] for one in done[1]] == [(1, 1)] * 2
 
 
 def test_buffers_that_are_empty_are_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_buffers_that_are_empty_are_compared_too(monkeypatch: pytest.MonkeyPatch
 
 
 def test_one_process_has_nothing_to_agree_on() -> None:
-    judge = Metric(None, TASKS["binary"])
-    judge.update(torch.tensor([[0.1], [0.2]]), torch.tensor([0, 1]))
-    assert judge.compute() == 1
+    metric = Metric(None, TASKS["binary"])
+    metric.update(torch.tensor([[0.1], [0.2]]), torch.tensor([0, 1]))
+    assert metric.compute() == 1
     assert summed(1.5, 2) == (1.5, 2)

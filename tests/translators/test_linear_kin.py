@@ -1,4 +1,4 @@
-"""What the table of cases cannot hold of linear models and their kin: rejections, saturated scores, odd fitted states."""
+"""Linear models and their kin beyond the case table: rejections, saturated scores, unusual fitted states."""
 
 from typing import Any
 
