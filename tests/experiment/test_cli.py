@@ -66,7 +66,7 @@ def test_fit_writes_model_report_summary_checkpoint_and_logs(fitted: Path) -> No
     assert windtunnel.load(out / "model.windtunnel").classes_.tolist() == ["no", "yes"]
 
 
-def test_resume_goes_on_from_the_checkpoint(fitted: Path) -> None:
+def test_resume_continues_from_the_checkpoint(fitted: Path) -> None:
     options = ("--resume", "--set", "recipe.epochs=3", "--set", "data.categorical=[hour]")
     done = run("fit", "--config", fitted / "experiment.yaml", *options)
     assert done.exit_code == 0, done.output
@@ -80,10 +80,10 @@ def test_predict_reads_text_columns_as_text(fitted: Path, tmp_path: Path) -> Non
     net = windtunnel.load(model)
     assert run("predict", model, tmp_path / "rows.csv", "--output", tmp_path / "out.csv").exit_code == 0
     assert run("predict", model, tmp_path / "rows.parquet", "--output", tmp_path / "out.parquet").exit_code == 0
-    for answers in (pd.read_csv(tmp_path / "out.csv"), pd.read_parquet(tmp_path / "out.parquet")):
-        assert answers.columns.tolist() == ["prediction", "probability_no", "probability_yes"]
-        assert answers["prediction"].tolist() == net.predict(rows).tolist()
-        np.testing.assert_allclose(answers.iloc[:, 1:], net.predict_proba(rows), rtol=1e-12)
+    for predictions in (pd.read_csv(tmp_path / "out.csv"), pd.read_parquet(tmp_path / "out.parquet")):
+        assert predictions.columns.tolist() == ["prediction", "probability_no", "probability_yes"]
+        assert predictions["prediction"].tolist() == net.predict(rows).tolist()
+        np.testing.assert_allclose(predictions.iloc[:, 1:], net.predict_proba(rows), rtol=1e-12)
 
 
 def test_predict_writes_csv_to_stdout_without_output(fitted: Path, tmp_path: Path) -> None:
@@ -118,32 +118,39 @@ def test_fit_on_other_targets_and_a_split_column(tmp_path: Path, bunch: Any) -> 
     assert all(set(stage["test"]) == metrics for stage in stages.values())
 
 
-def test_a_regressor_is_shown_by_the_metric_of_its_own_loss(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "model",
+    [
+        "{LGBMRegressor: {objective: quantile, alpha: 0.8, n_estimators: 5, verbosity: -1}}",
+        "{XGBRegressor: {objective: 'reg:quantileerror', quantile_alpha: [0.1, 0.9], n_estimators: 5}}",
+    ],
+    ids=["one quantile", "mean over two quantiles"],
+)
+def test_the_main_metric_of_a_regressor_is_that_of_its_loss(tmp_path: Path, model: str) -> None:
     load_diabetes(as_frame=True).frame.to_parquet(tmp_path / "rows.parquet")
-    model = "{LGBMRegressor: {objective: quantile, alpha: 0.8, n_estimators: 5, verbosity: -1}}"
-    config = write_config(tmp_path, "rows.parquet", target="target", numbers="passthrough", model=model)
-    done = run("fit", "--config", config)
+    done = run("fit", "--config", write_config(tmp_path, "rows.parquet", target="target", model=model))
     assert done.exit_code == 0, done.output
     assert "test pinball_loss" in done.output
     stages = json.loads((tmp_path / "run" / "summary.json").read_text())["stages"]
     assert all(set(stage["test"]) == {"pinball_loss", "rmse", "r2"} for stage in stages.values())
+    assert 0 < stages["source"]["test"]["pinball_loss"] < stages["source"]["test"]["rmse"]
 
 
-def test_a_booster_stops_early_by_the_validation_rows(tmp_path: Path) -> None:
+def test_early_stopping_uses_the_validation_rows(tmp_path: Path) -> None:
     clicks().drop(columns="part").to_csv(tmp_path / "rows.csv", index=False)
     model = "{LGBMClassifier: {n_estimators: 300, learning_rate: 0.5, early_stopping_rounds: 3, verbosity: -1}}"
     done = run("fit", "--config", write_config(tmp_path, "rows.csv", model=model))
     assert done.exit_code == 0, done.output
 
 
-def test_positive_makes_the_target_binary_and_drop_leaves_columns_out(tmp_path: Path) -> None:
+def test_positive_makes_a_binary_target_and_drop_removes_columns(tmp_path: Path) -> None:
     clicks().to_parquet(tmp_path / "rows.parquet")
     config = write_config(tmp_path, "rows.parquet")
     options = ("data.positive=yes", "data.positive='yes'", "data.split=part", "data.drop=[bid, app]")
-    wrong = run("fit", "--config", config, "--set", options[0])
-    assert wrong.exit_code == 1
-    assert "positive=True is the target 'clicked' of 0 of" in wrong.stderr
-    done = run("fit", "--config", config, *(part for one in options[1:] for part in ("--set", one)))
+    failed = run("fit", "--config", config, "--set", options[0])
+    assert failed.exit_code == 1
+    assert "positive=True is the target 'clicked' of 0 of" in failed.stderr
+    done = run("fit", "--config", config, *(argument for option in options[1:] for argument in ("--set", option)))
     assert done.exit_code == 0, done.output
     net = windtunnel.load(tmp_path / "run" / "model.windtunnel")
     assert net.classes_.tolist() == [0, 1]
@@ -171,7 +178,7 @@ def test_positive_makes_the_target_binary_and_drop_leaves_columns_out(tmp_path: 
 )
 def test_mistakes_are_one_line_on_stderr(tmp_path: Path, change: str, code: int, message: str) -> None:
     clicks(300).drop(columns="part").to_csv(tmp_path / "rows.csv", index=False)
-    (tmp_path / "broken.parquet").write_text("nothing of the kind")
+    (tmp_path / "broken.parquet").write_text("not Parquet")
     done = run("fit", "--config", write_config(tmp_path, "rows.csv"), "--set", change)
     assert (done.exit_code, done.stdout) == (code, "")
     assert message in done.stderr
@@ -187,14 +194,14 @@ def test_mistakes_are_one_line_on_stderr(tmp_path: Path, change: str, code: int,
         (["demo", "--rows", "10"], 1, "rows=10; the demo needs at least"),
     ],
 )
-def test_other_mistakes_are_one_line_too(arguments: list[str], code: int, message: str) -> None:
+def test_mistakes_of_other_commands_are_one_line_too(arguments: list[str], code: int, message: str) -> None:
     done = run(*arguments)
     assert (done.exit_code, done.stdout) == (code, "")
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_an_error_that_is_not_expected_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_errors_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object, **options: object) -> None:
         raise ZeroDivisionError
 
@@ -214,20 +221,10 @@ def test_the_package_runs_as_the_command() -> None:
     ]
 
 
-def test_the_waiting_policy_is_set_before_anything_heavy_is_imported() -> None:
+def test_the_waiting_policy_is_set_before_torch_is_imported() -> None:
     code = (
         "import os, sys; os.environ.pop('OMP_WAIT_POLICY', None); import windtunnel.cli;"
         "print(os.environ['OMP_WAIT_POLICY'], sorted({'torch', 'lightgbm', 'sklearn'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "passive []"
-
-
-def test_several_quantiles_are_shown_by_the_mean_of_their_losses(tmp_path: Path) -> None:
-    load_diabetes(as_frame=True).frame.to_parquet(tmp_path / "rows.parquet")
-    model = "{XGBRegressor: {objective: 'reg:quantileerror', quantile_alpha: [0.1, 0.9], n_estimators: 5}}"
-    config = write_config(tmp_path, "rows.parquet", target="target", numbers="passthrough", model=model)
-    done = run("fit", "--config", config)
-    assert done.exit_code == 0, done.output
-    source = json.loads((tmp_path / "run" / "summary.json").read_text())["stages"]["source"]["test"]
-    assert 0 < source["pinball_loss"] < source["rmse"]

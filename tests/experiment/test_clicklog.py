@@ -53,7 +53,7 @@ def test_one_seed_gives_one_log(log):
     assert not other.equals(log[0]) and (clicks != log[1]).any()
 
 
-def test_the_world_does_not_depend_on_the_number_of_rows(log):
+def test_the_distribution_does_not_depend_on_the_number_of_rows(log):
     few, _ = click_log(3000)
     for name in ("app", "campaign", "device"):
         assert few[name].mode()[0] in log[0][name].value_counts().index[:3]
@@ -71,7 +71,7 @@ def test_no_rows_is_an_error():
         click_log(0)
 
 
-def test_a_written_log_is_of_the_same_world(log, tmp_path):
+def test_a_written_log_has_the_same_distribution(log, tmp_path):
     files = write_click_log(tmp_path / "log", 25_000, at_once=10_000)
     assert [pq.read_metadata(file).num_rows for file in files] == [10_000, 10_000, 5_000]
     parts = [pd.read_parquet(file) for file in files]
@@ -80,11 +80,11 @@ def test_a_written_log_is_of_the_same_world(log, tmp_path):
     assert written["clicked"].mean() == pytest.approx(clicked.mean(), abs=0.02)
     assert all(part["clicked"].mean() == pytest.approx(clicked.mean(), abs=0.02) for part in parts)
     for name in ("app", "campaign", "device"):
-        shares = [one[name].value_counts(normalize=True) for one in (written, frame)]
-        assert (shares[0] - shares[1]).abs().max() < 0.02
-        rates = [one.groupby(name)["clicked"].mean() for one in (written, frame.assign(clicked=clicked))]
-        often = shares[1].index[:5]
-        assert (rates[0][often] - rates[1][often]).abs().max() < 0.05
+        frequencies = [table[name].value_counts(normalize=True) for table in (written, frame)]
+        assert (frequencies[0] - frequencies[1]).abs().max() < 0.02
+        rates = [table.groupby(name)["clicked"].mean() for table in (written, frame.assign(clicked=clicked))]
+        frequent = frequencies[1].index[:5]
+        assert (rates[0][frequent] - rates[1][frequent]).abs().max() < 0.05
     assert not parts[0].equals(parts[1])
     again = write_click_log(tmp_path / "again", 25_000, at_once=10_000)
     assert [file.read_bytes() for file in files] == [file.read_bytes() for file in again]

@@ -56,7 +56,7 @@ def test_steps_are_a_name_a_mapping_or_a_list_of_these(tmp_path: Path) -> None:
     assert read(tmp_path, MINIMAL, pipeline__numbers="passthrough").pipeline.numbers == ()
 
 
-def test_steps_go_one_after_the_other_side_by_side_and_into_one_another(tmp_path: Path) -> None:
+def test_steps_are_chained_concatenated_and_nested(tmp_path: Path) -> None:
     written = (
         "categories: [RareCategories, FeatureUnion: [TwoHotEncoder, sklearn.TargetEncoder]]\n"
         "numbers: {FeatureUnion: [passthrough, {Pipeline: [SimpleImputer, StandardScaler]}]}\n"
@@ -85,12 +85,12 @@ def test_a_recipe_is_a_name_options_or_both(tmp_path: Path, given: object, optio
     assert read(tmp_path, MINIMAL, recipe=given).fit_options == options
 
 
-def test_nothing_changes_once_read(tmp_path: Path) -> None:
+def test_a_config_is_frozen(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="frozen"):
         read(tmp_path, MINIMAL).data.train = "other.csv"  # type: ignore[misc]
 
 
-def test_overrides_replace_values_and_make_sections(tmp_path: Path) -> None:
+def test_overrides_replace_values_and_add_sections(tmp_path: Path) -> None:
     config = read(tmp_path, MINIMAL, recipe__epochs=3, data__folder="elsewhere")
     assert config.recipe == {"epochs": 3}
     assert config.data.folder == Path("elsewhere")
@@ -101,8 +101,8 @@ def test_an_override_below_a_value_is_rejected(tmp_path: Path) -> None:
         read(tmp_path, MINIMAL, data__train__x=1)
 
 
-def test_all_that_is_wrong_is_told_at_once_with_the_nearest_key(tmp_path: Path) -> None:
-    with pytest.raises(BadInput) as told:
+def test_all_errors_are_named_with_the_nearest_key(tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as raised:
         read(
             tmp_path,
             "data: {trian: rows.csv, target: y, validation_fraction: 1.5}\n"
@@ -113,7 +113,7 @@ def test_all_that_is_wrong_is_told_at_once_with_the_nearest_key(tmp_path: Path) 
             "recipe: {epoch: 3}\n"
             "outptu: folder\n",
         )
-    message = str(told.value)
+    message = str(raised.value)
     for part in (
         "key 'data.train' is missing",
         "unknown key 'data.trian' (did you mean 'train'?)",
@@ -197,23 +197,23 @@ def test_files_that_are_no_config(tmp_path: Path, text: str, message: str) -> No
         read(tmp_path, text)
 
 
-def test_a_missing_file_is_told_as_such(tmp_path: Path) -> None:
+def test_a_missing_file_raises_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Config.from_yaml(tmp_path / "nothing.yaml")
 
 
-def test_names_that_two_libraries_share_are_written_with_the_library() -> None:
+def test_names_in_two_libraries_need_the_library() -> None:
     assert estimator_class("sklearn.OneHotEncoder").__module__.startswith("sklearn.")
     assert estimator_class("category_encoders.OneHotEncoder").__module__.startswith("category_encoders.")
 
 
-def test_lightgbm_options_go_by_all_their_names() -> None:
+def test_lightgbm_options_may_have_any_of_their_aliases() -> None:
     step = StepConfig.model_validate({"LGBMClassifier": {"min_data_in_leaf": 5, "n_estimators": 2, "path_smooth": 1}})
     assert step.build().get_params()["min_data_in_leaf"] == 5
 
 
 @pytest.mark.filterwarnings("ignore:Class PassiveAggressive:FutureWarning")
-def test_every_estimator_on_the_list_can_be_made() -> None:
+def test_every_estimator_can_be_built() -> None:
     for name, cls in estimators().items():
         inner = dict.fromkeys(required_options(cls), StepConfig(name="LogisticRegression"))
         StepConfig(name=name, estimators=inner).build()

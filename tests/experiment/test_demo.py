@@ -14,10 +14,10 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.mark.skipif(find_spec("matplotlib") is None, reason="the demo draws with matplotlib")
-def test_the_demo_leaves_all_that_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = demo.run(tmp_path, rows=1500, seed=1)
+def test_the_demo_writes_its_files_and_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    returned = demo.run(tmp_path, rows=1500, seed=1)
     summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary == given
+    assert summary == returned
     assert {"source_auc", "warm_auc", "finetuned_auc", "export_max_abs_diff", "seconds"} <= set(summary)
     assert abs(summary["warm_auc"] - summary["source_auc"]) < 0.01  # 225 test rows: a few swapped pairs
     assert summary["export_max_abs_diff"] < 1e-6
@@ -36,7 +36,7 @@ def test_too_few_rows_are_rejected(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_missing_matplotlib_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_matplotlib_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("windtunnel.demo.job.find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"pip install 'windtunnel\[track\]'"):
         demo.run(tmp_path / "out", rows=1500)

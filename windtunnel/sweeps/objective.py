@@ -30,8 +30,6 @@ class ReportEpochs(pl.Callback):
     Parameters
     ----------
     trial : optuna.Trial
-    reports : bool
-        False for several objectives, for which Optuna accepts no reports.
     may_prune : bool
 
     Attributes
@@ -44,8 +42,8 @@ class ReportEpochs(pl.Callback):
 
     sees_start = True
 
-    def __init__(self, trial: Trial, *, reports: bool, may_prune: bool) -> None:
-        self.trial, self.reports, self.may_prune = trial, reports, may_prune
+    def __init__(self, trial: Trial, *, may_prune: bool) -> None:
+        self.trial, self.may_prune = trial, may_prune
         self.pruned = False
         self.recipe: Recipe | None = None
         self._epoch = 0
@@ -54,7 +52,7 @@ class ReportEpochs(pl.Callback):
         """Report the metric, and stop after this epoch if the trial is pruned."""
         assert isinstance(module, FineTuning)
         self.recipe = module.recipe
-        if self.reports:
+        if len(self.trial.study.directions) == 1:  # with several objectives Optuna accepts no reports
             self.trial.report(float(trainer.callback_metrics[f"val_{module.metric.name}"]), self._epoch)
             if self.may_prune and self._epoch > 0 and self.trial.should_prune():
                 self.pruned = trainer.should_stop = True
@@ -101,8 +99,7 @@ class Objective:
         default = trial.number == 0 or bool(trial.user_attrs.get("default"))
         trial.set_user_attr("default", default)
         suggested = self._suggest(trial, default)
-        several = len(self.settings.objectives) > 1
-        report = ReportEpochs(trial, reports=not several, may_prune=not default)
+        report = ReportEpochs(trial, may_prune=not default)
         try:
             net = self.train({} if default else suggested, [report])
         except Exception as error:
@@ -123,7 +120,9 @@ class Objective:
             raise optuna.TrialPruned(f"after {results['epochs']} epochs")
         net.save(self.model_path(trial.number))
         best: float = net.history.best
-        return (best, inference_cost(net, self.rows.first_valid())) if several else best
+        if len(self.settings.objectives) == 1:
+            return best
+        return best, inference_cost(net, self.rows.first_valid())
 
     def train(self, suggested: dict[str, Any], callbacks: list[pl.Callback]) -> Any:
         """Translate and fine-tune with the suggested options; without any this is the default trial."""
@@ -143,9 +142,8 @@ class Objective:
 
     def options(self, suggested: dict[str, Any], used: Recipe | None = None) -> dict[str, Any]:
         """The options of a trial that the space names, as JSON values; ``used`` is the recipe that ``fit`` chose."""
-        names = [name for name in self.space.swept if name == "residual"]
-        names += self.space.active(self._has_residual(suggested))
-        options = {**{name: self._default_value(name) for name in names}, **self.space.fixed, **suggested}
+        defaults = {name: self._default_value(name) for name in self.space.active(self._has_residual(suggested))}
+        options = {**defaults, **self.space.fixed, **suggested}
         facts = (used or Recipe.resolve(self.recipe, _of_recipe(options))).facts()
         return {name: value if facts.get(name) is None else facts[name] for name, value in options.items()}
 
@@ -172,26 +170,24 @@ class Objective:
         return Recipe.resolve(self.settings.recipe, {**self.settings.recipe_options, **_of_recipe(options)})
 
     def _has_residual(self, suggested: dict[str, Any]) -> bool:
-        return self.takes_residual and bool(
-            {"residual": self.recipe.residual, **self.space.fixed, **suggested}["residual"]
-        )
+        options = {"residual": self.recipe.residual, **self.space.fixed, **suggested}
+        return self.takes_residual and bool(options["residual"])
 
     def _suggest(self, trial: Trial, default: bool) -> dict[str, Any]:
         """Suggest the options that have an effect; those of the default trial that the space contains."""
         # The seed depends on the trial, so that processes draw different values and a resumed sweep continues.
         seed = int(np.random.SeedSequence([self.settings.seed, trial.number]).generate_state(1)[0])
         sampler = self.settings.sampler or TPESampler(seed=seed)
-        names = ["residual"] if "residual" in self.space.swept else []
-        suggested: dict[str, Any] = {}
         if default:
-            names += self.space.active(self._has_residual({}))
-            values = {name: self._default_value(name) for name in names}
+            values = {name: self._default_value(name) for name in self.space.active(self._has_residual({}))}
             values = {name: value for name, value in values.items() if self.space.contains(name, value)}
             trial.study.sampler = PartialFixedSampler(values, sampler)
             return {name: self._suggest_option(trial, name) for name in values}
         trial.study.sampler = sampler
-        suggested = {name: self._suggest_option(trial, name) for name in names}
-        skipped = RISKY if self.space.is_default and trial.number < CAUTIOUS_TRIALS else ()
+        suggested = {}
+        if "residual" in self.space.swept:  # first, as the effect of other options depends on it
+            suggested["residual"] = self._suggest_option(trial, "residual")
+        skipped = {*suggested, *(RISKY if self.space.is_default and trial.number < CAUTIOUS_TRIALS else ())}
         names = [name for name in self.space.active(self._has_residual(suggested)) if name not in skipped]
         return suggested | {name: self._suggest_option(trial, name) for name in names}
 
@@ -208,7 +204,7 @@ def _of_recipe(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kind(distribution: Any) -> Any:
-    """What Optuna allows to change between the calls on one study is the bounds of ranges only."""
+    """The choices of an option, or the kind of its range: Optuna lets only the bounds of ranges change."""
     if isinstance(distribution, CategoricalDistribution):
         return list(distribution.choices)
     return "log range" if distribution.log else "range"

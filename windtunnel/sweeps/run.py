@@ -29,8 +29,9 @@ def run(settings: Settings) -> SweepResult:
         objective = Objective(settings, folder)
         study = open_study(settings, objective)
         _run_trials(study, objective)
-        if not _has_default(study, TrialState.COMPLETE):  # its process was killed, or is slower than this one
-            _enqueue_default(study)
+        while not _has_default(study, TrialState.COMPLETE):  # its process was killed, or is slower than this one
+            if not _has_default(study, TrialState.WAITING):
+                study.enqueue_trial({}, user_attrs={"default": True})
             _optimize(study, objective, n_trials=1)
         return _result(study, objective)
 
@@ -42,14 +43,14 @@ def _run_worker(settings: Settings, folder: Path) -> None:
 
 
 def _run_trials(study: optuna.Study, objective: Objective) -> None:
-    """Run trials until enough are complete or pruned, or the time is up; one is run in any case."""
+    """Run trials until enough are complete or pruned, or the time is up; at least one completes."""
     settings = objective.settings
 
     def missing() -> bool:
         return len(study.get_trials(deepcopy=False, states=COUNTED)) < settings.trials
 
     if len(study.trials) > 0 and not _has_default(study, TrialState.WAITING, TrialState.RUNNING, TrialState.COMPLETE):
-        _enqueue_default(study)
+        study.enqueue_trial({}, user_attrs={"default": True})
     if missing() and not study.best_trials:
         _optimize(study, objective, n_trials=1)
     if missing():
@@ -64,10 +65,6 @@ def _optimize(study: optuna.Study, objective: Objective, **limit: Any) -> None:
 def _has_default(study: optuna.Study, *states: TrialState) -> bool:
     trials = study.get_trials(deepcopy=False, states=states)
     return any(trial.number == 0 or trial.user_attrs.get("default") for trial in trials)
-
-
-def _enqueue_default(study: optuna.Study) -> None:
-    study.enqueue_trial({}, user_attrs={"default": True})
 
 
 def _result(study: optuna.Study, objective: Objective) -> SweepResult:

@@ -59,9 +59,9 @@ class Space:
     is_default: bool = False
 
     def active(self, residual: bool) -> list[str]:
-        """Names of the swept options, ``residual`` aside, that have an effect with or without a residual model."""
+        """Names of the swept options that have an effect with or without a residual model."""
         idle = WITHOUT_RESIDUAL if residual else WITH_RESIDUAL
-        return [name for name in self.swept if name != "residual" and name not in idle]
+        return [name for name in self.swept if name not in idle]
 
     def check_effect(self, residual: bool) -> None:
         """Raise ``BadInput`` for swept options without effect, if ``residual`` holds for all trials."""
