@@ -37,26 +37,20 @@ def assert_equal(found, expected):
             assert one == other
 
 
-def test_round_trip_is_bit_equal(ensemble):
-    assert_equal(HardTrees.of(ensemble).ensemble(), ensemble)
-
-
-def test_rebuilt_from_tensors_and_facts(ensemble):
+def test_ensembles_and_tensors_rebuild_the_module(ensemble):
     module = HardTrees.of(ensemble)
+    assert_equal(module.ensemble(), ensemble)
     rebuilt = HardTrees.rebuild(module.state_dict(), module.facts())
     assert_equal(rebuilt.ensemble(), ensemble)
     assert torch.equal(rebuilt(inputs(ensemble)), module(inputs(ensemble)))
 
 
-def test_shares_no_memory(ensemble):
+def test_nothing_trains_or_shares_memory(ensemble):
     module = HardTrees.of(ensemble)
+    assert list(module.parameters()) == []
     before = ensemble.leaf_value.copy()
     module.leaf_value.add_(1)
     np.testing.assert_array_equal(ensemble.leaf_value, before)
-
-
-def test_nothing_trains(ensemble):
-    assert list(HardTrees.of(ensemble).parameters()) == []
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 300])
@@ -76,16 +70,21 @@ def test_export_takes_any_number_of_rows(ensemble):
         assert torch.equal(program(x[:count]), module(x[:count]))
 
 
+def copies(one, count):
+    """The ensemble with ``count`` copies of its trees."""
+    starts = {name: getattr(one, name) for name in ("node_start", "leaf_start")}
+    steps = np.arange(count)[:, None]
+    arrays = ("feature", "threshold", "default_left", "missing", "left", "right", "leaf_value", "output")
+    return replace(
+        one,
+        **{name: np.append((at[:-1] + at[-1] * steps).reshape(-1), count * at[-1]) for name, at in starts.items()},
+        **{name: np.tile(getattr(one, name), count) for name in arrays},
+    )
+
+
 def test_slices_of_rows_do_not_show():
     one = boosted()
-    copies = np.arange(99)[:, None]
-    many = replace(
-        one,
-        node_start=np.append((one.node_start[:-1] + one.node_start[-1] * copies).reshape(-1), 99 * one.node_start[-1]),
-        leaf_start=np.append((one.leaf_start[:-1] + one.leaf_start[-1] * copies).reshape(-1), 99 * one.leaf_start[-1]),
-        **{name: np.tile(getattr(one, name), 99) for name in ("feature", "threshold", "default_left", "missing")},
-        **{name: np.tile(getattr(one, name), 99) for name in ("left", "right", "leaf_value", "output")},
-    )
+    many = copies(one, 99)
     x = torch.from_numpy(rows())
     module = HardTrees.of(many)
     assert module.root.numel() * len(x) > 1 << 16
@@ -189,11 +188,7 @@ def test_ties_stay_ties():
     """A sum of tenths depends on its order: classes with equally many votes must come out equal."""
     votes = np.array([[1.0, 0.0], [0.0, 1.0]])
     leaves = np.concatenate([votes[[turn % 2, turn % 2]] for turn in range(10)])
-    one = stump(0.5)
-    many = {name: np.tile(getattr(one, name), 10) for name in ("feature", "threshold", "default_left", "missing")}
-    many |= {name: np.tile(getattr(one, name), 10) for name in ("left", "right", "output")}
-    starts = {"node_start": np.arange(11), "leaf_start": 2 * np.arange(11)}
-    forest = replace(one, leaf_value=leaves, base=np.zeros(2), divisor=10.0, **many, **starts)
+    forest = replace(copies(stump(0.5), 10), leaf_value=leaves, base=np.zeros(2), divisor=10.0)
     assert HardTrees.of(forest)(torch.zeros(1, 1, dtype=torch.float64)).tolist() == [[0.5, 0.5]]
 
 

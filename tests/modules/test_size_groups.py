@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from case import quick
+from gradients import assert_same_gradients, learned
 from hypothesis import given, strategies as st
 from torch import Tensor
 
@@ -49,10 +50,7 @@ def test_scores_and_gradients_are_those_of_the_padded_trees(level: str) -> None:
     assert len(trees.groups) > 1 and trees.any_category and trees.any_missing
     plain, ours = trees.plain_scores(x) + trees.base, trees(x)
     torch.testing.assert_close(ours, plain)
-    learned = [one for one in trees.parameters() if one.requires_grad]
-    weight = torch.randn_like(plain)
-    for one, other in zip(*(torch.autograd.grad((y * weight).sum(), learned) for y in (ours, plain)), strict=True):
-        torch.testing.assert_close(one, other)
+    assert_same_gradients(ours, plain, learned(trees))
 
 
 def test_what_is_worked_on_is_less(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from gradients import assert_same_gradients, learned
 from torch import Tensor
 
 from benchmarks.train_step import Direct, Settings, random_trees
@@ -48,12 +49,12 @@ def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def settled_trees(level: str, *, settled: bool, scores: int = 1) -> SoftTrees:
-    """Float64 trees; settled: two nodes with categories, and every node with a default direction."""
+def trees_of(level: str, *, overridden: bool, scores: int = 1) -> SoftTrees:
+    """Float64 trees; overridden: two nodes with categories, and every node with a default direction."""
     trees = random_trees(replace(SMALL, level=level))
     tensors = {**dict(trees.named_parameters()), **dict(trees.named_buffers())}
     tensors["slope"] = tensors["slope"] / 5
-    if settled:
+    if overridden:
         tensors["missing"] = torch.tensor([1, 2], dtype=torch.int8).repeat(5 * 5)[: 5 * 5].view(5, 5)
         tensors["direction"] = torch.randn(5, 5).sign()
         tensors["category_node"] = torch.tensor([3, 4, 17])
@@ -63,39 +64,32 @@ def settled_trees(level: str, *, settled: bool, scores: int = 1) -> SoftTrees:
     return SoftTrees(**{name: one.detach().clone() for name, one in tensors.items()}, level=level).double()
 
 
-def rows(*, settled: bool) -> Tensor:
+def rows(*, overridden: bool) -> Tensor:
     x = torch.randn(SMALL.batch, SMALL.features, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    if settled:
+    if overridden:
         x = x.mul_(2).round_()  # categories, some of them unknown, and zeros
         x[::3, 0] = torch.nan
         x[::4, 2] = torch.nan
     return x
 
 
-def learned(module: torch.nn.Module) -> list[Tensor]:
-    return [one for one in module.parameters() if one.requires_grad and one.numel()]
-
-
 @pytest.mark.usefixtures("either_way")
-@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize("overridden", [False, True])
 @pytest.mark.parametrize("scores", [1, 3])
 @pytest.mark.parametrize("level", LEVELS)
-def test_scores_and_gradients_are_those_of_plain_torch(level: str, scores: int, settled: bool) -> None:
-    trees, x = settled_trees(level, settled=settled, scores=scores), rows(settled=settled)
+def test_scores_and_gradients_are_those_of_plain_torch(level: str, scores: int, overridden: bool) -> None:
+    trees, x = trees_of(level, overridden=overridden, scores=scores), rows(overridden=overridden)
     x.requires_grad_()
     ours, plain = trees(x), trees.plain_scores(x) + trees.base
     torch.testing.assert_close(ours, plain)
-    weight = torch.randn_like(plain)
-    wanted = [x, *learned(trees)]
-    for one, other in zip(*(torch.autograd.grad((y * weight).sum(), wanted) for y in (ours, plain)), strict=True):
-        torch.testing.assert_close(one, other)
+    assert_same_gradients(ours, plain, [x, *learned(trees)])
 
 
 @pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_gradcheck_with_missing_values_categories_and_dropout(level: str, rate: float) -> None:
-    trees, x = settled_trees(level, settled=True), rows(settled=True)[:34]
+    trees, x = trees_of(level, overridden=True), rows(overridden=True)[:34]
     trees.dropout = rate
     trees.train()
     wanted = learned(trees)
@@ -110,7 +104,7 @@ def test_gradcheck_with_missing_values_categories_and_dropout(level: str, rate: 
 
 @pytest.mark.usefixtures("two_threads")
 def test_subnormal_numbers_are_taken_for_0_inside_the_operation_alone() -> None:
-    trees, x = settled_trees("L4", settled=False).float(), rows(settled=False).float()
+    trees, x = trees_of("L4", overridden=False).float(), rows(overridden=False).float()
     with torch.no_grad():
         trees.leaf_value.fill_(1e-42)
     assert trees.plain_scores(x).all()
@@ -139,7 +133,7 @@ def test_who_takes_subnormal_numbers_for_0_goes_on_to() -> None:
 
 @pytest.mark.parametrize("only", ["threshold", "node_weight", "path", "path_bias", "leaf_value", "category_table"])
 def test_a_gradient_alone_is_the_same_as_among_all(only: str) -> None:
-    trees, x = settled_trees("L4", settled=True), rows(settled=True)
+    trees, x = trees_of("L4", overridden=True), rows(overridden=True)
     trees(x).square().sum().backward()
     wanted = getattr(trees, only).grad.clone()
     trees.zero_grad()
@@ -151,7 +145,7 @@ def test_a_gradient_alone_is_the_same_as_among_all(only: str) -> None:
 
 
 def test_the_cut_changes_neither_scores_nor_which_units_are_dropped_of_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    trees, x = settled_trees("L4", settled=True).train(), rows(settled=True)
+    trees, x = trees_of("L4", overridden=True).train(), rows(overridden=True)
     trees.dropout = 0.4
 
     def at_once(count: int) -> list[Tensor]:
@@ -167,9 +161,9 @@ def test_the_cut_changes_neither_scores_nor_which_units_are_dropped_of_a_row(mon
 
 
 def test_dropout_keeps_the_mean_and_is_shared_by_32_rows() -> None:
-    trees = settled_trees("L4", settled=False).train()
+    trees = trees_of("L4", overridden=False).train()
     trees.dropout = 0.3
-    same_row = rows(settled=False)[:1].expand(96, -1)
+    same_row = rows(overridden=False)[:1].expand(96, -1)
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(0)
         drawn = torch.stack([soft_ensemble(trees.operands(same_row, torch.zeros(0)), 0.3, whole=True)
@@ -194,7 +188,7 @@ def computed(trees: SoftTrees, x: Tensor) -> list[Tensor]:
 def test_threads_give_the_same_and_the_same_bits_each_time(
     level: str, rate: float, two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trees, x = settled_trees(level, settled=True, scores=2).train(), rows(settled=True).requires_grad_()
+    trees, x = trees_of(level, overridden=True, scores=2).train(), rows(overridden=True).requires_grad_()
     trees.dropout = rate
     shared, again = computed(trees, x), computed(trees, x)
     for one, other in zip(shared, again, strict=True):
@@ -206,7 +200,7 @@ def test_threads_give_the_same_and_the_same_bits_each_time(
 
 @pytest.mark.usefixtures("two_threads")
 def test_threads_share_leaves_and_work_in_inference_mode() -> None:
-    trees, x = settled_trees("L2", settled=True), rows(settled=True)
+    trees, x = trees_of("L2", overridden=True), rows(overridden=True)
     leaves = soft_ensemble(trees.operands(x, torch.zeros(0)))
     torch.testing.assert_close(leaves @ (trees.masked_values() * 2).flatten(0, 1) + trees.base, trees(x))
     with torch.inference_mode():
@@ -216,11 +210,10 @@ def test_threads_share_leaves_and_work_in_inference_mode() -> None:
 @pytest.mark.usefixtures("two_threads")
 def test_float32_as_it_is_trained() -> None:
     """Torch adds up float32 by other code than float64."""
-    trees, x = settled_trees("L2", settled=True).float(), rows(settled=True).float()
+    trees, x = trees_of("L2", overridden=True).float(), rows(overridden=True).float()
     ours, plain = trees(x), trees.plain_scores(x) + trees.base
     torch.testing.assert_close(ours, plain)
-    for one, other in zip(*(torch.autograd.grad(y.sum(), learned(trees)) for y in (ours, plain)), strict=True):
-        torch.testing.assert_close(one, other)
+    assert_same_gradients(ours, plain, learned(trees))
 
 
 def test_the_cut_follows_the_budget_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -244,7 +237,7 @@ def test_a_budget_that_is_too_small_is_warned_of(caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.parametrize("level", ["L2", "L4"])
 def test_compile_sees_one_operation(level: str) -> None:
-    trees, x = settled_trees(level, settled=True), rows(settled=True)
+    trees, x = trees_of(level, overridden=True), rows(overridden=True)
     seen: list[torch.fx.GraphModule] = []
 
     def keep(graph: torch.fx.GraphModule, _: list[Tensor]) -> torch.fx.GraphModule:
@@ -254,14 +247,12 @@ def test_compile_sees_one_operation(level: str) -> None:
     compiled = torch.compile(trees, backend=keep, fullgraph=True)
     torch.testing.assert_close(compiled(x), trees(x))
     assert "soft_trees" in seen[0].code
-    ours, theirs = (torch.autograd.grad(one(x).square().sum(), learned(trees)) for one in (compiled, trees))
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other)
+    assert_same_gradients(compiled(x), trees(x), learned(trees))
 
 
-@pytest.mark.parametrize("settled", [False, True])
-def test_the_operation_keeps_the_rules_of_torch(settled: bool) -> None:
-    trees, x = settled_trees("L4", settled=settled), rows(settled=settled)
+@pytest.mark.parametrize("overridden", [False, True])
+def test_the_operation_keeps_the_rules_of_torch(overridden: bool) -> None:
+    trees, x = trees_of("L4", overridden=overridden), rows(overridden=overridden)
     operands = trees.operands(x, trees.masked_values())
     of = [one.detach().clone().requires_grad_(one.requires_grad) for one in operands]
     torch.library.opcheck(
@@ -270,25 +261,21 @@ def test_the_operation_keeps_the_rules_of_torch(settled: bool) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("settled", [False, True])
-def test_an_exported_program_is_plain_torch(settled: bool) -> None:
-    trees, x = settled_trees("L4", settled=settled).eval(), rows(settled=settled)
+@pytest.mark.parametrize("overridden", [False, True])
+def test_an_exported_program_is_plain_torch(overridden: bool) -> None:
+    trees, x = trees_of("L4", overridden=overridden).eval(), rows(overridden=overridden)
     program = torch.export.export(trees, (x,), dynamic_shapes=({0: torch.export.Dim("rows")},))
     assert "windtunnel" not in program.graph_module.code
     torch.testing.assert_close(program.module()(x[:9]), trees(x[:9]))
 
 
 def test_leaves_and_no_rows() -> None:
-    trees = settled_trees("L4", settled=True)
+    trees = trees_of("L4", overridden=True)
     tensors = {name: one for name, one in trees.state_dict().items() if name not in ("leaf_value", "base", "output")}
     leaves = SoftLeaves(**tensors, column=torch.arange(30)).double()
-    x = rows(settled=True)
+    x = rows(overridden=True)
     torch.testing.assert_close(leaves(x), leaves.plain_leaves(x))
-    wanted = learned(leaves)
-    weight = torch.randn_like(leaves(x))
-    grads = (torch.autograd.grad((one(x) * weight).sum(), wanted) for one in (leaves, leaves.plain_leaves))
-    for one, other in zip(*grads, strict=True):
-        torch.testing.assert_close(one, other)
+    assert_same_gradients(leaves(x), leaves.plain_leaves(x), learned(leaves))
     assert leaves(x[:0]).shape == (0, 30) and trees(x[:0]).shape == (0, 1)
     trees(x[:0]).sum().backward()
     assert trees.path.grad is not None and (trees.path.grad == 0).all()

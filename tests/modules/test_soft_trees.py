@@ -9,7 +9,6 @@ import torch
 from torch.autograd import gradcheck
 
 from windtunnel.modules.trees import SoftTrees
-from windtunnel.modules.trees.soft.kernel.recompute import soft_trees
 from windtunnel.modules.trees.soft.soften import soften
 from windtunnel.program.fidelity import explained_variance
 from windtunnel.translators.trees.lightgbm import tree_ensemble
@@ -120,22 +119,6 @@ def test_gradients_are_exact(level, missing, params):
     assert gradcheck(forward, (moving, *learned), eps=1e-6, atol=1e-5)
 
 
-def test_recomputed_gradients_equal_those_of_autograd():
-    X = make_rows(100)
-    trees = soften(tree_ensemble(make_booster(X)), sample=X)
-    rows = torch.from_numpy(X).float()
-    given, value = trees.overridden_nodes(rows)
-    z = (torch.nan_to_num(rows) - trees.center) / trees.scale
-    kept = (trees.path * trees.path_mask(), trees.path_bias, trees.leaf_slope, trees.masked_values())
-    plain = soft_trees(z, trees.node_weight, trees.threshold, trees.slope, *kept, given, value) + trees.base
-    learned = list(trees.parameters())
-    ours = torch.autograd.grad(trees(rows).square().sum(), learned, allow_unused=True)
-    theirs = torch.autograd.grad(plain.square().sum(), learned, allow_unused=True)
-    for name, a, b in zip(dict(trees.named_parameters()), ours, theirs, strict=True):
-        if name != "category_table":
-            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5, msg=name)
-
-
 @pytest.mark.parametrize("level", TRAINABLE)
 def test_a_level_says_what_training_moves(level):
     X = make_rows()
@@ -180,21 +163,6 @@ def test_dropout_is_seeded_and_off_in_eval():
         other = trees(rows)
     assert torch.equal(first, again) and not torch.equal(first, other)
     assert not torch.allclose(first, scores(trees, X))
-
-
-def test_dropout_gradients_are_those_of_the_masks_that_were_drawn():
-    X = make_rows(40, missing=False)
-    trees = soften(tree_ensemble(make_booster(X)), temperature=1.0).double().train()
-    trees.dropout = 0.3
-    rows = torch.from_numpy(X[:5])
-    learned = [trees.threshold, trees.path, trees.leaf_value]
-
-    def forward(*_: torch.Tensor) -> torch.Tensor:
-        torch.manual_seed(3)
-        return trees(rows)
-
-    with torch.random.fork_rng():
-        assert gradcheck(forward, learned, eps=1e-6, atol=1e-5)
 
 
 def test_cold_start_keeps_the_architecture_and_forgets_the_values():

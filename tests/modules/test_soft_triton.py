@@ -51,8 +51,8 @@ def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(launch, "PROGRAMS", request.param)
 
 
-def operands(of: Settings, *, scores: int = 1, settled: bool = False, categories: int = 0) -> SoftOperands:
-    """Of random trees and rows; scores 0 for the leaves themselves; settled with nodes that values are missing for.
+def operands(of: Settings, *, scores: int = 1, missing: bool = False, categories: int = 0) -> SoftOperands:
+    """Of random trees and rows; scores 0 for the leaves themselves; missing: nodes whose values are missing.
 
     With categories, every third node looks up one of so many.
     """
@@ -60,23 +60,23 @@ def operands(of: Settings, *, scores: int = 1, settled: bool = False, categories
     trees = random_trees(of)
     x = torch.randn(of.batch, of.features, generator=random)
     value = torch.randn(of.trees, of.leaves, scores, generator=random) if scores else torch.zeros(0)
-    if settled:
+    if missing:
         kinds = torch.arange(trees.missing.numel()).view(trees.missing.shape) % 3
         trees.missing, trees.any_missing = kinds.to(torch.int8), True
         trees.direction = torch.randn(trees.direction.shape, generator=random).sign()
         x[torch.rand(x.shape, generator=random) < 0.2] = torch.nan
         x[torch.rand(x.shape, generator=random) < 0.2] = 0.0
-    found = trees.operands(x, value)
+    of_trees = trees.operands(x, value)
     if categories:
-        node = torch.arange(0, found.feature.numel(), 3)
+        node = torch.arange(0, of_trees.feature.numel(), 3)
         table = torch.randn(len(node), categories + 2, generator=random)
         codes = torch.randint(-1, categories + 2, x.shape, generator=random).to(x.dtype)
         codes[torch.rand(x.shape, generator=random) < 0.1] = torch.nan
-        found = found._replace(x=codes, category_node=node, category_table=table)
+        of_trees = of_trees._replace(x=codes, category_node=node, category_table=table)
     # Weights that a start from trees leaves at 0 or alike would hide terms.
-    blur = {name: getattr(found, name) for name in ("weight", "path", "path_bias", "slope", "leaf_slope")}
-    blur = {name: one + torch.randn(one.shape, generator=random) / 10 for name, one in blur.items()}
-    return SoftOperands(*(one.detach().to(DEVICE) for one in found._replace(**blur)))
+    noisy = {name: getattr(of_trees, name) for name in ("weight", "path", "path_bias", "slope", "leaf_slope")}
+    noisy = {name: one + torch.randn(one.shape, generator=random) / 10 for name, one in noisy.items()}
+    return SoftOperands(*(one.detach().to(DEVICE) for one in of_trees._replace(**noisy)))
 
 
 def exact(of: SoftOperands) -> SoftOperands:
@@ -107,11 +107,11 @@ def wishes(of: SoftOperands, *names: str) -> list[bool]:
 
 @needs_triton
 @pytest.mark.usefixtures("cut")
-@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("scores", [0, 17])
 @pytest.mark.parametrize("level", ["L2", "L4"])
-def test_scores_leaves_and_all_gradients_are_those_of_straight_torch(level: str, scores: int, settled: bool) -> None:
-    of = operands(replace(SMALL, level=level), scores=scores, settled=settled)
+def test_scores_leaves_and_all_gradients_are_those_of_straight_torch(level: str, scores: int, missing: bool) -> None:
+    of = operands(replace(SMALL, level=level), scores=scores, missing=missing)
     check(of, wishes(of))
 
 
@@ -131,7 +131,7 @@ def test_categories_are_looked_up_and_their_table_learns(level: str, scores: int
 @pytest.mark.usefixtures("cut")
 @pytest.mark.parametrize("leaves", [17, 40])
 def test_leaves_come_in_blocks(leaves: int) -> None:
-    of = operands(replace(SMALL, leaves=leaves), scores=2, settled=True)
+    of = operands(replace(SMALL, leaves=leaves), scores=2, missing=True)
     check(of, wishes(of))
     check(operands(replace(SMALL, leaves=leaves, level="L2"), scores=0, categories=3), wishes(of, "z", "threshold"))
 
@@ -147,7 +147,7 @@ def test_dropout_takes_what_it_takes_in_straight_torch(
     drawn = torch.rand(SMALL.trees, 2 * 20, 2, generator=torch.Generator().manual_seed(3)).to(DEVICE) >= 0.4
     for module in (tree_pass, launch):
         monkeypatch.setattr(module, "dropout_mask", lambda of, part, dropout: drawn[part].to(of.z.device))
-    of = operands(replace(SMALL, leaves=20, batch=23), scores=scores, settled=True)
+    of = operands(replace(SMALL, leaves=20, batch=23), scores=scores, missing=True)
     assert 0.1 < float((forward(of, Dropout(0.4, 1, whole)) - forward(of, WHOLE)).abs().max())
     check(of, wishes(of), Dropout(0.4, 1, whole))
 
@@ -247,7 +247,7 @@ def test_what_does_not_fit_goes_to_straight_torch_and_the_log_says_why(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv(launch.SWITCH, "bf16")
-    launch._say.cache_clear()
+    launch._log_once.cache_clear()
     of = operands(SMALL)
     assert launch.takes(of)
     with caplog.at_level(logging.INFO, "windtunnel"):
@@ -275,7 +275,7 @@ COMPILES = """
 import torch, triton
 from triton.backends.compiler import GPUTarget
 from benchmarks.train_step import Settings, random_trees
-from windtunnel.modules.trees.soft import launch, triton_kernels as kernels
+from windtunnel.modules.trees.soft.gpu import launch, triton_kernels as kernels
 from windtunnel.modules.trees.soft.kernel.operands import Dropout
 
 class Pretended:

@@ -54,13 +54,13 @@ class Module(nn.Module):
     COPIES: ClassVar[bool] = True
     """Whether the constructor copies its tensors; False for large ones that nobody else holds."""
     KINDS: ClassVar[Mapping[str, str]] = {}
-    """Parameters that a recipe gives a rate of their own: name -> "table", "leaf" or "tree"."""
+    """Parameters with a learning rate in the recipe: name -> "table", "leaf" or "tree"."""
     CHOICES: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Fields with a few accepted values: name -> values."""
     MAY_BE_NON_FINITE: ClassVar[bool] = False
-    """True where finite rows may give infinite or missing values (logarithms, divisions)."""
+    """True if finite rows may give infinite or missing values (logarithms, divisions)."""
     BATCH_DEPENDENT: ClassVar[bool] = False
-    """True where the answer for a row depends on the rows that are given with it (steps that end by a common rule)."""
+    """True if the output for a row depends on the other rows of the batch (iterations with a common stopping rule)."""
 
     PER_COLUMN: ClassVar[tuple[str, ...] | None] = None
     """Tensors with an entry per column, of modules that make output column k of input column k alone; else None."""
@@ -90,16 +90,16 @@ class Module(nn.Module):
         return cls(**tensors, **facts)
 
     def cast(self, dtype: torch.dtype) -> None:
-        """Compute in ``dtype`` (float32 or float64) from now on; readers build modules in float64."""
+        """Compute in ``dtype`` (float32 or float64) from now on; converters build modules in float64."""
         self.to(dtype)
 
     def make_contiguous(self) -> None:
-        """Lay tensors out row by row, as a file will: products of transposed ones differ in the last bit."""
+        """Make tensors contiguous, as a file stores them: products of transposed ones differ in the last bit."""
         for tensor in (*self.parameters(), *self.buffers()):
             tensor.data = tensor.data.contiguous()
 
     def outside(self, x: Tensor) -> Tensor | None:
-        """Rows, bool ``[B]``, that the source's step rejects for its own reasons; None where there are none.
+        """Rows, bool ``[B]``, that the source's step rejects for reasons of its own; None if it rejects none.
 
         Box-Cox rejects what is not positive, splines what lies beyond their knots. A module with this method says all
         that its source rejects, missing and infinite numbers included.
@@ -107,40 +107,40 @@ class Module(nn.Module):
         return None
 
     def required_columns(self, wanted: Sequence[int], width: int) -> Sequence[int] | None:
-        """The input columns that the wanted output columns are made of; None where nothing less than all will do.
+        """The input columns that the wanted output columns depend on; None if all are required.
 
-        A module that answers anything but None has a ``select_columns`` as well.
+        A module that returns anything but None overrides ``select_columns`` as well.
 
         Parameters
         ----------
         wanted : sequence of int
             Output columns, ascending; at least one.
         width : int
-            How many columns the module is given.
+            The number of input columns.
         """
         return None if self.PER_COLUMN is None else wanted
 
     def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
-        """The module that gives the wanted output columns only, of the needed input columns only.
+        """The same module for the wanted output columns, over the needed input columns.
 
         Parameters
         ----------
         wanted, needed : sequence of int
             Ascending; ``needed`` holds what ``required_columns`` gave, and at least one column.
         width : int
-            How many columns this module is given.
+            The number of input columns of this module.
         """
         tensors = self.state_dict()
         tensors |= {name: tensors[name][list(needed)] for name in self.PER_COLUMN or ()}
         return self.rebuild(tensors, self.facts())
 
     def finite_inputs(self, width: int) -> Sequence[Finite | None]:
-        """For each output column what it is finite with, None where that is not known; empty where of none it is.
+        """The input columns that each output column is finite with; None if unknown; empty if unknown for all.
 
         Parameters
         ----------
         width : int
-            How many columns the module is given.
+            The number of input columns.
         """
         return ()
 
@@ -150,7 +150,7 @@ class Module(nn.Module):
         Parameters
         ----------
         sample : Tensor or None
-            ``[rows, width in]``, what reaches this module for the calibration rows; None where there are none.
+            ``[rows, width in]``, inputs of this module for the calibration rows; None without such rows.
         """
         return self
 

@@ -66,9 +66,9 @@ class Affine(Module):
     def cast(self, dtype: torch.dtype) -> None:
         """Round the coefficients of (x - center) / unit * scale + shift to ``dtype``.
 
-        What float32 cannot hold of the center (up to 0.03 at 1e6) goes into the shift, unless ``in_float32`` says what to
-        take instead, as where the center is a value seen in the data (a median, a minimum): rows with that value are
-        rounded as it is and have to give ``shift`` exactly, as LightGBM puts thresholds right beside zero.
+        What float32 cannot hold of the center (up to 0.03 at 1e6) goes into the shift, unless ``in_float32`` has other
+        coefficients: if the center is a value of the data (a median, a minimum), rows with that value are rounded as it
+        is and have to give ``shift`` exactly, as LightGBM puts thresholds next to zero.
 
         Raises
         ------
@@ -87,8 +87,8 @@ class Affine(Module):
             beyond = torch.isinf(tensors).any(dim=0) | (self.unit.abs() < torch.finfo(dtype).tiny)
         if beyond.any():
             raise UnsupportedEstimator(
-                f"the center or scale of columns {beyond.nonzero()[:, 0].tolist()} is beyond the range of {dtype}; bring "
-                "these columns to another unit and fit again, or take windtunnel.compile, which computes in float64"
+                f"the center or scale of columns {beyond.nonzero()[:, 0].tolist()} is beyond the range of {dtype}; "
+                "bring these columns to another unit and fit again, or take windtunnel.compile, which uses float64"
             )
 
     def forward(self, x: Tensor) -> Tensor:

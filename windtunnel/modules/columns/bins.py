@@ -10,15 +10,15 @@ from windtunnel.modules.cache_slices import cache_slices
 from windtunnel.modules.outputs.finite import Finite
 
 SLOPE_FRACTIONS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0)
-"""Candidates for the share of the rows that may lie on the slope of an edge, softest first."""
+"""Candidates for the fraction of the rows on the slope of an edge, softest first."""
 FIDELITY = 0.9998
-"""The share of the variance of the hard bins that the soft ones keep on the sample."""
+"""The R2 of the soft bins against the hard ones on the sample."""
 SLOPE = 5.0
 """Half the slope of an edge, in widths: a sigmoid there is within 0.7 % of 0 or 1."""
 
 
 def count_or_flag(passed: Tensor, kept: Tensor, ordinal: bool) -> Tensor:
-    """From what says of each edge that it is passed, ``[B, width, edges]``, to numbers or flags of bins."""
+    """Bin numbers or flags, from whether each edge is passed, ``[B, width, edges]``."""
     if ordinal:
         return passed.sum(dim=2)
     ends = torch.ones_like(passed[:, :, :1]) if passed.shape[2] > 0 else passed.new_ones(passed.shape[:2] + (1,))
@@ -134,7 +134,7 @@ class Bins(Module):
         return SoftBins(edges - SLOPE * width, width, self.there, self.kept, self.ordinal)
 
     def _with_slope(self, sample: Tensor, fraction: float) -> "SoftBins":
-        """Each edge midway between the neighbouring values of the sample, as wide as ``fraction`` of its rows ask for."""
+        """Each edge midway between neighbouring values of the sample, with ``fraction`` of the rows on its slope."""
         edges, width = self.edges.clone(), torch.ones_like(self.edges)
         for column in range(edges.shape[0]):
             values = sample[:, column]

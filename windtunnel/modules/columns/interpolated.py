@@ -9,7 +9,7 @@ from windtunnel.modules.base import Module, learned
 
 
 class Interpolated(Module):
-    """A function that is known at some points, and linear between two of them.
+    """A function given at some points, and linear between them.
 
     y = y_i + (x - x_i) / (x_{i+1} - x_i) (y_{i+1} - y_i) for x in [x_i, x_{i+1}]
 
@@ -26,8 +26,8 @@ class Interpolated(Module):
     y : Tensor
         ``[points]``; learned.
     beyond : str
-        What a value beyond the first or last point gets: "clip", what is known there; "nan"; "raise", which is "nan"
-        that the source rejects to give.
+        What a value beyond the first or last point gets: "clip", the value there; "nan"; or "raise", NaN and
+        a rejected row.
     single : bool
         Whether x and y are rounded to float32 whatever is computed in, as by a source that was fitted on float32.
 

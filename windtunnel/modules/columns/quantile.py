@@ -11,7 +11,7 @@ from windtunnel.modules.cache_slices import cache_slices
 BOUND = 1e-7
 """How near to the first and last quantile a value is taken for it (normal), in the unit of the column."""
 LEAST = BOUND - 2.0**-52
-"""Shares are kept so far off 0 and 1 before the normal distribution is asked."""
+"""Fractions are clipped to this distance from 0 and 1 before the normal quantile is computed."""
 
 
 def interpolate(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:
@@ -35,12 +35,12 @@ def interpolate(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:
 
 
 class QuantileMap(Module):
-    """Replace each number by its share among the quantiles of its column, or by the normal number of that share.
+    """Replace each number by its fraction among the quantiles of its column, or by the normal quantile of that.
 
     p = (up(x) + down(x)) / 2, y = p or y = Phi^-1(p); up and down interpolate the levels at the quantiles, and take
     the last or the first of repeated ones.
 
-    Computed in float64 whatever the type of the program, as shares near 0 and 1 make large normal numbers.
+    Computed in float64 whatever the type of the program, as fractions near 0 and 1 have large normal quantiles.
 
     Shape
     -----
@@ -51,16 +51,16 @@ class QuantileMap(Module):
     quantiles : Tensor
         ``[width, Q]``, ascending, in the unit of the column; Q at least 2.
     levels : Tensor
-        ``[width, Q]``, shares from 0 to 1; learned.
+        ``[width, Q]``, fractions from 0 to 1; learned.
     normal : bool
-        Whether shares become normal numbers, within +-5.2.
+        Whether fractions become normal quantiles, within +-5.2.
 
     Examples
     --------
     >>> import torch
-    >>> QuantileMap(torch.tensor([[0.0, 10.0]]), torch.tensor([[0.0, 1.0]]), False)(torch.tensor([[2.5], [20.0]]))
-    tensor([[0.2500],
-            [1.0000]])
+    >>> quantiles, levels = torch.tensor([[0.0, 10.0]]), torch.tensor([[0.0, 1.0]])
+    >>> QuantileMap(quantiles, levels, False)(torch.tensor([[2.5], [20.0]])).tolist()
+    [[0.25], [1.0]]
     """
 
     MAY_BE_NON_FINITE: ClassVar[bool] = True

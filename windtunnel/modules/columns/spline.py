@@ -132,7 +132,7 @@ class Spline(Module):
         return y.flatten(1).to(x.dtype)
 
     def _everywhere(self, x: Tensor) -> bool:
-        """Whether all rows are treated as odd ones are: graphs do not depend on them, GPUs are not waited for."""
+        """Whether all rows go through the code for missing and outlying numbers, as in graphs and on GPUs."""
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if torch.compiler.is_compiling():
                 return True

@@ -42,12 +42,12 @@ class NormalMixture(Module):
     def block(self, x: Tensor) -> Tensor:
         """[rows, D] -> [rows, K]."""
         width = x.shape[1]
-        apart = x.unsqueeze(1) - self.means  # [rows, K, D]
+        difference = x.unsqueeze(1) - self.means  # [rows, K, D]
         if self.factors.dim() == 3:
-            scaled = torch.matmul(apart.transpose(0, 1), self.factors).transpose(0, 1)
+            scaled = torch.matmul(difference.transpose(0, 1), self.factors).transpose(0, 1)
             volume = torch.diagonal(self.factors, 0, 1, 2).log().sum(dim=1)
         else:
-            scaled = apart * self.factors
+            scaled = difference * self.factors
             volume = self.factors.log().expand(self.means.shape[0], width).sum(dim=1)
         return self.log_weights + volume - 0.5 * (width * math.log(2 * math.pi) + scaled.square().sum(dim=2))
 
@@ -91,13 +91,13 @@ class MahalanobisScore(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, D] -> [B, 1]."""
-        apart = x - self.centre
-        turned = torch.zeros_like(apart)
-        for column in range(apart.shape[1]):
-            turned = turned + apart[:, column : column + 1] * self.precision[:, column]
-        square = torch.zeros_like(apart[:, 0])
-        for column in range(apart.shape[1]):
-            square = square + apart[:, column] * turned[:, column]
+        difference = x - self.centre
+        turned = torch.zeros_like(difference)
+        for column in range(difference.shape[1]):
+            turned = turned + difference[:, column : column + 1] * self.precision[:, column]
+        square = torch.zeros_like(difference[:, 0])
+        for column in range(difference.shape[1]):
+            square = square + difference[:, column] * turned[:, column]
         if not square.requires_grad:
             square = square.sqrt().square()  # rounded as the source rounds it
         return (-square - self.offset).unsqueeze(1)
@@ -202,5 +202,5 @@ class NormalLikelihood(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B]."""
-        apart = x - self.center
-        return self.offset - 0.5 * (apart * (apart @ self.precision)).sum(dim=1)
+        difference = x - self.center
+        return self.offset - 0.5 * (difference * (difference @ self.precision)).sum(dim=1)

@@ -84,7 +84,7 @@ class MultiplicativeUpdates(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
-        # In float64 whatever the type, as a step more or less moves the answer by the tolerance.
+        # In float64 whatever the type, as a step more or less moves the output by the tolerance.
         dtype, x, components = x.dtype, x.double(), self.components.double()
         count = components.shape[0]
         weights = torch.sqrt(x.mean() / count).repeat(x.shape[0], count)

@@ -46,7 +46,7 @@ class NonNegativeDescent(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
-        # In float64 whatever the type, as a step more or less moves the answer by the tolerance.
+        # In float64 whatever the type, as a step more or less moves the output by the tolerance.
         components, count = self.components.double(), self.components.shape[0]
         gram = components @ components.t() + self.l2 * torch.eye(count, dtype=components.dtype, device=x.device)
         products = x.double() @ components.t() - self.l1  # [B, K]

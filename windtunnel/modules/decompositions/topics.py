@@ -64,7 +64,7 @@ class TopicProportions(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, words] -> [B, topics]."""
-        # In float64 whatever the type, as a step more or less moves the answer by the tolerance.
+        # In float64 whatever the type, as a step more or less moves the output by the tolerance.
         counts, words = x.double(), self.words.double()
         theta = torch.ones([x.shape[0], words.shape[0]], dtype=counts.dtype, device=x.device)
         going = torch.ones([x.shape[0], 1], dtype=torch.bool, device=x.device)

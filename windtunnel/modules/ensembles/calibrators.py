@@ -1,4 +1,4 @@
-"""Calibrated answers of classifiers: sigmoids, isotonic steps, temperatures; then the mean over the classifiers."""
+"""Calibrated probabilities of classifiers by sigmoids, isotonic steps or temperatures, averaged over classifiers."""
 
 import torch
 from torch import Tensor, nn

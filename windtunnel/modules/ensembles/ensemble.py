@@ -1,4 +1,4 @@
-"""What several estimators answer, taken together: sums, votes, the weighted median."""
+"""Outputs of several estimators combined: means, votes, the weighted median."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from windtunnel.modules.base import Module, learned
 
 
 class MeanOfMembers(Module):
-    """The mean over members, each with the columns that it answers.
+    """The mean over members, of which each may lack some columns.
 
     y_k = 1 / divisor * sum over members e of x[place[e, k]]
 
@@ -20,7 +20,7 @@ class MeanOfMembers(Module):
     Parameters
     ----------
     place : Tensor
-        int64 ``[E, K]``; -1 where member e says nothing of k.
+        int64 ``[E, K]``; -1 where member e has no column for k.
     divisor : float
     flat : bool
         Whether one score per row is given as ``[B]``.
@@ -46,7 +46,7 @@ class MeanOfMembers(Module):
 
 
 class LabelVotes(Module):
-    """The sum of what the members' labels are worth.
+    """The sum of the weights of the members' labels.
 
     y_k = 1 / divisor * sum over members e and labels l of x_el worth[e, l, k]
 
@@ -99,7 +99,7 @@ class WeightedMedian(Module):
 
 
 class WeightedMean(Module):
-    """The weighted mean of what E members answer, each with K columns.
+    """The weighted mean of the outputs of E members, each with K columns.
 
     y_k = sum_e w_e x_{e K + k} / sum_e w_e
 

@@ -1,4 +1,4 @@
-"""Scores that start from what another estimator answers."""
+"""Scores of boosted trees with an init score from another estimator."""
 
 import torch
 from torch import Tensor
@@ -7,14 +7,14 @@ from windtunnel.modules.base import Module
 
 
 class ScoresWithInit(Module):
-    """Raw scores of boosted trees, added to the answer of the estimator that boosting started from.
+    """Raw scores of boosted trees plus the init score, which is an output of another estimator.
 
     s_k = g(p_k) + trees_k, where g is the identity of a value; log(p / (1 - p)) of a probability, or half of it; or
     log(p_k) less its mean over the classes. Probabilities are kept 2.2e-16 off 0 and 1.
 
     Shape
     -----
-    ``[B, K + K]``, answers then scores of the trees, or scores and more columns, -> ``[B, K]``.
+    ``[B, K + K]``, outputs of that estimator then scores of the trees, or scores and more columns, -> ``[B, K]``.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class RoundToFloat32(Module):
 
 
 class LastColumns(Module):
-    """The columns from one on, in the shape of an answer.
+    """The columns from ``first`` on, in the shape of an output.
 
     Shape
     -----

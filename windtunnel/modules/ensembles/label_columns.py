@@ -1,4 +1,4 @@
-"""The label that an estimator gives, as columns that others read; the gradient goes to what the label was chosen by."""
+"""Predicted labels as columns, whose gradient goes to the scores."""
 
 from typing import ClassVar, Optional
 

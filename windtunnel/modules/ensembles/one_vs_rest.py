@@ -14,7 +14,7 @@ def select_or_constant(x: Tensor, place: Tensor, constant: Tensor) -> Tensor:
 
 
 class MemberScores(Module):
-    """What each of E estimators says for its class, some of them always the same.
+    """The score of each of E estimators for its class; some are constant.
 
     Shape
     -----
@@ -25,7 +25,7 @@ class MemberScores(Module):
     place : Tensor
         int64 ``[E]``, the column of each; -1 for a constant.
     constant : Tensor
-        ``[E]``, what those say that have no column; 0 for the others.
+        ``[E]``, the score of estimators without a column; 0 for the others.
     pair : bool
         Whether a single probability p is given as [1 - p, p].
     """
@@ -41,7 +41,7 @@ class MemberScores(Module):
 
 
 class MemberProbabilities(Module):
-    """Probabilities of E estimators as shares of their sum; rows of zeros stay.
+    """Probabilities of E estimators, divided by their sum; rows of zeros stay.
 
     y_e = p_e / sum_j p_j; of a single estimator [1 - p, p]
 
@@ -108,7 +108,7 @@ class OneVsOneVotes(Module):
 
 
 class CodeScores(Module):
-    """How near the answers of E estimators are to the code of each class.
+    """How near the outputs of E estimators are to the code of each class.
 
     y_k = 2 <x, c_k> - |c_k|^2, which is greatest where |x - c_k| is least
 

@@ -44,7 +44,7 @@ class CentroidDiscriminants(Module):
 
 
 class CentroidOutput(Module):
-    """What is made of the discriminants, where labels are those of the nearest centroid and not of the greatest one.
+    """An output computed from the discriminants, for sources whose labels are those of the nearest centroid.
 
     Shape
     -----
@@ -54,11 +54,11 @@ class CentroidOutput(Module):
     ----------
     centroids, log_prior, scale : Tensor
         See ``CentroidDiscriminants``; facts here.
-    answer : str
+    output : str
         "scores", "difference" (the second less the first), "probability" (softmax) or "log probability".
     """
 
-    CHOICES = {"answer": ("scores", "difference", "probability", "log probability")}
+    CHOICES = {"output": ("scores", "difference", "probability", "log probability")}
     centroids: Tensor
     log_prior: Tensor
     scale: Tensor

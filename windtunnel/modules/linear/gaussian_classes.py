@@ -20,8 +20,8 @@ class GaussianClasses(Module):
     mean : Tensor
         ``[K, width]``, in the unit of the columns; learned.
     scale : Tensor
-        W: ``[K, width, width]``, with W_k W_k^T the inverse of the covariance; or the diagonals ``[K, width]``, one over
-        the standard deviations; learned.
+        W: ``[K, width, width]``, with W_k W_k^T the inverse of the covariance; or the diagonals ``[K, width]``, one
+        over the standard deviations; learned.
     offset : Tensor
         ``[K]``, log prior less half the log determinant of the covariance (naive Bayes: of 2 pi times it); learned.
 

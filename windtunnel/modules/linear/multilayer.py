@@ -14,7 +14,7 @@ ACTIVATIONS = ("identity", "logistic", "tanh", "relu")
 class MultilayerPerceptron(Module):
     """Affine layers with an activation after each one.
 
-    h_0 = x, h_i = f(h_{i-1} W_i^T + b_i), y = h_L; the last layer has an f of its own.
+    h_0 = x, h_i = f(h_{i-1} W_i^T + b_i), y = h_L; the last layer has its own f.
 
     Shape
     -----
@@ -60,7 +60,7 @@ class MultilayerPerceptron(Module):
         return y
 
     def run_layers(self, x: Tensor) -> Tensor:
-        """What the layers make of a slice of the rows, ``[sizes[-1], b]``: a few long rows are faster than many."""
+        """The output for a slice of the rows, ``[sizes[-1], b]``: a few long rows are faster than many."""
         x = x.t()
         layers = len(self.sizes) - 1
         at_weight, at_bias = 0, 0
@@ -75,7 +75,7 @@ class MultilayerPerceptron(Module):
 
 
 def activated(x: Tensor, activation: str) -> Tensor:
-    """What neurons make of their sums, in the place of these."""
+    """The activation, computed in place."""
     if activation == "logistic":
         return torch.sigmoid_(x)
     if activation == "tanh":

@@ -1,4 +1,4 @@
-"""Labels that spread from known points to new rows."""
+"""Labels of training points propagated to new rows."""
 
 from typing import ClassVar, Optional
 
@@ -9,11 +9,11 @@ from windtunnel.modules.base import Module, learned
 
 
 class PropagatedLabels(Module):
-    """What the points near a row say of its label.
+    """Probabilities of the labels of a row, from those of near points.
 
     s = sum_i exp(-gamma |x - x_i|^2) labels_i, or the sum of labels_i over the nearest points; y_k = s_k / sum_j s_j
 
-    Computed in float64 whatever the type of the program: what far points say is near 0. NaN where all of it is 0.
+    Computed in float64 whatever the type of the program: the weights of far points are near 0. NaN where all are 0.
 
     Shape
     -----
@@ -45,7 +45,7 @@ class PropagatedLabels(Module):
         """Stay in float64."""
 
     def soft(self, sample: Optional[Tensor]) -> Module:  # noqa: UP045  TorchScript
-        """The same answers, with a gradient where only the nearest points count."""
+        """The same outputs, with a gradient where only the nearest points count."""
         return (
             PropagatedLabels(self.points, self.labels, self.gamma, self.neighbors, smooth=True)
             if self.neighbors

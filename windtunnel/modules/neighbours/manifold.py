@@ -1,4 +1,4 @@
-"""Where a new row lies on a manifold that is known by its points."""
+"""Embeddings of new rows on a manifold of training points."""
 
 import torch
 from torch import Tensor
@@ -83,8 +83,8 @@ class Barycenters(Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
         at = torch.topk(distances(x, self.points, 2.0), self.neighbours, dim=1, largest=False)[1]
-        apart = self.points[at] - x.unsqueeze(1)  # [B, neighbours, width]
-        gram = apart @ apart.transpose(1, 2)
+        difference = self.points[at] - x.unsqueeze(1)  # [B, neighbours, width]
+        gram = difference @ difference.transpose(1, 2)
         trace = gram.diagonal(dim1=1, dim2=2).sum(dim=1)
         ridge = torch.where(trace > 0, self.regularization * trace, torch.full_like(trace, self.regularization))
         unit = torch.eye(self.neighbours, dtype=x.dtype, device=x.device)

@@ -1,4 +1,4 @@
-"""Nearest training rows, found in the order in which the source finds them, as equal distances are settled by it.
+"""Nearest training rows. Ties are broken as in the source, by the order in which it visits the rows.
 
 Everything is computed in float64 whatever the type of the rows: a neighbour is one or it is not.
 """
@@ -28,15 +28,15 @@ def reduced_distances(x: Tensor, points: Tensor, p: float) -> Tensor:
     return total
 
 
-def add_column(total: Tensor, apart: Tensor, p: float) -> Tensor:
+def add_column(total: Tensor, difference: Tensor, p: float) -> Tensor:
     """The reduced distance with the difference of one more column."""
     if p == 2.0:
-        return total + apart * apart
+        return total + difference * difference
     if p == 1.0:
-        return total + apart.abs()
+        return total + difference.abs()
     if p == float("inf"):
-        return torch.maximum(total, apart.abs())
-    return total + apart.abs() ** p
+        return torch.maximum(total, difference.abs())
+    return total + difference.abs() ** p
 
 
 def squared_lengths(x: Tensor) -> Tensor:
@@ -181,7 +181,7 @@ class NearestRows(Module):
         return total
 
     def quick_search(self, x: Tensor) -> Tensor:
-        """The neighbours by a quick comparison, int64 [rows, k]; rows that it leaves in doubt are ``exact_search``.
+        """The neighbours by a quick comparison, int64 [rows, k]; doubtful rows go through ``exact_search``.
 
         A training row beyond the first k is at least as far as the quick distance of the one after them, less what
         rounding may add. Where the first k are nearer than that, they are the nearest, and no tie is cut.
@@ -227,7 +227,7 @@ class NearestRows(Module):
         return torch.cat(values), torch.cat(found)
 
     def least(self, x: Tensor, compared: Tensor) -> Tensor:
-        """The k training rows with the least of what the source compares, int64 [rows, k]; ties as it settles them."""
+        """The k training rows with the least source distances, int64 [rows, k]; ties broken as by the source."""
         if self.k >= self.points.shape[0]:
             return compared.argsort(dim=1, stable=True)
         values, order = compared.topk(self.k + 1, dim=1, largest=False)
@@ -311,11 +311,11 @@ class NearestRows(Module):
         total = torch.zeros([x.shape[0], self.low.shape[0]], dtype=x.dtype, device=x.device)
         for column in range(self.low.shape[1]):
             value = x[:, column : column + 1]
-            apart = (self.low[:, column] - value).clamp(min=0.0) + (value - self.high[:, column]).clamp(min=0.0)
+            difference = (self.low[:, column] - value).clamp(min=0.0) + (value - self.high[:, column]).clamp(min=0.0)
             if self.p == float("inf"):
-                total = torch.maximum(total, apart)
+                total = torch.maximum(total, difference)
             elif self.p == 1.0:
-                total = total + apart
+                total = total + difference
             else:
-                total = total + apart**self.p
+                total = total + difference**self.p
         return total

@@ -1,4 +1,4 @@
-"""What classifiers and detectors answer beside the link of their scores."""
+"""Outputs of classifiers and detectors other than links of their scores."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Where a missing or infinite number of an answer comes from."""
+"""The input columns that make an output column non-finite."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Finite:
         infinite where it is infinite. Products beyond the largest number are left out of account. Empty where the
         output is always finite.
     kinds : tuple of str
-        Of NaN ("nan") and infinity ("inf") those that come through: not the one that is filled or held to a bound.
+        Of NaN ("nan") and infinity ("inf") those that come through: not the one that is filled or clipped.
     sure : bool
-        False where all that is known is that the output is finite where all of the columns are.
+        False if the output may be finite although one of the columns is not.
     """
 
     columns: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""Links turned round: from what ``predict`` answers back to raw scores."""
+"""Inverse links: from the output of ``predict`` back to raw scores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def unlinked(link: str, dtype: torch.dtype) -> list[Module]:
     link : str
         A key of ``UNLINKED``; logistic without a scale.
     dtype : torch.dtype
-        What the modules compute in: answers are held within what it can tell from the ends of the link's range.
+        What the modules compute in: outputs are clipped to the range of the link in it.
     """
     limits = torch.finfo(dtype)
     highest = 1 - limits.eps if link == "logistic" else math.inf

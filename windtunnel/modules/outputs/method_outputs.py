@@ -1,4 +1,4 @@
-"""What an estimator makes of its raw scores, as columns that another estimator reads."""
+"""Method outputs of an estimator as columns for another estimator."""
 
 from torch import Tensor
 
@@ -49,6 +49,6 @@ class CastColumns(Module):
 
     like: Tensor
 
-    def forward(self, answer: Tensor) -> Tensor:
+    def forward(self, output: Tensor) -> Tensor:
         """``[B, columns]`` -> ``[B, columns]``."""
-        return answer.to(self.like.dtype)
+        return output.to(self.like.dtype)

@@ -10,11 +10,11 @@ from windtunnel.modules.base import Module, learned
 
 
 class CodeTables(Module):
-    """The sum over the columns of the row that each one's number picks from a table of its own.
+    """The sum over the columns of the row that a number picks from the table of its column.
 
     y = bias + sum_j rows[start_j + trunc(x_j)]
 
-    A number outside of 0 .. count_j - 1 has no row and makes the answer NaN.
+    A number outside of 0 .. count_j - 1 has no row and makes the output NaN.
 
     Shape
     -----

@@ -28,7 +28,7 @@ class OneHot(Module):
     columns : Tensor
         int64 ``[w]``, the number of each: 0 to w - 1, or fewer where only some are wanted.
     unit : Tensor
-        1, a scalar in the type of the answer.
+        1, a scalar in the type of the output.
 
     Examples
     --------

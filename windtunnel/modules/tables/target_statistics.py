@@ -1,4 +1,4 @@
-"""What CatBoost reads in the place of categories: hashes of texts, and numbers from tables that hashes lead to."""
+"""CatBoost's categories: hashes of texts, and target statistics that are looked up by hash."""
 
 from typing import ClassVar
 
@@ -147,7 +147,7 @@ class TargetStatistics(Module):
 
     @torch.jit.unused
     def values(self, output: int) -> Tensor:
-        """Every number that a column of the answer can be."""
+        """Every number that a column of the output can be."""
         first = int(self.first[output])
         return self.rows[first : first + int(self.count[self.combination[output]]) + 1, 0]
 

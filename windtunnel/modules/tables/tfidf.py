@@ -67,7 +67,7 @@ class Tfidf(Module):
         return torch.cat([self.scaled(part) for part in parts])
 
     def scaled(self, x: Tensor) -> Tensor:
-        """The answer for a slice of the rows."""
+        """The output for a slice of the rows."""
         z = weighted(x, self.idf)
         y = z.index_select(1, self.kept) if self.kept.shape[0] > 0 else z
         return y if self.norm == "" else y / row_sizes(z, self.norm)
@@ -90,7 +90,7 @@ class Tfidf(Module):
         return [Finite((term,)) for term in self.terms(range(columns))]
 
     def terms(self, columns: Sequence[int]) -> list[int]:
-        """Which terms some of the columns of the answer are."""
+        """Which terms some output columns are."""
         return self.kept[list(columns)].tolist() if len(self.kept) else list(columns)
 
 

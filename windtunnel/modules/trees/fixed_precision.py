@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 
 class FixedPrecision(nn.Module):
-    """A module whose thresholds and sums keep their precision, as it takes rows of either."""
+    """A module that takes rows of either precision; its own buffers keep theirs."""
 
     def register_derived(self, name: str, array: NDArray[np.generic], device: torch.device) -> None:
-        """Hold what follows from tensors that are saved, so that it is not saved itself."""
+        """Register a buffer that follows from the saved tensors and is not saved."""
         self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)).to(device), persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

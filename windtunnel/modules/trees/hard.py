@@ -16,7 +16,7 @@ from windtunnel.modules.trees.walk_layout import CODE, FLAG, HIGH, LOW, ZERO, wa
 
 
 class TreeWalk(FixedPrecision, Module, kw_only=True):
-    """The walk of every row down every tree, which ``HardTrees`` and the modules over leaf numbers share.
+    """The base of ``HardTrees`` and the modules of leaf numbers: every row walks down every tree.
 
     Rows of either precision decide as the source does: float64 rows meet the thresholds themselves, float32 rows the
     largest float32 that is not above them; where the source itself rounds rows to float32, so does this module. Leaf
@@ -123,7 +123,7 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
         return again
 
     def arrange(self) -> None:
-        """Lay out what a form of the trees other than the walk needs besides, as buffers that are not saved."""
+        """Register the buffers that another form of the trees computes with; they are not saved."""
 
     @classmethod
     def of(cls, ensemble: TreeEnsemble) -> Self:
@@ -160,7 +160,7 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
         return sorted(set(self.feature.tolist()))
 
     def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
-        """The same trees over the needed features, with all of their answers."""
+        """The same trees over the needed features, with all of their outputs."""
         tensors = self.state_dict()
         place = torch.zeros(width, dtype=torch.int64, device=self.feature.device)
         place[list(needed)] = torch.arange(len(needed), device=place.device)

@@ -15,7 +15,7 @@ from windtunnel.modules.trees.hard import TreeWalk
 
 
 def with_numbers(ensemble: TreeEnsemble, numbers: NDArray[np.int64]) -> TreeEnsemble:
-    """The same trees, each with a score of its own: the number of the leaf, ``numbers`` being ``[L]``."""
+    """The same trees, each with its own score: the number of the exit leaf, from ``numbers`` ``[L]``."""
     trees = ensemble.trees
     return replace(
         ensemble,
@@ -46,7 +46,7 @@ class TreeLeaves(TreeWalk, kw_only=True):
 
     @classmethod
     def numbered(cls, ensemble: TreeEnsemble, numbers: NDArray[np.int64], shape: list[int]) -> "TreeLeaves":
-        """Build it of an ensemble, the numbers of its leaves, and the shape of an answer."""
+        """Build the module from an ensemble, the numbers of its leaves and the shape of an output row."""
         walk = TreeWalk.of(with_numbers(ensemble, numbers))
         return cls(**walk.state_dict(), **walk.facts(), shape=shape)
 
@@ -74,7 +74,7 @@ class LeafOneHot(TreeWalk, kw_only=True):
 
     @classmethod
     def numbered(cls, ensemble: TreeEnsemble, columns: NDArray[np.int64]) -> "LeafOneHot":
-        """Build it of an ensemble and the column of each of its leaves."""
+        """Build the module from an ensemble and the column of each of its leaves."""
         walk = TreeWalk.of(with_numbers(ensemble, columns))
         return cls(**walk.state_dict(), **walk.facts(), columns=int(columns.max(initial=-1)) + 1)
 

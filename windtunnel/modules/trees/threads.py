@@ -1,7 +1,7 @@
-"""Shares of a large work on threads of their own, each of which runs torch's operations alone.
+"""Large work split over Python threads, each of which runs torch operations with one thread.
 
-Torch by itself splits every operation over its threads and waits after each. Where operations are small, because what
-they work on is to stay in a cache, a share of the whole for each thread wastes less.
+Torch splits every operation over its threads and waits after each. If operations are small, because their operands
+have to stay in a cache, one share of the whole work per thread is faster.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Result = TypeVar("Result")
 def run_parallel(
     work: Callable[[Share], Result], shares: Sequence[Share], *, single_thread: bool = False
 ) -> list[Result]:
-    """``work`` on every share, at once if there are several; results in the order of the shares.
+    """Run ``work`` on all shares in parallel, without gradients; results are in the order of the shares.
 
-    No gradient is recorded. As many shares as ``torch.get_num_threads()`` keep all of them busy. A single one is worked
-    on here, where torch shares its operations; ``single_thread``, by one thread alone too.
+    ``torch.get_num_threads()`` shares keep all threads busy. A single share runs in the calling thread, whose torch
+    operations use all threads, unless ``single_thread`` is set.
     """
     if len(shares) == 1 and not single_thread:
         return [work(shares[0])]
@@ -40,7 +40,7 @@ def run_parallel(
 
 @lru_cache(maxsize=1)
 def _pool(threads: int, process: int) -> ThreadPoolExecutor:
-    """Threads outlive a call, but not a fork: ``process`` is what tells them apart."""
+    """The pool of this process: threads outlive a call, but not a fork."""
     pool = ThreadPoolExecutor(threads, thread_name_prefix="windtunnel")
     ready = Barrier(threads + 1)
 

@@ -1,4 +1,4 @@
-"""The words of bitvectors: one bit for each leaf of a tree, of which each column of the rows clears some."""
+"""Lookup tables of bitvectors: a word has one bit per leaf of a tree, and each column of a row clears some."""
 
 from functools import reduce
 from typing import Any, ClassVar, Final, NamedTuple
@@ -91,8 +91,8 @@ class TableLookup(FixedPrecision):
 
     word[t] = AND over columns c of table[row of value[c], t]
 
-    Many rows of the tables clear nothing, the lowest rank of a column among them. Where a sample of what is asked says
-    that most look-ups would read such rows, as with one-hot columns and counts of words, they are left out.
+    Many rows of the tables clear nothing, the lowest rank of a column among them. If most
+    look-ups of a sample read such rows, as with one-hot columns and counts of words, these look-ups are left out.
 
     Shape
     -----
@@ -110,7 +110,7 @@ class TableLookup(FixedPrecision):
     clears: Tensor
 
     def look_up(self, tables: list[NDArray[np.int64]], device: torch.device) -> None:
-        """Hold the tables, one below the other, and which of their rows clear anything."""
+        """Register the tables, one below the other, and which of their rows clear anything."""
         table = np.concatenate(tables)
         self.register_derived("table", table, device)
         self.register_derived("clears", (table != -1).any(axis=1), device)
@@ -254,7 +254,7 @@ class CategoryLookup(TableLookup):
 
 
 def _by_rank(nodes: BitvectorNodes, trees: int, thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
-    """What the nodes of one column leave, ``[ranks, trees]``."""
+    """The words that the nodes of one column leave, ``[ranks, trees]``."""
     last = len(thresholds)
     table = np.full((last + 2, trees), -1, np.int64)
     np.bitwise_and.at(table, (1 + np.searchsorted(thresholds, nodes.split), nodes.tree), ~nodes.cleared)
@@ -274,7 +274,7 @@ def _by_code(nodes: BitvectorNodes, trees: int, goes_right: NDArray[np.bool_]) -
 
 
 def _sharing(rows: NDArray[np.int64], most: int) -> list[list[int]]:
-    """Columns that share a table of ``most`` rows at most, by the rows of their own ones; the largest groups first."""
+    """Group columns so that a shared table has at most ``most`` rows; the largest groups come first."""
     groups: list[list[int]] = []
     size = most + 1
     for column in np.argsort(rows, kind="stable").tolist():

@@ -1,4 +1,4 @@
-"""Exact inference of trees of up to 64 leaves as bitvectors: what a row rules out, one bit per leaf."""
+"""Exact inference of trees of up to 64 leaves as bitvectors, with one bit per leaf."""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,14 +14,14 @@ from windtunnel.modules.trees.forms.tree_form import TreeForm
 
 
 class BitvectorTrees(TreeForm):
-    """The sums of ``HardTrees``; a tree is a word of 64 bits, one per leaf, from which each column clears some.
+    """The sums of ``HardTrees``; a tree is a 64-bit word with one bit per leaf, and each column clears some bits.
 
     leaf[t] = number of the lowest set bit of word[t]
 
     Leaves are numbered from left to right, and a node at which a row goes right rules out the leaves to its left
-    (QuickScorer, Lucchese et al. 2015). Which nodes on one column do so depends on nothing but the rank of the value
-    among the thresholds on that column, so that what they clear together is a row of a table, and no node is visited.
-    Where nodes split a feature by sets of categories, it depends on the category. Trees are taken in blocks, as the
+    (QuickScorer, Lucchese et al. 2015). Which nodes of one column do so depends only on the rank of the
+    value among the thresholds of that column, or on its category. So the bits that they clear together are a row of a
+    table, and no node is visited. Trees are taken in blocks, as the
     tables grow with the square of the trees in them.
 
     Shape

@@ -1,4 +1,4 @@
-"""Exact inference of small trees as matrix products: every node is asked, and the answers give the leaf."""
+"""Exact inference of small trees as matrix products (GEMM): the decisions of all nodes give the leaf."""
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from windtunnel.modules.trees.forms.tree_form import TreeForm
 
 
 class GemmTrees(TreeForm):
-    """The sums of ``HardTrees``; each tree is a product of its nodes' answers with the matrix of its ways down.
+    """The sums of ``HardTrees``; each tree is a product of its nodes' decisions with the matrix of its paths.
 
     right[n] = value[column[n]] > split[n]
     leaf = max over l of (sum over n of right[n] way[n, l] + bias[l])

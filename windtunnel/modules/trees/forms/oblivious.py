@@ -1,4 +1,4 @@
-"""Exact inference of oblivious trees, all nodes of a level of which ask the same: CatBoost's."""
+"""Exact inference of oblivious trees, such as CatBoost's: all nodes of a level compare the same."""
 
 from typing import ClassVar, NamedTuple
 
@@ -14,9 +14,9 @@ from windtunnel.modules.trees.forms.tree_form import TreeForm
 
 
 class ObliviousTrees(TreeForm):
-    """The sums of ``HardTrees``; the answers to the questions of a tree, read as bits, are the number of the leaf.
+    """The sums of ``HardTrees``; the decisions of a tree's levels, read as bits, are the number of the leaf.
 
-    leaf <- 2 leaf + (rank[asked[level]] > bound[level]), level by level from the root on
+    leaf <- 2 leaf + (rank[level_column[level]] > bound[level]), level by level from the root on
 
     Ranks are bytes, of trees one below the other and rows side by side: a level of all trees is a copy of rows of
     bytes, a comparison and a sum, each of which a processor does for dozens of them at a time. A column of more
@@ -30,7 +30,7 @@ class ObliviousTrees(TreeForm):
     Raises
     ------
     InvalidOption
-        Two nodes of a level ask for different things, or the tables of leaves would be larger than ``MOST``.
+        Two nodes of a level compare different things, or the tables of leaves would be larger than ``MOST``.
     """
 
     __constants__: ClassVar[list[str]] = [*TreeForm.__constants__, "AT_ONCE", "ROWS"]
@@ -137,7 +137,7 @@ class ObliviousTrees(TreeForm):
 
 
 class Levels(NamedTuple):
-    """What the levels of a tree ask, from the root on, and the positions of its leaves from left to right."""
+    """Column and threshold of each level of a tree, from the root on, and its leaves from left to right."""
 
     column: NDArray[np.int64]
     split: NDArray[np.float64]
@@ -149,7 +149,7 @@ def oblivious(
     column: NDArray[np.int64],
     split: NDArray[np.float64],
 ) -> list[Levels] | None:
-    """Read trees by their levels; None where nodes of a level ask for different things.
+    """Read trees by their levels; None if nodes of a level compare different things.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the forms of hard trees other than the walk share."""
+"""The base class of the forms of hard trees other than the walk."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from windtunnel.modules.trees.hard import HardTrees
 
 
 class TreeForm(HardTrees):
-    """Hard trees that are laid out anew: what is saved, what is read of a feature and how leaves add up is the same.
+    """Hard trees in another layout; the saved tensors, the readings of features and the sums of leaves stay the same.
 
     A form finds the leaf, as its position in the layout of ``HardTrees``. Each set of categories becomes one more
     column, 1 where the set sends a row to the right and 0 elsewhere, so that all nodes compare with a threshold.
@@ -26,14 +26,14 @@ class TreeForm(HardTrees):
     has_columns: bool = derived()
 
     def arrange(self) -> None:
-        """Give each node that splits on a set a column of its own."""
+        """Give each node that splits on a set its own column."""
         sets = torch.nonzero(self.set_start > 0).squeeze(1)
         for name, buffer in (("set_column", self.column), ("set_from", self.set_start), ("set_to", self.set_last)):
             self.register_buffer(name, buffer[sets], persistent=False)
         self.has_columns = len(sets) > 0
 
     def _nodes(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float32]]:
-        """Column, threshold and threshold for float32 rows at each position, sets as columns of their own."""
+        """Column, threshold and threshold for float32 rows at each position, each set as its own column."""
         column, split, split32 = (buffer.cpu().numpy().copy() for buffer in (self.column, self.split, self.split32))
         sets = np.flatnonzero(self.set_start.cpu().numpy())
         column[sets] = max(1, len(self.readings)) * self.width + np.arange(len(sets))
@@ -41,12 +41,12 @@ class TreeForm(HardTrees):
         return column, split, split32
 
     def _positions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-        """Roots, in the order of the answer; where the children of a position are; which positions are nodes."""
+        """Roots, in the order of the output; where the children of a position are; which positions are nodes."""
         follow = self.follow.cpu().numpy()
         return self.root.cpu().numpy(), follow, follow != np.arange(len(follow))
 
     def _register(self, **arrays: NDArray[np.generic]) -> None:
-        """Hold what is laid out; it follows from what is saved, so it is not saved itself."""
+        """Register buffers that follow from the saved tensors and are not saved."""
         for name, array in arrays.items():
             buffer = torch.from_numpy(np.ascontiguousarray(array)).to(self.threshold.device)
             self.register_buffer(name, buffer, persistent=False)

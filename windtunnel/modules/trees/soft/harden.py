@@ -1,4 +1,4 @@
-"""From soft trees back to the facts of a tree ensemble: the way of ``soften``, with the temperature going to 0."""
+"""Convert soft trees back to a tree ensemble: the inverse of ``soften``, with the temperature going to 0."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LARGEST = float(np.finfo(np.float64).max)
 
 
 def harden(soft: SoftTrees) -> TreeEnsemble:
-    """Trees that decide where soft ones only lean, and give the value of the one leaf that a row ends in.
+    """Hard trees of soft ones: every node decides, and a row gets the value of one leaf.
 
     As the temperature goes to 0 a node ``tanh((z - threshold) / tau)`` becomes -1 or +1, a leaf -1 or, where every
     ancestor agrees, +1, and ``value / 2 (1 + h)`` the value of that leaf. A threshold is the largest float32 whose z,
@@ -86,7 +86,7 @@ def _check_first_layer(soft: SoftSplits) -> None:
     if not torch.equal(weight, start):
         raise UnfaithfulOption(
             f"trees trained at {soft.level}: their nodes weigh several columns against a threshold, which a tree that "
-            f"asks for one column at a time cannot hold. {INSTEAD}"
+            f"compares one column at a time cannot hold. {INSTEAD}"
         )
 
 
@@ -148,7 +148,7 @@ def _in_order(number: NDArray[Any]) -> NDArray[np.float32]:
 class _Sets:
     """Of each categorical node: its number, the categories that go left, and where a missing one goes.
 
-    ``swapped`` are the nodes whose children have changed sides, because what is no known category goes right.
+    ``swapped`` are the nodes whose children have changed sides, because unknown categories go right.
     """
 
     node: NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Soft trees of like shape together: an ensemble's smaller trees apart from its largest, to which all are padded."""
+"""Groups of soft trees of similar size, so that small trees are not padded to the largest of the ensemble."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor
 from windtunnel.modules.trees.soft.kernel.operands import SoftOperands
 
 MOST = 4
-"""Groups at most; each prepares the rows anew."""
+"""Greatest number of groups; each prepares the rows again."""
 WORTH = 0.8
-"""Share of the padded leaves that groups may be left with to be worth their own cost (measured)."""
+"""Groups pay if they leave at most this fraction of the padded leaves (measured)."""
 
 
 class SizeGroup(NamedTuple):
@@ -25,7 +25,7 @@ class SizeGroup(NamedTuple):
 
 @cache
 def group_by_size(leaves: tuple[int, ...]) -> list[SizeGroup]:
-    """Groups of trees, of so many leaves each, with the least padding; one group where that does not save enough."""
+    """Group trees by their numbers of leaves with the least padding; one group if that does not save enough."""
     sizes = [max(2, one) for one in leaves]
     ends = _largest(sizes)
     groups = [

@@ -1,4 +1,4 @@
-"""From the facts of a tree ensemble to soft trees that score alike: padding, thresholds in their gaps, temperatures."""
+"""Convert a tree ensemble to soft trees with nearly the same scores: padding, thresholds, temperatures."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def soften(
         "warm" copies the fitted trees; "cold" draws the trainable parts of the same architecture at random.
     temperature : float or None
         One temperature for nodes and leaves, thresholds as they are and columns in their own unit: the paper's form.
-        None: thresholds move to the middle of their gap, and each node gets a temperature of its own.
+        None: thresholds move to the middle of their gap, and each node gets its own temperature.
     spread : float
         With ``temperature=None``: this fraction of the rows that reach a node lie so near to its threshold that its
         activation is short of tanh(1 / GAP_SHARE) = 0.997; 0: only as far as the gap between values allows.
@@ -373,7 +373,7 @@ def _category_table(
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.bool_]], Tensor]:
     """Positions of categorical nodes in T * n (as numbers and as a mask), and -1 (left) or +1 per category and node.
 
-    The last but one column is for values that are no known category: they go right. The last is for missing ones.
+    The last but one column is for unknown categories: they go right. The last is for missing ones.
     """
     categorical = np.isin(padded.node, list(ensemble.categories)) & (padded.node >= 0)
     positions = np.flatnonzero(categorical)

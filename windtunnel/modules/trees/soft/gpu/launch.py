@@ -1,6 +1,6 @@
-"""Soft trees on a GPU through Triton, where it is asked for: the same sums as ``kernel``, fused.
+"""Launch the Triton kernels of soft trees: the same sums as ``kernel``, fused.
 
-``WINDTUNNEL_TRITON=float32`` or ``bf16`` asks for it; without, or where a shape does not fit, straight torch is taken.
+``WINDTUNNEL_TRITON=float32`` or ``bf16`` selects them; without it, or if a shape does not fit, straight torch runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("windtunnel")
 
 SWITCH = "WINDTUNNEL_TRITON"
-"""The environment variable that asks for Triton."""
+"""The environment variable that selects Triton."""
 PRODUCTS = ("float32", "bf16")
 """Its values: of which type the factors of matrix products are; sums are float32."""
 NODES = 256
@@ -50,7 +50,7 @@ PROGRAMS = 1024
 
 
 def takes(of: SoftOperands) -> bool:
-    """Whether Triton computes these trees; where it was asked for and does not, the log says why, once.
+    """Whether Triton computes these trees; if it is selected but cannot, the log says why once.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def _product_type() -> str:
 
 
 def _obstacle(of: SoftOperands) -> str:
-    """Why straight torch is taken; empty where nothing hinders."""
+    """Why straight torch has to run; empty if Triton can."""
     from windtunnel.modules.trees.soft.gpu.triton_kernels import INTERPRETED
 
     trees, nodes, leaves = of.path.shape
@@ -97,7 +97,7 @@ def _log_once(reason: str) -> None:
 
 
 def forward(of: SoftOperands, dropout: Dropout, products: str = "") -> Tensor:
-    """Scores ``[K, B]`` without a base, or the leaves ``[T * l, B]``; products of that type, or as asked for."""
+    """Scores ``[K, B]`` without a base, or the leaves ``[T * l, B]``; ``products`` overrides ``WINDTUNNEL_TRITON``."""
     from windtunnel.modules.trees.soft.gpu.triton_kernels import scores_kernel
 
     trees, size, form = _prepared(of, dropout, products or _product_type())

@@ -107,7 +107,7 @@ class GradientParts(NamedTuple):
     """Gradients of the weights, one part per chunk of rows in front; empty where none is wanted.
 
     Of ``weight``, ``threshold`` and ``looked_up`` (``[c, B]``, of the values that rows looked up) each block of leaves
-    has a part of its own too.
+    has its own part too.
     """
 
     weight: Tensor
@@ -163,7 +163,7 @@ def _entries(of, size, tree, form: tl.constexpr):
 
 @triton.jit
 def _nodes(of, size, tree, rows, form: tl.constexpr):
-    """``tanh(slope (z . w - threshold))``, ``[R, N]``, and what settled nodes are instead."""
+    """``tanh(slope (z . w - threshold))``, ``[R, N]``, or the value of overridden nodes."""
     node = tl.arange(0, form.N)
     real = node < size.nodes
     at = tree * size.nodes + node

@@ -1,4 +1,4 @@
-"""What a step of soft trees may hold at once: slices of work that fit the caches, and the memory that is given."""
+"""The memory budget of soft trees, and the size of the slices that fit it and the caches."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def budget(device: torch.device) -> int:
 @torch.compiler.assume_constant_result
 @cache
 def half_of_free(device: torch.device) -> int:
-    """Half of the bytes that were free on ``device`` when this was first asked."""
+    """Half of the bytes that were free on ``device`` at the first call."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0]) // 2
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
@@ -81,7 +81,8 @@ def plan(
     if used > allowed:
         log.warning(
             "one tree and %d rows, the least that soft trees work on at once, take %.3g MiB with threads: %d; the "
-            "budget is %.3g MiB. Raise it (windtunnel.modules.trees.soft.kernel.memory.set_budget), or take fewer threads.",
+            "budget is %.3g MiB. Raise it with windtunnel.modules.trees.soft.kernel.memory.set_budget, "
+            "or take fewer threads.",
             rows, threads * used / 2**20, threads, threads * allowed / 2**20,
         )  # fmt: skip
     log.info(

@@ -1,4 +1,4 @@
-"""What soft trees are computed from, as the operation on a whole ensemble takes it."""
+"""The operands of soft trees, as the operation on a whole ensemble takes them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 LEARNED = ("z", "weight", "threshold", "path", "path_bias", "leaf_value", "category_table")
-"""Operands that may want a gradient, in the order of flags and answers."""
+"""Operands that may want a gradient, in the order of flags and gradients."""
 NODES = {"z", "weight", "threshold", "category_table"}
 """Those of them that the gradient reaches through the nodes."""
 

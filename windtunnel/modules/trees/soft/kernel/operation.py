@@ -16,8 +16,7 @@ from windtunnel.modules.trees.soft.gpu import launch
 from windtunnel.modules.trees.soft.kernel import slices as kernel
 from windtunnel.modules.trees.soft.kernel.operands import LEARNED, Dropout, SoftOperands
 
-# Rows and the seed of dropout are looked at before it is known what to run; a CUDA graph would replay what was run for
-# others.
+# What runs depends on the rows and the seed of dropout; a CUDA graph would replay what ran for other rows.
 _TAGS = (torch.Tag.cudagraph_unsafe,)
 
 

@@ -1,4 +1,4 @@
-"""Nodes that do not compare: those of a missing value go the default way, those of a category look it up in a table."""
+"""Nodes that do not compare: missing values go the default way, categories are looked up in a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_ZERO
 
 
 class NodeOverrides(NamedTuple):
-    """What a group of trees knows of its nodes that do not compare; node j of tree t is row ``t (n + 1) + j``."""
+    """The nodes of a group of trees that may not compare; node j of tree t is row ``t (n + 1) + j``."""
 
     feature: Tensor
     """int64 ``[G * n]``."""
@@ -30,7 +30,7 @@ class NodeOverrides(NamedTuple):
 
 
 def missing_flags(x: Tensor) -> Tensor | None:
-    """int8 flags as in ``TreeEnsemble.missing``: what misses a value for which nodes; None where nothing does."""
+    """int8 flags as in ``TreeEnsemble.missing``: which numbers count as missing for which nodes; None if none does."""
     unknown = torch.isnan(x)
     near_zero = (x.abs() <= 1e-35) | unknown
     if not near_zero.any():
@@ -59,7 +59,7 @@ def node_overrides(
 
 
 def apply_overrides(pre: Tensor, x: Tensor, gone: Tensor | None, of: NodeOverrides, table: Tensor) -> None:
-    """Write the settled nodes into ``pre``, ``[G, n + 1, R]`` before the sigmoid, whose slope is 0 at infinity."""
+    """Write missing values, as infinity, and categories into ``pre``, ``[G, n + 1, R]`` before the sigmoid."""
     if gone is not None:
         hit = (gone.index_select(0, of.feature) & of.missing) != 0
         nodes = pre[:, :-1]
@@ -81,9 +81,9 @@ def move_category_gradients(grad: Tensor, x: Tensor, of: NodeOverrides, table: T
 
 
 def category_codes(column: Tensor, known: int) -> Tensor:
-    """The columns of a table of categories that numbers ask for, int64.
+    """The columns of a table of categories that belong to numbers, int64.
 
-    After those of the ``known`` categories the table has two more: for what is none of them, and for missing values.
+    After those of the ``known`` categories the table has two more: for unknown categories, and for missing values.
     """
     code = torch.where((column < 0) | (column >= known), torch.full_like(column, known), column)
     return torch.where(torch.isnan(column), torch.full_like(column, known + 1), code).long()

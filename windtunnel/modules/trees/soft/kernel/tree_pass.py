@@ -1,4 +1,4 @@
-"""How a pass over soft trees is cut, and what is prepared once for a group of trees or a slice of rows."""
+"""The cut of a pass over soft trees into groups of trees and slices of rows, and the operands of each."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RowSlice:
     ones: Tensor  # [R]
     x: Tensor | None  # [width, R]
     gone: Tensor | None  # int8 [width, R]
-    grad: Tensor | None  # [K, R] or [T * l, R], of what is asked for
+    grad: Tensor | None  # [K, R] or [T * l, R], of the output
 
     @classmethod
     def of(cls, of: SoftOperands, at: slice, grad: Tensor | None) -> RowSlice:
@@ -59,7 +59,7 @@ class TreeGroup:
 
     @classmethod
     def of(cls, of: SoftOperands, part: slice, dropout: Dropout) -> TreeGroup:
-        """What does not depend on the rows."""
+        """Fold slopes and shifts into the weights of trees ``part``."""
         value = of.leaf_value[part].flatten(0, 1) * 2 if of.leaf_value.dim() == 3 else None
         has_overrides = of.x.numel() > 0
         overrides = (
@@ -103,7 +103,7 @@ class TreePass:
         return cls(of, dropout, [slice(*two) for two in pairwise(ends)], cut.trees, slices)
 
     def groups(self, share: slice) -> Iterator[TreeGroup]:
-        """The trees of a share, as many as are worked on at once."""
+        """The groups of trees of a share."""
         for first in range(share.start, share.stop, self.at_once):
             yield TreeGroup.of(self.of, slice(first, min(first + self.at_once, share.stop)), self.dropout)
 

@@ -1,4 +1,4 @@
-"""Weights of a layer for a group of trees, each over its own units: multiplied out, or added up where few are not 0."""
+"""Weights of a layer for a group of trees: dense matrix products, or sums over the nonzero weights where few are."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def one_column_each(column: Tensor, slope: Tensor, shift: Tensor, last: int) -> 
 
 @dataclass(frozen=True)
 class TreeWeights:
-    """Weights ``[G, to, from]`` of G trees, each with units of its own."""
+    """Weights ``[G, to, from]`` of G trees, each over its own units."""
 
     dense: Tensor
     few: SparseWeights | None
@@ -79,7 +79,7 @@ class TreeWeights:
         return TreeWeights.of(dense, add_up=True)
 
     def times(self, units: Tensor, into: Tensor) -> Tensor:
-        """``[G * from, R] -> [G * to, R]``, in ``into`` or in a tensor of its own."""
+        """``[G * from, R] -> [G * to, R]``, in ``into`` or in a new tensor."""
         if self.few is not None:
             return self.few.times(units)
         trees, to, many = self.dense.shape
@@ -88,5 +88,5 @@ class TreeWeights:
 
 
 def favours_sparse(batch: Tensor) -> bool:
-    """Whether adding up may be faster than a product: on a CPU, for a batch ``[B, ...]`` that is not small."""
+    """Whether sums over nonzero weights may be faster than a product: on a CPU, for a large batch ``[B, ...]``."""
     return batch.device.type == "cpu" and len(batch) >= LONG
