@@ -57,6 +57,8 @@ class Module(nn.Module):
     """Parameters with a learning rate in the recipe: name -> "table", "leaf" or "tree"."""
     CHOICES: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Fields with a few accepted values: name -> values."""
+    FLOAT64: ClassVar[bool] = False
+    """True if the module computes in float64 whatever the type of its input."""
     MAY_BE_NON_FINITE: ClassVar[bool] = False
     """True if finite rows may give infinite or missing values (logarithms, divisions)."""
     BATCH_DEPENDENT: ClassVar[bool] = False
@@ -91,7 +93,8 @@ class Module(nn.Module):
 
     def cast(self, dtype: torch.dtype) -> None:
         """Compute in ``dtype`` (float32 or float64) from now on; converters build modules in float64."""
-        self.to(dtype)
+        if not self.FLOAT64:
+            self.to(dtype)
 
     def make_contiguous(self) -> None:
         """Make tensors contiguous, as a file stores them: products of transposed ones differ in the last bit."""

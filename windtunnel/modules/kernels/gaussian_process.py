@@ -96,6 +96,7 @@ class GaussianProcessClasses(Module):
         The kernel of all processes; see ``windtunnel.modules.kernels.kernels.described``.
     """
 
+    FLOAT64: ClassVar[bool] = True
     __jit_ignored_attributes__: ClassVar[list[str]] = ["similarity"]
     points: Tensor = learned()
     residual: Tensor = learned()
@@ -113,9 +114,6 @@ class GaussianProcessClasses(Module):
         self.register_buffer("shares", torch.tensor(WEIGHTS, dtype=torch.float64), persistent=False)
         self.middle, self.above = HALF, ABOVE_HALF
         self.kernel = kernel_from(self.similarity)
-
-    def cast(self, dtype: torch.dtype) -> None:
-        """Stay in float64."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, classes]."""

@@ -1,5 +1,7 @@
 """Kernels between rows and a set of points, by the names and formulas that scikit-learn gives them."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -96,6 +98,7 @@ class KernelMap(Module):
     [[63.0]]
     """
 
+    FLOAT64: ClassVar[bool] = True
     CHOICES = {"kernel": KERNELS}
     points: Tensor = learned()
     weight: Tensor = learned()
@@ -104,9 +107,6 @@ class KernelMap(Module):
     gamma: float = 1.0
     coef0: float = 0.0
     degree: float = 1.0
-
-    def cast(self, dtype: torch.dtype) -> None:
-        """Stay in float64."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

@@ -1,5 +1,7 @@
 """Support vector machines: kernels of support vectors, and the votes between pairs of classes."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -122,6 +124,7 @@ class PairCoupling(Module):
         -1 where the raw score is that of the second class (two classes), else 1.
     """
 
+    FLOAT64: ClassVar[bool] = True
     slope: Tensor
     intercept: Tensor
     classes: int
@@ -133,9 +136,6 @@ class PairCoupling(Module):
         first, second = pairs(self.classes)
         self.register_buffer("first", torch.tensor(first), persistent=False)
         self.register_buffer("second", torch.tensor(second), persistent=False)
-
-    def cast(self, dtype: torch.dtype) -> None:
-        """Stay in float64."""
 
     def forward(self, scores: Tensor) -> Tensor:
         """[B, pairs] -> [B, classes]."""

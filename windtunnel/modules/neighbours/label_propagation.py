@@ -34,15 +34,13 @@ class PropagatedLabels(Module):
         the nearest)^2); forward nothing changes.
     """
 
+    FLOAT64: ClassVar[bool] = True
     MAY_BE_NON_FINITE: ClassVar[bool] = True
     points: Tensor
     labels: Tensor = learned()
     gamma: float
     neighbors: int
     smooth: bool = False
-
-    def cast(self, dtype: torch.dtype) -> None:
-        """Stay in float64."""
 
     def soft(self, sample: Optional[Tensor]) -> Module:  # noqa: UP045  TorchScript
         """The same outputs, with a gradient where only the nearest points count."""

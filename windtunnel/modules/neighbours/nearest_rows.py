@@ -3,6 +3,8 @@
 Everything is computed in float64 whatever the type of the rows: a neighbour is one or it is not.
 """
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -115,6 +117,7 @@ class NearestRows(Module):
         "kd_tree", "ball_tree", "brute", or "cosine" for one less the cosine.
     """
 
+    FLOAT64: ClassVar[bool] = True
     points: Tensor
     inorder: Tensor
     leaf: Tensor
@@ -137,9 +140,6 @@ class NearestRows(Module):
         self.register_buffer(
             "factors", unit_rows(self.points) if self.search == "cosine" else -2 * around, persistent=False
         )
-
-    def cast(self, dtype: torch.dtype) -> None:
-        """Stay in float64."""
 
     def nearest(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """float64 [rows, width] -> distances [rows, k], in order up to rounding, and int64 [rows, k]."""

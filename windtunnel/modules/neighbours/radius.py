@@ -1,5 +1,7 @@
 """Training rows within a radius."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -35,6 +37,7 @@ class RadiusNeighbors(Module):
         Whether the sum is divided by that of the weights.
     """
 
+    FLOAT64: ClassVar[bool] = True
     points: Tensor
     targets: Tensor
     alone: Tensor
@@ -42,9 +45,6 @@ class RadiusNeighbors(Module):
     p: float
     weighted: bool
     mean: bool
-
-    def cast(self, dtype: torch.dtype) -> None:
-        """Stay in float64."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, targets]."""

@@ -99,3 +99,29 @@ class Squeeze(Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, 1] -> [B]."""
         return x[:, 0]
+
+
+class IsolationScore(Module):
+    """From the path length of a row, over the expected one, to its score: the lower, the more abnormal.
+
+    y = -2^(-s) - offset
+
+    Shape
+    -----
+    ``[B, 1]`` -> ``[B]``.
+
+    Parameters
+    ----------
+    offset : Tensor
+        A number: 0 for ``score_samples``, ``offset_`` for ``decision_function``.
+
+    Source
+    ------
+    sklearn.ensemble.IsolationForest: ``offset_``.
+    """
+
+    offset: Tensor
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, 1] -> [B]."""
+        return -torch.exp2(-scores[:, 0]) - self.offset

@@ -29,14 +29,12 @@ class InversePower(Module):
         True for Box-Cox.
     """
 
+    FLOAT64: ClassVar[bool] = True
     MAY_BE_NON_FINITE: ClassVar[bool] = True
     power: Tensor
     scale: Tensor
     shift: Tensor
     positive: bool
-
-    def cast(self, dtype: torch.dtype) -> None:
-        """Stay in float64."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
@@ -77,12 +75,10 @@ class InverseQuantiles(Module):
     normal : bool
     """
 
+    FLOAT64: ClassVar[bool] = True
     levels: Tensor
     quantiles: Tensor
     normal: bool
-
-    def cast(self, dtype: torch.dtype) -> None:
-        """Stay in float64."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""

@@ -1,5 +1,7 @@
 """The index of a label, from scores."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -107,10 +109,8 @@ class SecondAboveThreshold(Module):
         A number, in the unit of the score.
     """
 
+    FLOAT64: ClassVar[bool] = True
     bound: Tensor
-
-    def cast(self, dtype: torch.dtype) -> None:
-        """Stay in float64."""
 
     def forward(self, scores: Tensor) -> Tensor:
         """[B, 2] -> [B]."""

@@ -4,7 +4,6 @@ from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.forms.gemm import GemmTrees
 from windtunnel.modules.trees.forms.perfect import PerfectTrees
 from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.modules.trees.isolation import IsolationScore
 from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
 from windtunnel.modules.trees.linear_leaves import LinearLeafTrees
 from windtunnel.modules.trees.soft.trees import SoftLeaves, SoftSplits, SoftTrees
@@ -12,7 +11,6 @@ from windtunnel.modules.trees.soft.trees import SoftLeaves, SoftSplits, SoftTree
 __all__ = [
     "GemmTrees",
     "HardTrees",
-    "IsolationScore",
     "LeafOneHot",
     "LinearLeafTrees",
     "PerfectTrees",

@@ -147,13 +147,24 @@ def soften(
         Of the cold start.
     """
     padded = Padded.of(ensemble)
-    splits = _splits(ensemble, padded, level, temperature, slope_fraction, sample, grids or {})
-    return _initialize(SoftTrees(**splits, **_values(ensemble, padded), level=level), start, seed)
+    values = _values(ensemble, padded)
+    return _soften(
+        SoftTrees, ensemble, padded, values, level, start, temperature, slope_fraction, sample, grids, seed
+    )  # fmt: skip
 
 
-def soften_leaves(
+def soften_leaves(ensemble: TreeEnsemble, **options: Any) -> SoftLeaves:
+    """Soft leaves of an ensemble; the options are those of ``soften``."""
+    padded = Padded.of(ensemble)
+    column = torch.from_numpy(np.flatnonzero(padded.leaf.flatten() >= 0))
+    return _soften(SoftLeaves, ensemble, padded, {"column": column}, **options)
+
+
+def _soften(
+    form: type[Soft],
     ensemble: TreeEnsemble,
-    *,
+    padded: Padded,
+    own: dict[str, Any],
     level: str = "L4",
     start: str = "warm",
     temperature: float | None = None,
@@ -161,37 +172,19 @@ def soften_leaves(
     sample: Floats | None = None,
     grids: dict[int, Floats] | None = None,
     seed: int = 0,
-) -> SoftLeaves:
-    """The leaves of an ensemble, softly; parameters as those of ``soften``."""
-    padded = Padded.of(ensemble)
-    splits = _splits(ensemble, padded, level, temperature, slope_fraction, sample, grids or {})
-    column = torch.from_numpy(np.flatnonzero(padded.leaf.flatten() >= 0))
-    return _initialize(SoftLeaves(**splits, column=column, level=level), start, seed)
-
-
-def _initialize(trees: Soft, start: str, seed: int) -> Soft:
+) -> Soft:
+    """Build the module from the tensors of ``SoftSplits`` and those that ``form`` has in addition."""
+    if temperature is None:
+        units = Units.of(ensemble, sample, grids or {})
+        threshold, slope = place_nodes(ensemble, units, slope_fraction, sample, grids or {})
+    else:
+        units = Units(np.zeros(ensemble.width), np.ones(ensemble.width))
+        threshold, slope = ensemble.threshold, np.full(len(ensemble.threshold), 1.0 / temperature)
+    splits = _pack(ensemble, padded, units, threshold, slope, temperature or LEAF_TEMPERATURE, level)
+    trees = form(**splits, **own, level=level)
     if start == "cold":
         _draw(trees, torch.Generator().manual_seed(seed))
     return trees
-
-
-def _splits(
-    ensemble: TreeEnsemble,
-    padded: Padded,
-    level: str,
-    temperature: float | None,
-    slope_fraction: float,
-    sample: Floats | None,
-    grids: dict[int, Floats],
-) -> dict[str, Any]:
-    """What ``SoftSplits`` is made of."""
-    if temperature is None:
-        units = Units.of(ensemble, sample, grids)
-        threshold, slope = place_nodes(ensemble, units, slope_fraction, sample, grids)
-        return _pack(ensemble, padded, units, threshold, slope, LEAF_TEMPERATURE, level)
-    units = Units(np.zeros(ensemble.width), np.ones(ensemble.width))
-    slope = np.full(len(ensemble.threshold), 1.0 / temperature)
-    return _pack(ensemble, padded, units, ensemble.threshold, slope, temperature, level)
 
 
 def place_nodes(
