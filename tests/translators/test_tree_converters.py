@@ -23,9 +23,9 @@ from windtunnel.errors import BadInput, UnsupportedEstimator
 from windtunnel.modules.ensembles.ensemble import LabelVotes, MeanOfMembers, WeightedMedian
 from windtunnel.modules.ensembles.init_scores import ScoresWithInit
 from windtunnel.modules.linear.linear import LinearSkippingMissing
+from windtunnel.modules.outputs.class_outputs import IsolationScore
 from windtunnel.modules.outputs.links import LINKS
 from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.modules.outputs.class_outputs import IsolationScore
 from windtunnel.translators.registry import convert
 
 TINY = {"iterations": 6, "depth": 3, "verbose": 0, "allow_writing_files": False, "thread_count": 1}

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from sklearn.ensemble import IsolationForest
 
+from windtunnel.modules.outputs.class_outputs import IsolationScore
 from windtunnel.modules.outputs.label_rules import LabelThreshold
 from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.modules.outputs.class_outputs import IsolationScore
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 from windtunnel.translators.trees.sklearn_trees import TRAINABLE, tree_ensemble
