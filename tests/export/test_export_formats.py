@@ -186,26 +186,26 @@ def test_fine_tuned_translations(name: str, format: str, tmp_path: Path) -> None
     assert_as_net(model, net, rows_for(name), 1e-5)
 
 
-def with_branch(generator: torch.Generator) -> windtunnel.Translation:
-    """A translation beside which a branch stands that looks at single columns, pairs and combinations of columns."""
+def with_residual_model(generator: torch.Generator) -> windtunnel.Translation:
+    """A translation with a residual model of single columns, pairs and interactions of columns."""
     net = translated("logistic")
     size = [4] * len(net.encoder.numbers) + [len(one.vocabulary) for one in net.encoder.categories]
     edges = torch.tensor([[-0.5, 0.5]]).repeat(len(net.encoder.numbers), 1)
-    branch = ResidualModel.zero(edges, size, torch.ones(1), rank=2, generator=generator)
+    residual = ResidualModel.zero(edges, size, torch.ones(1), rank=2, generator=generator)
     combined = {(0, len(size) - 1): 5, (1, len(size) - 2, len(size) - 1): 7, (0,): 4}  # fewer cells than combinations
-    branch.set_interactions(list(combined), [torch.zeros(count, 1) for count in combined.values()])
+    residual.set_interactions(list(combined), [torch.zeros(count, 1) for count in combined.values()])
     with torch.no_grad():
-        for parameter in branch.parameters():
+        for parameter in residual.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
     install_residual(
-        net, branch, InputColumns([*range(len(net.encoder.numbers))], [*range(len(net.encoder.categories))])
+        net, residual, InputColumns([*range(len(net.encoder.numbers))], [*range(len(net.encoder.categories))])
     )
     return net
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_branch_goes_into_the_file(format: str, tmp_path: Path) -> None:
-    net, rows = with_branch(torch.Generator().manual_seed(0)), rows_for("logistic")
+def test_a_residual_model_goes_into_the_file(format: str, tmp_path: Path) -> None:
+    net, rows = with_residual_model(torch.Generator().manual_seed(0)), rows_for("logistic")
     assert rows.isna().any(axis=None)
     assert_as_net(opened(net, tmp_path, format), net, rows, 1e-5)
 
@@ -419,7 +419,7 @@ def test_rejected_categories(format: str, rejecting_folder: Path) -> None:
             model.predict(rows.astype(object).assign(**{name: value}).to_dict("list"))
 
 
-REFUSING: dict[str, Any] = {
+REJECTING: dict[str, Any] = {
     "forest": lambda: RandomForestClassifier(3, max_depth=3, random_state=0),
     "gradient boosting": lambda: GradientBoostingClassifier(n_estimators=3, random_state=0),
     "ada boost": lambda: AdaBoostClassifier(n_estimators=3, random_state=0),
@@ -432,10 +432,10 @@ REFUSING: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("name", REFUSING)
+@pytest.mark.parametrize("name", REJECTING)
 def test_rejected_numbers(name: str, format: str, tmp_path: Path) -> None:
     rows = frame()[["size", "code"]]
-    source = REFUSING[name]().fit(rows, rows["size"] > 0)
+    source = REJECTING[name]().fit(rows, rows["size"] > 0)
     net, rejected = windtunnel.compile(source), 0
     model = opened(net, tmp_path, format)
     for value in (0.5, 1e15, 1e30, np.nan, np.inf, -np.inf, 1e300, -1e300):

@@ -340,7 +340,7 @@ def test_what_a_bounded_module_rejects(name: str) -> None:
     assert max(told) > 0
 
 
-REFUSING: dict[str, Any] = {
+REJECTING: dict[str, Any] = {
     "trees": lambda: GradientBoostingClassifier(n_estimators=3, random_state=0),
     "bins": lambda: make_pipeline(KBinsDiscretizer(3, strategy="uniform"), LogisticRegression()),
     "quantiles": lambda: make_pipeline(QuantileTransformer(n_quantiles=20), LogisticRegression()),
@@ -353,11 +353,11 @@ REFUSING: dict[str, Any] = {
 
 def rejecting(name: str, dtype: str) -> tuple[windtunnel.Translation, pd.DataFrame]:
     rows = frame()[["size", "code"]].abs()
-    return windtunnel.compile(REFUSING[name]().fit(rows, rows["size"] > 0.7), dtype=dtype), rows
+    return windtunnel.compile(REJECTING[name]().fit(rows, rows["size"] > 0.7), dtype=dtype), rows
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", REFUSING)
+@pytest.mark.parametrize("name", REJECTING)
 def test_the_file_rejects_what_the_translation_rejects(name: str, dtype: str, tmp_path: Path) -> None:
     net, rows = rejecting(name, dtype)
     program, rejected = exported(net, tmp_path), 0
@@ -382,7 +382,7 @@ def test_the_file_rejects_what_the_translation_rejects(name: str, dtype: str, tm
     assert rejected >= 2 * len(methods)
 
 
-@pytest.mark.parametrize("name", REFUSING)
+@pytest.mark.parametrize("name", REJECTING)
 def test_rejected_rows_in_a_later_slice_and_no_rows(name: str, tmp_path: Path) -> None:
     net, rows = rejecting(name, "float64")
     program = exported(net, tmp_path)

@@ -1,12 +1,15 @@
-"""Ways out: one file that another process scores with. ``artefact`` saves and loads a whole translation."""
+"""File formats for other processes to score with. ``artefact`` saves and loads a whole translation."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 
 from windtunnel.errors import InvalidOption
+from windtunnel.export import lightgbm_text, onnx_file, package, torchscript, xgboost_json
 from windtunnel.program.translated import TranslatedPipeline
 
 SUFFIXES = {
@@ -17,8 +20,16 @@ SUFFIXES = {
     "lightgbm": (".txt",),
     "xgboost": (".json",),
 }
-"""Format -> what its files are called; the first is what messages propose."""
+"""Format -> suffixes of its files; messages propose the first."""
 FORMATS = tuple(SUFFIXES)
+WRITERS: dict[str, Callable[[TranslatedPipeline, str | PathLike[str]], None]] = {
+    "torchscript": torchscript.export,
+    "onnx": onnx_file.export,
+    "exported": partial(package.export, native=False),
+    "aoti": partial(package.export, native=True),
+    "lightgbm": lightgbm_text.export,
+    "xgboost": xgboost_json.export,
+}
 
 
 def export(net: TranslatedPipeline, path: str | PathLike[str], format: str = "torchscript") -> None:
@@ -55,23 +66,4 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], format: str = "to
             f"{fspath(path)!r} with format={format!r}: {suffix} is what files of {others[0]!r} are called; "
             f"name the file {' or '.join(SUFFIXES[format])}."
         )
-    if format == "torchscript":
-        from windtunnel.export import torchscript
-
-        torchscript.export(net, path)
-    elif format == "onnx":
-        from windtunnel.export import onnx_file
-
-        onnx_file.export(net, path)
-    elif format == "lightgbm":
-        from windtunnel.export import lightgbm_text
-
-        lightgbm_text.export(net, path)
-    elif format == "xgboost":
-        from windtunnel.export import xgboost_json
-
-        xgboost_json.export(net, path)
-    else:
-        from windtunnel.export import package
-
-        package.export(net, path, native=format == "aoti")
+    WRITERS[format](net, path)

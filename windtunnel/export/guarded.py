@@ -15,15 +15,15 @@ from windtunnel.program.row_slices import LARGE
 CHUNK = 8192
 """Rows scored at once."""
 WHOLE = 1 << 62
-"""All rows, for programs whose answer for a row depends on those that are given with it."""
+"""All rows, for programs in which rows depend on one another."""
 
 
 class Guarded(nn.Module):
-    """A step that raises where the source does.
+    """A step that raises on rows that the source rejects.
 
     Shape
     -----
-    forward : what ``ProgramStep`` takes, and whether the rows have to be looked at -> what it gives
+    forward : the input of ``ProgramStep``, and whether the rows have to be checked -> its output
     """
 
     asked: Final[bool]
@@ -36,8 +36,8 @@ class Guarded(nn.Module):
         self.none_of = " or ".join(none_of + ["numbers outside of its range"] * step.bounded())
 
     def forward(self, values: list[Tensor], look: bool) -> Tensor:
-        """The answer of the step."""
-        if self.asked:  # known to the compiler, which leaves the rest out where nothing is rejected
+        """The output of the step."""
+        if self.asked:  # a constant of the compiler, which then drops the check of a step that rejects nothing
             if look:
                 rejected = self.step.rejected(values)
                 if bool(rejected.any()):
@@ -51,8 +51,7 @@ class Guarded(nn.Module):
 class GuardedProgram(nn.Module):
     """A program that raises on rows that the source rejects.
 
-    They are told by what each step is given, on the way to its answer, and only where something odd is in the rows or
-    a step may make it of what is not.
+    Each step checks its input, but only if the rows hold non-finite values or a step may produce them.
 
     Shape
     -----

@@ -18,13 +18,13 @@ from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.atomic_write import write_atomically
 from windtunnel.export.columns import names, raw_columns, text_slots
 from windtunnel.export.limits import MISSING, check
-from windtunnel.export.traced import REFUSED_ID, Traced, example, facts
+from windtunnel.export.traced import REJECTED_ID, Traced, example, facts
 from windtunnel.program.translated import TranslatedPipeline
 
 WRITTEN_FOR_MISSING = ("None", "nan", "<NA>")
-"""What the runtime makes, without a word, of the values that stand for missing texts elsewhere."""
+"""The texts that the runtime silently makes of other libraries' missing values."""
 INSIDE = "windtunnel/"
-"""How the names of all values inside the graph begin, so that they are none of those of columns."""
+"""Prefix of all names inside the graph, so that they differ from the names of columns."""
 
 
 def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
@@ -32,15 +32,15 @@ def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
 
     The model has one input for each raw column that it reads, by its name (a column without a name goes by its
     position), each of shape ``[B]`` with B from 0 up: float64, NaN where missing, or strings, ``"<missing>"`` where
-    missing. It has the outputs of ``windtunnel.export.traced.Traced``. Nothing is outside of the file.
+    missing. It has the outputs of ``windtunnel.export.traced.Traced``. It refers to no other file.
 
-    Hard trees are ``ai.onnx.ml.TreeEnsemble`` nodes, look-ups of texts ``LabelEncoder`` nodes. What is above all, the
-    names of the columns and the labels, stands as JSON in the metadata under "windtunnel".
+    Hard trees are ``ai.onnx.ml.TreeEnsemble`` nodes, look-ups of texts ``LabelEncoder`` nodes. The metadata has the
+    names of the columns and the labels as JSON under "windtunnel".
 
     Raises
     ------
     UnfaithfulOption
-        What stands in ``windtunnel.export.limits``, or a step that has no ONNX form or gives other numbers there.
+        A limit of ``windtunnel.export.limits``, or a step that has no ONNX form or other outputs there.
     """
     model, outputs = _model(net)
     described = facts(net, outputs) | {"format": "onnx", "missing": MISSING, "device": "cpu", "misread": _misread(net)}
@@ -82,7 +82,7 @@ def _check(model: Any, outputs: list[str], blocks: tuple[Tensor, ...], expected:
 
 
 def _with_columns(model: Any, number_columns: list[str], net: TranslatedPipeline) -> Any:
-    """Put the raw columns in front of the two blocks that the program takes."""
+    """Replace the two blocks of the program by the raw columns as inputs."""
     import onnx
     from onnx import TensorProto, helper
 
@@ -129,7 +129,7 @@ def _with_columns(model: Any, number_columns: list[str], net: TranslatedPipeline
 
 
 def _read(graph: Any) -> Iterator[str]:
-    """What the nodes of a graph read, and those in the graphs of its loops."""
+    """The names that the nodes of a graph and of its loops read."""
     for node in graph.node:
         yield from node.input
         for attribute in node.attribute:
@@ -137,7 +137,7 @@ def _read(graph: Any) -> Iterator[str]:
 
 
 def _prefix(graph: Any) -> None:
-    """Put ``INSIDE`` before all names in a graph, and in the graphs of its loops, which read values of it."""
+    """Prefix all names of a graph and of its loops by ``INSIDE``."""
     for named in (*graph.input, *graph.output, *graph.initializer, *graph.value_info):
         named.name = INSIDE + named.name
     for node in graph.node:
@@ -148,14 +148,14 @@ def _prefix(graph: Any) -> None:
 
 
 def _lookup(name: str, ids: str, category: CategoryColumn) -> Any:
-    """Texts to ids; ``REFUSED_ID`` for what the source rejects and for what may be a missing text in disguise."""
+    """Texts to ids; ``REJECTED_ID`` for texts that the source rejects and for texts of missing values."""
     from onnx import helper
 
     vocabulary = category.vocabulary
-    unknown = REFUSED_ID if category.rejects_unknown or vocabulary.buckets else UNKNOWN_ID
-    table = dict.fromkeys(WRITTEN_FOR_MISSING, REFUSED_ID)
+    unknown = REJECTED_ID if category.rejects_unknown or vocabulary.buckets else UNKNOWN_ID
+    table = dict.fromkeys(WRITTEN_FOR_MISSING, REJECTED_ID)
     table |= {str(value): FIRST_ID + place for place, value in enumerate(vocabulary.values)}
-    table[MISSING] = REFUSED_ID if category.rejects_missing else MISSING_ID
+    table[MISSING] = REJECTED_ID if category.rejects_missing else MISSING_ID
     return helper.make_node(
         "LabelEncoder",
         [name],
@@ -168,7 +168,7 @@ def _lookup(name: str, ids: str, category: CategoryColumn) -> Any:
 
 
 def _misread(net: TranslatedPipeline) -> dict[str, list[str]]:
-    """For each column of texts those that are no category of it, and that ``_lookup`` takes for a missing one."""
+    """For each column the texts that are none of its categories, and that ``_lookup`` reads as missing."""
     texts = {names(net.encoder, [one.column])[0]: [MISSING, *WRITTEN_FOR_MISSING] for _, one in text_slots(net.encoder)}
     for _, one in text_slots(net.encoder):
         (name,) = names(net.encoder, [one.column])
@@ -177,7 +177,7 @@ def _misread(net: TranslatedPipeline) -> dict[str, list[str]]:
 
 
 def _empty(block: str, like: str) -> list[Any]:
-    """A block without columns, of as many rows as a column has."""
+    """A block without columns, with the number of rows of a column."""
     from onnx import TensorProto, helper
 
     kind = TensorProto.DOUBLE if block == "numbers" else TensorProto.INT64

@@ -30,9 +30,9 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) 
     """Write a translation as a ``.pt2`` package, which torch loads where windtunnel is not installed.
 
     Its program takes ``numbers`` float64 ``[B, number columns]``, NaN where missing, and ``ids`` int64 ``[B, id
-    columns]``, B from 0 up, and gives the tensors of ``windtunnel.export.traced.Traced``. Texts cannot enter such a
-    program: the package holds, beside it, "windtunnel.json" with the columns, the vocabularies that turn texts into
-    ids, the labels, the version of torch and the device. ``windtunnel.export.serving`` reads both.
+    columns]``, B from 0 up, and gives the tensors of ``windtunnel.export.traced.Traced``. It takes no texts: the
+    package also has "windtunnel.json" with the columns, the vocabularies that map texts to ids, the labels, the version
+    of torch and the device. ``windtunnel.export.serving`` reads both.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) 
     Raises
     ------
     UnfaithfulOption
-        What stands in ``windtunnel.export.limits``, or a step that has no graph.
+        A limit of ``windtunnel.export.limits``, or a step that has no graph.
     """
     check(net, "aoti" if native else "exported")
     traced = Traced(net)

@@ -42,16 +42,16 @@ def export(net: "TranslatedPipeline", path: str | PathLike[str]) -> None:
     Raises
     ------
     UnfaithfulOption
-        What stands in ``windtunnel.export.limits``, or a module that is not TorchScript.
+        A limit of ``windtunnel.export.limits``, or a module that is not TorchScript.
     """
     check(net, "torchscript")
-    scripted = script(_scorer(net))
+    scripted = script(_scoring_program(net))
 
     with without_deprecations():
         write_atomically(path, partial(torch.jit.save, scripted))
 
 
-class Scorer(nn.Module):
+class ScoringProgram(nn.Module):
     """Raw columns to raw scores: lookups, then the program."""
 
     def __init__(self, program: GuardedProgram, encoder: RowEncoder, finite: bool, labels: Sequence[str]) -> None:
@@ -81,14 +81,14 @@ class Scorer(nn.Module):
         return self.scored(numbers, strings)[0]
 
     def scored(self, numbers: Tensor, strings: list[list[str | None]]) -> tuple[Tensor, Tensor, Tensor]:
-        """Raw scores, and the numbers and ids that the program made them of."""
+        """Raw scores, and the encoded numbers and ids."""
         rows = self._check(numbers, strings)
         ids = torch.zeros([rows, self.width], dtype=torch.int64, device=numbers.device)
         for text in self.texts:
             ids[:, text.slot] = text(strings[text.place]).to(numbers.device)  # type: ignore[index]
         for category in self.categories:
             ids[:, category.slot] = category(numbers[:, category.place].to(torch.float64))  # type: ignore[index]
-        # Row by row, as products of what lies otherwise differ in the last bit.
+        # Contiguous rows: products of other layouts differ in the last bit.
         floats = self.read([numbers]).to(torch.float64 if self.in_float64 else torch.float32).contiguous()
         n = self.program.at_once
         scores = torch.cat([self.program(floats[i : i + n], ids[i : i + n]) for i in range(0, max(rows, 1), n)])
@@ -147,7 +147,7 @@ class InDouble(nn.Module):
 
 
 class TargetPositions(nn.Module):
-    """The position of the label of each of several targets, whose scores stand side by side."""
+    """The position of the label of each of several targets, whose scores are concatenated."""
 
     def __init__(self, counts: list[int]) -> None:
         super().__init__()
@@ -165,7 +165,7 @@ class OfScores(nn.Module):
 
     Shape
     -----
-    forward : scores ``[B, K]``, numbers and ids of the same rows -> what the module gives
+    forward : scores ``[B, K]``, numbers and ids of the same rows -> the output of the module
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -178,7 +178,7 @@ class OfScores(nn.Module):
 
 
 class OfRows(nn.Module):
-    """A method that reads other columns of the program than its scores.
+    """A method that is a function of other columns of the program than its scores.
 
     Shape
     -----
@@ -187,9 +187,9 @@ class OfRows(nn.Module):
     Parameters
     ----------
     program : GuardedProgram
-        The one that gives the scores, which has looked at the rows before.
+        Computes the scores, and has rejected rows before.
     last : ProgramStep
-        What gives the method.
+        The step of the method.
     """
 
     def __init__(self, program: GuardedProgram, last: ProgramStep) -> None:
@@ -204,15 +204,15 @@ class OfRows(nn.Module):
         )
 
     def answer(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """What the last step gives for some of the rows."""
+        """The output of the last step for a slice of the rows."""
         values = [numbers, ids]
         for step in self.program.steps:
             values.append(step(values, False))
         return self.last(values, self.last.asked and self.program.look(numbers, ids))  # type: ignore[no-any-return]
 
 
-class Classifier(Scorer):
-    """Adds the position of the label."""
+class ScriptedClassifier(ScoringProgram):
+    """``predict`` of a classifier."""
 
     def __init__(self, position: nn.Module, *args: Any) -> None:
         super().__init__(*args)
@@ -220,13 +220,13 @@ class Classifier(Scorer):
 
     @torch.jit.export
     def predict(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
-        """Position in ``classes()``, int64 ``[B]``; of equal scores the first wins."""
+        """Position in ``classes()``, int64 ``[B]``; the first of equal scores."""
         scores, floats, ids = self.scored(numbers, strings)
         return self.position(scores, floats, ids)  # type: ignore[no-any-return]
 
 
-class ProbabilityClassifier(Classifier):
-    """Adds probabilities."""
+class ScriptedProbabilityClassifier(ScriptedClassifier):
+    """``predict`` and ``predict_proba`` of a classifier."""
 
     def __init__(self, link: nn.Module, *args: Any) -> None:
         super().__init__(*args)
@@ -239,8 +239,8 @@ class ProbabilityClassifier(Classifier):
         return self.link(scores, floats, ids).to(torch.float64)  # type: ignore[no-any-return]
 
 
-class Regressor(Scorer):
-    """Adds values."""
+class ScriptedRegressor(ScoringProgram):
+    """``predict`` of a regressor."""
 
     def __init__(self, link: nn.Module, flat: bool, *args: Any) -> None:
         super().__init__(*args)
@@ -254,7 +254,7 @@ class Regressor(Scorer):
         return values[:, 0] if self.flat and values.shape[1] == 1 else values  # type: ignore[no-any-return]
 
 
-def _scorer(net: "TranslatedPipeline") -> Scorer:
+def _scoring_program(net: "TranslatedPipeline") -> ScoringProgram:
     program = copy.deepcopy(net.program).cpu().eval().requires_grad_(False)
     head = net.head
     answers, guarded = program.method_steps, GuardedProgram(program)
@@ -262,21 +262,21 @@ def _scorer(net: "TranslatedPipeline") -> Scorer:
     predicts = head.task != "transform" and "predict" in head.methods
     common = (guarded, net.encoder, predicts, labels)
     if not predicts:
-        return Scorer(*common).eval()
+        return ScoringProgram(*common).eval()
     link = OfScores(InDouble(LinkOutput(head.link, **head.link_options)))
     predict, proba = (_answer(answers, method, guarded) for method in ("predict", "predict_proba"))
     if head.classes is None:
-        return Regressor(predict or link, head.flat and predict is None, *common).eval()
+        return ScriptedRegressor(predict or link, head.flat and predict is None, *common).eval()
     if predict is None and isinstance(head.classes, list):
-        predict = OfScores(TargetPositions([len(one) for one in head.classes]))
+        predict = OfScores(TargetPositions([len(labels_of_target) for labels_of_target in head.classes]))
     predict = predict or OfScores(LabelIndex() if len(labels) > 1 else TargetPositions([1]))
     if "predict_proba" in head.methods:
-        return ProbabilityClassifier(proba or link, predict, *common).eval()
-    return Classifier(predict, *common).eval()
+        return ScriptedProbabilityClassifier(proba or link, predict, *common).eval()
+    return ScriptedClassifier(predict, *common).eval()
 
 
 def _answer(answers: MethodSteps, method: str, program: GuardedProgram) -> nn.Module | None:
-    """The module of a method that has a step of its own."""
+    """The module of a method that has its own step."""
     if method not in answers:
         return None
     step: ProgramStep = answers[method]  # type: ignore[assignment]
@@ -286,7 +286,7 @@ def _answer(answers: MethodSteps, method: str, program: GuardedProgram) -> nn.Mo
 
 
 def _list(kind: type, values: Sequence[Any]) -> Any:
-    """Type a list for the compiler, which cannot tell what an empty one is of."""
+    """A typed list for the compiler, which cannot infer the type of an empty one."""
     return torch.jit.Attribute(list(values), list[kind])  # type: ignore[valid-type]
 
 

@@ -1,4 +1,4 @@
-"""A translation as one module without Python between its tensors, which exporters can take a graph of."""
+"""A translation as one module of tensor operators, which exporters can take a graph of."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ from windtunnel.program.head import Head
 from windtunnel.program.program import MethodSteps, Program, ProgramStep
 from windtunnel.program.translated import TranslatedPipeline
 
-REFUSED_ID = -1
+REJECTED_ID = -1
 """The id of a text that an encoder of the source rejects."""
-REFUSED_POSITION = -1
-"""The position of the label of a row that the source rejects; its numbers are NaN."""
+REJECTED_POSITION = -1
+"""The label position of a row that the source rejects; its numbers are NaN."""
 
 
 class Traced(nn.Module):
-    """Raw numbers and ids of raw texts to everything that a file answers.
+    """Raw numbers and ids of raw texts to all outputs of a file.
 
     A graph cannot raise. So a row that the source rejects (a category that its encoder rejects, a missing or infinite
-    number in a step that takes none) is answered by NaN in scores, probabilities and values, and by the label position
-    -1.
+    number in a step that takes none) gets NaN in scores, probabilities and values, and the label position -1.
 
     Shape
     -----
@@ -61,32 +60,32 @@ class Traced(nn.Module):
         )
         self.width = len(encoder.categories)
         self.labelled, self.flat = head.classes is not None, head.flat and "predict" not in self.program.method_steps
-        # Copies: a graph takes no module that stands in two places.
+        # Copies: a graph takes no module twice.
         self.ends = nn.ModuleDict(copy.deepcopy(_ends(self.program, head)))
-        self.program.method_steps = MethodSteps({})  # of which the file has no others
+        self.program.method_steps = MethodSteps({})  # the file has only ``outputs``
         self.outputs = ["scores", *self.ends]
 
     read: Tensor
 
     def forward(self, numbers: Tensor, ids: Tensor) -> tuple[Tensor, ...]:
-        """All answers, the scores first."""
+        """All outputs, the scores first."""
         values, rejected = self.encoded(numbers, ids)
         for step in self.program.steps:
             rejected = _also(rejected, step, values)
             values.append(step(values))
         scores = values[-1]
-        answers = [_where(rejected, scores, math.nan)]
+        outputs = [_where(rejected, scores, math.nan)]
         for method, end in self.ends.items():
             if isinstance(end, ProgramStep):
                 rejected = _also(rejected, end, values)
-                answer = end(values)
+                output = end(values)
             else:
-                answer = end(scores)
-            answers.append(self._typed(method, answer, scores, rejected))
-        return tuple(answers)
+                output = end(scores)
+            outputs.append(self._typed(method, output, scores, rejected))
+        return tuple(outputs)
 
     def encoded(self, numbers: Tensor, ids: Tensor) -> tuple[list[Tensor], Tensor | None]:
-        """The two blocks that the program takes, and whether an encoder rejects a row, bool ``[B]``."""
+        """The numbers and ids of the program, and whether an encoder rejects a row, bool ``[B]``."""
         rejected = (ids < 0).any(dim=1) if self.texts else None
         columns = []
         for slot in range(self.width):
@@ -100,18 +99,18 @@ class Traced(nn.Module):
         all_ids = torch.stack(columns, dim=1) if columns else ids[:, :0]
         return [numbers.index_select(1, self.read).to(self.dtype), all_ids], rejected
 
-    def _typed(self, method: str, answer: Tensor, scores: Tensor, rejected: Tensor | None) -> Tensor:
+    def _typed(self, method: str, output: Tensor, scores: Tensor, rejected: Tensor | None) -> Tensor:
         if method == "predict" and self.labelled:
             failed = _either(rejected, torch.isnan(scores).any(dim=1))
-            return _where(failed, answer.to(torch.int64), REFUSED_POSITION)
-        answer = answer.to(torch.float64)
-        if method == "predict" and self.flat and answer.dim() == 2 and answer.shape[1] == 1:
-            answer = answer[:, 0]
-        return _where(rejected, answer, math.nan)
+            return _where(failed, output.to(torch.int64), REJECTED_POSITION)
+        output = output.to(torch.float64)
+        if method == "predict" and self.flat and output.dim() == 2 and output.shape[1] == 1:
+            output = output[:, 0]
+        return _where(rejected, output, math.nan)
 
 
-class EachPosition(nn.Module):
-    """The position of the label of each of several targets, whose scores stand side by side."""
+class TracedTargetPositions(nn.Module):
+    """The position of the label of each of several targets, whose scores are concatenated."""
 
     def __init__(self, counts: list[int]) -> None:
         super().__init__()
@@ -123,8 +122,8 @@ class EachPosition(nn.Module):
         return torch.stack([part.argmax(dim=1) for part in parts], dim=1)
 
 
-class OnlyPosition(nn.Module):
-    """The position of the label where there is but one."""
+class SinglePosition(nn.Module):
+    """The position of the label if there is only one label."""
 
     def forward(self, scores: Tensor) -> Tensor:
         """``[B, K]`` -> int64 ``[B]``."""
@@ -132,7 +131,7 @@ class OnlyPosition(nn.Module):
 
 
 def facts(net: TranslatedPipeline, outputs: list[str]) -> dict[str, Any]:
-    """What whoever feeds the program has to know, as JSON values."""
+    """The facts of a file that a server needs, as JSON values."""
     numbers, strings = (names(net.encoder, columns) for columns in raw_columns(net.encoder))
     return {
         "layout": 1,
@@ -149,7 +148,7 @@ def facts(net: TranslatedPipeline, outputs: list[str]) -> dict[str, Any]:
 
 
 def example(net: TranslatedPipeline, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
-    """Made-up rows to take a graph from; as many as no width, so that no step takes the one for the other."""
+    """Made-up rows to take a graph from, see ``EXAMPLE_ROWS``."""
     drawn = torch.Generator().manual_seed(0)
     numbers = 3 * torch.randn(EXAMPLE_ROWS, len(raw_columns(net.encoder)[0]), generator=drawn, dtype=torch.float64)
     sizes = torch.tensor([len(one.vocabulary) for _, one in text_slots(net.encoder)], dtype=torch.float64)
@@ -158,7 +157,7 @@ def example(net: TranslatedPipeline, device: torch.device | str = "cpu") -> tupl
 
 
 def _ends(program: Program, head: Head) -> dict[str, nn.Module]:
-    """What gives each method, from the scores or, as a step, from all values of the program."""
+    """The module of each method: a function of the scores or, as a step, of all values of the program."""
     if head.task == "transform" or "predict" not in head.methods:
         return {}
     link = InDouble(LinkOutput(head.link, **head.link_options))
@@ -172,16 +171,16 @@ def _ends(program: Program, head: Head) -> dict[str, nn.Module]:
     elif head.classes is None:
         ends["predict"] = link
     elif isinstance(head.classes, list):
-        ends["predict"] = EachPosition([len(one) for one in head.classes])
+        ends["predict"] = TracedTargetPositions([len(labels) for labels in head.classes])
     else:
-        ends["predict"] = LabelIndex() if len(head.classes) > 1 else OnlyPosition()
+        ends["predict"] = LabelIndex() if len(head.classes) > 1 else SinglePosition()
     return ends
 
 
 def _rejected(lookup: Any, numbers: Tensor, ids: Tensor) -> Tensor | None:
     """Whether an encoder rejects a number, bool ``[B]``; None where it rejects none."""
     rejected = None
-    if lookup.rejects_unknown or lookup.hashes:  # hashed is the text that Python writes for a number
+    if lookup.rejects_unknown or lookup.hashes:  # Python's text of a number is hashed
         rejected = ids == 0
     if lookup.rejects_missing:
         rejected = _either(rejected, ids == 1)
@@ -197,12 +196,13 @@ def _also(rejected: Tensor | None, step: Any, values: list[Tensor]) -> Tensor | 
     return _either(rejected, step.rejected(values)) if step.rejects or step.bounded() else rejected
 
 
-def _either(one: Tensor | None, other: Tensor | None) -> Tensor | None:
-    return other if one is None else one if other is None else one | other
+def _either(left: Tensor | None, right: Tensor | None) -> Tensor | None:
+    return right if left is None else left if right is None else left | right
 
 
-def _where(rejected: Tensor | None, answer: Tensor, sentinel: float) -> Tensor:
+def _where(rejected: Tensor | None, output: Tensor, sentinel: float) -> Tensor:
+    """The output, with ``sentinel`` in rejected rows."""
     if rejected is None:
-        return answer
-    one = rejected.view([-1] + [1] * (answer.dim() - 1))
-    return torch.where(one, torch.full_like(answer, sentinel), answer)
+        return output
+    rows = rejected.view([-1] + [1] * (output.dim() - 1))
+    return torch.where(rows, torch.full_like(output, sentinel), output)

@@ -1,4 +1,4 @@
-"""Passes over a program: the same answers and rejections, of fewer columns and steps."""
+"""Passes over a program: the same outputs and checks with fewer columns and steps."""
 
 from windtunnel.compiler.passes.fold import look_up_sums
 from windtunnel.compiler.passes.simplify import simplify

@@ -1,10 +1,9 @@
-"""Linear maps of linear maps as one: scalers and tables of categories are multiplied into the weights behind them.
+"""Folding of linear maps: scalers and tables of categories are multiplied into the weights after them.
 
-A scaler in front of weighted sums becomes their center and a factor of their weights, so that a chain of scalers and a
-linear model is one ``Projection``. Weights and norm of counts of terms go with the sums behind them into one pass over
-the counts. A table in front of weighted sums is multiplied by their weights: a category that was one-hot is looked up
-as the K sums that it adds. Scalers in front of trees stay, as a value on a threshold has to be rounded as the source
-rounds it.
+A scaler before weighted sums becomes their center and a factor of their weights, so that a chain of scalers and a
+linear model is one ``Projection``. Weights and norm of term counts and the sums after them become one pass over the
+counts. A table before weighted sums is multiplied by their weights: a one-hot category is looked up as the K sums that
+it adds. Scalers before trees stay, as a value on a threshold must be rounded as the source rounds it.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.program.wiring import Node, Wiring
 
 FAR = 1000.0
-"""Columns that a scaler shifts by more than this, in the unit of its answers, are left to it: the source rounds there,
-and answers would differ from its own by more than the last few digits."""
+"""A scaler that shifts a column by more than this, in units of its output, is not folded: the outputs would differ from
+the source by more than the last few digits."""
 
 
 def fold(wiring: Wiring) -> None:
-    """Multiply scalers, then tables, into the linear maps behind them; changed in place."""
+    """Multiply scalers, then tables, into the linear maps after them, in place."""
     for node in list(wiring.nodes):
         if type(node.module) in (Linear, Projection):
             while scaler := _scaler_before(wiring, node):
@@ -46,9 +45,9 @@ def fold(wiring: Wiring) -> None:
 
 
 def look_up_sums(net: TranslatedPipeline) -> None:
-    """Multiply one-hot columns that no table holds into the linear maps behind them, to be learned; in place.
+    """Multiply one-hot columns without a table into the linear maps after them, in place.
 
-    Their sums are a table of ``[V, K]``, which says all that weights behind such columns can.
+    The products are a learnable table ``[V, K]``, which can represent all weights of such columns.
     """
     if not any(isinstance(step.module, OneHot) for step in net.program.steps):
         return
@@ -62,7 +61,7 @@ def look_up_sums(net: TranslatedPipeline) -> None:
 
 
 def _scaler_before(wiring: Wiring, node: Node) -> Node | None:
-    """A scaler all of whose columns go into a linear map, and into nothing else."""
+    """A scaler whose columns are inputs of this linear map alone."""
     users = wiring.users()
     for source in dict.fromkeys(source for source, _ in node.given):
         if isinstance(source, Node) and type(source.module) is Affine and users[source] == {node}:
@@ -72,7 +71,7 @@ def _scaler_before(wiring: Wiring, node: Node) -> Node | None:
 
 
 def _may_fold(node: Node, scaler: Node) -> bool:
-    """Whether the map rejects what the scaler rejects, and nothing is rounded far from where the source rounds it."""
+    """Whether the map makes the checks of the scaler, and rounding stays near that of the source."""
     if not set(scaler.rejects) <= set(node.rejects) or "huge" in node.rejects:
         return False
     columns = [column for source, column in node.given if source is scaler]
@@ -94,25 +93,25 @@ def _fold_scaler(node: Node, scaler: Node) -> None:
 def _folded(node: Node, scaler: Node) -> tuple[Tensor, Tensor, Tensor]:
     """Weight, bias and center of ((x - c) / u s + h - C) W^T + b, with c for the center; float64."""
     affine: Affine = scaler.module  # type: ignore[assignment]
-    here = torch.tensor([source is scaler for source, _ in node.given])
+    of_scaler = torch.tensor([source is scaler for source, _ in node.given])
     columns = [column for source, column in node.given if source is scaler]
     scale, shift, new, unit = (
         one.detach().double()[columns] for one in (affine.scale, affine.shift, affine.center, affine.unit)
     )
     weight, bias, center = _map(node).weight.detach().double().clone(), _map(node).bias.double(), _center(node)
-    bias = bias + weight[:, here] @ (shift - center[here])
-    weight[:, here] *= scale / unit
-    center[here] = new
+    bias = bias + weight[:, of_scaler] @ (shift - center[of_scaler])
+    weight[:, of_scaler] *= scale / unit
+    center[of_scaler] = new
     return weight, bias, center
 
 
 def _terms_before(wiring: Wiring, node: Node) -> Node | None:
-    """Weighted counts that are all that a linear map is given, and that nothing else is given."""
+    """Weighted counts that are the only input of a linear map, and of no other node."""
     sources = {source for source, _ in node.given}
     source = next(iter(sources), None)
     if len(sources) != 1 or not isinstance(source, Node) or type(source.module) is not Tfidf:
         return None
-    # What is rejected from now on is told by the counts.
+    # The checks are made on the counts from now on.
     alike = set(source.rejects) <= set(node.rejects) <= NOT_FINITE
     return source if source.module.norm and alike and wiring.users()[source] == {node} else None
 
@@ -122,14 +121,14 @@ def _fold_terms(node: Node, terms: Node) -> None:
     linear, idf = _map(node), tfidf.idf.detach()
     columns = tfidf.terms([column for _, column in node.given])
     weight = linear.weight.new_zeros(len(linear.bias), len(terms.given))
-    # A term may be given twice.
+    # A term may occur twice.
     weight.index_add_(1, torch.tensor(columns, device=weight.device), linear.weight.detach())
     node.module = TermSums(idf, weighted(weight, idf), linear.bias, tfidf.norm)
     node.given, node.origin = terms.given, _together(terms, node)
 
 
 def _together(first: Node, second: Node) -> Origin:
-    """Where two steps that have become one come from."""
+    """The origin of a step that was two."""
     origins = (first.origin, second.origin)
     estimators = [origin.estimator for origin in origins if origin.estimator]
     return Origin(" + ".join(origin.name for origin in origins), " + ".join(estimators))
@@ -138,7 +137,7 @@ def _together(first: Node, second: Node) -> Origin:
 def _fold_tables(
     wiring: Wiring, node: Node, kinds: type | UnionType = CategoryTable | OneHot, *, trainable: bool = False
 ) -> None:
-    """Sums over the columns of a table as columns of a table; the node becomes the sum of what is left."""
+    """Replace weighted sums of a table's columns by a table of sums; the node adds up the tables and the rest."""
     tables = {
         source: [at for at, (one, _) in enumerate(node.given) if one is source]
         for source in dict.fromkeys(source for source, _ in node.given)
@@ -188,7 +187,7 @@ def _center(node: Node) -> Tensor:
 
 
 def _drop_unread(wiring: Wiring) -> None:
-    """Take out tables that nothing reads any more."""
+    """Remove tables that no node reads."""
     users = wiring.users()
     wiring.nodes = [
         node for node in wiring.nodes if node in users or node.rejects or node.bounded() or node is wiring.nodes[-1]

@@ -1,4 +1,4 @@
-"""All passes, one after the other, and what they have saved."""
+"""All passes over a program, and the columns that they save."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from windtunnel.compiler.passes.fold import fold
-from windtunnel.compiler.passes.narrow import narrow
+from windtunnel.compiler.passes.select_columns import select_columns
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.modules.trees.hard import HardTrees
@@ -18,29 +18,28 @@ from windtunnel.program.wiring import Place, Wiring
 
 
 def simplify(net: TranslatedPipeline) -> None:
-    """Narrow and fold the program of a net in place, and have its encoder read no more than that takes.
+    """Select columns and fold linear maps in the program of a net, in place; its encoder reads only what remains.
 
-    Answers stay what they were to the last few digits (decisions of trees to the last one), and what was rejected is
-    rejected, but for what nobody looks at any more: rows may come without a raw column that nothing reads, or with
-    anything in it; and a product beyond the largest number counts as infinite only where it is computed. Trees
-    without steps before them are left as they are.
+    Outputs agree to the last few digits, and decisions of trees exactly. The same rows are rejected, with two
+    exceptions: a raw column that nothing reads may be missing or hold any values, and an overflowing product counts as
+    infinite only where it is still computed. A program of trees alone is left as it is.
     """
     if len(net.program.steps) == 1 and isinstance(net.program.steps[0].module, HardTrees):
-        return  # files of LightGBM and XGBoost are given all columns that the trees were fitted on
+        return  # files of LightGBM and XGBoost have all columns that the trees were fitted on
     wiring = Wiring.of(net.program, net.origins)
     before = wiring.widths(net.encoder)
-    narrow(wiring, before, always_finite(net.encoder, net.hosts))
+    select_columns(wiring, before, always_finite(net.encoder, net.hosts))
     fold(wiring)
-    encoder = _reading(wiring, net.encoder)
+    encoder = _reduced_encoder(wiring, net.encoder)
     program, origins = wiring.program()
     net.replace_program(program, origins=origins, encoder=encoder)
     net.requires_grad_(False).eval()
     net.mark_initial_weights()
     after = wiring.widths(net.encoder)
-    # Guards pass on what others have computed.
+    # Guards compute no columns.
     columns = sum(after[node] for node in wiring.nodes if not isinstance(node.module, Identity))
-    none = {NUMBERS, IDS, *wiring.method_nodes.values()}
-    of_columns = sum(width for source, width in before.items() if source not in none)
+    not_computed = {NUMBERS, IDS, *wiring.method_nodes.values()}
+    of_columns = sum(width for source, width in before.items() if source not in not_computed)
     net.record(simplification=Simplification(columns, of_columns, _unread(net)))
 
 
@@ -52,15 +51,15 @@ def _unread(net: TranslatedPipeline) -> tuple[str, ...]:
     return tuple(net.encoder.column_name(column) for column in range(net.encoder.width) if column not in read)
 
 
-def _reading(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:
-    """Read what nodes are given, and categories that the source rejects; number the places anew."""
+def _reduced_encoder(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:
+    """The encoder of the columns that nodes use and of categories with checks; renumbers the places in the wiring."""
     read = dict.fromkeys(place for node in wiring.everything() for place in node.given if isinstance(place[0], int))
     guarded = [node for node in wiring.nodes[:-1] if isinstance(node.module, Identity)]
     computed = {place for node in wiring.everything() if node not in guarded for place in node.given}
     numbers = _in_order([at for source, at in read if source == NUMBERS], computed, encoder)
-    ids = [at for at, one in enumerate(encoder.categories) if (IDS, at) in read or one.rejects]
+    ids = [at for at, category in enumerate(encoder.categories) if (IDS, at) in read or category.rejects]
     if not numbers and not ids:
-        # A row has to come from somewhere.
+        # At least one column, for the number of rows.
         numbers, ids = ([0], []) if encoder.numbers else ([], [0])
     places: dict[Place, Place] = {(NUMBERS, old): (NUMBERS, new) for new, old in enumerate(numbers)}
     places |= {(IDS, old): (IDS, new) for new, old in enumerate(ids)}
@@ -69,7 +68,7 @@ def _reading(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:
     users = wiring.users()
     for node in guarded:
         if node not in users:
-            # Neighbours are looked at where they stand.
+            # In the order of the rows, so that neighbours are a view.
             node.given.sort(key=lambda place: place[1] if isinstance(place[0], int) else math.inf)
     return replace(
         encoder,
@@ -79,10 +78,10 @@ def _reading(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:
 
 
 def _in_order(numbers: list[int], computed: set[Place], encoder: RowEncoder) -> list[int]:
-    """The numbers that are read, so that the fewest are picked out of the middle of others."""
+    """The numbers in an order in which most are neighbours of each other."""
     numbers = sorted(numbers, key=lambda at: encoder.numbers[at])
     used = [at for at in numbers if (NUMBERS, at) in computed]
-    # All columns as they were fitted are an array as it is given.
+    # All columns in fitted order are the given array itself.
     if 2 * len(used) <= len(numbers) and [encoder.numbers[at] for at in numbers] == list(range(encoder.width)):
         return numbers
     return sorted(numbers, key=lambda at: ((NUMBERS, at) not in computed, at))

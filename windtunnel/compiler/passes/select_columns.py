@@ -1,0 +1,187 @@
+"""Selection of columns, pushed down from the outputs to the rows (Hummingbird, section 5.2).
+
+The pass goes backwards from the scores and the methods. It keeps of each step the columns that later steps use, and
+asks the step which inputs it requires for them. Weights of zero and features that no tree reads drop columns even if
+the source pipeline has no feature selection.
+
+The program still rejects all rows that the source rejects. If a dropped column was checked for NaN or infinity, the
+check moves upstream to the columns that it was computed from. A check that has no upstream form, such as one for
+numbers beyond float32 after a scaler, keeps its column.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+
+from windtunnel.modules.tables.category_table import Identity
+from windtunnel.program.non_finite import NOT_FINITE, Guard, NonFiniteTracer
+from windtunnel.program.origin import Origin
+from windtunnel.program.wiring import Node, Place, Source, Wiring
+
+
+def select_columns(wiring: Wiring, widths: Mapping[Source, int], always_finite: Iterable[int] = ()) -> None:
+    """Keep the columns of every node that later nodes use, and remove nodes without used columns.
+
+    Parameters
+    ----------
+    wiring : Wiring
+        Changed in place.
+    widths : mapping of Source to int
+        The number of columns of each source.
+    always_finite : iterable of int
+        Columns of the numbers that hold neither NaN nor infinity, such as counts of tokens.
+    """
+    _ColumnSelection(wiring, widths, NonFiniteTracer(wiring, always_finite)).run()
+
+
+class _ColumnSelection:
+    """The state of the pass on its way from the outputs to the rows."""
+
+    def __init__(self, wiring: Wiring, widths: Mapping[Source, int], tracer: NonFiniteTracer) -> None:
+        self.wiring, self.widths, self.tracer = wiring, widths, tracer
+        self.rejected_anyway = _rejected_anyway(wiring, tracer)
+        self.ends = {wiring.nodes[-1], *wiring.method_nodes.values()}
+        self.used: dict[Source, set[int]] = defaultdict(set)
+        self.passed: dict[Place, Place] = {}
+        """Columns of removed nodes -> the columns that they passed on."""
+        self.renumbered: dict[Place, Place] = {}
+        self.guards: dict[Guard, Node] = {}
+        self.checks: set[Guard] = set()
+        """The checks of the nodes that remain."""
+
+    def run(self) -> None:
+        for end in self.ends:
+            self.used[end].update(range(self.widths[end]))
+        remaining: set[Node] = set()
+        for node in reversed(self.wiring.everything()):
+            if not self._dissolve(node):
+                self._cut(node)
+                remaining.add(node)
+        for node in remaining:
+            node.given = [self._new_place(place) for place in node.given]
+        self.wiring.nodes = [node for node in self.wiring.nodes if node in remaining]
+        self.wiring.nodes[-1:-1] = self._guarding()
+
+    def _dissolve(self, node: Node) -> bool:
+        """Remove a node that is unused or passes columns on, if other nodes can make its checks."""
+        used = self.used[node]
+        if node in self.ends or node.bounded() or (used and not isinstance(node.module, Identity)):
+            return False
+        if not self._guarded(node, self.tracer.rejected(node)):
+            return False
+        self.passed |= {(node, column): node.given[column] for column in used}
+        self._use(node.given[column] for column in used)
+        return True
+
+    def _cut(self, node: Node) -> None:
+        """Keep the used columns of a node, if other nodes can make its checks of the other columns."""
+        used, needed = self._columns(node)
+        width = len(node.given)
+        unread = set(range(width)) - set(needed)
+        smaller = bool(unread) or len(used) < self.widths[node]
+        # The node still checks the columns that it reads.
+        guards = self.tracer.rejected(node, unread) - self.tracer.rejected(node, needed)
+        if smaller and self._guarded(node, guards):
+            node.module = node.module.select_columns(used, needed, width)
+            node.given = [node.given[column] for column in needed]
+            self.renumbered |= {(node, old): (node, new) for new, old in enumerate(used)}
+        self.checks |= self.tracer.rejected(node)
+        self._use(node.given)
+
+    def _columns(self, node: Node) -> tuple[Sequence[int], Sequence[int]]:
+        """The output columns that a node keeps, and the inputs that it requires for them; ascending."""
+        width, every = len(node.given), range(self.widths[node])
+        if node.bounded():
+            return every, range(width)
+        for used in (sorted(self.used[node]), every):
+            needed = node.module.required_columns(used, width) if used else None
+            if needed is not None:
+                # At least one column, for the number of rows.
+                return used, sorted(self._mixed_in(node, set(needed))) or [0]
+        return every, range(width)
+
+    def _mixed_in(self, node: Node, needed: set[int]) -> set[int]:
+        """Also the columns with weight 0 whose NaN or infinity shows in no other column: 0 NaN is NaN."""
+        if not node.module.MIXES_COLUMNS:
+            return needed
+        kinds = NOT_FINITE.union(node.rejects)
+        guards = ((column, self.tracer.guards(place, kinds)) for column, place in enumerate(node.given))
+        own = {column: some for column, some in guards if some}
+        covered = set[Guard]().union(*(some for column, some in own.items() if column in needed))
+        for column in sorted(own.keys() - needed, key=lambda column: (len(own[column]), column)):
+            if not own[column] <= covered:
+                needed.add(column)
+                covered |= own[column]
+        return needed
+
+    def _guarded(self, node: Node, guards: Iterable[Guard]) -> bool:
+        """Add guards in the place of a node's checks; False if they would reject more rows than the source does."""
+        guards = {root for guard in guards for root in self._upstream(guard)}
+        # Guards come before the last node, so that they cannot read it.
+        if any(
+            place[0] is self.wiring.nodes[-1] or not self.rejected_anyway((place, kinds)) for place, kinds in guards
+        ):
+            return False
+        for guard in guards:
+            self.guards.setdefault(guard, node)
+        self._use(place for place, _ in guards)
+        return True
+
+    def _upstream(self, guard: Guard) -> Iterable[Guard]:
+        """The guards of a column's roots, if every output checks these anyway: a product is infinite only if a factor is."""
+        place, kinds = guard
+        roots = self.tracer.causes(place).roots
+        checked = kinds <= NOT_FINITE and all(map(self.rejected_anyway, roots))
+        return roots if checked else [guard]
+
+    def _guarding(self) -> list[Node]:
+        """A node for each kind of guards that no remaining node makes redundant."""
+        # A method's rows are checked by its own nodes alone.
+        checked: dict[Place, frozenset[str]] = defaultdict(frozenset)
+        for place, kinds in self.checks if not self.wiring.method_nodes else ():
+            checked[place] |= kinds
+        together: dict[frozenset[str], dict[Place, Node]] = defaultdict(dict)
+        for (place, kinds), node in self.guards.items():
+            if not kinds <= checked[place]:
+                together[kinds].setdefault(self._new_place(place), node)
+        order: dict[Source, int] = {node: position for position, node in enumerate(self.wiring.nodes)}
+        nodes = []
+        for kinds, owners in together.items():
+            name = next(iter(owners.values())).name
+            places = sorted(owners, key=lambda place: (order.get(place[0], -1), place[1]))
+            nodes.append(Node(Identity(), places, name, tuple(sorted(kinds)), Origin(name, "")))
+        return nodes
+
+    def _use(self, places: Iterable[Place]) -> None:
+        for source, column in places:
+            self.used[source].add(column)
+
+    def _new_place(self, place: Place) -> Place:
+        """The new place of a column."""
+        while place in self.passed:
+            place = self.passed[place]
+        return self.renumbered.get(place, place)
+
+
+def _rejected_anyway(wiring: Wiring, tracer: NonFiniteTracer) -> Callable[[Guard], bool]:
+    """Whether the scores and each method all make the check of a guard."""
+    sources = {source for node in wiring.nodes for source, _ in node.given}
+    unused = {node for node in wiring.nodes[:-1] if node not in sources}
+    outputs: list[Iterable[Node]] = [wiring.nodes]
+    outputs += [{node, *wiring.upstream(node), *unused} for node in wiring.method_nodes.values()]
+    rejected = [_by_place(tracer.rejected(node) for node in nodes) for nodes in outputs]
+
+    def everywhere(guard: Guard) -> bool:
+        place, kinds = guard
+        return all(any(kinds <= other for other in checks[place]) for checks in rejected)
+
+    return everywhere
+
+
+def _by_place(guards: Iterable[Iterable[Guard]]) -> dict[Place, set[frozenset[str]]]:
+    places: dict[Place, set[frozenset[str]]] = defaultdict(set)
+    for place, kinds in chain.from_iterable(guards):
+        places[place].add(kinds)
+    return places
