@@ -79,7 +79,7 @@ NOT_TRANSLATED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: type("Mine", (LogisticRegression,), {})().fit(FRAME[["age"]], Y["label"]),
         UnsupportedEstimator,
         "step 'Mine': no translation for ...Mine; its parent LogisticRegression has one, but a subclass may compute "
-        "something else. Register a reader with @windtunnel.translates(Mine).",
+        "something else. Register a converter with @windtunnel.translates(Mine).",
     ),
     "a class that has no rows to answer": (
         lambda: DBSCAN().fit(FRAME[["age"]]),

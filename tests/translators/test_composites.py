@@ -43,11 +43,11 @@ def scaled(estimator: Any = None) -> Any:
 
 
 class OwnLogistic(LogisticRegression):
-    """A subclass, which has no reader."""
+    """A subclass, which has no converter."""
 
 
 class OwnShift(TransformerMixin, BaseEstimator):
-    """A transformer without a reader."""
+    """A transformer without a converter."""
 
     def fit(self, X: Any, y: Any = None) -> OwnShift:
         self.n_features_in_ = X.shape[1]

@@ -1,4 +1,4 @@
-"""Walks a fitted pipeline into a small DAG of expressions; knows compositions, not operators."""
+"""Builds the DAG of a fitted pipeline; knows compositions, not operators."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from windtunnel.errors import NotFitted, UnsupportedEstimator
 from windtunnel.translators.registry import has_converter
 
 LIBRARIES = ("sklearn", "lightgbm", "xgboost", "catboost", "category_encoders", "windtunnel")
-"""Whose transformers say whether they are fitted."""
+"""Libraries whose transformers pass ``check_is_fitted`` once they are fitted."""
 
 
 @dataclass(frozen=True, eq=False)
 class Raw:
-    """The rows as they are given to the pipeline."""
+    """The input rows of the pipeline."""
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """The answer of one fitted estimator; ``name`` is its path in the pipeline, such as ``"columns.city.encoder"``."""
+    """The output of one fitted estimator; ``name`` is its path in the pipeline, such as ``"columns.city.encoder"``."""
 
     name: str
     estimator: Any
@@ -35,7 +35,7 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Some columns, by position; ``flat`` where the source asks for one column without a second dimension."""
+    """Some columns, by position; ``flat`` if the source reads one column without a second dimension."""
 
     inputs: Expression
     positions: tuple[int, ...]
@@ -53,7 +53,7 @@ class Weighted:
 
 @dataclass(frozen=True, eq=False)
 class Concatenated:
-    """Columns side by side; ``composite`` is the fitted estimator, if any, that makes all of them from ``inputs``."""
+    """Concatenated columns; ``composite`` is the fitted estimator, if any, that computes them from ``inputs``."""
 
     parts: tuple[Expression, ...]
     composite: Any
@@ -62,7 +62,7 @@ class Concatenated:
 
 @dataclass(frozen=True, eq=False)
 class MethodOutput:
-    """What a method of a fitted estimator inside another one gives; ``columns`` picks columns of it.
+    """The output of a method of a fitted estimator inside another one; ``columns`` selects columns of it.
 
     ``method`` is that of ``windtunnel.translators.registry.Part``.
     """
@@ -85,7 +85,7 @@ def build_graph(pipeline: Any, inputs: Expression | None = None, name: str = "")
 
 
 def raw_columns(pipeline: Any) -> tuple[list[str] | None, int]:
-    """Names (None where it was fitted on an array) and number of the columns that a pipeline was fitted on."""
+    """Names (None if it was fitted on an array) and number of the columns that a pipeline was fitted on."""
     if one_dimensional(pipeline):
         return None, 1
     first: Any = next(leading_steps(pipeline), None)
@@ -134,8 +134,8 @@ def _column_transformer(fitted: ColumnTransformer, inputs: Expression, name: str
         if len(positions) == 0 or (isinstance(part, str) and part == "drop"):
             continue
         path = _path(name, part_name)
-        answer = _walk(part, Columns(inputs, positions, flat=isinstance(key, str | int)), path)
-        parts.append(_weighted(answer, weights.get(part_name), path))
+        output = _walk(part, Columns(inputs, positions, flat=isinstance(key, str | int)), path)
+        parts.append(_weighted(output, weights.get(part_name), path))
     return Concatenated(tuple(parts), fitted, inputs)
 
 
@@ -150,8 +150,8 @@ def _feature_union(fitted: FeatureUnion, inputs: Expression, name: str) -> Expre
     return Concatenated(tuple(parts), fitted, inputs)
 
 
-def _weighted(answer: Expression, weight: float | None, name: str) -> Expression:
-    return answer if weight is None else Weighted(f"{name}.weight", answer, float(weight))
+def _weighted(output: Expression, weight: float | None, name: str) -> Expression:
+    return output if weight is None else Weighted(f"{name}.weight", output, float(weight))
 
 
 def _passes(step: Any) -> bool:
@@ -180,11 +180,11 @@ def _check_fitted(estimator: Any, name: str) -> None:
 
 
 def _says_fitted(estimator: Any) -> bool:
-    """Whether CatBoost says so: a sum of its models has none of the attributes that scikit-learn looks for."""
+    """Whether a CatBoost model is fitted: a sum of models has none of the attributes that scikit-learn checks."""
     return type(estimator).__module__.startswith("catboost.") and bool(estimator.is_fitted())
 
 
 def _may_be_stateless(estimator: Any) -> bool:
-    """Whether it is a transformer of one's own: where ``fit`` only returns self, it looks as if it were not fitted."""
+    """Whether this is a custom transformer, whose ``fit`` may only return self and set no attribute."""
     library = type(estimator).__module__.partition(".")[0]
     return library not in LIBRARIES and hasattr(estimator, "transform") and not has_converter(type(estimator))

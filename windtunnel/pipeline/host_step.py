@@ -1,4 +1,4 @@
-"""Steps without a translation stay on the host: the source's own estimators answer for them, as further raw columns."""
+"""Steps without a translation stay on the host: the source's own estimators compute them as further raw columns."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class HostStep:
     Attributes
     ----------
     step : Step
-        The expression whose answer is computed by the fitted source.
+        The expression that the fitted source computes.
     columns : tuple of int
-        The columns, after the raw ones, that its answer takes.
+        Its columns, which follow the raw ones.
     reason : str
-        Why there is no translation.
+        The reason why it has no translation.
     tokens : Tokens or None
-        What counts tokens in the place of the step, whose weighting of the counts is translated.
+        Counts tokens instead of the step, whose weighting of the counts is translated.
     source : str
-        The class of the step, where it was read from a file.
+        The class of the step, if it was loaded from a file.
     """
 
     step: Step
@@ -75,24 +75,24 @@ class HostStep:
         facts = self.facts()
         return facts["counter"] is not None and facts == other.facts()
 
-    def answer(self, rows: Any) -> pd.DataFrame:
-        """What the source's step makes of raw rows, under ``columns``."""
-        answer = dense_frame(evaluate(self.step, rows))
-        self._check(answer.shape, len(rows))
-        return answer.set_axis(list(self.columns), axis=1)
+    def output(self, rows: Any) -> pd.DataFrame:
+        """The output of the source's step for raw rows, under ``columns``."""
+        output = dense_frame(evaluate(self.step, rows))
+        self._check(output.shape, len(rows))
+        return output.set_axis(list(self.columns), axis=1)
 
     def count(self, rows: Any) -> sparse.coo_array:
-        """How often each token is in each row, or what else ``tokens`` counts; sparse ``[rows, columns]``."""
+        """The counts of each token, or of what ``tokens`` counts, in each row; sparse ``[rows, columns]``."""
         assert self.tokens is not None
         inputs = evaluate(self.step.inputs, rows)
         try:
             counts = self.tokens.counts(inputs)
-        except Exception as error:  # a tokenizer may raise whatever it likes
-            missing = sum(pd.api.types.is_scalar(one) and is_missing(one) for one in inputs)
+        except Exception as error:  # a tokenizer may raise any error
+            missing = sum(pd.api.types.is_scalar(row) and is_missing(row) for row in inputs)
             hint = f" ({missing} of {len(rows)} are missing; fill them, such as with an empty text)" if missing else ""
             raise BadInput(f"step {self.name!r} ({self.estimator}) rejects these rows: {error}{hint}") from error
         self._check(counts.shape, len(rows))
-        # By rows, as vectorizers give them, so that nothing has to be sorted.
+        # Sorted by row, as vectorizers return them.
         if not (isinstance(counts, sparse.csr_array) and counts.has_canonical_format):
             counts = sparse.csr_array(counts, copy=True)
             counts.sum_duplicates()
@@ -109,7 +109,7 @@ class HostStep:
 
 
 def evaluate(expression: Expression, rows: Any) -> Any:
-    """What the fitted source makes of raw rows at one place of the graph."""
+    """The fitted source's output of an expression for raw rows."""
     match expression:
         case Raw():
             return rows
@@ -120,23 +120,23 @@ def evaluate(expression: Expression, rows: Any) -> Any:
         case Concatenated(composite=composite, inputs=inputs):
             return composite.transform(evaluate(inputs, rows))
         case MethodOutput(inputs=Step() as step, method=method, columns=columns):
-            answer = dense_frame(getattr(step.estimator, method)(evaluate(step.inputs, rows))).to_numpy()
-            return answer if columns is None else answer[:, list(columns)]
+            output = dense_frame(getattr(step.estimator, method)(evaluate(step.inputs, rows))).to_numpy()
+            return output if columns is None else output[:, list(columns)]
         case MethodOutput():
-            raise BadInput("only a step has answers.")
+            raise BadInput("only a step has methods.")
         case Columns(inputs=inputs, positions=positions, flat=flat):
-            answer = evaluate(inputs, rows)
+            output = evaluate(inputs, rows)
             selected: Any = positions[0] if flat else list(positions)
-            return answer.iloc[:, selected] if isinstance(answer, pd.DataFrame) else answer[:, selected]
+            return output.iloc[:, selected] if isinstance(output, pd.DataFrame) else output[:, selected]
         case Weighted(inputs=inputs, weight=weight):
             return evaluate(inputs, rows) * weight
 
 
-def dense_frame(answer: Any) -> pd.DataFrame:
-    """An answer of a host step (DataFrame, dense or sparse array) as a DataFrame with one row per row."""
-    if isinstance(answer, pd.DataFrame):
-        return answer.reset_index(drop=True)
-    if hasattr(answer, "toarray"):
-        return pd.DataFrame(answer.toarray())
-    array = np.asarray(answer)
+def dense_frame(output: Any) -> pd.DataFrame:
+    """The output of a host step (DataFrame, dense or sparse array) as a DataFrame with one row per row."""
+    if isinstance(output, pd.DataFrame):
+        return output.reset_index(drop=True)
+    if hasattr(output, "toarray"):
+        return pd.DataFrame(output.toarray())
+    array = np.asarray(output)
     return pd.DataFrame(array.reshape(len(array), -1), dtype=object if array.dtype == object else None)

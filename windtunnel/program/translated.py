@@ -268,7 +268,7 @@ class TranslatedPipeline(nn.Module):
         frame, source, size = frame.reset_index(drop=True), self.encoder.source_rows(rows), at_once or len(frame)
         for start in range(0, len(frame), size):
             part = source[start : start + size]
-            computed = [host.answer(part) for host in self.hosts if host.tokens is None]
+            computed = [host.output(part) for host in self.hosts if host.tokens is None]
             counts = {host.columns[0]: host.count(part) for host in self.hosts if host.tokens is not None}
             read = frame.iloc[start : start + size].reset_index(drop=True)
             yield self.encoder.encode(pd.concat([read, *computed], axis=1), training=training, counts=counts)

@@ -1,4 +1,4 @@
-"""The one table of translations: estimator class -> the function that reads a fitted instance."""
+"""The table of converters: estimator class -> the function that converts a fitted instance."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from windtunnel.translators.untranslated import REASONS, public_name
 
 @dataclass(frozen=True)
 class HashedColumns:
-    """Columns that a source tells apart by the hash of their text, and the numbers that it reads in their place.
+    """Columns whose categories the source identifies by the hash of their text, and the statistics that replace them.
 
-    These columns are texts and whole numbers; the source rejects all others, and missing values. What reads the others
-    gets, after them, the columns of ``statistics``.
+    These columns hold texts and whole numbers; the source rejects all other values. The module gets the remaining
+    columns, followed by those of ``statistics``.
 
     Parameters
     ----------
     categories : dict
-        Column -> the hashes that the fitted source tells, from 0 to 2^32 - 1 (``windtunnel.encode.cityhash.city_hash``).
+        Column -> the hashes that the fitted source reveals, from 0 to 2^32 - 1
+        (``windtunnel.encode.cityhash.city_hash``).
     complete : set of int
-        The columns of which these are all hashes that it knows.
+        The columns for which these are all hashes of the source.
     numbers : sequence of int
-        Further columns, which ``borders`` reads.
+        Further input columns, those of ``borders``.
     borders : Module
         ``[B, numbers] -> int64 [B, k]``.
     statistics : Module or None
-        int64 ``[B, categories + k] -> [B, K]``, from the hashes as signed numbers of 32 bits, and what ``borders``
-        gives; None where nothing is read in the place of the categories.
+        int64 ``[B, categories + k] -> [B, K]``, from the hashes as signed numbers of 32 bits and the output of
+        ``borders``; None if no statistics replace the categories.
     """
 
     categories: Mapping[int, Sequence[int]]
@@ -44,49 +45,50 @@ class HashedColumns:
 
 @dataclass(frozen=True)
 class Predictor:
-    """What a reader returns for a classifier, regressor, clusterer or detector: raw scores, and what is made of them.
+    """The conversion of a classifier, regressor, clusterer or detector: raw scores, and the outputs made of them.
 
     Parameters
     ----------
     scores : Module
-        ``[B, width] -> [B, K]`` raw scores, which fine-tuning works on: log-odds for probability models, margins for
+        ``[B, width] -> [B, K]`` raw scores, which fine-tuning trains: log-odds for probability models, margins for
         SVMs, log-densities for mixtures, values otherwise.
     link : str
-        From raw scores to what ``predict_proba`` or ``predict`` gives; a name in ``windtunnel.modules.outputs.links.LINKS``.
+        From raw scores to the output of ``predict_proba`` or ``predict``; a name in
+        ``windtunnel.modules.outputs.links.LINKS``.
     loss : str
-        What fine-tuning minimises unless told otherwise; a name in ``windtunnel.objectives.losses.LOSSES``. "unknown"
-        where the target alone does not tell how wrong an answer is, so that ``fit`` asks for a loss of one's own.
+        The default loss of fine-tuning; a name in ``windtunnel.objectives.losses.LOSSES``. With "unknown", ``fit``
+        requires a custom loss, because the target alone does not determine the error.
     loss_options, link_options : dict
         JSON arguments of the two, such as ``{"alpha": 0.9}`` for the quantile loss; a list is one for each score.
     flat : bool
-        True where the source predicts ``[B]`` and not ``[B, 1]``.
+        True if the source predicts ``[B]`` and not ``[B, 1]``.
     decision_scale : float
-        What ``decision_function`` gives over the raw score (LightGBM's random forests: the number of trees).
+        ``decision_function`` divided by the raw score (LightGBM's random forests: the number of trees).
     codes : dict
-        Input columns that are read as categories, not numbers, with the categories in the order of their codes
-        (LightGBM over pandas' category dtype); unknown and missing ones become NaN.
+        Input columns of categories, not numbers, with the categories in the order of their codes (LightGBM over pandas'
+        category dtype); unknown and missing ones become NaN.
     closed_codes : collection of int
-        Those of these columns in which an unknown category is rejected (XGBoost, of texts).
+        Those of these columns that reject unknown categories (XGBoost, texts).
     needs_names : bool
-        Whether the source takes numbers in an array for codes, and not for categories (LightGBM, XGBoost), so that
-        rows have to be tables where categories are numbers.
+        Whether the source takes numbers in an array for codes, not for categories (LightGBM, XGBoost): rows with
+        numeric categories have to be tables.
     hashed : Hashed or None
-        Input columns in whose place ``scores`` reads numbers found by the hash of their text (CatBoost).
+        Input columns that statistics replace, looked up by the hash of their text (CatBoost).
     classes : array, or sequence of arrays, or None
-        The labels in the order of the scores; None takes the estimator's ``classes_``, where it has them, so that
-        only estimators without (outlier detectors: -1 and 1; clusterers: 0..k-1) say it. Several arrays are several
-        targets, whose scores stand side by side: ``predict`` gives ``[B, targets]``, ``predict_proba`` a list.
+        The labels in the order of the scores; None takes the estimator's ``classes_``, if it has them. Outlier
+        detectors (-1 and 1) and clusterers (0..k-1) need it. Several arrays are several targets with concatenated
+        scores: ``predict`` gives ``[B, targets]``, ``predict_proba`` a list.
     methods : dict
-        Methods that are not what link and scores give anyway: name -> a Module that reads the raw scores ``[B, K]``.
-        It returns what the source's method returns, in the same shape, as floating-point numbers; for ``predict`` of
-        an estimator with classes the position of the label, int64 ``[B]`` or ``[B, targets]``.
+        Methods that differ from link and scores: name -> a Module over the raw scores ``[B, K]``. It returns the
+        output of the source's method, in the same shape, as floating-point numbers; for ``predict`` of an estimator
+        with classes the position of the label, int64 ``[B]`` or ``[B, targets]``.
     column_methods : dict
-        The same for methods that raw scores cannot give (``transform`` and ``apply`` of a predictor): Modules that
-        read the same ``[B, width]`` columns as ``scores``.
+        The same for methods that do not follow from raw scores (``transform`` and ``apply`` of a predictor): Modules
+        over the same ``[B, width]`` columns as ``scores``.
     sparse_zeros : bool
-        False where the source takes the zeros of a sparse matrix for missing values (XGBoost).
+        False if the source takes the zeros of a sparse matrix for missing values (XGBoost).
     dtypes : dict
-        The NumPy dtype of what a method returns, where it is not float64 (labels have the dtype of ``classes``).
+        The NumPy dtype of a method's output if it is not float64 (labels have the dtype of ``classes``).
     """
 
     scores: Module
@@ -109,7 +111,7 @@ class Predictor:
 
 @dataclass(frozen=True)
 class Part:
-    """One fitted estimator inside another, and which of its answers the other reads.
+    """One fitted estimator inside another, and the method whose output the other reads.
 
     Parameters
     ----------
@@ -122,11 +124,11 @@ class Part:
         the position of the label among its classes instead, and "votes" a column per class, 1 at that position. Through
         these three ``translate`` passes the gradient of the probabilities that the scores stand for.
     columns : sequence of int, optional
-        Which of the composite's input columns it reads; None for all.
+        The composite's input columns that it reads; None for all.
     output_columns : sequence of int, optional
-        Which columns of its answer are read; None for all.
+        The columns of its output that are read; None for all.
     after : sequence of Part
-        Parts whose answers follow these columns, side by side in order (links of a chain).
+        Parts whose outputs are appended to these columns, in order (links of a chain).
     """
 
     name: str
@@ -139,31 +141,30 @@ class Part:
 
 @dataclass(frozen=True)
 class Composite:
-    """What a reader returns for an estimator made of others (stacking, voting, calibration, chains, wrappers).
+    """The conversion of an estimator made of others (stacking, voting, calibration, chains, wrappers).
 
-    Every part is translated by the reader of its own class, so composites nest at will. An estimator that is named
-    several times, for several of its answers, is computed once.
+    The converter of its own class converts each part, so composites nest at will. An estimator that is named several
+    times, for several of its methods, is computed once.
 
     Parameters
     ----------
     parts : sequence of Part
     then : Predictor, Module or fitted estimator
-        What reads the answers of the parts, side by side in order: a Predictor or Module over these columns, or one
-        more fitted estimator (the final one of a stack), whose classes the composite's own replace.
+        The consumer of the concatenated outputs of the parts: a Predictor or Module over these columns, or one more
+        fitted estimator (the final one of a stack), whose classes the composite's own replace.
     passthrough : bool
-        Whether the composite's own input columns follow the answers of the parts.
+        Whether the composite's own input columns are appended to the outputs of the parts.
     name : str
-        What ``then`` is called in paths where it is an estimator, such as ``"final_estimator_"``.
+        The name of ``then`` in paths if it is an estimator, such as ``"final_estimator_"``.
     methods : dict
-        Methods that ``then`` does not give as the composite does: name -> a Composite whose ``then`` is a Module that
-        returns what the method returns, as those of ``Predictor.methods`` do.
+        Methods of the composite that differ from those of ``then``: name -> a Composite whose ``then`` is a Module that
+        returns the output of the method, as those of ``Predictor.methods`` do.
     rejects : sequence of str
-        What the composite raises on in any of its columns, whatever its parts take: "nan", "inf".
+        What the composite rejects in any of its columns, whatever its parts accept: "nan", "inf".
     shared_loss : str
-        What fine-tuning keeps of the loss that all parts share, in the place of that of a ``then`` that is a Predictor:
-        "loss" where the composite answers in the parts' unit (a mean or median of values from 0 up where theirs are),
-        "quantiles" where it answers an increasing function of one part, which turns the quantiles of one into those of
-        the other, "" for nothing.
+        Whether the loss that all parts share replaces that of ``then``, a Predictor. "loss": the composite's output
+        has the parts' unit (a mean or median). "quantiles": its output is an increasing function of one part, which
+        preserves quantile losses. "": no.
     """
 
     parts: Sequence[Part]
@@ -177,15 +178,15 @@ class Composite:
 
 @dataclass(frozen=True)
 class Selection:
-    """What a reader returns for a step that keeps some of its columns, numbers or categories, as they are.
+    """The conversion of a step that selects some of its columns, numbers or categories.
 
     Parameters
     ----------
     columns : sequence of int
-        Positions of the input columns that are kept, in the order of the output.
+        Positions of the selected input columns, in the order of the output.
     then : fitted estimator or None
-        What predicts from the kept columns at the end of a pipeline (recursive elimination); inside one the step is a
-        selection all the same.
+        The predictor over the selected columns at the end of a pipeline (recursive elimination); inside a pipeline it
+        has no effect.
     """
 
     columns: Sequence[int]
@@ -194,30 +195,30 @@ class Selection:
 
 @dataclass(frozen=True)
 class CategoryEncoding:
-    """What a reader returns for a per-column categorical encoder: the vocabulary of each input column.
+    """The conversion of a per-column categorical encoder: the vocabulary of each input column.
 
-    The tables come from the fitted encoder itself, which is asked to transform every category (see ``probe.py``).
+    The tables come from the fitted encoder itself, which transforms every category (see ``probe.py``).
 
     Parameters
     ----------
     categories : sequence of (list or None)
-        One entry per input column: the categories that the encoder knows (str, int, float, bool; missing values may be
-        listed as None or NaN), or None for a column that the encoder passes through as a number.
+        One entry per input column: the encoder's categories (str, int, float, bool; missing values may be listed as
+        None or NaN), or None for a column that passes through as a number.
     rejects_unknown, rejects_missing : bool
-        True where the source raises on a category that it has not seen, on a missing value that is not listed. Where
-        they are False the encoder is asked.
+        True if the source raises on a category that it has not seen, on a missing value that is not listed. If False,
+        the encoder is probed.
     rejects_fractions : bool
-        True where the source raises on numbers that are not whole.
+        True if the source raises on numbers that are not whole.
     buckets : int
-        Above 0: unknown categories go to one of so many rows by the md5 of their text, as a hashing encoder does.
+        Above 0: the number of rows to which the md5 of their text maps unknown categories, as in a hashing encoder.
     trainable : bool
-        False where the rows are codes, facts that a tree looks up, and not an embedding.
+        False if the rows are codes, which a tree compares, and not an embedding.
     tells_none : bool
-        True where None and NaN in a column of objects are encoded differently.
+        True if None and NaN in a column of objects are encoded differently.
     flat : bool
-        True where the source takes a sequence, such as labels, and no table.
+        True if the source takes a sequence, such as labels, not a table.
     dtype : str
-        The NumPy dtype of what it gives.
+        The NumPy dtype of its output.
     """
 
     categories: Sequence[Sequence[Any] | None]
@@ -233,17 +234,17 @@ class CategoryEncoding:
 
 @dataclass(frozen=True)
 class CategoryRecoding:
-    """What a reader returns for a step that gives categories for categories (rare-category groupers, imputers of text).
+    """The conversion of a step from categories to categories (rare-category groupers, imputers of text).
 
     Parameters
     ----------
     recode : callable
-        ``recode(column, values) -> values``: what column ``column`` of the fitted step makes of a list of categories,
-        where None and NaN are two kinds of a missing value, as the source takes them.
+        ``recode(column, values) -> values``: the output of the fitted step for a list of categories in one column;
+        None and NaN are two kinds of missing values, as in the source.
     categories : sequence of (list or None)
-        The vocabulary of each input column, or None where the step has none of its own or passes the column through.
+        The vocabulary of each input column; None if the step has none or passes the column through.
     number : Module or None
-        The same step over numbers, used where what follows reads numbers; None where it is for categories only.
+        The same step over numbers, used if the next step reads numbers; None for a step over categories only.
     """
 
     recode: Callable[[int, list[Any]], list[Any]]
@@ -253,23 +254,23 @@ class CategoryRecoding:
 
 @dataclass(frozen=True)
 class TokenCounts:
-    """What a reader returns for a step that counts terms of texts, or reads dicts: host code, and a module after it.
+    """The conversion of a step that counts terms of texts, or reads dicts: host code, and a module after it.
 
     Parameters
     ----------
     counts : callable
-        ``counts(rows)``: what the fitted step makes of the rows that it is given, sparse or dense ``[B, width]``,
-        before the weighting that ``then`` does.
+        ``counts(rows)``: the counts of the fitted step, sparse or dense ``[B, width]``, before the weighting by
+        ``then``.
     width : int
-        How many columns there are.
+        The number of columns.
     then : Module or None
-        From the counts to the columns of the step; None where these are the counts.
+        From the counts to the columns of the step; None if these are the counts.
     counter : TermCounter or None
-        The same counts from plain options, which a file can hold; None where that takes code.
+        The same counts from plain options, which a file can store; None if they need code.
     dtype : str
-        The NumPy dtype of what the step gives.
+        The NumPy dtype of the step's output.
     finite : bool
-        Whether counts are finite whatever the rows are.
+        Whether counts are finite for all rows.
     """
 
     counts: Callable[[Any], Any]
@@ -282,18 +283,18 @@ class TokenCounts:
 
 @dataclass(frozen=True)
 class Transformer:
-    """What a reader returns for a transformer of which more is to be said than its module.
+    """The conversion of a transformer that needs more than a module: further methods, how trees read its columns.
 
     Parameters
     ----------
     module : Module
-        ``[B, width] -> [B, K]``, what ``transform`` gives.
+        ``[B, width] -> [B, K]``, the output of ``transform``.
     column_methods : dict
-        Name (such as "score_samples") -> a Module that reads the same columns and returns what the method returns.
+        Name (such as "score_samples") -> a Module over the same columns that returns the output of the method.
     codes, closed_codes, needs_names, hashed, sparse_zeros
-        As those of ``Predictor``, where trees read the columns.
+        As those of ``Predictor``, if trees read the columns.
     differentiable : bool
-        False where this fitted instance is a step function, which ``translate`` does not take.
+        False if this fitted instance is a step function, which ``translate`` rejects.
     dtypes : dict
         As those of ``Predictor``.
     """
@@ -321,17 +322,17 @@ class SupportedEstimator:
     Attributes
     ----------
     estimator : type
-        The class that is translated, and no subclass of it.
+        The class that is converted; subclasses are not included.
     convert : callable
-        Its reader.
+        Its converter.
     trainable : str
-        What fine-tuning can move; empty where nothing.
+        What fine-tuning can train; empty if nothing.
     notes : str
         Limits and choices.
     exact : bool
-        Whether the translation gives the source's own answers (to float32) before it is softened or trained.
+        Whether the translation gives the source's outputs (to float32) before it is softened or trained.
     differentiable : bool
-        Whether a gradient comes out of the step, to its own parameters or to what stands before it.
+        Whether a gradient passes through the step, to its own parameters or to earlier steps.
     """
 
     estimator: type
@@ -372,39 +373,42 @@ _TABLE: dict[type, SupportedEstimator] = {}
 def translates(
     *classes: type, trainable: str = "", notes: str = "", exact: bool = True, differentiable: bool = True
 ) -> Callable[..., Any]:
-    """Register the decorated function as the reader of fitted instances of exactly these classes.
+    """Register the decorated function as the converter of fitted instances of exactly these classes.
 
     The function takes one fitted estimator, leaves it untouched, and returns a ``Module`` (numbers to numbers), a
-    ``Transformer``, a ``Predictor``, an ``CategoryEncoding``, a ``CategoryRecoding``, a ``Composite``, a ``Selection`` or ``TokenCounts``.
+    ``Transformer``, a ``Predictor``, a ``CategoryEncoding``, a ``CategoryRecoding``, a ``Composite``, a ``Selection``
+    or ``TokenCounts``.
     Its tensors are float64; the assembly casts them (``Module.cast``). It raises ``UnsupportedEstimator`` for a fitted
-    state that it cannot give exactly.
+    state that it cannot reproduce exactly.
 
     Parameters
     ----------
     *classes : type
-        Estimator classes; subclasses are not included, as they may override what they compute.
+        Estimator classes; subclasses are not included, as they may override methods.
     trainable, notes, exact, differentiable
         For the table of supported estimators; see ``SupportedEstimator``.
     """
 
-    def register(read: Callable[[Any], Conversion]) -> Callable[[Any], Conversion]:
+    def register(convert: Callable[[Any], Conversion]) -> Callable[[Any], Conversion]:
         for cls in classes:
             if cls in _TABLE:
-                raise TypeError(f"{cls.__qualname__} has two translations: {_TABLE[cls].convert} and {read}; keep one")
-            _TABLE[cls] = SupportedEstimator(cls, read, trainable, notes, exact, differentiable)
-        return read
+                raise TypeError(
+                    f"{cls.__qualname__} has two translations: {_TABLE[cls].convert} and {convert}; keep one"
+                )
+            _TABLE[cls] = SupportedEstimator(cls, convert, trainable, notes, exact, differentiable)
+        return convert
 
     return register
 
 
 def convert(fitted: Any) -> Conversion:
-    """What the registered reader makes of a fitted estimator; ``UnsupportedEstimator`` if there is none."""
-    found = _TABLE.get(type(fitted))
-    if found is None and hasattr(fitted, "translation_"):
+    """The conversion of a fitted estimator; ``UnsupportedEstimator`` if its class has no converter."""
+    entry = _TABLE.get(type(fitted))
+    if entry is None and hasattr(fitted, "translation_"):
         raise UnsupportedEstimator(f"{type(fitted).__name__} holds a translation already: take its translation_")
-    if found is None:
+    if entry is None:
         raise UnsupportedEstimator(_unsupported(type(fitted)))
-    return found.convert(fitted)
+    return entry.convert(fitted)
 
 
 def is_differentiable(fitted: Any) -> bool:
@@ -413,7 +417,7 @@ def is_differentiable(fitted: Any) -> bool:
 
 
 def has_converter(cls: type) -> bool:
-    """Whether a class has a translation."""
+    """Whether a class has a converter."""
     return cls in _TABLE
 
 
@@ -435,5 +439,5 @@ def _unsupported(cls: type) -> str:
         hint = "windtunnel.supported() lists the classes with one"
     return (
         f"no translation for {cls.__module__}.{cls.__qualname__}; {hint}. "
-        f"Register a reader with @windtunnel.translates({cls.__name__})."
+        f"Register a converter with @windtunnel.translates({cls.__name__})."
     )

@@ -1,4 +1,4 @@
-"""The terms of texts, counted on the host: the tokenizers of scikit-learn that a few plain options describe."""
+"""Counts the terms of texts on the host, as the scikit-learn tokenizers that plain options describe."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ TEXT_OPTIONS = (
 
 @dataclass(frozen=True)
 class TermCounter:
-    """Counts terms of texts, from options that a file can hold: no tokenizer of one's own among them.
+    """Counts terms of texts, from options that a file can store: no custom tokenizer.
 
     Attributes
     ----------
     analyzer, lowercase, strip_accents, ngram_range, token_pattern, encoding, decode_error, binary
         As scikit-learn's vectorizers take them.
     stop_words : sequence of str or None
-        Words that are left out.
+        Words that are not counted.
     vocabulary : sequence of str or None
-        The term of each column; None where terms are hashed.
+        The term of each column; None if terms are hashed.
     n_features : int
-        The number of columns that terms are hashed into.
+        The number of columns of hashed terms.
     alternate_sign : bool
-        Whether half of the hashed terms count negative.
+        Whether half of the hashed terms have a negative count.
     """
 
     analyzer: str
@@ -52,12 +52,12 @@ class TermCounter:
 
     @classmethod
     def from_vectorizer(cls, fitted: Any) -> TermCounter | None:
-        """The counter of a fitted vectorizer; None where it has code of its own, or reads files."""
+        """The counter of a fitted vectorizer; None if it has custom code, or reads files."""
         options = {name: getattr(fitted, name) for name in TEXT_OPTIONS}
-        own = (fitted.tokenizer, fitted.preprocessor, fitted.analyzer if callable(fitted.analyzer) else None)
+        custom = (fitted.tokenizer, fitted.preprocessor, fitted.analyzer if callable(fitted.analyzer) else None)
         columns = getattr(fitted, "vocabulary_", None)
         vocabulary = None if columns is None else sorted(columns, key=columns.__getitem__)
-        plain = fitted.input == "content" and not callable(fitted.strip_accents) and own == (None, None, None)
+        plain = fitted.input == "content" and not callable(fitted.strip_accents) and custom == (None, None, None)
         if not plain or not all(isinstance(term, str) for term in vocabulary or ()):
             return None
         words = fitted.get_stop_words()
@@ -77,26 +77,26 @@ class TermCounter:
     def __call__(self, texts: Any) -> Any:
         """Counts of the terms in each text, sparse ``[B, width]``."""
         if self._single_words and not isinstance(texts, str):
-            given = texts.tolist() if isinstance(texts, pd.Series) else list(texts)
-            if {*map(type, given)} == {str}:
-                return self._counts_of_words(given)
+            rows = texts.tolist() if isinstance(texts, pd.Series) else list(texts)
+            if {*map(type, rows)} == {str}:
+                return self._word_counts(rows)
         return self._vectorizer.transform(texts)
 
     @property
     def _single_words(self) -> bool:
-        """Whether a term is a word as it stands in the text, so that no text has to be looked through in Python."""
+        """Whether a term is a plain word of the text, which needs no n-grams or characters."""
         plain = self.analyzer == "word" and tuple(self.ngram_range) == (1, 1) and not self.strip_accents
         return plain and bool(self.vocabulary)
 
-    def _counts_of_words(self, texts: list[str]) -> sparse.csr_array:
-        """What scikit-learn's loop over words and texts counts, in half of its time."""
+    def _word_counts(self, texts: list[str]) -> sparse.csr_array:
+        """The counts of scikit-learn's loop over words and texts, in half of its time."""
         words = [*map(self._words, map(str.lower, texts) if self.lowercase else texts)]
         lengths = np.fromiter(map(len, words), np.int64, len(words))
         columns = np.fromiter(map(self._columns.get, chain.from_iterable(words), repeat(-1)), np.int64, lengths.sum())
-        known = columns >= 0
-        # How many known words there are before each text.
-        starts = np.append(0, known.cumsum())[np.append(0, lengths.cumsum())]
-        counts = sparse.csr_array((np.ones(starts[-1], np.int64), columns[known], starts), (len(texts), self.width))
+        counted = columns >= 0
+        # The number of counted words before each text.
+        starts = np.append(0, counted.cumsum())[np.append(0, lengths.cumsum())]
+        counts = sparse.csr_array((np.ones(starts[-1], np.int64), columns[counted], starts), (len(texts), self.width))
         counts.sum_duplicates()
         if self.binary:
             counts.data.fill(1)
@@ -109,9 +109,9 @@ class TermCounter:
 
     @cached_property
     def _columns(self) -> dict[str, int]:
-        """The column of each term that is counted."""
-        left_out = frozenset(self.stop_words or ())
-        return {term: column for column, term in enumerate(self.vocabulary or ()) if term not in left_out}
+        """The column of each counted term."""
+        stop_words = frozenset(self.stop_words or ())
+        return {term: column for column, term in enumerate(self.vocabulary or ()) if term not in stop_words}
 
     @cached_property
     def _vectorizer(self) -> Any:
@@ -124,7 +124,7 @@ class TermCounter:
         else:
             vectorizer = CountVectorizer(**options, vocabulary=list(self.vocabulary))
         with warnings.catch_warnings():
-            # It was said when the pipeline was fitted.
+            # scikit-learn has warned when the pipeline was fitted.
             warnings.filterwarnings("ignore", "Your stop_words may be inconsistent", UserWarning)
             vectorizer.build_analyzer()
         return vectorizer

@@ -1,4 +1,4 @@
-"""Why some estimator classes have no translation; docs/coverage.md and its tests read it."""
+"""The reasons why some estimator classes have no translation; docs/coverage.md and its tests use them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ REASONS: dict[str, str] = {
     "pyspark.ml.feature.VectorAssembler": _SPARK,
     "pyspark.ml.pipeline.PipelineModel": _SPARK,
 }
-"""Public name of a class -> what stands behind "no translation, as"; only classes without a reader are in it."""
+"""Public name of a class without a converter -> the reason, which follows "no translation, as"."""
 
 
 def public_name(cls: type) -> str:
