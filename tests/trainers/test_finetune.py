@@ -505,7 +505,8 @@ RESUMABLE = {
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoint folders of runs that were killed, by name."""
     folder, here = tmp_path_factory.mktemp("killed"), Path(__file__).parents[1] / "support"
-    environment = {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{here.parents[1]}", "OMP_WAIT_POLICY": "passive"}
+    folders = (Path(__file__).parent, here, here.parents[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders)), "OMP_WAIT_POLICY": "passive"}
     command = [sys.executable, "-c", SCRIPT, str(folder)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

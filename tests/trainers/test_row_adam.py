@@ -26,8 +26,8 @@ from windtunnel.program.origin import Origin
 from windtunnel.program.program import IDS, Program, ProgramStep, Take
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT
-from windtunnel.trainers.optimizers.large_tables import VisitedRows
 from windtunnel.trainers.optimizers.row_adam import RowAdam
+from windtunnel.trainers.optimizers.visited_rows import VisitedRows
 
 ROWS, WIDTH, VISITED = 500, 4, 60
 TABLE = "steps.0.module.rows"

@@ -343,14 +343,14 @@ def test_a_stream_trains_as_its_batches_do(folder: Path) -> None:
         assert torch.equal(value, listed.state_dict()[name]), name
 
 
-def test_a_branch_grows_beside_streamed_rows(tmp_path: Path) -> None:
+def test_a_residual_model_trains_on_streamed_rows(tmp_path: Path) -> None:
     write(tmp_path, table(4000), row_group=500)
-    streamed, held = click_net(), click_net()
+    streamed, in_memory = click_net(), click_net()
     streamed.fit(made(streamed, tmp_path, batch_size=256, buffer=1024), valid_rows(3000), **QUICK | {"epochs": 6})
     frame = table(4000)
-    held.fit((frame, frame["click"]), valid_rows(3000), batch_size=256, **QUICK | {"epochs": 6})
+    in_memory.fit((frame, frame["click"]), valid_rows(3000), batch_size=256, **QUICK | {"epochs": 6})
     assert [origin.name for origin in streamed.origins][-1] == "residual"
-    gain, wanted = (net.history.best - net.history.start for net in (streamed, held))
+    gain, wanted = (net.history.best - net.history.start for net in (streamed, in_memory))
     assert wanted > 0.01 and gain > wanted / 2
 
 
@@ -407,7 +407,8 @@ for name, (_, _, kill_at, _) in KILLED.items():
 def killed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoint folders of runs that were killed, by name."""
     place, here = tmp_path_factory.mktemp("killed"), Path(__file__).parents[1] / "support"
-    environment = {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{here.parents[1]}", "OMP_WAIT_POLICY": "passive"}
+    folders = (Path(__file__).parent, here, here.parents[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders)), "OMP_WAIT_POLICY": "passive"}
     command = [sys.executable, "-c", SCRIPT, str(folder), str(place)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr

@@ -321,18 +321,8 @@ def stream(
     for name in (target, *([] if weight is None else [weight]), *read):
         if name not in names:
             raise BadInput(f"there is no column {name!r} in {groups.files[0]}: {nearest(name, names)}")
-    return ParquetStream(
-        net,
-        groups,
-        read,
-        target,
-        weight,
-        batch_size=batch_size,
-        shuffle=shuffle,
-        seed=seed,
-        buffer=buffer,
-        training=training,
-    )
+    order: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "seed": seed, "buffer": buffer}
+    return ParquetStream(net, groups, read, target, weight, **order, training=training)
 
 
 def _columns_read(net: TranslatedPipeline, names: list[str]) -> list[str]:

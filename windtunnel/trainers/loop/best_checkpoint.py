@@ -22,7 +22,7 @@ from windtunnel.objectives.metrics import Metric
 from windtunnel.program.history import Epoch
 from windtunnel.trainers.loop.module import FineTuning
 from windtunnel.trainers.loop.processes import check_steps
-from windtunnel.trainers.optimizers.large_tables import VisitedRows
+from windtunnel.trainers.optimizers.visited_rows import VisitedRows
 
 CHECKPOINT = "last.ckpt"
 

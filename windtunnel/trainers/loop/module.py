@@ -23,8 +23,8 @@ from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.data.loader_adapter import LoaderAdapter
 from windtunnel.trainers.loop.compiled import check_accumulation, check_tables, compiled, explained
 from windtunnel.trainers.loop.processes import check_same, share_of_weight, summed, world
-from windtunnel.trainers.optimizers.large_tables import VisitedRows
 from windtunnel.trainers.optimizers.row_adam import RowAdam
+from windtunnel.trainers.optimizers.visited_rows import VisitedRows
 from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
 
 

@@ -26,7 +26,7 @@ from windtunnel.trainers.loop.quiet import quiet
 from windtunnel.trainers.loop.termination import Termination
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.weight_average import WeightAverage
-from windtunnel.trainers.optimizers.large_tables import ADAM, VisitedRows, gradients_of_rows
+from windtunnel.trainers.optimizers.visited_rows import ADAM, VisitedRows, gradients_of_rows
 from windtunnel.trainers.recipe import Recipe
 
 

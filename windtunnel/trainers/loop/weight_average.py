@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from windtunnel.trainers.optimizers.large_tables import VisitedRows
+from windtunnel.trainers.optimizers.visited_rows import VisitedRows
 
 
 class WeightAverage(pl.Callback):

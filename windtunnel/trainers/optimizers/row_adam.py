@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim import Adam
 
-from windtunnel.trainers.optimizers.large_tables import VisitedRows
+from windtunnel.trainers.optimizers.visited_rows import VisitedRows
 
 
 class RowAdam(Adam):
