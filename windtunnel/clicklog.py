@@ -1,4 +1,4 @@
-"""A synthetic click log: a data set for demos and tests that needs no file, and as many Parquet files as one likes.
+"""A synthetic click log for demos and tests, in memory or as Parquet files of any size.
 
 python -m windtunnel.clicklog folder --rows 20000000
 """
@@ -33,7 +33,7 @@ CATEGORIES = {
 POSITIVES, MISSING = 0.2, 0.05
 RANK = 4
 AT_ONCE, ROW_GROUP = 1_000_000, 100_000
-"""Rows of a file, and of a row group in it, of a click log that is written."""
+"""Rows of a Parquet file, and of a row group in it."""
 # Standard deviations of parts of the log-odds: each category's effect, all interactions together, noise.
 EFFECT, INTERACTION, NOISE = 0.42, 1.1, 0.2
 
@@ -46,8 +46,8 @@ def click_log(rows: int = 60_000, *, seed: int = 0) -> tuple[pd.DataFrame, NDArr
         log(p / (1 - p)) = c + sum_i w[i, x_i] + sum_{i<j} <v[i, x_i], v[j, x_j]> + g(numbers) + noise
 
     over the categorical columns i < j: an effect w per category, and a dot product of latent factors v of rank 4 for
-    each pair of categories. Embeddings can learn the factors from 60,000 rows; they are a hard case for trees over
-    encoded categories, as few pairs are seen often. c makes the mean of p 0.2.
+    each pair of categories. Embeddings can learn the factors from 60,000 rows. Trees over encoded categories cannot, as
+    few pairs are frequent. c makes the mean of p 0.2.
 
     Categories follow Zipf's law. The effects, the factors and the names of the categories depend on the seed only, not
     on ``rows``; numbers are rounded, so that a seed gives the same frame on every platform.
@@ -64,7 +64,7 @@ def click_log(rows: int = 60_000, *, seed: int = 0) -> tuple[pd.DataFrame, NDArr
     frame : DataFrame [rows, 12]
         Strings: site, app, device, campaign, creative, publisher, region, hour (5 to 3,000 categories). Numbers,
         float64: bid (currency units, skewed), views (earlier impressions, a whole number, skewed), recency (hours since
-        the last one, about 5 % missing), viewable (share of the advertisement in view, 0 to 1).
+        the last one, about 5 % missing), viewable (fraction of the advertisement in view, 0 to 1).
     clicked : int64 [rows]
         0 or 1, about 20 % of them 1.
 
@@ -91,8 +91,8 @@ def write_click_log(folder: str | PathLike[str], rows: int, *, seed: int = 0, at
     Parameters
     ----------
     folder : path
-        Gets ``clicks-00000.parquet`` and so on, ``at_once`` rows each, in row groups of ``ROW_GROUP``; may not hold
-        such files yet.
+        For ``clicks-00000.parquet`` and so on, ``at_once`` rows each, in row groups of ``ROW_GROUP``; must not hold
+        such files.
     rows : int
         Number of impressions, 1 or more.
     seed : int, default 0
@@ -107,18 +107,18 @@ def write_click_log(folder: str | PathLike[str], rows: int, *, seed: int = 0, at
     """
     if rows < 1 or at_once < 1:
         raise BadInput(f"rows={rows}, at_once={at_once}; give 1 or more")
-    place = Path(folder)
-    if any(place.glob("clicks-*.parquet")):
-        raise BadInput(f"{place} holds a click log already; give another folder, or empty it")
-    place.mkdir(parents=True, exist_ok=True)
+    target = Path(folder)
+    if any(target.glob("clicks-*.parquet")):
+        raise BadInput(f"{target} holds a click log already; give another folder, or empty it")
+    target.mkdir(parents=True, exist_ok=True)
     files, intercept = list[Path](), None
     _, draws = np.random.default_rng(seed).spawn(2)
-    for number, own in enumerate(draws.spawn(-(-rows // at_once))):
+    for number, file_draws in enumerate(draws.spawn(-(-rows // at_once))):
         world, _ = np.random.default_rng(seed).spawn(2)
-        here = min(at_once, rows - number * at_once)
-        columns, clicked, intercept = _drawn(here, world, own, intercept)
+        count = min(at_once, rows - number * at_once)
+        columns, clicked, intercept = _drawn(count, world, file_draws, intercept)
         arrays = {name: pa.array(column, from_pandas=True) for name, column in columns.items()}
-        files.append(place / f"clicks-{number:05d}.parquet")
+        files.append(target / f"clicks-{number:05d}.parquet")
         pq.write_table(pa.table({**arrays, "clicked": clicked}), files[-1], row_group_size=ROW_GROUP)
     return files
 
@@ -126,7 +126,7 @@ def write_click_log(folder: str | PathLike[str], rows: int, *, seed: int = 0, at
 def _drawn(
     rows: int, world: np.random.Generator, draws: np.random.Generator, intercept: float | None
 ) -> tuple[dict[str, Any], NDArray[np.int64], float]:
-    """Columns by name, clicks, and the c that made them: the one given, or that which makes the mean right."""
+    """Columns by name, clicks, and the intercept c; None sets c so that the mean is POSITIVES."""
     categories, score = _categories(rows, world, draws)
     numbers = _numbers(rows, draws)
     score += _effect_of(numbers) + draws.normal(0, NOISE, rows)
@@ -158,7 +158,7 @@ def _categories(
 
 
 def _names(column: str, size: int, world: np.random.Generator) -> NDArray[np.object_]:
-    """Names in random order, so that how frequent a category is does not show in its name."""
+    """Names in random order, so that a name does not tell the frequency of its category."""
     digits = len(str(size - 1))
     prefix = "" if column == "hour" else f"{column}_"
     return np.array([f"{prefix}{number:0{digits}d}" for number in world.permutation(size)], dtype=object)

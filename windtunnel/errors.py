@@ -35,7 +35,7 @@ class BadFile(WindTunnelError, ValueError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """What to do about a name that is not known: the nearest known one, or all of them."""
+    """A suggestion for an unknown name: the nearest known one, or all of them."""
     names = list(known)
     close = get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"choose from {', '.join(names)}"

@@ -87,7 +87,7 @@ def test_fine_tuning_is_summed_up() -> None:
     net.fit((rows, labels), (rows, labels), epochs=2, learning_rate=0.01, progress=False, batch_size=64)
     text = dict(net.report().facts)["fine-tuned"]
     assert net.history is not None
-    assert f"{net.history.metric} {net.history.start:.6f} as it came, {net.history.best:.6f} now" in text
+    assert f"{net.history.metric} {net.history.start:.6f} before fit, {net.history.best:.6f} after" in text
     assert f"epoch {net.history.best_epoch} of 2" in text or "none of 2 epochs better" in text
     assert any(row.drift for row in net.report().rows) == (net.history.best != net.history.start)
 
@@ -108,7 +108,7 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
 
-def odd() -> windtunnel.Translation:
+def awkward() -> windtunnel.Translation:
     net = translated("lightgbm_multiclass")
     net.origins[-1] = Origin("<script>alert(1)</script> [bold]" + "very_long_name." * 20, "A&B")
     net.head = dataclasses.replace(net.head, classes=np.array(["<b>", "[red]x", "c"]))
@@ -116,7 +116,7 @@ def odd() -> windtunnel.Translation:
 
 
 def test_html_is_whole_and_escaped() -> None:
-    report = odd().report()
+    report = awkward().report()
     for html in (report.to_html(), report._repr_html_()):
         reader = Reader()
         reader.feed(html)
@@ -126,7 +126,7 @@ def test_html_is_whole_and_escaped() -> None:
 
 
 def test_text_fits_and_shows_names_as_they_are() -> None:
-    text = str(odd().report())
+    text = str(awkward().report())
     assert max(map(len, text.splitlines())) <= 100
     assert "[red]x" in text
     for heading in ("step", "class", "became", "parameters", "trainable", "drift", "task", "fidelity"):

@@ -27,7 +27,7 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.significance import GroupLosses, group_losses
 
 MANY_ROWS = 10_000
-"""Training rows from which members hardly miss the fold that each was fitted without."""
+"""Training rows from which a fold less makes little difference to a member."""
 
 
 def crossfit(
@@ -44,17 +44,18 @@ def crossfit(
     seed: int = 0,
     **options: Any,
 ) -> Translation:
-    """Fit a pipeline once per fold, on all rows but the fold's, and train a residual model beside the mean of these members.
+    """Fit a pipeline once per fold, on the rows of all other folds, and train a residual model on the members' mean.
 
-    The residual model learns from scores that every row got from the member that did not see it, which is what the members
-    will be worth on new rows; scores of rows that a model was fitted on are too good to learn from. The price is
-    ``folds`` times the time to fit, and to score.
+    The residual model learns from out-of-fold scores: each row is scored by the member that was not fitted on it, as
+    new rows will be. In-sample scores are too optimistic to learn from. Fitting and scoring take ``folds`` times as
+    long.
 
     Parameters
     ----------
     pipeline : estimator or Pipeline
-        Cloned; a fitted one that was stopped early gives members of as many trees as it has, and is handed back itself,
-        with a residual model and a warning, where ``valid`` is given as arrays and finds it clearly better than the members.
+        Cloned. If it is fitted and stopped early, members get its number of trees. If it is fitted, ``valid`` is arrays
+        and its validation loss is significantly lower than that of the members, it is returned with a residual model
+        and a warning.
     X : rows
         DataFrame, array, or what the pipeline takes.
     y : array-like
@@ -62,25 +63,25 @@ def crossfit(
     weight : array-like, optional
         Row weights, from 0, for the members and the residual model.
     valid : loader, (X, y) or (X, y, weight), optional
-        Rows that choose the epoch and whether the residual model is kept; without them the recipe's ``validation_fraction`` of
-        the training rows, with their out-of-fold scores.
+        Rows that decide on the epoch and the residual model. By default the recipe's ``validation_fraction`` of the
+        training rows, with their out-of-fold scores.
     folds : int
         Number of members, 2 or more.
     groups : array-like, optional
-        Rows of one group stay in one fold: wherever rows of a customer, a patient or a session resemble each other.
+        Rows of one group stay in one fold: for rows of a customer, a patient or a session, which resemble each other.
     time : array-like, optional
-        Folds are blocks of rows that are neighbours in time: wherever the data drift.
+        Folds are blocks of rows that are neighbours in time: for data that drift.
     recipe : Recipe, str or None
         The options of fine-tuning.
     seed : int
-        Of the folds, and of fine-tuning where the recipe does not say.
+        Of the folds, and of fine-tuning unless the recipe has one.
     **options
         See ``windtunnel.trainers.finetune``.
 
     Returns
     -------
     Translation
-        Of a ``CrossFittedClassifier`` or ``CrossFittedRegressor``: exact, with the residual model where it helped.
+        Of a ``CrossFittedClassifier`` or ``CrossFittedRegressor``: exact, with the residual model if it improves the metric.
 
     Raises
     ------
@@ -103,7 +104,7 @@ def crossfit(
     net.fit(train, valid, recipe=resolved, **options)
     if not isinstance(valid, tuple) or not _is_fitted(pipeline):
         return net
-    return _guarded(net, _exact(pipeline), (X, y, weight), valid, resolved, options)
+    return _better_source(net, _exact(pipeline), (X, y, weight), valid, resolved, options)
 
 
 def _exact(source: Any) -> Translation:
@@ -112,12 +113,13 @@ def _exact(source: Any) -> Translation:
     return net
 
 
-def _guarded(
+def _better_source(
     members: Translation, source: Translation, train: Any, valid: Any, recipe: Recipe, options: dict[str, Any]
 ) -> Translation:
-    """The members, or the fitted pipeline that was given where it is better on the validation rows.
+    """The translation of the members, or that of the fitted pipeline if its validation loss is lower.
 
-    It has often stopped early by these very rows, which flatters it: where rows are many, it has to be clearly better.
+    The pipeline may have stopped early by these rows, which makes its loss optimistic. With many rows it must be
+    significantly lower.
     """
     source.fit(train if train[2] is not None else train[:2], valid, recipe=recipe, **options)
     ours, theirs = _losses(members, source, recipe, valid)
@@ -125,8 +127,8 @@ def _guarded(
     if not worse:
         return members
     warnings.warn(
-        f"on the validation rows the members (mean loss {ours.mean:.4g}) are worse than the fitted pipeline that "
-        f"was given ({theirs.mean:.4g}), which is handed back with a residual model. Members miss a fold of rows each: "
+        f"on the validation rows the members (mean loss {ours.mean:.4g}) are worse than the fitted "
+        f"pipeline ({theirs.mean:.4g}), which is returned with a residual model. Members miss a fold of rows each: "
         "give more folds, or more rows.",
         UserWarning,
         stacklevel=3,
@@ -135,8 +137,8 @@ def _guarded(
 
 
 def _losses(members: Translation, source: Translation, recipe: Recipe, valid: Any) -> tuple[GroupLosses, GroupLosses]:
-    """The losses of both, group by group: the source's own loss, or one that both have answers for."""
-    loss, score = _yardstick(members, source, recipe)
+    """The losses of both, group by group: the source's own loss, or one that suits the outputs of both."""
+    loss, score = _comparable_loss(members, source, recipe)
 
     def losses(net: Translation) -> GroupLosses:
         rows = loader(net, *valid, shuffle=False, training=False)
@@ -147,13 +149,13 @@ def _losses(members: Translation, source: Translation, recipe: Recipe, valid: An
     return losses(members), losses(source)
 
 
-def _yardstick(
+def _comparable_loss(
     members: Translation, source: Translation, recipe: Recipe
 ) -> tuple[Loss, Callable[[Translation, Tensor], Tensor]]:
-    """A loss, and what of a net it is to be given.
+    """A loss, and the function from scores to its input.
 
-    The scores of members are probabilities or values, whatever the source was fitted for: a Poisson model's are the
-    logarithm of a mean, and its loss has another zero.
+    The scores of members are probabilities or values, whatever the source's loss: the scores of a Poisson model are
+    the logarithm of a mean, and its loss has another zero.
     """
     ours, theirs = members.head, source.head
 

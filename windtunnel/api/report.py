@@ -1,4 +1,4 @@
-"""The report: what each step became, its fidelity, what training has moved."""
+"""The report: what each step became, its fidelity, and what training has changed."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from torch import Tensor
 from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.modules.trees.soft.trees import SoftSplits
 from windtunnel.pipeline.host_step import HostStep
+from windtunnel.program.history import CandidateResult, History
 from windtunnel.program.translated import TranslatedPipeline
 
 WIDTH = 100
@@ -47,15 +48,15 @@ class Row:
     step : str
         Its path in the pipeline.
     source : str
-        Its class; empty for weights of a ColumnTransformer and the like.
+        Its class; empty for parts without one, such as the weights of a ColumnTransformer.
     became : str
-        The modules that it became, with how many where there are several.
+        Its modules, each with their number.
     parameters, trainable : int
-        Numbers that could be learned, and those of them that training moves.
+        Numbers in parameters, and those that training changes.
     drift : float or None
-        |w - w0| / |w0| over the trainable numbers, with w0 those at the start; None where nothing is trainable.
+        |w - w0| / |w0| over the trainable numbers, with the initial weights w0; None if nothing is trainable.
     from_zero : bool
-        Whether all of w0 is zero, as in a residual model: ``drift`` then is |w| itself, in the table as "0.5 from 0".
+        Whether w0 is zero, as in a residual model: ``drift`` is |w| then, in the table as "0.5 from 0".
     """
 
     step: str
@@ -69,12 +70,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """A table with a row per step, under lines on the whole; ``str`` gives text, a notebook shows HTML.
+    """A table with a row per step, under facts of the whole; ``str`` returns text, a notebook shows HTML.
 
     Attributes
     ----------
     facts : list of (str, str)
-        Task, fidelity, steps on the host, what is left out, how trees are run, fine-tuning.
+        Task, fidelity, steps on the host, what is left out, how trees are run, fine-tuning and its candidates.
     rows : list of Row
     """
 
@@ -83,11 +84,11 @@ class Report:
 
     @classmethod
     def of(cls, net: TranslatedPipeline) -> Report:
-        """Read a translation as it is now."""
+        """The report of a translation in its present state."""
         groups: dict[str, list[int]] = {}
         for position, origin in enumerate(net.origins):
             groups.setdefault(origin.name, []).append(position)
-        hosts = [Row(h.name, h.estimator, _kept(h), 0, 0, None) for h in net.hosts]
+        hosts = [Row(host.name, host.estimator, _host_role(host), 0, 0, None) for host in net.hosts]
         return cls(_facts(net), [*hosts, *(_row(net, name, positions) for name, positions in groups.items())])
 
     def __str__(self) -> str:
@@ -125,7 +126,7 @@ class Report:
         )
 
     def to_html(self) -> str:
-        """Give the report as one HTML page that needs no other file."""
+        """The report as one HTML page without other files."""
         return (
             '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>WindTunnel report</title>'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -142,15 +143,15 @@ def _row(net: TranslatedPipeline, name: str, positions: list[int]) -> Row:
             parameters += parameter.numel()
             if parameter.requires_grad:
                 trainable.append((parameter.detach().cpu(), net.initial_weights[key].cpu()))
-    moved, start = _distances(trainable)
+    moved, norm = _distances(trainable)
     return Row(
         step=name,
         source=net.origins[positions[0]].estimator,
         became=_became(net.program.steps[position].module for position in positions),
         parameters=parameters,
         trainable=sum(now.numel() for now, _ in trainable),
-        drift=moved / (start or 1.0) if trainable else None,
-        from_zero=bool(trainable) and not start,
+        drift=moved / (norm or 1.0) if trainable else None,
+        from_zero=bool(trainable) and not norm,
     )
 
 
@@ -162,25 +163,25 @@ def _became(modules: Iterable[Any]) -> str:
     return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
 
 
-def _kept(host: HostStep) -> str:
+def _host_role(host: HostStep) -> str:
     return "kept on the host" if host.tokens is None else "tokens counted on the host"
 
 
 def _distances(pairs: list[tuple[Tensor, Tensor]]) -> tuple[float, float]:
     """|w - w0| and |w0| over pairs of w and w0."""
-    moved = start = 0.0
-    for now, then in pairs:
-        # Codes of missing categories are NaN from the start.
-        here = ~(now.isnan() & then.isnan())
-        moved += float((now[here].double() - then[here].double()).square().sum())
-        start += float(then[here].double().square().sum())
-    return math.sqrt(moved), math.sqrt(start)
+    moved = norm = 0.0
+    for now, initial in pairs:
+        # Initial codes of missing categories are NaN.
+        numbers = ~(now.isnan() & initial.isnan())
+        moved += float((now[numbers].double() - initial[numbers].double()).square().sum())
+        norm += float(initial[numbers].double().square().sum())
+    return math.sqrt(moved), math.sqrt(norm)
 
 
 def _facts(net: TranslatedPipeline) -> list[tuple[str, str]]:
     task, classes = net.head.task, net.head.classes
     if isinstance(classes, list):
-        task += f" of {len(classes)} targets, with {', '.join(str(len(one)) for one in classes)} classes"
+        task += f" of {len(classes)} targets, with {', '.join(str(len(labels)) for labels in classes)} classes"
     elif classes is not None:
         labels = [*map(str, net.head.labels_in_order)]
         task += f", {len(labels)} classes: {', '.join(labels[:8])}{', ...' if len(labels) > 8 else ''}"
@@ -191,10 +192,11 @@ def _facts(net: TranslatedPipeline) -> list[tuple[str, str]]:
         facts.append(("on the host", text))
     if net.simplification is not None and net.simplification.saves():
         facts.append(("simplified", str(net.simplification)))
-    own = "; ONNX Runtime walks them by an operator of its own" if isinstance(net.engine, OnnxEngine) else ""
-    facts += [("trees", f"{choice}{own}") for choice in net.strategy_choices]
+    onnx = "; ONNX Runtime walks them by its own operator" if isinstance(net.engine, OnnxEngine) else ""
+    facts += [("trees", f"{choice}{onnx}") for choice in net.strategy_choices]
     if net.history is not None:
         facts.append(("fine-tuned", _history(net.history)))
+        facts += [("candidate", _candidate(net.history, result)) for result in net.history.candidates]
     if net.hardened:
         facts.append(("hardened", str(net.hardening or "not measured: harden was given no rows")))
     return facts
@@ -212,13 +214,18 @@ def _fidelity(net: TranslatedPipeline) -> str:
     )
 
 
-def _history(history: Any) -> str:
+def _candidate(history: History, result: CandidateResult) -> str:
+    kept = "kept" if result.kept else "not kept"
+    return f"{result.name}: {history.metric} {result.metric:.6f}, {kept}: {result.reason}"
+
+
+def _history(history: History) -> str:
     epochs = len(history.epochs) - 1
     kept = f"best epoch {history.best_epoch} of {epochs}" if history.best_epoch else f"none of {epochs} epochs better"
     if not history.best_epoch and history.best != history.start:
-        kept = f"found before training, {kept}"
+        kept = f"improved before training, {kept}"
     return (
-        f"{history.metric} {history.start:.6f} as it came, {history.best:.6f} now ({kept}), "
+        f"{history.metric} {history.start:.6f} before fit, {history.best:.6f} after ({kept}), "
         f"on {history.validated_on}, {history.seconds:.1f} s"
     )
 

@@ -1,4 +1,4 @@
-"""The scikit-learn face: one estimator that fits a pipeline, translates it and fine-tunes it."""
+"""scikit-learn estimators that fit a pipeline, translate it and fine-tune it."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ CALIBRATION_ROWS = 5000
 
 
 class _WindTunnel(BaseEstimator):
-    """What the classifier and the regressor share; options are kept as given and checked by ``fit``."""
+    """Base of the classifier and the regressor; ``__init__`` stores options unchanged and ``fit`` checks them."""
 
-    def __new__(cls, *_: Any, **given: Any) -> Self:
-        """Say what was meant by names that there are none of; scikit-learn wants ``__init__`` to name all it takes."""
-        known = cls._get_param_names()
-        reject({name: value for name, value in given.items() if name not in known}, cls.__name__, known)
+    def __new__(cls, *_: Any, **options: Any) -> Self:
+        """Reject unknown options with a suggestion; scikit-learn wants ``__init__`` to name all options."""
+        names = cls._get_param_names()
+        reject({name: value for name, value in options.items() if name not in names}, cls.__name__, names)
         return super().__new__(cls)  # type: ignore[no-any-return]
 
     def __init__(
@@ -78,9 +78,9 @@ class _WindTunnel(BaseEstimator):
         self.progress = progress
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the pipeline on most rows, translate it, and fine-tune on them; the others choose the epoch.
+        """Fit the pipeline on the training part of the rows, translate it and fine-tune it; the rest chooses the epoch.
 
-        With folds, members are fitted on all but one fold of these rows each: see ``windtunnel.crossfit``.
+        With folds, each member is fitted on all but one fold of the training part: see ``windtunnel.crossfit``.
 
         Parameters
         ----------
@@ -93,20 +93,20 @@ class _WindTunnel(BaseEstimator):
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         X = self._rows(X)
-        # Names and number of columns; what they hold is for the pipeline to judge.
+        # Names and number of columns. The pipeline checks the values.
         validate_data(self, X, y=y, skip_check_array=True)
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
         seed = self._seed()
-        held, used = self._split(y, seed)
+        valid, train = self._split(y, seed)
         parts = [
-            (_safe_indexing(X, rows), y[rows], *(() if weight is None else (weight[rows],))) for rows in (used, held)
+            (_safe_indexing(X, rows), y[rows], *(() if weight is None else (weight[rows],))) for rows in (train, valid)
         ]
         recipe = Recipe.resolve(self.recipe, {} if seed is None else {"seed": seed})
         source = self._source()
         if self.folds not in ("auto", None):
-            if early_stopping_options(last_step(source)):  # members get as many trees as it stops with
+            if early_stopping_options(last_step(source)):  # members get the number of trees at which it stops
                 source = clone_for_refit(fit_estimator(source, *parts[0], validation=parts[1]))
             self.translation_ = crossfit(
                 source, *parts[0], valid=parts[1], folds=self.folds, recipe=recipe, progress=self.progress
@@ -117,7 +117,7 @@ class _WindTunnel(BaseEstimator):
         self.pipeline_ = fit_estimator(source, *parts[0], validation=parts[1])
         if is_classifier(self):
             self.classes_ = self.pipeline_.classes_
-        calibrate = np.sort(np.random.default_rng(seed).permutation(used)[:CALIBRATION_ROWS])
+        calibrate = np.sort(np.random.default_rng(seed).permutation(train)[:CALIBRATION_ROWS])
         self.translation_ = translate(
             self.pipeline_,
             level=self.level,
@@ -130,7 +130,7 @@ class _WindTunnel(BaseEstimator):
         return self
 
     def _seed(self) -> int | None:
-        """A whole number to draw by: the one given, or one drawn from a generator."""
+        """``random_state`` as a whole number, drawn if it is a generator."""
         if self.random_state is None:
             return None
         if isinstance(self.random_state, Integral):
@@ -138,7 +138,7 @@ class _WindTunnel(BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _split(self, y: NDArray[Any], seed: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows that judge and rows that train; the same rows where there are too few to share."""
+        """Validation and training rows; all rows for both if there are too few to split."""
         rows = np.arange(len(y))
         stratify = None
         if is_classifier(self):
@@ -149,11 +149,11 @@ class _WindTunnel(BaseEstimator):
             stratify = y
         if len(y) * self.validation_fraction < 2:
             return rows, rows
-        used, held = train_test_split(rows, test_size=self.validation_fraction, stratify=stratify, random_state=seed)
-        return np.sort(held), np.sort(used)
+        train, valid = train_test_split(rows, test_size=self.validation_fraction, stratify=stratify, random_state=seed)
+        return np.sort(valid), np.sort(train)
 
     def _source(self) -> Any:
-        source = clone_unfitted(self._given())
+        source = clone_unfitted(self._pipeline())
         check_needs_no_queries(source)
         if is_classifier(source) != is_classifier(self):
             wanted, other = ("classifier", "Regressor") if is_classifier(self) else ("regressor", "Classifier")
@@ -165,12 +165,12 @@ class _WindTunnel(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        source = self._given()
+        source = self._pipeline()
         tags.input_tags.two_d_array = not one_dimensional(source)
         tags.input_tags.sparse = hasattr(source, "__sklearn_tags__") and get_tags(source).input_tags.sparse
         return tags
 
-    def _given(self) -> Any:
+    def _pipeline(self) -> Any:
         return self._default() if self.pipeline is None else self.pipeline
 
     def _default(self) -> Pipeline:
@@ -187,8 +187,8 @@ class _WindTunnel(BaseEstimator):
         return self.translation_
 
     def _rows(self, X: Any) -> Any:
-        """Rows that can be indexed: texts and the like as one column of objects, where the pipeline reads such."""
-        return indexable(as_column(X)) if one_dimensional(self._given()) else _table(X)
+        """Rows that can be indexed; one column of objects for a pipeline that takes texts or the like."""
+        return indexable(as_column(X)) if one_dimensional(self._pipeline()) else _table(X)
 
     @property
     def history_(self) -> Any:
@@ -196,7 +196,7 @@ class _WindTunnel(BaseEstimator):
         return self.translation_.history
 
 
-# What is asked for the arguments of the class looks at ``__new__`` first.
+# inspect.signature of the class looks at ``__new__`` first.
 _WindTunnel.__new__.__signature__ = signature(_WindTunnel.__init__)  # type: ignore[attr-defined]
 
 
@@ -218,9 +218,9 @@ def _table(X: Any) -> Any:
     if array.ndim != 2:
         raise ValueError(f"rows with {array.ndim} dimensions. Reshape your data: X.reshape(1, -1) is a single row.")
     if array.dtype == object:
-        strange = {type(value).__name__ for value in array.ravel() if not isinstance(value, (str, Number, type(None)))}
-        if strange - {"NAType"}:
-            kinds = ", ".join(sorted(strange))
+        types = {type(value).__name__ for value in array.ravel() if not isinstance(value, (str, Number, type(None)))}
+        if types - {"NAType"}:
+            kinds = ", ".join(sorted(types))
             raise TypeError(f"an argument must be a string or a number in every cell of the rows, not {kinds}.")
     return array
 
@@ -229,7 +229,7 @@ def _translation_has(method: str) -> Any:
     def check(estimator: Any) -> bool:
         if hasattr(estimator, "translation_"):
             return hasattr(estimator.translation_, method)
-        return hasattr(estimator._given(), method)
+        return hasattr(estimator._pipeline(), method)
 
     return check
 
@@ -240,18 +240,18 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
     Parameters
     ----------
     pipeline : estimator, default None
-        Unfitted Pipeline or classifier, which is cloned; None is a StandardScaler and a LogisticRegression.
+        Unfitted Pipeline or classifier, which ``fit`` clones; None is a StandardScaler and a LogisticRegression.
     level, start, temperature, untranslated
         See ``windtunnel.translate``.
     recipe : Recipe, str or None
         All options of fine-tuning, such as ``windtunnel.Recipe(epochs=5)``. A recipe never changes, so a search takes
         whole ones: ``{"recipe": [Recipe(epochs=3), Recipe(epochs=6)]}``, not ``recipe__epochs``.
     validation_fraction : float, default 0.1
-        Share of the rows that neither the pipeline nor fine-tuning sees, and that choose the epoch. LightGBM, XGBoost
-        or CatBoost as the last step, with early stopping among its options, stops by these rows too.
+        Fraction of the rows for validation, which choose the epoch. LightGBM, XGBoost or CatBoost as the last step,
+        with early stopping among its options, stops by these rows too.
     folds : int, "auto" or None
-        Members of ``windtunnel.crossfit``, which makes the result more accurate and as many times as slow to score;
-        "auto", as None, is one model.
+        Members of ``windtunnel.crossfit``: more accurate, and as many times slower to score. "auto" and None are one
+        model.
     random_state : int, RandomState or None, default 0
         Of the hold-out, the calibration rows and fine-tuning.
     progress : bool, default False
