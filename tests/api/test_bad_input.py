@@ -90,13 +90,13 @@ NOT_TRANSLATED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "selection of nothing": (
         lambda: SelectPercentile(f_classif, percentile=0).fit(FRAME[["age"]], Y["label"]),
         UnsupportedEstimator,
-        "step 'SelectPercentile' gives no columns: what it answers has the shape [rows, 0]. Fit it again so that it "
+        "step 'SelectPercentile' gives no columns: its output has the shape [rows, 0]. Fit it again so that it "
         "keeps some, or leave it out.",
     ),
     "flags of nothing": (
         lambda: make_union(MissingIndicator()).fit(FRAME[["age"]]),
         UnsupportedEstimator,
-        "FeatureUnion gives no columns: what it answers has the shape [rows, 0]. Fit it again so that it keeps some, "
+        "FeatureUnion gives no columns: its output has the shape [rows, 0]. Fit it again so that it keeps some, "
         "or leave it out.",
     ),
     "a predictor of nothing": (

@@ -238,7 +238,7 @@ def test_members_with_different_deltas_get_their_mean() -> None:
 def test_a_named_loss_is_of_the_output_of_predict() -> None:
     fitted = PoissonRegressor().fit(X, Y)
     assert own_loss(fitted, Y, "squared") == pytest.approx(sk.mean_squared_error(Y, fitted.predict(X)), rel=1e-5)
-    with pytest.raises(BadInput, match=r"loss='gamma' takes scores as logarithms of a mean .* \(link 'identity'\)"):
+    with pytest.raises(BadInput, match=r"loss='gamma' takes scores as logarithms of a mean, .* \(link 'identity'\)"):
         windtunnel.translate(LinearRegression().fit(X, Y)).fit((X, Y), loss="gamma", **JOINT)
 
 
