@@ -19,9 +19,9 @@ def shift_rounded(trees: Walk, columns: Sequence[int], dtype: torch.dtype) -> Wa
     """Move thresholds on computed columns away from the values of training rows next to them.
 
     The source puts its threshold at a value that its own step gave; torch's logarithm of the same number may be the
-    next one above or below. If such a value goes left (``thresholds_in_data``), the threshold moves up a little. If it goes
-    right (``next_above_in_data``), it moves down, in float32 only: there the source compares float64 rows rounded to
-    float32, which hides a difference in the last bits.
+    next one above or below. If such a value goes left (``thresholds_in_data``), the threshold moves up a little. If it
+    goes right (``next_above_in_data``), it moves down, in float32 only: there the source compares float64 rows rounded
+    to float32, which hides a difference in the last bits.
 
     Parameters
     ----------
