@@ -409,7 +409,7 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "slot ahead": (_take("SoftTrees", slot=99), "takes from slot 99, which is not before it"),
     "column too far": (_take("SoftTrees", slot=0, columns=[99]), "takes column 99 of"),
     "negative column": (_take("SoftTrees", columns=[-1]), "greater than or equal to 0"),
-    "no takes": (lambda contents: _step(contents, "Affine")[1].update(takes=[]), "takes nothing"),
+    "no takes": (lambda contents: _step(contents, "Affine")[1].update(takes=[]), "takes no columns"),
     "fact too many": (_fact("Affine", "path", "/tmp"), "Affine takes"),
     "fact of another type": (_fact("CategoryTable", "trainable", "yes"), "facts of CategoryTable of the wrong type"),
     "fact out of range": (_fact("SoftTrees", "level", "L9"), "no SoftTrees can be made"),

@@ -101,14 +101,14 @@ class AllMethods(nn.Module):
 
     def __init__(self, program: Program) -> None:
         super().__init__()
-        self.steps, self.answers = program.steps, nn.ModuleList(program.method_steps.values())
+        self.steps, self.method_steps = program.steps, nn.ModuleList(program.method_steps.values())
 
     def forward(self, numbers: Tensor, ids: Tensor) -> tuple[Tensor, ...]:
         """All outputs, the scores first."""
         values = [numbers, ids]
         for step in self.steps:
             values.append(step(values))
-        return (values[-1], *(step(values) for step in self.answers))
+        return (values[-1], *(step(values) for step in self.method_steps))
 
 
 def check_installed(asked: str) -> None:

@@ -44,14 +44,16 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], format: str = "to
         "torchscript" loads with torch alone and takes numbers and raw text (``windtunnel.export.torchscript``). "onnx"
         runs in ONNX Runtime and takes raw columns by name (``windtunnel.export.onnx_file``). "exported" is a
         ``torch.export`` program and "aoti" the same compiled for this kind of machine, which take numbers and ids
-        (``windtunnel.export.package``). ``windtunnel.export.serving``, a file that needs no other, asks any of them
-        about raw columns by name. "lightgbm" and "xgboost" hold the trees that the translation ends in as a model of
-        these libraries, over the columns that reach them (``windtunnel.export.lightgbm_text``, ``xgboost_json``).
+        (``windtunnel.export.package``). ``windtunnel.export.serving``, which imports nothing of windtunnel, scores raw
+        columns by name with any of them. "lightgbm" and "xgboost" hold the trees of the last step as a model of these
+        libraries, over the columns of that step (``windtunnel.export.lightgbm_text``, ``xgboost_json``).
 
     Raises
     ------
     InvalidOption
-        Another format, or a translation that the format cannot hold.
+        Another format, or a file name of another format.
+    UnfaithfulOption
+        The format cannot hold the translation.
     """
     if format not in FORMATS:
         close = get_close_matches(str(format).lower(), FORMATS, n=1, cutoff=0.5)

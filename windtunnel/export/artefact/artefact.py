@@ -215,7 +215,7 @@ def _step_data(step: Any, origin: Origin) -> StepData:
 def _step(place: str, position: int, data: StepData, weights: Mapping[str, Tensor]) -> ProgramStep:
     where = f"step {data.name!r}"
     if not data.takes:
-        raise BadFile(f"{where} takes nothing.")
+        raise BadFile(f"{where} takes no columns.")
     for take in data.takes:
         if take.slot > position + 1:
             raise BadFile(f"{where} takes from slot {take.slot}, which is not before it.")
@@ -250,7 +250,7 @@ def _module(cls: type[Module], data: StepData, tensors: Mapping[str, Tensor], wh
         return cls.rebuild(tensors, data.facts)
     except ValidationError as error:
         raise BadFile(f"{where}: facts of {cls.__name__} of the wrong type ({error.errors()[0]['msg']}).") from error
-    except Exception as error:  # whatever a constructor says of tensors and facts that do not fit together
+    except Exception as error:  # a constructor may raise anything for tensors and facts that do not fit together
         raise BadFile(f"{where}: no {cls.__name__} can be made of its tensors and facts ({error}).") from error
 
 
@@ -279,30 +279,30 @@ def _try_out(program: Program, encoder: RowEncoder, head: Head, graph: GraphData
     """Run two made-up rows, with the least and the greatest ids: everything that does not fit together shows here."""
     greatest = torch.tensor([len(category.vocabulary) - 1 for category in encoder.categories], dtype=torch.int64)
     numbers = torch.zeros(2, len(encoder.numbers), dtype=getattr(torch, encoder.dtype))
-    answers = [numbers, torch.stack([torch.zeros_like(greatest), greatest])]
+    values = [numbers, torch.stack([torch.zeros_like(greatest), greatest])]
     for step, data in zip(program.steps, graph.steps, strict=True):
-        answers.append(_try_step(step, data, answers))
+        values.append(_try_step(step, data, values))
     for method, data in graph.method_steps.items():
         if method not in METHODS:
             raise BadFile(f"unknown method {method!r}; known are {', '.join(METHODS)}.")
-        _try_step(program.method_steps[method], data, answers)
+        _try_step(program.method_steps[method], data, values)
     if "predict" not in graph.method_steps:
-        _try_head(head, answers[-1])
+        _try_head(head, values[-1])
 
 
-def _try_step(step: Any, data: StepData, answers: list[Tensor]) -> Tensor:
+def _try_step(step: Any, data: StepData, values: list[Tensor]) -> Tensor:
     for take in data.takes:
-        width = answers[take.slot].reshape(2, -1).shape[1]
+        width = values[take.slot].reshape(2, -1).shape[1]
         if take.columns and max(take.columns) >= width:
             raise BadFile(f"step {data.name!r} takes column {max(take.columns)} of {width}.")
     try:
         with torch.inference_mode():
-            answer: Tensor = step(answers)
-    except Exception as error:  # torch has many ways to say that shapes or indices do not fit
+            output: Tensor = step(values)
+    except Exception as error:  # torch raises many types for shapes or indices that do not fit
         raise BadFile(f"the tensors of step {data.name!r} do not fit together ({error}).") from error
-    if answer.dim() < 1 or answer.shape[0] != 2:
-        raise BadFile(f"step {data.name!r} answers two rows with shape {list(answer.shape)}.")
-    return answer
+    if output.dim() < 1 or output.shape[0] != 2:
+        raise BadFile(f"step {data.name!r} gives shape {list(output.shape)} for two rows.")
+    return output
 
 
 def _try_head(head: Head, scores: Tensor) -> None:
@@ -316,7 +316,7 @@ def _try_head(head: Head, scores: Tensor) -> None:
         raise BadFile(f"{scores.shape[1]} scores for {classes} classes.")
     try:
         head.linked(scores)
-    except Exception as error:  # options that the link does not take, of names and types that anyone may have written
+    except Exception as error:  # a forged file may have options of any name and type
         raise BadFile(f"the link {head.link!r} does not take {head.link_options} ({error}).") from error
 
 

@@ -125,7 +125,7 @@ def host_data(host: HostStep) -> HostData:
 
 
 def _read_host(data: HostData, flat: bool) -> HostStep:
-    """A step that counts tokens without the source."""
+    """A step that counts tokens without the source pipeline."""
     assert data.counter is not None
     counter = TermCounter(**data.counter.model_dump(exclude={"column"}))
     given = Raw() if flat else Columns(Raw(), (data.counter.column,), flat=True)
@@ -176,7 +176,7 @@ def find_hosts(graph: GraphData, host: Any) -> list[HostStep]:
             f"({encoder.width} columns: {', '.join((encoder.names or ['without names'])[:12])}); give that one."
         )
     found = {step.name: step for step in _steps_of(build_graph(host))}
-    answer = []
+    steps = []
     for data in graph.hosts:
         step = found.get(data.name)
         if step is None or type(step.estimator).__name__ != data.estimator:
@@ -185,8 +185,8 @@ def find_hosts(graph: GraphData, host: Any) -> list[HostStep]:
                 f"{', '.join(f'{name!r} ({type(one.estimator).__name__})' for name, one in found.items())}. "
                 "Give the fitted pipeline that was translated."
             )
-        answer.append(HostStep(step, tuple(data.columns), data.reason, _tokens(step) if data.counts else None))
-    return answer
+        steps.append(HostStep(step, tuple(data.columns), data.reason, _tokens(step) if data.counts else None))
+    return steps
 
 
 def _tokens(step: Step) -> TokenCounts:
