@@ -91,7 +91,7 @@ def test_epoch_zero_is_kept_when_training_only_harms(rate: float) -> None:
     assert _equal(_weights(net), good)
 
 
-def test_divergence_stops_and_is_said() -> None:
+def test_divergence_stops_with_a_warning() -> None:
     with pytest.warns(UserWarning, match="training diverged in epoch 1"):
         history = finetune(SmallNet(TASKS["regression"]), rows(400, "regression"), **QUICK | {"learning_rate": 1e38})
     assert len(history.epochs) == 2
@@ -137,7 +137,7 @@ def test_dropout_is_on_while_training_only() -> None:
     assert net.dropout == 0.0
 
 
-def test_the_average_of_the_weights_is_what_is_kept() -> None:
+def test_the_average_of_the_weights_is_kept() -> None:
     """After one epoch of plain SGD steps, the average is known from the steps themselves."""
     net, steps = SmallNet(TASKS["regression"]), []
 
@@ -170,7 +170,7 @@ def test_optimizers_and_clipping(optimizer: str) -> None:
     assert history.best < history.start
 
 
-def test_a_loss_and_a_metric_of_ones_own() -> None:
+def test_a_custom_loss_and_a_metric() -> None:
     net = SmallNet(TASKS["regression"])
 
     def cubic(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
@@ -180,7 +180,7 @@ def test_a_loss_and_a_metric_of_ones_own() -> None:
     assert history.metric == "r2" and history.best > history.start
 
 
-def test_a_loss_of_ones_own_is_what_epochs_are_judged_by() -> None:
+def test_a_given_loss_is_the_metric_of_the_epochs() -> None:
     net = SmallNet(TASKS["regression"])
     options = QUICK | {"loss": "absolute", "epochs": 4}
     history = finetune(net, rows(400, "regression"), rows(100, "regression", 1), **options)
@@ -223,7 +223,7 @@ def test_loaders_of_any_kind(kind: str) -> None:
     assert len(history.epochs) == 4 and history.best > history.start
 
 
-def test_an_early_stop_of_ones_own_callbacks() -> None:
+def test_an_early_stop_of_a_callback() -> None:
     class Stop(pl.Callback):
         def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
             trainer.should_stop = True
@@ -231,7 +231,7 @@ def test_an_early_stop_of_ones_own_callbacks() -> None:
     assert len(finetune(SmallNet(TASKS["binary"]), rows(), callbacks=[Stop()], **QUICK).epochs) == 2
 
 
-def test_further_fitting_goes_on_from_there() -> None:
+def test_a_second_fit_starts_from_the_first() -> None:
     net, valid = SmallNet(TASKS["binary"]), rows(seed=1)
     first = finetune(net, rows(), valid, **QUICK)
     second = finetune(net, rows(seed=2), valid, **QUICK)
@@ -258,7 +258,7 @@ class _BreaksInEpoch:
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("disk gone"), KeyboardInterrupt()])
-def test_a_break_keeps_the_best_so_far(error: BaseException, tmp_path: Path) -> None:
+def test_an_error_keeps_the_best_weights_so_far(error: BaseException, tmp_path: Path) -> None:
     net, whole, valid = SmallNet(TASKS["binary"]), SmallNet(TASKS["binary"]), rows(seed=1)
     (X, y), options = rows(128), QUICK | {"metric": "log_loss"}
     before = signal.getsignal(signal.SIGINT)
@@ -275,7 +275,7 @@ def test_a_break_keeps_the_best_so_far(error: BaseException, tmp_path: Path) -> 
     assert len(resumed.epochs) == 4
 
 
-def test_a_break_before_the_first_step_changes_nothing() -> None:
+def test_an_error_before_the_first_step_changes_nothing() -> None:
     net = SmallNet(TASKS["binary"])
     before = _weights(net)
     with pytest.raises(ZeroDivisionError):
@@ -285,7 +285,7 @@ def test_a_break_before_the_first_step_changes_nothing() -> None:
     assert _equal(_weights(net), before) and not net.training
 
 
-def test_validation_rows_that_cannot_judge() -> None:
+def test_validation_rows_without_a_defined_metric() -> None:
     X, _ = rows(20)
     with pytest.raises(BadInput, match="before training, auroc over the validation rows is nan"):
         finetune(SmallNet(TASKS["binary"]), rows(), (X, ["no"] * 20), **QUICK)
@@ -311,14 +311,14 @@ def test_precisions_that_would_round_the_net() -> None:
     assert finetune(SmallNet(TASKS["binary"]), rows(), precision="bf16-mixed", **QUICK).best > 0.5
 
 
-def test_epochs_are_judged_in_the_precision_that_the_net_answers_in() -> None:
+def test_epochs_are_validated_in_the_precision_of_the_net() -> None:
     net, (X, y) = SmallNet(TASKS["regression"]), rows(100, "regression", 1)
     history = finetune(net, rows(400, "regression"), (X, y), precision="bf16-mixed", **QUICK)
     values = net(*net.encode(X)).detach().numpy()[:, 0]
     assert history.best_epoch > 0 and history.best == pytest.approx(root_mean_squared_error(y, values), rel=1e-6)
 
 
-def test_sigterm_is_left_to_whoever_handles_it() -> None:
+def test_sigterm_keeps_its_handler() -> None:
     class Terminate(pl.Callback):
         def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
             if trainer.global_step == 3:
@@ -358,14 +358,14 @@ def test_a_whole_trainer() -> None:
         ({"barebones": True}, "barebones=True logs nothing"),
     ],
 )
-def test_a_trainer_that_would_not_judge_every_epoch(options: dict[str, Any], message: str) -> None:
+def test_a_trainer_that_does_not_validate_every_epoch(options: dict[str, Any], message: str) -> None:
     silent = {} if "barebones" in options else {"logger": False, "enable_checkpointing": False}
     trainer = pl.Trainer(accelerator="cpu", **options, **silent)
     with pytest.raises(BadInput, match=message):
         finetune(SmallNet(TASKS["binary"]), rows(), trainer=trainer)
 
 
-def test_a_whole_trainer_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+def test_a_whole_trainer_resumes_from_a_checkpoint(tmp_path: Path) -> None:
     def trained(epochs: int, **options: Any) -> SmallNet:
         net, silent = SmallNet(TASKS["binary"]), {"enable_checkpointing": False, "enable_progress_bar": False}
         trainer = pl.Trainer(max_epochs=epochs, accelerator="cpu", logger=False, **silent)  # with its sanity check
@@ -389,7 +389,7 @@ def test_lightning_itself_takes_the_parts() -> None:
     assert {"train_loss", "val_loss", "val_auroc"} <= trainer.callback_metrics.keys()
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_invalid_options_are_named_at_once() -> None:
     with pytest.raises(BadInput) as caught:
         Recipe(epochs=0, learning_rate=float("nan"), dropout=1.0, optimizer="adm", patience=0, ema=1, seed=True)
     message = str(caught.value)
@@ -413,12 +413,12 @@ def test_recipes_by_name() -> None:
         Recipe.named("papr")
 
 
-def test_options_that_do_not_exist() -> None:
+def test_unknown_options() -> None:
     with pytest.raises(BadInput, match="learning_rat=1 is not an option: did you mean learning_rate"):
         finetune(SmallNet(TASKS["binary"]), rows(), learning_rat=1)
 
 
-def test_an_option_that_does_not_exist_is_not_written_out_where_it_is_long() -> None:
+def test_a_long_value_of_an_unknown_option_is_not_printed() -> None:
     X, y = rows()
     with pytest.raises(BadInput, match=r"^eval_set=<list> is not an option: choose from residual, [a-z_, ]+$"):
         finetune(SmallNet(TASKS["binary"]), (X, y), eval_set=[(X, y)], **QUICK)
@@ -429,7 +429,7 @@ def test_a_recipe_is_json() -> None:
     assert json.loads(json.dumps(recipe.facts())) == {**asdict(recipe), "loss": "<lambda>"}
 
 
-def test_nothing_is_said_and_nothing_written(
+def test_nothing_is_printed_and_nothing_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -568,7 +568,7 @@ def _assert_same(first: Any, second: Any) -> None:
         _assert_same(first[name], second[name])
 
 
-def test_a_finished_run_is_handed_back(tmp_path: Path) -> None:
+def test_a_finished_run_is_resumed_without_training(tmp_path: Path) -> None:
     net, again = SmallNet(TASKS["binary"]), SmallNet(TASKS["binary"])
     once = finetune(net, rows(), checkpoint_dir=tmp_path, **QUICK)
     twice = finetune(again, rows(), resume_from=tmp_path / CHECKPOINT, **QUICK)
@@ -580,7 +580,7 @@ def test_a_finished_run_is_handed_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("epochs", [0, 2])
-def test_other_rows_are_not_resumed_with(tmp_path: Path, epochs: int) -> None:
+def test_other_rows_are_rejected_on_resume(tmp_path: Path, epochs: int) -> None:
     class Stop(pl.Callback):
         def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
             if trainer.current_epoch == epochs:
@@ -596,7 +596,7 @@ def test_other_rows_are_not_resumed_with(tmp_path: Path, epochs: int) -> None:
     assert len(again.epochs) == QUICK["epochs"] + 1
 
 
-def test_an_error_tells_how_many_epochs_were_judged() -> None:
+def test_an_error_tells_how_many_epochs_were_finished() -> None:
     class Stop(pl.Callback):
         def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
             if trainer.current_epoch == 1:
@@ -608,7 +608,7 @@ def test_an_error_tells_how_many_epochs_were_judged() -> None:
     assert note.startswith("2 epochs were finished; the translation holds the weights of the best one, epoch 2")
 
 
-def test_callbacks_see_each_epoch_judged_once() -> None:
+def test_callbacks_see_each_validation_once() -> None:
     class Reports(pl.Callback):
         def __init__(self, *, sees_start: bool) -> None:
             self.seen: list[int] = []
@@ -622,7 +622,7 @@ def test_callbacks_see_each_epoch_judged_once() -> None:
     assert (plain.seen, early.seen) == ([0, 1], [0, 0, 1])
 
 
-def test_numbers_of_numpy_are_options_too(tmp_path: Path) -> None:
+def test_numpy_numbers_are_valid_options(tmp_path: Path) -> None:
     options = QUICK | {"epochs": np.int64(1), "learning_rate": np.float32(0.02), "seed": np.int64(3)}
     assert len(finetune(SmallNet(TASKS["binary"]), rows(), checkpoint_dir=tmp_path, **options).epochs) == 2
     finetune(SmallNet(TASKS["binary"]), rows(), resume_from=tmp_path, **options)
@@ -638,7 +638,7 @@ def test_a_run_out_of_patience_stays_stopped(tmp_path: Path) -> None:
     assert _equal(_weights(other), _weights(net))
 
 
-def test_checkpoints_that_do_not_fit(tmp_path: Path) -> None:
+def test_checkpoints_that_do_not_match(tmp_path: Path) -> None:
     net = SmallNet(TASKS["binary"])
     with pytest.raises(BadFile, match="no checkpoint at .*last.ckpt; give"):
         finetune(net, rows(), resume_from=tmp_path, **QUICK)
@@ -668,7 +668,7 @@ class _Bomb:
         return (os.mkdir, ("exploded",))
 
 
-def test_a_hostile_checkpoint_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_malicious_checkpoint_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save({"state_dict": _Bomb()}, tmp_path / CHECKPOINT)
     with pytest.raises(BadFile, match="is damaged or no checkpoint"):
@@ -676,7 +676,7 @@ def test_a_hostile_checkpoint_runs_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
 
 
-def test_the_keeper_says_when_an_epoch_was_not_judged() -> None:
+def test_an_epoch_without_validation_is_rejected() -> None:
     net = SmallNet(TASKS["binary"])
     with pytest.raises(BadInput, match="an epoch ended without validation"):
         BestCheckpoint(net, Metric(None, net.head), None, None).on_train_epoch_end(

@@ -504,7 +504,7 @@ def test_folds_that_cannot_be_made(options: dict[str, Any], why: str) -> None:
 def test_a_class_that_a_member_lacks() -> None:
     X = frame(60)
     y = np.array(["no"] * 59 + ["yes"])
-    with pytest.raises(BadInput, match="every member has to meet every class"):
+    with pytest.raises(BadInput, match="every member needs rows of every class"):
         windtunnel.crossfit(unfitted(), X, y, folds=2)
 
 

@@ -29,8 +29,8 @@ from windtunnel.trainers.residual.installation import install_pipeline, install_
 from windtunnel.trainers.residual.setup import prepare_residual
 
 RANKS = (
-    "the source ranks rows within their groups (queries), which fit does not know: it fits the relevance of each row by "
-    "the squared error, after which ranks may be worse, whatever net.history says. To tune ranks give loss= a custom "
+    "the source ranks rows within their groups (queries), which fit does not know: it fits the relevance of each row "
+    "by the squared error, after which ranks may be worse, whatever net.history says. To tune ranks give loss= a custom "
     "function, residual=False, and loaders for training and validation whose batches are whole groups. "
     "Compare NDCG before and after; loss='squared' is this fit without the warning."
 )
@@ -58,7 +58,7 @@ def finetune(
     """Fine-tune a translation, and leave it with the best model on the validation rows, in eval mode.
 
     By default fit trains a residual model on top of the pipeline, whose steps stay as the source has them. With
-    ``residual=False``, as in the recipes "joint" and "paper", it trains everything that is trainable in the translation.
+    ``residual=False``, as in the recipes "joint" and "paper", it trains all trainable steps of the translation.
 
     Epoch 0 is the model before the first step; with a residual model it has the source's exact trees, tree-block
     weights and interactions. ``fit`` installs the candidate with the best metric on the validation rows: the
@@ -177,7 +177,7 @@ def _check_source(net: TranslatedPipeline, options: Recipe) -> None:
         source = next(origin.estimator for origin in reversed(net.origins) if origin.estimator)
         raise BadInput(
             f"the source is a {source} of several classes, which outputs probabilities and does not tell the labels. "
-            "To fine-tune it, fit a classifier (LGBMClassifier, XGBClassifier) and translate that; or give a custom loss="
+            "To fine-tune it, fit a classifier (LGBMClassifier, XGBClassifier) and translate that; or give a custom loss"
         )
 
 

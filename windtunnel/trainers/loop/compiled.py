@@ -15,16 +15,16 @@ from torch import Tensor, nn
 from windtunnel.errors import BadInput
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-"""Those of ``torch.compile``."""
+"""Modes of ``torch.compile``."""
 RECORDED = ("reduce-overhead", "max-autotune")
-"""Those that record CUDA graphs on a GPU and replay them."""
+"""Modes that record CUDA graphs on a GPU and replay them."""
 _fits = count()
 
 
 def compiled(net: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Tensor]:
-    """The scores of a net, and the gradients of its weights, by code that torch compiles when it is first run.
+    """A compiled forward and backward pass of a net, which torch compiles at the first call.
 
-    The net itself is left as it is. Rows of another number than before are compiled for once more, then for any number.
+    The net itself does not change. Another number of rows compiles a second time, then for any number.
 
     Parameters
     ----------
@@ -36,23 +36,23 @@ def compiled(net: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Tensor]:
     Returns
     -------
     callable
-        Takes numbers and ids. On a GPU, what it gives in a mode that records is overwritten by the next call.
+        Takes numbers and ids. On a GPU, in a mode that records CUDA graphs, the next call overwrites its output.
 
     Raises
     ------
     BadInput
-        When called, where torch cannot compile the net.
+        When called, if torch cannot compile the net.
     """
 
     def scores(numbers: Tensor, ids: Tensor) -> Tensor:
         return net(numbers, ids)  # type: ignore[no-any-return]
 
-    # torch keeps at most eight compiled forms with the code of a function and runs it as it is from then on, and by the
-    # name of the code it remembers which sizes have changed. Code of its own makes each fit the first, and is dropped.
+    # torch keeps at most eight compiled forms per code object, and by its name remembers which sizes have changed. A
+    # code object per fit starts anew.
     code = scores.__code__.replace(co_name=f"scores_{next(_fits)}")
-    own = FunctionType(code, scores.__globals__, closure=scores.__closure__)
+    function = FunctionType(code, scores.__globals__, closure=scores.__closure__)
     _quieten()
-    run = torch.compile(own, mode=mode)
+    run = torch.compile(function, mode=mode)
 
     def step(numbers: Tensor, ids: Tensor) -> Tensor:
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
@@ -64,13 +64,13 @@ def compiled(net: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Tensor]:
 
 @contextlib.contextmanager
 def explained(mode: str) -> Iterator[None]:
-    """Say what to do where torch cannot compile; for the backward pass that may turn out when it is first run.
+    """Turn a failure of torch's compiler into a ``BadInput`` that says what to do.
 
     Raises
     ------
     BadInput
     """
-    from torch._dynamo.exc import TorchDynamoException  # takes a second, which those who do not compile need not wait
+    from torch._dynamo.exc import TorchDynamoException  # the import takes a second
 
     try:
         yield
@@ -79,7 +79,7 @@ def explained(mode: str) -> Iterator[None]:
 
 
 def check_tables(mode: str, tables: Iterable[str]) -> None:
-    """Reject tables that are trained by rows: torch does not compile gradients that hold some rows only.
+    """Reject tables that are trained by rows: torch cannot compile sparse gradients.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def check_tables(mode: str, tables: Iterable[str]) -> None:
 
 
 def check_accumulation(mode: str, batches: int) -> None:
-    """Reject gradients that are added up over batches: a recorded graph writes each over the one before.
+    """Reject accumulated gradients, which a recorded CUDA graph overwrites.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def check_accumulation(mode: str, batches: int) -> None:
 
 
 def _quieten() -> None:
-    """Filter what torch says of its own parts, and of the layouts that its compiler chose; ``fit`` ends the filters."""
+    """Filter warnings of torch about its own code; ``fit`` ends the filters."""
     warnings.filterwarnings("ignore", r"`torch\.jit", DeprecationWarning)
     warnings.filterwarnings("ignore", r"torch\.searchsorted\(\): input value tensor is non-contiguous", UserWarning)
 

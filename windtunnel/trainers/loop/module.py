@@ -22,7 +22,7 @@ from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.data.loader_adapter import LoaderAdapter
 from windtunnel.trainers.loop.compiled import check_accumulation, check_tables, compiled, explained
-from windtunnel.trainers.loop.processes import check_same, share_of_weight, summed, world
+from windtunnel.trainers.loop.processes import check_same, process_weight, summed, world
 from windtunnel.trainers.optimizers.row_adam import RowAdam
 from windtunnel.trainers.optimizers.visited_rows import VisitedRows
 from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
@@ -72,7 +72,7 @@ class FineTuning(pl.LightningModule):
         loss, _ = self._loss(batch)
         self._add("train_loss", loss, batch)
         # Gradients are averaged over the processes, whose weights may differ.
-        return loss * share_of_weight(batch[2]) if len(batch) == 3 and world() > 1 else loss
+        return loss * process_weight(batch[2]) if len(batch) == 3 and world() > 1 else loss
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute the gradients."""

@@ -1,4 +1,4 @@
-"""Several processes that train together: how many they are, and what they have to agree on."""
+"""Processes that train together: sums over them, and checks that they agree."""
 
 from __future__ import annotations
 
@@ -35,51 +35,51 @@ def summed(*values: Tensor | float) -> tuple[Tensor | float, ...]:
     return tuple(total.tolist())
 
 
-def share_of_weight(weight: Tensor) -> Tensor:
-    """What the weighted mean of this process counts for in the mean of the processes' means: W_r n / sum_r W_r."""
-    own = weight.sum()
-    total = own.detach().clone()
+def process_weight(weight: Tensor) -> Tensor:
+    """Factor of this process's weighted mean in the mean over n processes: W_r n / sum_r W_r."""
+    local = weight.sum()
+    total = local.detach().clone()
     dist.all_reduce(total)
-    return own * world() / total.clamp_min(torch.finfo(total.dtype).tiny)
+    return local * world() / total.clamp_min(torch.finfo(total.dtype).tiny)
 
 
 def check_steps(batches: float) -> None:
-    """Reject epochs of which one process has more batches than another, which would wait for it for ever."""
+    """Reject epochs of unequal length, in which one process would wait for another for ever."""
     if world() == 1:
         return
-    theirs: list[float] = [0.0] * world()
-    dist.all_gather_object(theirs, batches)
-    if len({*theirs}) > 1:
-        raise BadInput(f"the training loaders of the processes have {', '.join(map(str, theirs))} batches; {_EQUAL}")
+    counts: list[float] = [0.0] * world()
+    dist.all_gather_object(counts, batches)
+    if len({*counts}) > 1:
+        raise BadInput(f"the training loaders of the processes have {', '.join(map(str, counts))} batches; {_EQUAL}")
 
 
 def in_step(items: Iterable[Any]) -> Iterator[Any]:
-    """The items of a loader without a length, as long as every process has another one; see ``check_steps``."""
+    """Items of a loader without a length; raises where another process has more or fewer."""
     for count, item in enumerate(items):
-        _check_going(1.0, count)
+        _check_others(1.0, count)
         yield item
-    _check_going(0.0, None)
+    _check_others(0.0, None)
 
 
-def _check_going(more: float, count: int | None) -> None:
+def _check_others(more: float, count: int | None) -> None:
     (going,) = summed(more)
     if going not in (0.0, world()):
-        one = "this process has no further batch" if count is None else f"after {count} batches this process has more"
-        raise BadInput(f"{one}, and {int(going)} of {world()} processes have; {_EQUAL}")
+        here = "this process has no further batch" if count is None else f"after {count} batches this process has more"
+        raise BadInput(f"{here}, and {int(going)} of {world()} processes have; {_EQUAL}")
 
 
 def check_same(net: nn.Module) -> None:
-    """Reject to train together what is not the same: each process translates, and chooses a residual model, by itself."""
+    """Reject weights that differ between processes, each of which translates and selects interactions by itself."""
     if world() == 1:
         return
     digest = blake2b()
     for name, value in net.state_dict().items():
-        # ``contiguous()`` leaves an empty tensor its strides, which may be 0; no view of bytes takes those.
+        # ``contiguous()`` keeps the strides of an empty tensor, which may be 0 and allow no view of bytes.
         whole = value.detach().cpu().clone(memory_format=torch.contiguous_format)
         digest.update(name.encode() + whole.reshape(-1).view(torch.uint8).numpy().tobytes())
-    theirs: list[str] = [""] * world()
-    dist.all_gather_object(theirs, digest.hexdigest())
-    if other := [number for number, one in enumerate(theirs) if one != theirs[0]]:
+    digests: list[str] = [""] * world()
+    dist.all_gather_object(digests, digest.hexdigest())
+    if other := [number for number, value in enumerate(digests) if value != digests[0]]:
         raise BadInput(
             f"the translations of processes {', '.join(map(str, other))} differ from that of process 0; load or "
             "translate the same pipeline everywhere, with the same rows and seeds, on machines with the same versions"
@@ -87,10 +87,7 @@ def check_same(net: nn.Module) -> None:
 
 
 def launched(net: Any, devices: Any) -> dict[str, Any]:
-    """What a Trainer has to be told: nothing about one process, and else how gradients become the same in all.
-
-    Where torchrun started several processes, they are the devices.
-    """
+    """Arguments of a Trainer for several processes; none for one. Processes that torchrun started are the devices."""
     count, here = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     if count > 1 and dist.is_available() and dist.is_torchelastic_launched():
         return {"devices": here, "num_nodes": count // here, "strategy": _averaged(net)}
@@ -98,10 +95,10 @@ def launched(net: Any, devices: Any) -> dict[str, Any]:
 
 
 def _averaged(net: Any) -> DDPStrategy:
-    """Gradients averaged over the processes in each step.
+    """Averages gradients over the processes in each step.
 
-    Only weights of other answers than the scores can be without a gradient. Buffers are facts that no process changes;
-    exchanged batch by batch, they would hang on judged rows whose shares are not equal.
+    Only steps of single methods may get no gradient. Buffers never change; exchanged batch by batch, they would hang on
+    validation rows that do not split evenly.
     """
     others = getattr(getattr(net, "program", None), "method_steps", None)
     return DDPStrategy(find_unused_parameters=bool(others), broadcast_buffers=False)
@@ -114,7 +111,7 @@ _EQUAL = (
 
 
 def quieten() -> None:
-    """Filter what torch says about processes side by side that is neither a fault nor can be changed."""
-    # Its successor, forward_sync_buffers, is younger than the oldest torch that is supported.
+    """Filter warnings of torch about several processes that are no fault of the user."""
+    # The oldest supported torch lacks its successor, forward_sync_buffers.
     warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated", category=FutureWarning)
     warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides", category=UserWarning)

@@ -1,4 +1,4 @@
-"""Lightning without its announcements."""
+"""Silence of Lightning's announcements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without Lightning's announcements, and one deprecation that its use of torch's trees causes."""
+    """Silence Lightning's announcements, and a deprecation of torch that Lightning causes."""
     log = logging.getLogger("pytorch_lightning")
     level = log.level
     log.setLevel(logging.WARNING)
