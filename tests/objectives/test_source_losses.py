@@ -27,7 +27,7 @@ from sklearn.tree import DecisionTreeRegressor
 from xgboost import XGBRegressor
 
 import windtunnel
-from windtunnel.api.crossfit import _losses, _raw_scores
+from windtunnel.api.crossfit import _losses, _scores
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import pick
 from windtunnel.trainers.recipe import Recipe
@@ -187,8 +187,8 @@ def test_cross_fitting_a_poisson_model_learns_from_logarithms() -> None:
     net = windtunnel.crossfit(PoissonRegressor(), X, Y, valid=(X, Y), folds=2, epochs=2, progress=False)
     assert net.head.link == "exp"
     answers = np.array([0.5, 2.0, 7.0])
-    np.testing.assert_allclose(net.head.linked(_raw_scores(net.head, answers))[:, 0].numpy(), answers, rtol=1e-12)
-    assert torch.isfinite(_raw_scores(net.head, np.zeros(1))).all()
+    np.testing.assert_allclose(net.head.linked(_scores(net.head, answers))[:, 0].numpy(), answers, rtol=1e-12)
+    assert torch.isfinite(_scores(net.head, np.zeros(1))).all()
 
 
 @pytest.mark.parametrize(
