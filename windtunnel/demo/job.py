@@ -68,7 +68,8 @@ def run(output: str | Path = "demo-output", rows: int = ROWS, seed: int = 0) -> 
     print(f"\nmodel.ts, scored by a process that has torch only, differs by {difference:.1e} at most.")
     summary = _summary(comparison, difference, rows, seed)
     _write(comparison, summary, folder, started)
-    print(f"After {summary['seconds']:.0f} s, {folder} holds {', '.join(_files(folder))}.")
+    files = sorted(file.name for file in folder.iterdir() if file.is_file())
+    print(f"After {summary['seconds']:.0f} s, {folder} holds {', '.join(files)}.")
     return summary
 
 
@@ -147,7 +148,3 @@ def _write(comparison: Comparison, summary: dict[str, Any], folder: Path, starte
     write_model(net, folder)
     summary["seconds"] = round(time.perf_counter() - started, 1)
     write_json(folder / "summary.json", summary)
-
-
-def _files(folder: Path) -> list[str]:
-    return sorted(file.name for file in folder.iterdir() if file.is_file())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 import pandas as pd
@@ -28,11 +28,12 @@ def read_table_file(path: str | Path, *, text: Collection[str] = ()) -> pd.DataF
     FileNotFoundError
     """
     path = Path(path)
-    read = _reader(path)
+    parquet = _is_parquet(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; give a CSV, CSV.gz or Parquet file that exists")
     try:
-        frame = read(path, text)
+        types = dict.fromkeys(text, "str")
+        frame = pd.read_parquet(path) if parquet else pd.read_csv(path, dtype=types, low_memory=False)
     except (ValueError, UnicodeError) as error:  # pandas' and Arrow's parsing errors are ValueErrors
         raise BadInput(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     for name in set(text) & set(frame.columns):
@@ -44,7 +45,7 @@ def read_table_file(path: str | Path, *, text: Collection[str] = ()) -> pd.DataF
 def write_table_file(frame: pd.DataFrame, path: str | Path) -> None:
     """Write rows to a .csv, .csv.gz, .parquet or .pq file."""
     path = Path(path)
-    if _reader(path) is _parquet:
+    if _is_parquet(path):
         frame.to_parquet(path, index=False)
     else:
         frame.to_csv(path, index=False)
@@ -84,18 +85,8 @@ def predict_file(net: Translation, path: str | Path) -> pd.DataFrame:
     return predictions
 
 
-def _reader(path: Path) -> Callable[[Path, Collection[str]], pd.DataFrame]:
+def _is_parquet(path: Path) -> bool:
     name = path.name.lower()
-    if name.endswith((".parquet", ".pq")):
-        return _parquet
-    if name.endswith((".csv", ".csv.gz")):
-        return _csv
-    raise BadInput(f"{path} is neither .csv, .csv.gz nor .parquet; convert it, or rename it")
-
-
-def _parquet(path: Path, text: Collection[str]) -> pd.DataFrame:
-    return pd.read_parquet(path)
-
-
-def _csv(path: Path, text: Collection[str]) -> pd.DataFrame:
-    return pd.read_csv(path, dtype=dict.fromkeys(text, "str"), low_memory=False)
+    if not name.endswith((".parquet", ".pq", ".csv", ".csv.gz")):
+        raise BadInput(f"{path} is neither .csv, .csv.gz nor .parquet; convert it, or rename it")
+    return name.endswith((".parquet", ".pq"))
