@@ -187,11 +187,11 @@ WRONG: dict[str, tuple[Callable[[Squash], Module], str]] = {
     "a number": (off_by_a_little, "transform, all rows"),
     "float32": (in_float32, "transform, all rows"),
     "a fact that is not saved": (squash_as(Forgetful, power=3), "transform"),
-    "writes into the estimator": (that_writes, "the fitted estimator is not what it was"),
-    "no gradient": (squash_as(Blocked), "no gradient comes out"),
+    "writes into the estimator": (that_writes, "the fitted estimator has changed"),
+    "no gradient": (squash_as(Blocked), "there is no gradient"),
     "a parameter without gradient": (squash_as(Unreached), "no gradient reaches the parameter .*scale"),
     "a gradient without end": (squash_as(Endless), "the gradient that reaches the columns 'a', 'b', 'c'"),
-    "far from the source before training": (squash_as(Blurred), "translate keeps R squared"),
+    "far from the source before training": (squash_as(Blurred), "R squared of translate before training"),
 }
 
 

@@ -143,9 +143,9 @@ class Head:
                 f"targets of shape {target.shape}; of this {self.task} pipeline, fine-tuning takes one {what} per row. "
                 "Several targets are fine-tuned one at a time, each by a translation of its own model."
             )
-        return self.spread(self._values(target)) if self.classes is None else self._class_indices(target)
+        return self.repeat_target(self._values(target)) if self.classes is None else self._class_indices(target)
 
-    def spread(self, target: Tensor) -> Tensor:
+    def repeat_target(self, target: Tensor) -> Tensor:
         """Values ``[B]`` repeated to ``[B, K]`` if the scores are K quantiles of the same target, else unchanged."""
         levels = self.loss_options.get("alpha")
         if not isinstance(levels, list) or target.ndim != 1:

@@ -70,7 +70,7 @@ def _checked_target(net: TranslatedPipeline, target: Tensor) -> Tensor:
         if not target.isfinite().all():
             bad = int((~target.isfinite()).sum())
             raise BadInput(f"y has {bad} values that are NaN or infinite; drop these rows")
-        return net.head.spread(target.float())
+        return net.head.repeat_target(target.float())
     classes = len(net.head.classes)
     in_range = target.numel() == 0 or (target.min() >= 0 and target.max() < classes)
     if target.is_floating_point() or target.ndim != 1 or not in_range:
