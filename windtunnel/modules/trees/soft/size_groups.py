@@ -53,30 +53,30 @@ def _largest(sizes: list[int]) -> list[int]:
     return [steps[end - 1] for end in best[-1][1]]
 
 
-def select_group(of: SoftOperands, group: SizeGroup) -> SoftOperands:
+def select_group(operands: SoftOperands, group: SizeGroup) -> SoftOperands:
     """The operands of a group, cut to its largest tree; gradients find their way back to those of all trees."""
-    tree = torch.tensor(group.trees, device=of.path.device)
-    nodes, leaves, nodes_before = group.leaves - 1, group.leaves, of.path.shape[1]
+    tree = torch.tensor(group.trees, device=operands.path.device)
+    nodes, leaves, nodes_before = group.leaves - 1, group.leaves, operands.path.shape[1]
 
     def cut(each: Tensor, units: int) -> Tensor:
         return each.index_select(0, tree)[..., :units]
 
     # Nodes with categories are counted through the trees of the group.
-    place = torch.full((of.path.shape[0],), -1, device=tree.device)
+    place = torch.full((operands.path.shape[0],), -1, device=tree.device)
     place[tree] = torch.arange(len(tree), device=tree.device)
-    its = place[of.category_node // nodes_before]
+    its = place[operands.category_node // nodes_before]
     own = (its >= 0).nonzero().flatten()
-    return of._replace(
-        weight=cut(of.weight, nodes) if of.weight.numel() else of.weight,
-        threshold=cut(of.threshold, nodes),
-        slope=cut(of.slope, nodes),
-        path=cut(of.path[:, :nodes], leaves),
-        path_bias=cut(of.path_bias, leaves),
-        leaf_slope=cut(of.leaf_slope, leaves),
-        leaf_value=of.leaf_value.index_select(0, tree)[:, :leaves],
-        feature=cut(of.feature, nodes),
-        missing=cut(of.missing, nodes),
-        direction=cut(of.direction, nodes),
-        category_node=its[own] * nodes + of.category_node[own] % nodes_before,
-        category_table=of.category_table.index_select(0, own),
+    return operands._replace(
+        weight=cut(operands.weight, nodes) if operands.weight.numel() else operands.weight,
+        threshold=cut(operands.threshold, nodes),
+        slope=cut(operands.slope, nodes),
+        path=cut(operands.path[:, :nodes], leaves),
+        path_bias=cut(operands.path_bias, leaves),
+        leaf_slope=cut(operands.leaf_slope, leaves),
+        leaf_value=operands.leaf_value.index_select(0, tree)[:, :leaves],
+        feature=cut(operands.feature, nodes),
+        missing=cut(operands.missing, nodes),
+        direction=cut(operands.direction, nodes),
+        category_node=its[own] * nodes + operands.category_node[own] % nodes_before,
+        category_table=operands.category_table.index_select(0, own),
     )

@@ -174,12 +174,12 @@ class SoftTrees(SoftSplits, kw_only=True):
     def _scores(self, x: Tensor) -> Tensor:
         if torch.compiler.is_exporting():
             return self.plain_scores(x)
-        of, rate = self.operands(x, self.masked_values()), self.dropout if self.training else 0.0
+        operands, rate = self.operands(x, self.masked_values()), self.dropout if self.training else 0.0
         if len(self.groups) == 1:
-            return soft_ensemble(of, rate)
-        scores = soft_ensemble(select_group(of, self.groups[0]), rate)
+            return soft_ensemble(operands, rate)
+        scores = soft_ensemble(select_group(operands, self.groups[0]), rate)
         for group in self.groups[1:]:
-            scores = scores + soft_ensemble(select_group(of, group), rate)
+            scores = scores + soft_ensemble(select_group(operands, group), rate)
         return scores
 
     def masked_values(self) -> Tensor:

@@ -49,7 +49,7 @@ PROGRAMS = 1024
 """Programs that keep a large GPU busy; fewer rows or trees are cut further until there are as many."""
 
 
-def takes(of: SoftOperands) -> bool:
+def takes(operands: SoftOperands) -> bool:
     """Whether Triton computes these trees; if it is selected but cannot, the log says why once.
 
     Raises
@@ -60,7 +60,7 @@ def takes(of: SoftOperands) -> bool:
     if not os.environ.get(SWITCH):
         return False
     _product_type()
-    reason = _obstacle(of)
+    reason = _obstacle(operands)
     if reason:
         _log_once(reason)
     return not reason
@@ -75,18 +75,18 @@ def _product_type() -> str:
     return product_type
 
 
-def _obstacle(of: SoftOperands) -> str:
+def _obstacle(operands: SoftOperands) -> str:
     """Why straight torch has to run; empty if Triton can."""
     from windtunnel.modules.trees.soft.gpu.triton_kernels import INTERPRETED
 
-    trees, nodes, leaves = of.path.shape
-    scores = _scores(of)
+    trees, nodes, leaves = operands.path.shape
+    scores = _scores(operands)
     reasons = {
-        f"rows are on {of.z.device.type}": not (of.z.is_cuda or INTERPRETED),
-        f"rows are {of.z.dtype}": of.z.dtype != torch.float32,
+        f"rows are on {operands.z.device.type}": not (operands.z.is_cuda or INTERPRETED),
+        f"rows are {operands.z.dtype}": operands.z.dtype != torch.float32,
         f"trees have {nodes} nodes, more than {NODES}": nodes > NODES,
         f"there are {scores} scores, more than {SCORES}": scores > SCORES,
-        "there is nothing to compute": min(trees, nodes, leaves, scores, *of.z.shape) == 0,
+        "there is nothing to compute": min(trees, nodes, leaves, scores, *operands.z.shape) == 0,
     }
     return "; ".join(reason for reason, holds in reasons.items() if holds)
 
@@ -96,40 +96,42 @@ def _log_once(reason: str) -> None:
     log.info("soft trees are computed in straight torch although %s is set: %s", SWITCH, reason)
 
 
-def forward(of: SoftOperands, dropout: Dropout, products: str = "") -> Tensor:
+def forward(operands: SoftOperands, dropout: Dropout, products: str = "") -> Tensor:
     """Scores ``[K, B]`` without a base, or the leaves ``[T * l, B]``; ``products`` overrides ``WINDTUNNEL_TRITON``."""
     from windtunnel.modules.trees.soft.gpu.triton_kernels import scores_kernel
 
-    trees, size, form = _prepared(of, dropout, products or _product_type())
+    trees, size, form = _prepared(operands, dropout, products or _product_type())
     blocks = _cuts(size.batch, form.R)
     if form.SCORED:
         per_group = _share(size.trees, blocks)
         groups = _cuts(size.trees, per_group)
-        out = of.z.new_empty(groups, size.scores, size.batch)
+        out = operands.z.new_empty(groups, size.scores, size.batch)
     else:
         per_group, groups = 1, size.trees
-        out = of.z.new_empty(size.trees * size.leaves, size.batch)
-    with _on(of.z):
+        out = operands.z.new_empty(size.trees * size.leaves, size.batch)
+    with _on(operands.z):
         scores_kernel[blocks, groups](trees, out, size, per_group, form, num_warps=WARPS)
     return out.sum(dim=0) if form.SCORED else out
 
 
-def backward(grad: Tensor, of: SoftOperands, dropout: Dropout, wanted: list[bool], products: str = "") -> list[Tensor]:
+def backward(
+    grad: Tensor, operands: SoftOperands, dropout: Dropout, wanted: list[bool], products: str = ""
+) -> list[Tensor]:
     """Gradients in the order of ``LEARNED`` from that of the output; empty where none is wanted."""
     wants = {name for name, wish in zip(LEARNED, wanted, strict=True) if wish}
-    trees, size, form = _prepared(of, dropout, products or _product_type())
+    trees, size, form = _prepared(operands, dropout, products or _product_type())
     grad = grad.contiguous()
     gradients: dict[str, Tensor] = {}
-    with _on(of.z):
+    with _on(operands.z):
         if wants - {"z"}:
-            gradients |= _of_weights(of, grad, wants, trees, size, form)
+            gradients |= _of_weights(operands, grad, wants, trees, size, form)
         if "z" in wants:
-            gradients["z"] = _of_input(of, grad, trees, size, form)
-    return [gradients[name] if name in wants else of.z.new_empty(0) for name in LEARNED]
+            gradients["z"] = _of_input(operands, grad, trees, size, form)
+    return [gradients[name] if name in wants else operands.z.new_empty(0) for name in LEARNED]
 
 
 def _of_weights(
-    of: SoftOperands, grad: Tensor, wants: set[str], trees: KernelOperands, size: KernelSizes, form: KernelForm
+    operands: SoftOperands, grad: Tensor, wants: set[str], trees: KernelOperands, size: KernelSizes, form: KernelForm
 ) -> dict[str, Tensor]:
     from windtunnel.modules.trees.soft.gpu.triton_kernels import GradientParts, weights_kernel
 
@@ -142,54 +144,62 @@ def _of_weights(
     chunks = _cuts(size.batch, form.R * per_chunk)
 
     def room(there: bool, parts: int, *shape: int) -> Tensor:
-        return of.z.new_empty((parts, *shape) if there else 0)
+        return operands.z.new_empty((parts, *shape) if there else 0)
 
     into = GradientParts(
-        weight=room(form.WEIGHT, chunks * blocks, *of.weight.shape),
-        threshold=room(form.THRESHOLD, chunks * blocks, *of.threshold.shape),
-        path=room(second, chunks, *of.path.shape),
-        path_bias=room(second, chunks, *of.path_bias.shape),
-        leaf_value=room(form.VALUE, chunks, *of.leaf_value.shape),
+        weight=room(form.WEIGHT, chunks * blocks, *operands.weight.shape),
+        threshold=room(form.THRESHOLD, chunks * blocks, *operands.threshold.shape),
+        path=room(second, chunks, *operands.path.shape),
+        path_bias=room(second, chunks, *operands.path_bias.shape),
+        leaf_value=room(form.VALUE, chunks, *operands.leaf_value.shape),
         looked_up=room(table, blocks, size.entries, size.batch),
     )
     weights_kernel[size.trees * blocks, chunks, tiles](trees, grad, into, size, per_chunk, form, num_warps=WARPS)
     found = {name: part.sum(dim=0) for name, part in into._asdict().items()}
-    found["category_table"] = _of_table(of, found["looked_up"]) if table else torch.zeros_like(of.category_table)
+    found["category_table"] = (
+        _of_table(operands, found["looked_up"]) if table else torch.zeros_like(operands.category_table)
+    )
     return {name: found[name] for name in wants if name in found}
 
 
-def _of_table(of: SoftOperands, looked_up: Tensor) -> Tensor:
+def _of_table(operands: SoftOperands, looked_up: Tensor) -> Tensor:
     """The gradient of the table of categories from that of what each row looked up, ``[c, B]``."""
-    known = of.category_table.shape[1] - 2
-    column = category_codes(of.x[:, of.feature.flatten()[of.category_node]].t(), known)
+    known = operands.category_table.shape[1] - 2
+    column = category_codes(operands.x[:, operands.feature.flatten()[operands.category_node]].t(), known)
     row = torch.arange(len(column), device=column.device).unsqueeze(1).expand_as(column)
     # Unlike scatter_add and index_add, this adds up in one order on a GPU too.
-    return torch.zeros_like(of.category_table).index_put_((row, column), looked_up, accumulate=True)
+    return torch.zeros_like(operands.category_table).index_put_((row, column), looked_up, accumulate=True)
 
 
-def _of_input(of: SoftOperands, grad: Tensor, trees: KernelOperands, size: KernelSizes, form: KernelForm) -> Tensor:
+def _of_input(
+    operands: SoftOperands, grad: Tensor, trees: KernelOperands, size: KernelSizes, form: KernelForm
+) -> Tensor:
     from windtunnel.modules.trees.soft.gpu.triton_kernels import input_kernel
 
     blocks, tiles = _cuts(size.batch, form.R), _cuts(size.width, form.D)
     per_group = _share(size.trees, blocks * tiles)
     groups = _cuts(size.trees, per_group)
-    into = of.z.new_empty(groups, size.batch, size.width)
+    into = operands.z.new_empty(groups, size.batch, size.width)
     input_kernel[blocks, groups, tiles](trees, grad, into, size, per_group, form, num_warps=WARPS)
     return into.sum(dim=0)
 
 
-def _prepared(of: SoftOperands, dropout: Dropout, products: str) -> tuple[KernelOperands, KernelSizes, KernelForm]:
+def _prepared(
+    operands: SoftOperands, dropout: Dropout, products: str
+) -> tuple[KernelOperands, KernelSizes, KernelForm]:
     """Operands and sizes for the kernels, and what these are compiled for."""
     from windtunnel.modules.trees.soft.gpu.triton_kernels import INTERPRETED, KernelForm, KernelOperands, KernelSizes
 
-    (batch, width), (count, nodes, leaves) = of.z.shape, of.path.shape
-    gather, settled, looks_up = not of.weight.numel(), of.x.numel() > 0, of.category_node.numel() > 0
-    given = of._replace(z=of.z.t() if gather else of.z, x=of.x.t() if settled else of.x)._asdict()
-    given |= {"entry": _entry(of) if looks_up else of.category_node, "kept": _kept(of, dropout)}
+    (batch, width), (count, nodes, leaves) = operands.z.shape, operands.path.shape
+    gather, settled, looks_up = not operands.weight.numel(), operands.x.numel() > 0, operands.category_node.numel() > 0
+    given = operands._replace(
+        z=operands.z.t() if gather else operands.z, x=operands.x.t() if settled else operands.x
+    )._asdict()
+    given |= {"entry": _entry(operands) if looks_up else operands.category_node, "kept": _kept(operands, dropout)}
     trees = KernelOperands(*(given[name].contiguous() for name in KernelOperands._fields))
     size = KernelSizes(
-        batch, width, count, nodes, leaves, scores=_scores(of), entries=len(of.category_table),
-        columns=of.category_table.shape[-1], blocks=trees.kept.shape[-1], scale=1 / (1 - dropout.rate),
+        batch, width, count, nodes, leaves, scores=_scores(operands), entries=len(operands.category_table),
+        columns=operands.category_table.shape[-1], blocks=trees.kept.shape[-1], scale=1 / (1 - dropout.rate),
     )  # fmt: skip
     bf16 = products == "bf16"
     form = KernelForm(
@@ -197,28 +207,30 @@ def _prepared(of: SoftOperands, dropout: Dropout, products: str) -> tuple[Kernel
         K=_power(size.scores),
         W=min(_power(width), COLUMNS), D=min(_power(width), SUMMED), M=ROWS_PER_MASK,
         GATHER=gather, SETTLED=settled, CATEGORIES=looks_up, DROPPED=dropout.rate > 0, WHOLE=dropout.whole,
-        SCORED=of.leaf_value.dim() == 3, BF16=bf16, ROUND=bf16 and INTERPRETED,
+        SCORED=operands.leaf_value.dim() == 3, BF16=bf16, ROUND=bf16 and INTERPRETED,
     )  # fmt: skip
     return trees, size, form
 
 
-def _entry(of: SoftOperands) -> Tensor:
+def _entry(operands: SoftOperands) -> Tensor:
     """int64 ``[T, n]``, the row of the table of categories that belongs to a node, or -1."""
-    entry = torch.full_like(of.feature, -1)
-    entry.view(-1)[of.category_node] = torch.arange(len(of.category_node), device=entry.device)
+    entry = torch.full_like(operands.feature, -1)
+    entry.view(-1)[operands.category_node] = torch.arange(len(operands.category_node), device=entry.device)
     return entry
 
 
-def _kept(of: SoftOperands, dropout: Dropout) -> Tensor:
+def _kept(operands: SoftOperands, dropout: Dropout) -> Tensor:
     """int8 ``[T, n + 1 + l, blocks of rows]``: what dropout keeps, as in straight torch; empty without dropout."""
     if not dropout.rate:
-        return of.z.new_zeros(0, dtype=torch.int8)
+        return operands.z.new_zeros(0, dtype=torch.int8)
     # A tree at a time, as what is drawn are floats.
-    return torch.cat([dropout_mask(of, slice(tree, tree + 1), dropout) for tree in range(len(of.path))]).to(torch.int8)
+    return torch.cat([dropout_mask(operands, slice(tree, tree + 1), dropout) for tree in range(len(operands.path))]).to(
+        torch.int8
+    )
 
 
-def _scores(of: SoftOperands) -> int:
-    return int(of.leaf_value.shape[2]) if of.leaf_value.dim() == 3 else 1
+def _scores(operands: SoftOperands) -> int:
+    return int(operands.leaf_value.shape[2]) if operands.leaf_value.dim() == 3 else 1
 
 
 def _on(z: Tensor) -> AbstractContextManager[Any]:

@@ -22,20 +22,20 @@ class GradientSums:
     category_table: Tensor | None  # [c, V + 2]
 
     @classmethod
-    def zeros(cls, of: SoftOperands, wants: set[str]) -> GradientSums:
+    def zeros(cls, operands: SoftOperands, wants: set[str]) -> GradientSums:
         """Nothing added yet."""
-        trees, nodes, leaves = of.path.shape
+        trees, nodes, leaves = operands.path.shape
 
         def zeros(*names: str, shape: tuple[int, ...]) -> Tensor | None:
-            return of.z.new_zeros(shape) if wants & set(names) else None
+            return operands.z.new_zeros(shape) if wants & set(names) else None
 
         return cls(
-            z=zeros("z", shape=tuple(reversed(of.z.shape))),
-            first=zeros("weight", shape=(trees, nodes + 1, of.z.shape[1])),
+            z=zeros("z", shape=tuple(reversed(operands.z.shape))),
+            first=zeros("weight", shape=(trees, nodes + 1, operands.z.shape[1])),
             shift=zeros("threshold", shape=(trees, nodes + 1)),
             second=zeros("path", "path_bias", shape=(trees, nodes + 1, leaves)),
-            leaf_value=zeros("leaf_value", shape=of.leaf_value.shape),
-            category_table=zeros("category_table", shape=of.category_table.shape),
+            leaf_value=zeros("leaf_value", shape=operands.leaf_value.shape),
+            category_table=zeros("category_table", shape=operands.category_table.shape),
         )
 
     def on(self, part: slice, share: Tensor | None) -> GradientSums:
@@ -49,21 +49,23 @@ class GradientSums:
             share, flat(self.first), flat(self.shift), second, flat(self.leaf_value), self.category_table
         )
 
-    def gradients(self, of: SoftOperands, dropout: Dropout) -> dict[str, Tensor]:
+    def gradients(self, operands: SoftOperands, dropout: Dropout) -> dict[str, Tensor]:
         """With respect to the operands: the folding of ``TreeGroup`` undone."""
         gradients = {}
         if self.z is not None:
             gradients["z"] = self.z.t().contiguous()
         if self.first is not None:
-            weight = torch.empty_like(of.weight, memory_format=torch.contiguous_format)
-            gradients["weight"] = torch.mul(self.first[:, :-1].transpose(1, 2), (of.slope * 2).unsqueeze(1), out=weight)
+            weight = torch.empty_like(operands.weight, memory_format=torch.contiguous_format)
+            gradients["weight"] = torch.mul(
+                self.first[:, :-1].transpose(1, 2), (operands.slope * 2).unsqueeze(1), out=weight
+            )
         if self.shift is not None:
-            gradients["threshold"] = self.shift[:, :-1] * of.slope * -2
+            gradients["threshold"] = self.shift[:, :-1] * operands.slope * -2
         if self.second is not None:
             bias = self.second[:, -1]
             path = self.second[:, :-1] if dropout.rate else self.second[:, :-1] * 2 - bias.unsqueeze(1)
-            gradients["path"] = path * (of.leaf_slope * 2).unsqueeze(1)
-            gradients["path_bias"] = bias * of.leaf_slope * 2
+            gradients["path"] = path * (operands.leaf_slope * 2).unsqueeze(1)
+            gradients["path_bias"] = bias * operands.leaf_slope * 2
         if self.leaf_value is not None:
             gradients["leaf_value"] = self.leaf_value
         if self.category_table is not None:

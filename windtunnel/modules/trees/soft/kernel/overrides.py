@@ -58,26 +58,28 @@ def node_overrides(
     )
 
 
-def apply_overrides(pre: Tensor, x: Tensor, gone: Tensor | None, of: NodeOverrides, table: Tensor) -> None:
+def apply_overrides(pre: Tensor, x: Tensor, gone: Tensor | None, overrides: NodeOverrides, table: Tensor) -> None:
     """Write missing values, as infinity, and categories into ``pre``, ``[G, n + 1, R]`` before the sigmoid."""
     if gone is not None:
-        hit = (gone.index_select(0, of.feature) & of.missing) != 0
+        hit = (gone.index_select(0, overrides.feature) & overrides.missing) != 0
         nodes = pre[:, :-1]
-        torch.where(hit.view(nodes.shape), of.far.view(*nodes.shape[:2], 1), nodes, out=nodes)
-    if of.entries.numel():
-        found = table.flatten()[_places(x, of, table)]
-        pre.flatten(0, 1).index_copy_(0, of.units, found * of.slope)
+        torch.where(hit.view(nodes.shape), overrides.far.view(*nodes.shape[:2], 1), nodes, out=nodes)
+    if overrides.entries.numel():
+        found = table.flatten()[_places(x, overrides, table)]
+        pre.flatten(0, 1).index_copy_(0, overrides.units, found * overrides.slope)
 
 
-def move_category_gradients(grad: Tensor, x: Tensor, of: NodeOverrides, table: Tensor, into: Tensor | None) -> None:
+def move_category_gradients(
+    grad: Tensor, x: Tensor, overrides: NodeOverrides, table: Tensor, into: Tensor | None
+) -> None:
     """Move the gradient of category nodes, ``[G, n + 1, R]`` before the sigmoid, from ``grad`` to that of the table."""
-    if not of.entries.numel():
+    if not overrides.entries.numel():
         return
     flat = grad.flatten(0, 1)
     if into is not None:
-        moved = flat.index_select(0, of.units) * of.slope
-        into.view(-1).index_add_(0, _places(x, of, table).flatten(), moved.flatten())
-    flat.index_fill_(0, of.units, 0.0)
+        moved = flat.index_select(0, overrides.units) * overrides.slope
+        into.view(-1).index_add_(0, _places(x, overrides, table).flatten(), moved.flatten())
+    flat.index_fill_(0, overrides.units, 0.0)
 
 
 def category_codes(column: Tensor, known: int) -> Tensor:
@@ -89,7 +91,7 @@ def category_codes(column: Tensor, known: int) -> Tensor:
     return torch.where(torch.isnan(column), torch.full_like(column, known + 1), code).long()
 
 
-def _places(x: Tensor, of: NodeOverrides, table: Tensor) -> Tensor:
+def _places(x: Tensor, overrides: NodeOverrides, table: Tensor) -> Tensor:
     """Where the table has the categories of the rows, int64 ``[c, R]``, counted through its rows."""
-    code = category_codes(x.index_select(0, of.column), table.shape[1] - 2)
-    return code + (of.entries * table.shape[1]).unsqueeze(1)
+    code = category_codes(x.index_select(0, overrides.column), table.shape[1] - 2)
+    return code + (overrides.entries * table.shape[1]).unsqueeze(1)

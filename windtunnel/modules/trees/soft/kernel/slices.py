@@ -52,15 +52,15 @@ class Buffers:
         return self._blocks[name][: units * rows].view(units, rows)
 
 
-def forward(of: SoftOperands, dropout: Dropout) -> Tensor:
+def forward(operands: SoftOperands, dropout: Dropout) -> Tensor:
     """Scores ``[K, B]`` without a base, or the leaves ``[T * l, B]``."""
-    work = TreePass.cut(of, dropout)
-    if of.leaf_value.dim() == 3:
-        scores = of.z.new_zeros(of.leaf_value.shape[2], of.z.shape[0])
+    work = TreePass.cut(operands, dropout)
+    if operands.leaf_value.dim() == 3:
+        scores = operands.z.new_zeros(operands.leaf_value.shape[2], operands.z.shape[0])
         for part in run_parallel(partial(_scores, work), work.shares):
             scores += part
         return scores
-    leaves = of.z.new_empty(of.path_bias.numel(), of.z.shape[0])
+    leaves = operands.z.new_empty(operands.path_bias.numel(), operands.z.shape[0])
     run_parallel(partial(_leaves, work, leaves), work.shares)
     return leaves
 
@@ -68,8 +68,8 @@ def forward(of: SoftOperands, dropout: Dropout) -> Tensor:
 @without_subnormals
 def _scores(work: TreePass, share: slice) -> Tensor:
     """What the trees of the share add to the scores."""
-    of, buffers = work.of, Buffers(work.of.z)
-    scores = of.z.new_zeros(of.leaf_value.shape[2], of.z.shape[0])
+    operands, buffers = work.operands, Buffers(work.operands.z)
+    scores = operands.z.new_zeros(operands.leaf_value.shape[2], operands.z.shape[0])
     for group in work.groups(share):
         assert group.value is not None
         for rows in work.slices:
@@ -80,28 +80,28 @@ def _scores(work: TreePass, share: slice) -> Tensor:
 @without_subnormals
 def _leaves(work: TreePass, into: Tensor, share: slice) -> None:
     """Write the leaves of the share."""
-    leaves, buffers = work.of.path.shape[2], Buffers(work.of.z)
+    leaves, buffers = work.operands.path.shape[2], Buffers(work.operands.z)
     for group in work.groups(share):
         for rows in work.slices:
             leaf = _activations(work, group, rows, buffers).leaf
             into[group.part.start * leaves : group.part.stop * leaves, rows.at] = leaf
 
 
-def backward(grad: Tensor, of: SoftOperands, dropout: Dropout, wanted: list[bool]) -> list[Tensor]:
+def backward(grad: Tensor, operands: SoftOperands, dropout: Dropout, wanted: list[bool]) -> list[Tensor]:
     """Gradients in the order of ``LEARNED`` from that of the output; empty where none is wanted."""
     wants = {name for name, wish in zip(LEARNED, wanted, strict=True) if wish}
-    sums, work = GradientSums.zeros(of, wants), TreePass.cut(of, dropout, grad)
+    sums, work = GradientSums.zeros(operands, wants), TreePass.cut(operands, dropout, grad)
     for part in run_parallel(partial(_gradients, work, sums, wants), work.shares):
         if sums.z is not None and part is not None:
             sums.z.add_(part)
-    gradients = sums.gradients(of, dropout)
-    return [gradients[name] if name in wants else of.z.new_empty(0) for name in LEARNED]
+    gradients = sums.gradients(operands, dropout)
+    return [gradients[name] if name in wants else operands.z.new_empty(0) for name in LEARNED]
 
 
 @without_subnormals
 def _gradients(work: TreePass, sums: GradientSums, wants: set[str], share: slice) -> Tensor | None:
     """Add up what belongs to the trees of the share; the gradient of z, which all have in common, is handed back."""
-    buffers = Buffers(work.of.z)
+    buffers = Buffers(work.operands.z)
     z = None if sums.z is None else torch.zeros_like(sums.z)
     for group in work.groups(share):
         own = sums.on(group.part, z)
@@ -114,7 +114,7 @@ def _gradients(work: TreePass, sums: GradientSums, wants: set[str], share: slice
                 if own.second is not None:
                     _through_leaves(group, now, upper, own.second)
                 if wants & NODES:
-                    _through_nodes(work.of, group, rows, _to_nodes(group, now, upper, buffers), own)
+                    _through_nodes(work.operands, group, rows, _to_nodes(group, now, upper, buffers), own)
             del now  # so that the next slice finds its memory, still in a cache
     return z
 
@@ -133,7 +133,9 @@ def _activations(work: TreePass, group: TreeGroup, rows: RowSlice, buffers: Buff
     else:
         node = group.first.times(rows.z)
     if group.node_overrides is not None and rows.x is not None:
-        apply_overrides(node.view(trees, nodes, count), rows.x, rows.gone, group.node_overrides, work.of.category_table)
+        apply_overrides(
+            node.view(trees, nodes, count), rows.x, rows.gone, group.node_overrides, work.operands.category_table
+        )
     node.sigmoid_()
     reach = buffers("reach", trees * leaves, count)
     if group.masks is None:
@@ -175,10 +177,10 @@ def _to_nodes(group: TreeGroup, now: Activations, upper: Tensor, buffers: Buffer
     return _through_sigmoid(lower, now.node)
 
 
-def _through_nodes(of: SoftOperands, group: TreeGroup, rows: RowSlice, lower: Tensor, sums: GradientSums) -> None:
+def _through_nodes(operands: SoftOperands, group: TreeGroup, rows: RowSlice, lower: Tensor, sums: GradientSums) -> None:
     if group.node_overrides is not None and rows.x is not None:
         by_tree = lower.view(len(group.second.dense), -1, lower.shape[1])
-        move_category_gradients(by_tree, rows.x, group.node_overrides, of.category_table, sums.category_table)
+        move_category_gradients(by_tree, rows.x, group.node_overrides, operands.category_table, sums.category_table)
     if sums.shift is not None:
         sums.shift.addmv_(lower, rows.ones)
     if sums.first is not None:

@@ -38,10 +38,10 @@ class RowSlice:
     grad: Tensor | None  # [K, R] or [T * l, R], of the output
 
     @classmethod
-    def of(cls, of: SoftOperands, at: slice, grad: Tensor | None) -> RowSlice:
+    def of(cls, operands: SoftOperands, at: slice, grad: Tensor | None) -> RowSlice:
         """Rows ``at`` of the batch."""
-        z = torch.cat([of.z[at].t(), of.z.new_ones(1, at.stop - at.start)])
-        x = of.x[at].t().contiguous() if of.x.numel() else None
+        z = torch.cat([operands.z[at].t(), operands.z.new_ones(1, at.stop - at.start)])
+        x = operands.x[at].t().contiguous() if operands.x.numel() else None
         gone = None if x is None else missing_flags(x)
         return cls(at, z, z[:-1].t(), z[-1], x, gone, None if grad is None else grad[:, at])
 
@@ -58,17 +58,19 @@ class TreeGroup:
     masks: tuple[Tensor, Tensor] | None  # [G, n + 1, blocks of rows] and [G, l, blocks of rows]
 
     @classmethod
-    def of(cls, of: SoftOperands, part: slice, dropout: Dropout) -> TreeGroup:
+    def of(cls, operands: SoftOperands, part: slice, dropout: Dropout) -> TreeGroup:
         """Fold slopes and shifts into the weights of trees ``part``."""
-        value = of.leaf_value[part].flatten(0, 1) * 2 if of.leaf_value.dim() == 3 else None
-        has_overrides = of.x.numel() > 0
+        value = operands.leaf_value[part].flatten(0, 1) * 2 if operands.leaf_value.dim() == 3 else None
+        has_overrides = operands.x.numel() > 0
         overrides = (
-            node_overrides(of.feature, of.missing, of.direction, of.slope * 2, of.category_node, part)
+            node_overrides(
+                operands.feature, operands.missing, operands.direction, operands.slope * 2, operands.category_node, part
+            )
             if has_overrides
             else None
         )
-        masks = _masks(of, part, dropout) if dropout.rate else None
-        return cls(part, _first(of, part), _second(of, part, dropout), value, overrides, masks)
+        masks = _masks(operands, part, dropout) if dropout.rate else None
+        return cls(part, _first(operands, part), _second(operands, part, dropout), value, overrides, masks)
 
     @cached_property
     def first_back(self) -> Tensor | SparseWeights:
@@ -85,61 +87,63 @@ class TreeGroup:
 class TreePass:
     """A pass over all trees and rows: shares of the trees for threads, in groups, and slices of rows."""
 
-    of: SoftOperands
+    operands: SoftOperands
     dropout: Dropout
     shares: list[slice]
     at_once: int
     slices: list[RowSlice]
 
     @classmethod
-    def cut(cls, of: SoftOperands, dropout: Dropout, grad: Tensor | None = None) -> TreePass:
+    def cut(cls, operands: SoftOperands, dropout: Dropout, grad: Tensor | None = None) -> TreePass:
         """Forward and backward are cut alike."""
-        trees, nodes, leaves = of.path.shape
-        batch, units = of.z.shape[0], max(nodes + 1, leaves)
-        threads = workers(trees, units * batch, of.z.device)
+        trees, nodes, leaves = operands.path.shape
+        batch, units = operands.z.shape[0], max(nodes + 1, leaves)
+        threads = workers(trees, units * batch, operands.z.device)
         ends = [trees * one // threads for one in range(threads + 1)]
-        cut = plan(trees, units, of.z.element_size(), of.z.device, threads, gathered=not of.weight.numel())
-        slices = [RowSlice.of(of, slice(at, min(at + cut.rows, batch)), grad) for at in range(0, batch, cut.rows)]
-        return cls(of, dropout, [slice(*two) for two in pairwise(ends)], cut.trees, slices)
+        cut = plan(
+            trees, units, operands.z.element_size(), operands.z.device, threads, gathered=not operands.weight.numel()
+        )
+        slices = [RowSlice.of(operands, slice(at, min(at + cut.rows, batch)), grad) for at in range(0, batch, cut.rows)]
+        return cls(operands, dropout, [slice(*two) for two in pairwise(ends)], cut.trees, slices)
 
     def groups(self, share: slice) -> Iterator[TreeGroup]:
         """The groups of trees of a share."""
         for first in range(share.start, share.stop, self.at_once):
-            yield TreeGroup.of(self.of, slice(first, min(first + self.at_once, share.stop)), self.dropout)
+            yield TreeGroup.of(self.operands, slice(first, min(first + self.at_once, share.stop)), self.dropout)
 
 
-def _first(of: SoftOperands, part: slice) -> Tensor | SparseWeights:
-    slope = pad(of.slope[part] * 2, (0, 1))
-    shift = pad(of.slope[part] * of.threshold[part] * -2, (0, 1), value=ALWAYS)
-    if of.weight.numel():
-        weight = pad((of.weight[part] * slope[:, None, :-1]).transpose(1, 2), (0, 0, 0, 1))
+def _first(operands: SoftOperands, part: slice) -> Tensor | SparseWeights:
+    slope = pad(operands.slope[part] * 2, (0, 1))
+    shift = pad(operands.slope[part] * operands.threshold[part] * -2, (0, 1), value=ALWAYS)
+    if operands.weight.numel():
+        weight = pad((operands.weight[part] * slope[:, None, :-1]).transpose(1, 2), (0, 0, 0, 1))
         return torch.cat([weight, shift.unsqueeze(2)], dim=2).flatten(0, 1)
-    column = pad(of.feature[part], (0, 1)).flatten()
-    return one_column_each(column, slope.flatten(), shift.flatten(), of.z.shape[1])
+    column = pad(operands.feature[part], (0, 1)).flatten()
+    return one_column_each(column, slope.flatten(), shift.flatten(), operands.z.shape[1])
 
 
-def _second(of: SoftOperands, part: slice, dropout: Dropout) -> TreeWeights:
-    path, bias = of.path[part].transpose(1, 2), of.path_bias[part].unsqueeze(2)
+def _second(operands: SoftOperands, part: slice, dropout: Dropout) -> TreeWeights:
+    path, bias = operands.path[part].transpose(1, 2), operands.path_bias[part].unsqueeze(2)
     if not dropout.rate:  # the second layer reads sigmoids: a = 2 sigmoid - 1
         path, bias = path * 2, bias - path.sum(dim=2, keepdim=True)
     weights = path.new_empty(*path.shape[:2], path.shape[2] + 1)
     weights[:, :, :-1], weights[:, :, -1:] = path, bias
-    return TreeWeights.of(weights.mul_(of.leaf_slope[part].unsqueeze(2) * 2), add_up=favours_sparse(of.z))
+    return TreeWeights.of(weights.mul_(operands.leaf_slope[part].unsqueeze(2) * 2), add_up=favours_sparse(operands.z))
 
 
-def _masks(of: SoftOperands, part: slice, dropout: Dropout) -> tuple[Tensor, Tensor]:
+def _masks(operands: SoftOperands, part: slice, dropout: Dropout) -> tuple[Tensor, Tensor]:
     """0 or 1 / (1 - rate) per unit and block of rows; the unit that is always 1 stays."""
-    units = of.path.shape[1] + 1
-    masks = dropout_mask(of, part, dropout).to(of.z.dtype).div_(1 - dropout.rate)
+    units = operands.path.shape[1] + 1
+    masks = dropout_mask(operands, part, dropout).to(operands.z.dtype).div_(1 - dropout.rate)
     masks[:, units - 1] = 1
     return masks[:, :units], masks[:, units:]
 
 
-def dropout_mask(of: SoftOperands, part: slice, dropout: Dropout) -> Tensor:
+def dropout_mask(operands: SoftOperands, part: slice, dropout: Dropout) -> Tensor:
     """Which units of trees ``part`` dropout keeps, bool ``[G, n + 1 + l, blocks of rows]``, whatever the cut."""
-    units, blocks = of.path.shape[1] + 1 + of.path.shape[2], -(-of.z.shape[0] // ROWS_PER_MASK)
-    draws = torch.Generator(device=of.z.device)
-    drawn = of.z.new_empty(part.stop - part.start, units, blocks)
+    units, blocks = operands.path.shape[1] + 1 + operands.path.shape[2], -(-operands.z.shape[0] // ROWS_PER_MASK)
+    draws = torch.Generator(device=operands.z.device)
+    drawn = operands.z.new_empty(part.stop - part.start, units, blocks)
     for tree, one in zip(range(part.start, part.stop), drawn, strict=True):
         one.uniform_(generator=draws.manual_seed(dropout.seed + tree))
     return drawn >= dropout.rate
