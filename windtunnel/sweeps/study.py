@@ -17,7 +17,7 @@ from optuna.pruners import MedianPruner, NopPruner
 from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
-from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from windtunnel.errors import BadInput
 from windtunnel.sweeps.objective import Objective
@@ -84,7 +84,7 @@ def _open_storage(storage: str | BaseStorage | None) -> BaseStorage:
                 grace_period=GRACE,
                 heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=RETRIES),
             )
-        except (SQLAlchemyError, ArgumentError, ImportError) as error:
+        except (SQLAlchemyError, ImportError) as error:
             # Two processes that create the tables of a new file at once disturb each other.
             busy = isinstance(error, OperationalError | IntegrityError) and "unable to open" not in str(error)
             if busy and attempt < 9:
