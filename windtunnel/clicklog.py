@@ -144,10 +144,10 @@ def _categories(
     factors, squares = np.zeros((rows, RANK)), np.zeros((rows, RANK))
     # Every pair of columns adds RANK products; together they get the variance INTERACTION squared.
     products = RANK * len(CATEGORIES) * (len(CATEGORIES) - 1) / 2
-    spread = (INTERACTION**2 / products) ** 0.25
+    deviation = (INTERACTION**2 / products) ** 0.25
     for name, size in CATEGORIES.items():
         names = _names(name, size, world)
-        effect, factor = world.normal(0, EFFECT, size), world.normal(0, spread, (size, RANK))
+        effect, factor = world.normal(0, EFFECT, size), world.normal(0, deviation, (size, RANK))
         drawn = draws.choice(size, rows, p=_zipf(size))
         columns[name] = pd.Series(names[drawn], dtype="str")
         score += effect[drawn]

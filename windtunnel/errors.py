@@ -34,8 +34,8 @@ class BadFile(WindTunnelError, ValueError):
     """An artefact that is damaged, truncated, oversized, hostile or from another schema."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A suggestion for an unknown name: the nearest known one, or all of them."""
-    names = list(known)
+def nearest(name: str, accepted: Iterable[str]) -> str:
+    """A suggestion for an unknown name: the nearest accepted one, or all of them."""
+    names = list(accepted)
     close = get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"choose from {', '.join(names)}"

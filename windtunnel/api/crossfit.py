@@ -182,9 +182,9 @@ def _is_fitted(pipeline: Any) -> bool:
     return True
 
 
-def _scores(head: Head, answers: Any) -> Tensor:
+def _scores(head: Head, outputs: Any) -> Tensor:
     """Probabilities or values as raw scores ``[N, K]``."""
-    columns: Tensor = torch.from_numpy(answers).reshape(len(answers), -1)
+    columns: Tensor = torch.from_numpy(outputs).reshape(len(outputs), -1)
     modules: list[Module] = [] if head.classes is None else [LogPool(len(head.classes))]
     if head.link in UNLINKED:
         modules = unlinked(head.link, columns.dtype)

@@ -52,7 +52,7 @@ class Translation(TranslatedPipeline):
             self.record(history=finetune(self, train, valid, **options))
         except BaseException:
             # Training accepts categories that the source rejects. Training that failed does not.
-            self.encoder.categories = rejecting
+            self.replace_categories(rejecting)
             raise
         return self
 

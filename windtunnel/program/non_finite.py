@@ -77,8 +77,8 @@ class NonFiniteTracer:
         self._causes: dict[Source, list[Causes | None]] = {}
         for node in wiring.nodes:
             finite = node.module.finite_inputs(len(node.given))
-            followed = {one: self._followed(one, node.given) for one in set(finite) if one is not None}
-            self._causes[node] = [None if one is None else followed[one] for one in finite]
+            traced = {rule: self._traced(rule, node.given) for rule in set(finite) if rule is not None}
+            self._causes[node] = [None if rule is None else traced[rule] for rule in finite]
 
     def guards(self, place: Place, kinds: Iterable[str]) -> frozenset[Guard]:
         """The upstream columns and kinds to reject instead of these kinds in this column."""
@@ -117,8 +117,8 @@ class NonFiniteTracer:
             for root, kinds in causes.roots
         )
 
-    def _followed(self, finite: Finite, given: Sequence[Place]) -> Causes | None:
-        inputs = [self.causes(given[column]) for column in finite.columns]
+    def _traced(self, finite: Finite, places: Sequence[Place]) -> Causes | None:
+        inputs = [self.causes(places[column]) for column in finite.columns]
         if not finite.sure:
             return None if any(causes.roots for causes in inputs) else NEVER
         alike = len(inputs) <= 1 and all(causes.alike for causes in inputs)

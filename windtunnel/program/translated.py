@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 from torch import Tensor, nn
 
-from windtunnel.encode import FIRST_ID, Batch, RowEncoder, Rows
+from windtunnel.encode import FIRST_ID, Batch, CategoryColumn, RowEncoder, Rows
 from windtunnel.errors import BadInput
 from windtunnel.modules.base import Module
 from windtunnel.modules.linear.linear import Linear
@@ -157,6 +157,10 @@ class TranslatedPipeline(nn.Module):
     def replace_head(self, head: Head) -> None:
         """Take another head."""
         self.head = head
+
+    def replace_categories(self, categories: Sequence[CategoryColumn]) -> None:
+        """Encode ids with other category columns."""
+        self.encoder.categories = list(categories)
 
     def set_exact_modules(self, modules: Mapping[int, Module]) -> None:
         """Take these as the exact modules behind untrained soft steps, by position."""

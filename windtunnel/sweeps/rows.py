@@ -44,7 +44,7 @@ class SharedRows:
         if _layout(net) != self._layout:
             raise BadInput("the options of this trial change how rows are encoded; give them as fixed values")
         # Training rows may hold categories that the source rejects; the encoder of the trial has to accept them too.
-        net.encoder.categories = [replace(category) for category in self._categories]
+        net.replace_categories([replace(category) for category in self._categories])
         train = copy.copy(self.train)
         train.batch_size, train.seed = recipe.rows_per_step(train.size), recipe.seed
         train.set_epoch(0)

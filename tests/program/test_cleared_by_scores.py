@@ -1,4 +1,4 @@
-"""What finite scores say of the steps before them, and what they do not."""
+"""Finite scores tell that some steps reject no row, and say nothing of others."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,22 +25,22 @@ def logarithm() -> FunctionTransformer:
     return FunctionTransformer(np.log)
 
 
-SHOWN: dict[str, tuple[Callable[[], Any], bool]] = {
+CLEARED: dict[str, tuple[Callable[[], Any], bool]] = {
     "sums": (lambda: make_pipeline(logarithm(), Ridge()), True),
     "scaled, projected": (lambda: make_pipeline(logarithm(), StandardScaler(), PCA(2), Ridge()), True),
-    "filled": (lambda: make_pipeline(logarithm(), SimpleImputer(), Ridge()), True),  # what is missing, not infinities
-    # A tree has an answer for infinite numbers.
+    "filled": (lambda: make_pipeline(logarithm(), SimpleImputer(), Ridge()), True),  # missing values, not infinities
+    # A tree has an output for infinite numbers.
     "trees": (lambda: make_pipeline(logarithm(), RandomForestRegressor(3, max_depth=3)), False),
 }
 
 
-@pytest.mark.parametrize("name", SHOWN)
-def test_what_a_step_rejects_shows_in_the_scores_or_is_looked_at(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    make, shown = SHOWN[name]
+@pytest.mark.parametrize("name", CLEARED)
+def test_steps_that_finite_scores_do_not_clear_are_checked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, cleared = CLEARED[name]
     source = make().fit(X, Y)
     net = windtunnel.compile(source)
-    asking = {at for at, step in enumerate(net.program.steps) if step.rejects}
-    assert asking and (asking <= cleared_by_scores(net.program)) == shown
+    rejecting = {at for at, step in enumerate(net.program.steps) if step.rejects}
+    assert rejecting and (rejecting <= cleared_by_scores(net.program)) == cleared
     np.testing.assert_allclose(net.predict(X), source.predict(X))
     rows = X.copy()
     rows[5, 1] = 0  # whose logarithm is infinite
@@ -48,14 +48,14 @@ def test_what_a_step_rejects_shows_in_the_scores_or_is_looked_at(name: str, monk
         source.predict(rows)
     with pytest.raises(BadInput, match="1 of 200 rows"):
         net.predict(rows)
-    gathered: list[object] = []
+    passed: list[object] = []
     before = Program.rejected
-    monkeypatch.setattr(Program, "rejected", lambda *given: gathered.append(given[4]) or before(*given))
+    monkeypatch.setattr(Program, "rejected", lambda *args: passed.append(args[4]) or before(*args))
     net.predict(X)
-    assert all((asking <= set(cleared)) == shown for cleared in gathered) and gathered
+    assert all((rejecting <= set(steps)) == cleared for steps in passed) and passed
 
 
-def test_what_a_module_rejects_by_itself_is_looked_at() -> None:
+def test_steps_whose_module_rejects_are_checked() -> None:
     source = make_pipeline(PowerTransformer("box-cox"), RandomForestRegressor(3)).fit(X, Y)
     net, rows = windtunnel.compile(source), -X
     assert 0 not in cleared_by_scores(net.program)
