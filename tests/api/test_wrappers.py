@@ -53,7 +53,7 @@ def test_cross_validation_and_grid_search():
     assert search.best_params_["level"] in ("L1", "L4")
 
 
-def test_recipes_are_searched_as_wholes():
+def test_a_search_takes_whole_recipes():
     X, y = load_breast_cancer(return_X_y=True)
     recipes = [Recipe(residual=False, epochs=1), Recipe(residual=False, epochs=2)]
     search = GridSearchCV(WindTunnelClassifier(), {"recipe": recipes}, cv=2).fit(X[:200], y[:200])
@@ -75,7 +75,7 @@ def test_a_pipeline_with_text_columns_in_a_frame():
 
 
 @pytest.mark.parametrize("folds", [None, 2])
-def test_behind_an_encoder_that_gives_sparse_rows(folds):
+def test_an_encoder_with_sparse_output(folds):
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"city": rng.choice([f"city {one}" for one in range(30)], 400), "age": rng.normal(size=400)})
     y = (X.city.str[5:].astype(int) + 5 * X.age > 15).to_numpy()
@@ -88,7 +88,7 @@ def test_behind_an_encoder_that_gives_sparse_rows(folds):
     np.testing.assert_array_equal(pipeline.predict_proba(X), dense)
 
 
-def test_fine_tuning_never_ends_below_the_source_on_the_held_out_rows():
+def test_the_result_is_no_worse_than_the_source_on_held_out_rows():
     X, y = load_diabetes(return_X_y=True)
     estimator = WindTunnelRegressor(
         lgb.LGBMRegressor(n_estimators=10, num_leaves=7, verbosity=-1), recipe=Recipe(epochs=2, learning_rate=10.0)
@@ -97,7 +97,7 @@ def test_fine_tuning_never_ends_below_the_source_on_the_held_out_rows():
     assert history.best <= history.start
 
 
-def test_estimators_ask_for_what_their_pipeline_has():
+def test_estimators_have_the_methods_of_their_pipeline():
     assert not hasattr(WindTunnelRegressor(), "predict_proba")
     from sklearn.svm import LinearSVC
 
@@ -106,7 +106,7 @@ def test_estimators_ask_for_what_their_pipeline_has():
 
 
 @pytest.mark.parametrize("folds", [1, 2.5, "many"])
-def test_folds_that_cannot_be(folds):
+def test_invalid_folds(folds):
     with pytest.raises(BadInput, match=f"folds={folds!r}"):
         clone(WindTunnelClassifier(folds=folds)).fit(np.eye(40)[:, :4], [0, 1] * 20)
 
@@ -156,7 +156,7 @@ STOPPING = {
 
 @pytest.mark.filterwarnings("ignore:the translation keeps R2")  # of trees softened by few rows
 @pytest.mark.parametrize("library", STOPPING)
-def test_a_booster_stops_early_by_the_rows_that_are_held_out(library):
+def test_a_booster_stops_early_on_held_out_rows(library):
     booster, rows_to_stop_by = STOPPING[library]
     X, y = load_breast_cancer(return_X_y=True)
     weight = np.random.default_rng(0).uniform(0.1, 2, len(y))
@@ -173,7 +173,7 @@ def test_a_booster_stops_early_by_the_rows_that_are_held_out(library):
 
 @pytest.mark.parametrize("labels", [[1, 2], ["no", "yes"]])
 @pytest.mark.parametrize("library", ["lightgbm", "catboost"])  # XGBoost takes no others than 0, 1, ...
-def test_a_booster_stops_by_labels_of_any_kind(library, labels):
+def test_a_booster_stops_early_with_labels_of_any_kind(library, labels):
     booster, _ = STOPPING[library]
     X, y = load_breast_cancer(return_X_y=True)
     first, second = (
@@ -183,7 +183,7 @@ def test_a_booster_stops_by_labels_of_any_kind(library, labels):
     np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X), strict=True)
 
 
-def test_members_have_as_many_trees_as_stopping_early_leaves():
+def test_members_have_as_many_trees_as_early_stopping_leaves():
     booster, _ = STOPPING["lightgbm"]
     X, y = load_breast_cancer(return_X_y=True)
     one, several = (
@@ -194,7 +194,7 @@ def test_members_have_as_many_trees_as_stopping_early_leaves():
 
 
 @pytest.mark.parametrize("library", STOPPING)
-def test_members_have_no_rows_to_stop_by(library):
+def test_members_without_rows_to_stop_early(library):
     booster, _ = STOPPING[library]
     with pytest.raises(
         BadInput, match=r"stops early on validation rows \(early_stopping_rounds?=3\), .* give it fitted"
@@ -222,7 +222,7 @@ def test_random_states_of_numpy(state):
     assert tuned.score(X[200:], y[200:]) > 0.8
 
 
-def test_arguments_that_there_are_none_of():
+def test_unknown_arguments():
     with pytest.raises(BadInput, match=r"levl= is no argument of WindTunnelClassifier: did you mean level\?"):
         WindTunnelClassifier(levl="L1")
     with pytest.raises(

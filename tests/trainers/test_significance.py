@@ -84,7 +84,7 @@ def test_the_standard_error_counts_weights() -> None:
     left = torch.tensor([GroupLosses(each[one], weight[one]).mean for one in ~torch.eye(GROUPS, dtype=torch.bool)])
     jackknife = float(((left - left.mean()).square().sum() * (GROUPS - 1) / GROUPS).sqrt())
     assert groups.standard_error == pytest.approx(jackknife, rel=0.05)
-    assert groups.standard_error > 1.2 * GroupLosses(each, torch.ones_like(weight)).error
+    assert groups.standard_error > 1.2 * GroupLosses(each, torch.ones_like(weight)).standard_error
     assert GroupLosses(each, 1000 * weight).standard_error == pytest.approx(groups.standard_error)
 
 

@@ -30,8 +30,8 @@ from windtunnel.trainers.residual.setup import prepare_residual
 
 RANKS = (
     "the source ranks rows within their groups (queries), which fit does not know: it fits the relevance of each row "
-    "by the squared error, after which ranks may be worse, whatever net.history says. To tune ranks give loss= a custom "
-    "function, residual=False, and loaders for training and validation whose batches are whole groups. "
+    "by the squared error, after which ranks may be worse, whatever net.history says. To tune ranks give loss= a "
+    "custom function, residual=False, and loaders for training and validation whose batches are whole groups. "
     "Compare NDCG before and after; loss='squared' is this fit without the warning."
 )
 
@@ -176,8 +176,9 @@ def _check_source(net: TranslatedPipeline, options: Recipe) -> None:
     if net.head.task == "regression" and net.head.loss == "softmax":
         source = next(origin.estimator for origin in reversed(net.origins) if origin.estimator)
         raise BadInput(
-            f"the source is a {source} of several classes, which outputs probabilities and does not tell the labels. "
-            "To fine-tune it, fit a classifier (LGBMClassifier, XGBClassifier) and translate that; or give a custom loss"
+            f"the source is a {source} of several classes, which outputs probabilities without their labels. "
+            "To fine-tune it, fit a classifier (LGBMClassifier, XGBClassifier) and translate that; or give a custom "
+            "loss="
         )
 
 

@@ -44,7 +44,8 @@ class TrainerOptions:
         defaults = {"accelerator": "auto", "devices": 1}
         if clash := [name for name, value in given.items() if value not in (defaults.get(name), ())]:
             raise BadInput(
-                f"{', '.join(clash)} and trainer=...: the Trainer has options of its own; set them there, or leave it out"
+                f"{', '.join(clash)} and trainer=...: the Trainer has options of its own; set them there, or leave it "
+                "out"
             )
         if trainer.barebones:
             raise BadInput("a Trainer with barebones=True logs nothing, so that fit cannot validate; leave it out")

@@ -170,7 +170,7 @@ def _training_mode(net: nn.Module, dropout: float, best: BestCheckpoint) -> Iter
 
 @contextlib.contextmanager
 def _callbacks(trainer: Any, callbacks: Sequence[pl.Callback]) -> Iterator[None]:
-    """Give a Trainer these callbacks; ours come first, so that no other one changes the weights before they are kept."""
+    """Give a Trainer these callbacks; ours come first, so that they see the weights before others change them."""
     before = trainer.callbacks
     trainer.callbacks = list(callbacks)
     try:

@@ -1,1 +1,1 @@
-"""The residual model: selection of its columns and interactions, its training, and the test that decides whether fit keeps it."""
+"""The residual model: selection of columns and interactions, training, and the significance test."""

@@ -130,7 +130,7 @@ def _one_per_raw_column(categories: list[CategoryColumn]) -> list[int]:
 
 
 def _unit(head: Head, scores: Tensor, target: Tensor) -> Tensor:
-    """Raw scores per unit of the residual model: 1, or the standard deviation of the residuals where scores are values."""
+    """Raw scores per unit of the residual model: 1, or for values the standard deviation of the residuals."""
     # The loss rejects targets that do not fit the scores.
     if head.task != "regression" or head.link != "identity" or len(scores) < 2 or target.numel() != scores.numel():
         return scores.new_ones(scores.shape[1])

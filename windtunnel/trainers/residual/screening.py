@@ -24,7 +24,7 @@ VALIDATION_THRESHOLD, VALIDATION_THRESHOLD_INTERACTION = 1.0, 3.0
 
 @dataclass(frozen=True)
 class SelectedInteractions:
-    """The columns that the residual model reads, and its interactions of them; an interaction may be a single column."""
+    """The columns that the residual model reads, and its interactions, some of a single column."""
 
     columns: list[int]
     interactions: list[Interaction]

@@ -95,7 +95,7 @@ class InitialResidual:
         return len(self.residual.unit)
 
     def for_rows(self, mask: Tensor | None) -> InitialResidual:
-        """Extend the offset to all training rows, of which it was fitted on those of a mask; others, of weight 0, get 0."""
+        """Extend the offset from the rows of a mask to all training rows; the others, of weight 0, get 0."""
         if mask is None:
             return self
         offset = self.offset.new_zeros(len(mask), self.offset.shape[1])
