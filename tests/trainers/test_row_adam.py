@@ -148,7 +148,7 @@ def translation() -> Translation:
         ]
     )
     encoder = RowEncoder(
-        None, 1, categories=[CategoryColumn(0, Vocabulary([str(number) for number in range(ROWS - 2)]))]
+        None, 1, categories=[CategoryColumn(0, Vocabulary(tuple(str(number) for number in range(ROWS - 2))))]
     )
     return Translation(
         program, encoder, Head("regression", "identity", "squared"), [Origin("encode", ""), Origin("regress", "")]
