@@ -172,14 +172,11 @@ class Categories:
         vocabulary: Vocabulary,
         rejects: frozenset[int],
     ) -> list[GraphColumn]:
-        """The columns of a table over a raw column; a single one can be encoded again.
-
-        The encoder rejects values even if no step reads the table: the source checks all of its input.
-        """
+        """The columns of a table over a raw column; a single one can be encoded again."""
         assert column.raw is not None
         category = CategoryColumn(column.raw, vocabulary, *(kind in rejects for kind in (0, 1, 2, 3)))
         encoder, estimator = self._builder.encoder, type(step.estimator).__name__
-        if category.rejects:
+        if category.rejects:  # even if no step reads the table, as the source checks all of its input
             encoder.add_category(category)
         place = added_on_demand(
             lambda: self._builder.add(step.name, estimator, table, [(IDS, encoder.add_category(category))])

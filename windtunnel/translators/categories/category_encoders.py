@@ -145,17 +145,7 @@ def _check_single(fitted: Any) -> None:
 def _encoding(
     fitted: Any, labels: dict[Any, Any], *, lumped: dict[Any, Any] | None = None, tells_none: bool = False
 ) -> CategoryEncoding:
-    """List the vocabulary of each column in ``cols``: the labels that it knows and those lumped together.
-
-    Parameters
-    ----------
-    labels : dict
-        Column -> the index of what the encoder knows, NaN among it where it was fitted on missing values.
-    lumped : dict, optional
-        Column -> small categories and the name of the group that they belong to; min_group_lumping_ by default.
-    tells_none : bool
-        See ``CategoryEncoding``.
-    """
+    """The vocabulary of each column in ``cols``: its labels, and those that are lumped together (column -> groups)."""
     groups = fitted.min_group_lumping_ if lumped is None else lumped
     categories: list[list[Any] | None] = []
     for column, dtype in zip(fitted.feature_names_in_, fitted.feature_dtypes_in_, strict=True):

@@ -128,13 +128,10 @@ def probe(fitted: Any, encoding: CategoryEncoding, columns: Sequence[Sequence[An
 
 @dataclass(frozen=True)
 class _Effect:
-    """The output columns [w] that an input column changes, sorted, and their values for each input, float64 [V, w].
-
-    Large rows are sparse, unless sums are split or constants are added.
-    """
+    """The output columns [w] that an input column changes, sorted, and their values for each input, float64 [V, w]."""
 
     columns: NDArray[np.int64]
-    rows: Any
+    rows: Any  # sparse if large, unless sums are split or constants are added
 
     @property
     def plain(self) -> NDArray[np.float64]:
@@ -289,11 +286,7 @@ def _check_numbers(fitted: Any, inputs: list[ProbeColumn], effects: list[_Effect
 
 
 def _split_sums(source: _ProbedEncoder, inputs: list[ProbeColumn], effects: list[_Effect]) -> list[_Effect]:
-    """Split an output that is a sum over columns into one full-width table per column.
-
-    Only sums are observed: the least entry of each table in every output column is set to 0, and the first table gets
-    the rest of the base row, which is 0 for hashed one-hots.
-    """
+    """Split a sum over columns into a full-width table each: least entries are 0, the first table gets the rest."""
     numbers = [effect.columns for column, effect in zip(inputs, effects, strict=True) if column.number]
     passed = np.concatenate([np.zeros(0, np.int64), *numbers])
     rest = source.origin.copy()

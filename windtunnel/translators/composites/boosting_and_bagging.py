@@ -89,10 +89,8 @@ def bagging_classifier(fitted: ensemble.BaggingClassifier) -> Predictor | Compos
         columns = 1 if classes == 2 else classes
         places = sum(widths) + torch.arange(len(members) * columns).reshape(-1, columns)
         decision = MeanOfMembers(places, float(len(members)), flat=columns == 1)
-        parts, options["column_methods"] = (
-            [*parts, *_parts(fitted, "decision_function")],
-            {"decision_function": decision},
-        )
+        parts += _parts(fitted, "decision_function")
+        options["column_methods"] = {"decision_function": decision}
     return Composite(parts, Predictor(scores, **options))
 
 

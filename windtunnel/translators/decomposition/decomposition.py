@@ -113,14 +113,11 @@ def _with_likelihood(fitted: Any, module: Projection) -> Projection | Transforme
 
 
 def _inverse_rounding(covariance: NDArray[Any]) -> float:
-    """Rounding error of a typical row's squared Mahalanobis distance; infinite for a constant column.
-
-    It is the sum of |R^-1| times the machine epsilon, R the correlation matrix. `inv` raises for dependent columns on
-    one processor and warns on another; eigenvalues do neither.
-    """
+    """Rounding error of a row's squared Mahalanobis distance: the sum of |R^-1| times epsilon, R the correlations."""
     scale = np.sqrt(np.diag(covariance).astype(np.float64))
     if not scale.all():
         return math.inf
+    # For dependent columns `inv` raises on one processor and warns on another; eigenvalues do neither.
     values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
     return float(np.abs((vectors / np.maximum(values, EPSILON)) @ vectors.T).sum()) * EPSILON
 

@@ -45,9 +45,9 @@ HARD = "neighbourhood is a step function: exact mode only"
 def k_neighbors_classifier(fitted: neighbors.KNeighborsClassifier) -> Predictor:
     """Votes of the nearest of _fit_X for their classes _y."""
     classes = fitted.classes_ if fitted.outputs_2d_ else [fitted.classes_]
-    targets = _one_hot(_targets(fitted), [len(one) for one in classes])
-    _check_directions(fitted, targets)
     sizes = [len(one) for one in classes]
+    targets = _one_hot(_targets(fitted), sizes)
+    _check_directions(fitted, targets)
     search, weighted = _search(fitted), _weighted(fitted)
     # Brute force has no infinite distances.
     votes = VotesByDistance if weighted and fitted._tree is not None else NeighbourVotes
@@ -277,14 +277,8 @@ def _tree(fitted: Any) -> dict[str, Tensor]:
     leaf = np.zeros(len(inorder), dtype=np.int64)
     for number, index in enumerate(leaves):
         leaf[nodes["idx_start"][index] : nodes["idx_end"][index]] = number
-    low = bounds[0]
     high = bounds[1] if len(bounds) == 2 else nodes["radius"][:, np.newaxis]
-    return {
-        "inorder": indices(inorder),
-        "leaf": indices(leaf),
-        "low": tensor(low),
-        "high": tensor(high),
-    }
+    return {"inorder": indices(inorder), "leaf": indices(leaf), "low": tensor(bounds[0]), "high": tensor(high)}
 
 
 def _within(fitted: Any, targets: NDArray[Any], alone: NDArray[Any], mean: bool) -> RadiusNeighbors:
@@ -324,11 +318,7 @@ def _weighted(fitted: Any) -> bool:
 
 
 def _check_directions(fitted: Any, targets: NDArray[Any]) -> None:
-    """Reject equally near rows with different targets if the source's choice depends on partitions and threads.
-
-    The module follows the fixed order of a tree; brute force has none. With the cosine, rows of the same direction
-    are equally near.
-    """
+    """Reject equally near rows with different targets if the search has no fixed order, as by brute force."""
     if fitted._fit_method != "brute":
         return
     points, cosine = _rows(fitted), fitted.effective_metric_ == "cosine"

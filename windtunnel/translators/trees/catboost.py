@@ -20,7 +20,7 @@ from windtunnel.modules.outputs.label_rules import LabelIndexColumn, LabelThresh
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.single_tree import SingleTree, join
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import HashedColumns, Predictor, translates
+from windtunnel.translators.registry import Predictor, translates
 from windtunnel.translators.trees.catboost_categories import Split, Splits
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
@@ -65,7 +65,12 @@ def classifier(fitted: CatBoostClassifier) -> Predictor:
             "CatBoostClassifier with loss_function='MultiClassOneVsAll' on two classes; fit it with 'Logloss'"
         )
     return Predictor(
-        model.scores(), link=link, loss=loss, classes=classes, methods=_labels(fitted, model), hashed=model.hashed
+        model.scores(),
+        link=link,
+        loss=loss,
+        classes=classes,
+        methods=_labels(fitted, model),
+        hashed=model.splits.hashed,
     )
 
 
@@ -145,11 +150,6 @@ class _Model:
         return str(self._loss.get("type", ""))
 
     @property
-    def loss_parameters(self) -> Mapping[str, Any]:
-        parameters: Mapping[str, Any] = self._loss.get("params", {})
-        return parameters
-
-    @property
     def bias(self) -> NDArray[np.float64]:
         return np.atleast_1d(np.asarray(self.json["scale_and_bias"][1], np.float64))
 
@@ -167,22 +167,19 @@ class _Model:
     def splits(self) -> Splits:
         return Splits.of(self.json, self.width, [split for tree in self.trees for split in tree.splits])
 
-    @property
-    def hashed(self) -> HashedColumns | None:
-        return self.splits.hashed
-
     def predictor(self, link: str) -> Predictor:
         """The raw scores of a model of values, with the loss that it was fitted with."""
+        parameters = self._loss.get("params", {})
         return Predictor(
             self.scores(),
             link=link,
             loss=VALUES.get(self.loss, "unknown"),
             loss_options={
-                here: float(self.loss_parameters.get(name, default))
+                here: float(parameters.get(name, default))
                 for name, (here, default) in _OPTIONS.get(self.loss, {}).items()
             },
             flat=self.outputs == 1,
-            hashed=self.hashed,
+            hashed=self.splits.hashed,
         )
 
     def scores(self) -> HardTrees:

@@ -128,10 +128,7 @@ def _elements(ctr: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
 
 
 def _statistic(ctr: Mapping[str, Any], table: Mapping[str, Any]) -> Statistic:
-    """The numbers of one ctr, in float32 as CatBoost computes them.
-
-    y = ((good + prior) / (all + prior's weight) + shift) scale
-    """
+    """The numbers of one ctr, in float32: y = ((good + prior) / (all + prior's weight) + shift) scale."""
     stride = table["hash_stride"]
     cells = np.array(table["hash_map"], dtype=object).reshape(-1, stride)
     cells = cells[cells[:, 0] != EMPTY]

@@ -33,16 +33,14 @@ def leaf_encoder(fitted: LeafEncoder) -> Transformer:
         )
     module: LeafOneHot | TreeLeaves
     column = np.arange(counts.sum())
-    if fitted.output == "one_hot":
+    smooth = fitted.output == "one_hot"
+    if smooth:
         module, dtypes = LeafOneHot.numbered(ensemble, column), {}
     else:
         leaf = column - np.repeat(ensemble.leaf_start[:-1], counts)
         module, dtypes = TreeLeaves.numbered(ensemble, leaf, [ensemble.trees]), {"transform": "int64"}
-    module.thresholds_in_data, module.next_above_in_data = (
-        trees.scores.thresholds_in_data,
-        trees.scores.next_above_in_data,
-    )
-    smooth = fitted.output == "one_hot"
+    module.thresholds_in_data = trees.scores.thresholds_in_data
+    module.next_above_in_data = trees.scores.next_above_in_data
     return Transformer(
         module,
         codes=trees.codes,

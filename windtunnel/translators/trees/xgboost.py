@@ -164,12 +164,10 @@ class _Model:
         )  # fmt: skip
 
     def _linear(self) -> Module:
-        """Gblinear: weights ``[features + 1, K]``, the last row the bias.
-
-        XGBoost 3.2 adds the first base_score to every score, so the bias is its prediction for a row of zeros.
-        """
+        """The weights of gblinear, ``[features + 1, K]``, the last row the bias."""
         weights = np.array(self.learner["gradient_booster"]["model"]["weights"], np.float32).astype(np.float64)
         table = weights.reshape(-1, self.outputs)[:-1]
+        # XGBoost 3.2 adds the first base_score to every score, so the bias is its prediction for a row of zeros.
         zeros = DMatrix(np.zeros((1, len(table))), feature_names=self.booster.feature_names)
         bias = self.booster.predict(zeros, output_margin=True).reshape(-1).astype(np.float64)
         return LinearSkippingMissing(tensor(table.T), tensor(bias))
@@ -229,10 +227,8 @@ def _categories(encoding: Mapping[str, Any]) -> list[Any]:
 
 
 def _tree(tree: Mapping[str, Any], weight: float) -> SingleTree:
-    """One tree. A number goes left below its threshold, so the float32 just below it is the last that does.
-
-    A category in the set goes right, all others left: children change sides, and with them the default.
-    """
+    # A number goes left below its threshold, so the float32 just below it is the last that does. A category in the set
+    # goes right, all others left: children change sides, and with them the default.
     left, right = np.array(tree["left_children"], np.int64), np.array(tree["right_children"], np.int64)
     is_leaf: NDArray[np.bool_] = np.asarray(left < 0)
     number = child_numbers(is_leaf)
