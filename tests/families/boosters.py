@@ -8,7 +8,7 @@ import catboost as cb
 import lightgbm as lgb
 import numpy as np
 import xgboost as xgb
-from case import AWKWARD, CATEGORIES, IMPUTE, MIXED, NUMBERS, TEXTS, Case, columns, logistic, one_hot, quick
+from case import AWKWARD, CATEGORIES, IMPUTE, MIXED, NUMBERS, TEXTS, Case, columns, logistic, on_codes, one_hot, quick
 from sklearn.base import clone
 from sklearn.ensemble import VotingRegressor
 from sklearn.impute import SimpleImputer
@@ -20,11 +20,6 @@ from windtunnel import LeafEncoder
 SMALL: dict[str, Any] = {"n_estimators": 8, "max_depth": 3, "n_jobs": 1}
 TINY: dict[str, Any] = {"iterations": 8, "depth": 3, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
 IN_FLOAT32: dict[str, Any] = {"tolerance": 1e-6, "why": "XGBoost adds up in float32"}
-
-
-def on_codes(estimator: Any, X: Any, y: Any) -> Any:
-    """Labels as XGBoost takes them, 0 to K - 1."""
-    return estimator.fit(X, np.unique(y, return_inverse=True)[1])
 
 
 def ranked(estimator: Any, X: Any, y: Any) -> Any:

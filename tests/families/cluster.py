@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from case import NUMBERS, Case, logistic
+from case import NUMBERS, Case, logistic, scaled
 from sklearn.cluster import (
     AffinityPropagation,
     Birch,
@@ -19,10 +19,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 INCOMES = "a centre at 24,000 is a float32 number to within 1e-3 only, and rows are 10 away from one"
-
-
-def scaled(estimator: Any) -> Any:
-    return make_pipeline(StandardScaler(), estimator)
 
 
 def without_target(estimator: Any, X: Any, y: Any) -> Any:

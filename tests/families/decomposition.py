@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from case import NUMBERS, Case, logistic, one_hot
+from case import FOUR, NUMBERS, Case, logistic, one_hot, scaled
 from sklearn.cross_decomposition import CCA, PLSSVD, PLSCanonical, PLSRegression
 from sklearn.decomposition import (
     NMF,
@@ -23,16 +23,11 @@ from sklearn.decomposition import (
 )
 from sklearn.manifold import Isomap, LocallyLinearEmbedding
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures
 
-FOUR = (*NUMBERS, "cents")
 COUNTS = ("visits", "zip")
 ATOMS = np.random.default_rng(0).normal(size=(6, 4))
 ONE_ROW = "scikit-learn gives [K] and not [1, K] for one row"
-
-
-def scaled(estimator: object, *more: object) -> object:
-    return make_pipeline(StandardScaler(), estimator, *more)
 
 
 def positive(estimator: object, *more: object) -> object:

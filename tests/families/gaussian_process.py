@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from case import NUMBERS, Case
+from case import NUMBERS, Case, scaled
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import (
     RBF,
@@ -16,8 +16,6 @@ from sklearn.gaussian_process.kernels import (
     RationalQuadratic,
     WhiteKernel,
 )
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 CANCELS = "float32 rounds the kernel before weights of both signs cancel"
 KERNELS = {
@@ -31,10 +29,6 @@ KERNELS = {
     "periodic": ExpSineSquared(2.0, 3.0) * RBF(2.0),
     "power": DotProduct(1.0) ** 2,
 }
-
-
-def scaled(estimator: Any) -> Any:
-    return make_pipeline(StandardScaler(), estimator)
 
 
 def regressor(kernel: Any, **options: Any) -> Any:

@@ -6,9 +6,8 @@ from typing import Any
 
 import catboost as cb
 import lightgbm as lgb
-import numpy as np
 import xgboost as xgb
-from case import AWKWARD, NUMBERS, TEXTS, Case, columns, logistic, one_hot, quick
+from case import AWKWARD, NUMBERS, TEXTS, Case, columns, logistic, on_codes, one_hot, quick
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     GradientBoostingClassifier,
@@ -23,11 +22,6 @@ from windtunnel import FactorizationMachineClassifier, FactorizationMachineRegre
 
 FITTING: dict[str, Any] = {"learning_rate": 0.02, "epochs": 5, "random_state": 0}
 CAT: dict[str, Any] = {"iterations": 6, "depth": 3, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
-
-
-def on_codes(estimator: Any, X: Any, y: Any) -> Any:
-    """Labels as XGBoost takes them, 0 to K - 1."""
-    return estimator.fit(X, np.unique(y, return_inverse=True)[1])
 
 
 def boosted(cls: type, **options: Any) -> Any:

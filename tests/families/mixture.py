@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from case import NUMBERS, Case
+from case import NUMBERS, Case, scaled
 from sklearn.covariance import EllipticEnvelope
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-
-
-def scaled(estimator: Any) -> Any:
-    return make_pipeline(StandardScaler(), estimator)
-
 
 INCOMES = "in float32 the difference of incomes is squared over variances of a few"
 

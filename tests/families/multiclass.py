@@ -6,33 +6,16 @@ import warnings
 from typing import Any
 
 import numpy as np
-from case import AWKWARD, MIXED, NUMBERS, Case, columns, logistic, one_hot, quick
+from case import AWKWARD, MIXED, NUMBERS, Case, margins, on_text, quick, scaled
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
-
-
-def linear(**options: Any) -> Any:
-    return make_pipeline(StandardScaler(), logistic(**options))
-
-
-def margins() -> Any:
-    return make_pipeline(StandardScaler(), LinearSVC(random_state=0))
 
 
 def forest() -> Any:
     """Probabilities, and no decisions."""
     return RandomForestClassifier(4, max_depth=4, random_state=0)
-
-
-def on_text() -> Any:
-    numbers = (make_pipeline(SimpleImputer(), StandardScaler()), list(NUMBERS))
-    return make_pipeline(columns((one_hot(), ["city"]), numbers), logistic())
 
 
 def labels(estimator: Any, X: Any, y: Any) -> Any:
@@ -54,7 +37,7 @@ def negative(estimator: Any, X: Any, y: Any) -> Any:
 
 
 CASES = [
-    Case("one against the rest, decisions", lambda: OneVsRestClassifier(linear()), NUMBERS, "grade"),
+    Case("one against the rest, decisions", lambda: OneVsRestClassifier(scaled()), NUMBERS, "grade"),
     Case(
         "one against the rest, negative labels", lambda: OneVsRestClassifier(margins()), NUMBERS, "grade", fit=negative
     ),
@@ -67,23 +50,23 @@ CASES = [
         missing=True,
     ),
     Case("one against the rest, raw text", lambda: OneVsRestClassifier(on_text()), MIXED, "grade", **AWKWARD),
-    Case("one against the rest, two classes", lambda: OneVsRestClassifier(linear()), NUMBERS),
+    Case("one against the rest, two classes", lambda: OneVsRestClassifier(scaled()), NUMBERS),
     Case("one against the rest, two classes, forests", lambda: OneVsRestClassifier(forest()), NUMBERS),
     Case("one against the rest, values", lambda: OneVsRestClassifier(Ridge()), NUMBERS, "grade"),
     Case("one against the rest, two classes, values", lambda: OneVsRestClassifier(Ridge()), NUMBERS),
-    Case("one against the rest, one class", lambda: OneVsRestClassifier(linear()), NUMBERS, fit=one_class),
-    Case("labels, decisions", lambda: OneVsRestClassifier(linear()), NUMBERS, "pair", fit=labels),
+    Case("one against the rest, one class", lambda: OneVsRestClassifier(scaled()), NUMBERS, fit=one_class),
+    Case("labels, decisions", lambda: OneVsRestClassifier(scaled()), NUMBERS, "pair", fit=labels),
     Case("labels, forests", lambda: OneVsRestClassifier(forest()), NUMBERS, "pair", fit=labels),
-    Case("one against one", lambda: OneVsOneClassifier(linear()), NUMBERS, "grade"),
+    Case("one against one", lambda: OneVsOneClassifier(scaled()), NUMBERS, "grade"),
     Case("one against one, margins", lambda: OneVsOneClassifier(margins()), NUMBERS, "grade", fit=negative),
     Case("one against one, probabilities", lambda: OneVsOneClassifier(GaussianNB()), NUMBERS, "grade"),
-    Case("one against one, two classes", lambda: OneVsOneClassifier(linear()), NUMBERS),
+    Case("one against one, two classes", lambda: OneVsOneClassifier(scaled()), NUMBERS),
     Case(
         "one against one, two classes, trees",
         lambda: OneVsOneClassifier(quick(n_estimators=4)),
         NUMBERS,
     ),
-    Case("codes, decisions", lambda: OutputCodeClassifier(linear(), code_size=2, random_state=0), NUMBERS, "grade"),
+    Case("codes, decisions", lambda: OutputCodeClassifier(scaled(), code_size=2, random_state=0), NUMBERS, "grade"),
     Case(
         "codes, probabilities",
         lambda: OutputCodeClassifier(GaussianNB(), code_size=3, random_state=1),

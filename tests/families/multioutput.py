@@ -5,19 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from case import AWKWARD, MIXED, NUMBERS, Case, columns, logistic, one_hot, quick
+from case import AWKWARD, MIXED, NUMBERS, Case, on_text, quick, scaled
 from lightgbm import LGBMRegressor
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
-
-
-def linear() -> Any:
-    return make_pipeline(StandardScaler(), logistic())
 
 
 def forest() -> Any:
@@ -44,17 +39,12 @@ def three(estimator: Any, X: Any, y: Any) -> Any:
     return estimator.fit(X, np.stack([y[:, 0], y[:, 1], y[:, 0] - y[:, 1]], axis=1))
 
 
-def on_text() -> Any:
-    parts = (make_pipeline(SimpleImputer(), StandardScaler()), list(NUMBERS))
-    return make_pipeline(columns((one_hot(), ["city"]), parts), Ridge())
-
-
 CASES = [
     Case("targets of values", lambda: MultiOutputRegressor(Ridge()), NUMBERS, "pair"),
     Case(
         "targets of values, trees", lambda: MultiOutputRegressor(quick(LGBMRegressor, n_estimators=4)), NUMBERS, "pair"
     ),
-    Case("targets of values, raw text", lambda: MultiOutputRegressor(on_text()), MIXED, "pair", **AWKWARD),
+    Case("targets of values, raw text", lambda: MultiOutputRegressor(on_text(Ridge())), MIXED, "pair", **AWKWARD),
     Case(
         "a target of values",
         lambda: MultiOutputRegressor(Ridge()),
@@ -62,7 +52,7 @@ CASES = [
         "pair",
         fit=lambda estimator, X, y: estimator.fit(X, y[:, :1]),
     ),
-    Case("targets of texts", lambda: MultiOutputClassifier(linear()), NUMBERS, "pair", fit=texts),
+    Case("targets of texts", lambda: MultiOutputClassifier(scaled()), NUMBERS, "pair", fit=texts),
     Case("targets of texts, forests", lambda: MultiOutputClassifier(forest()), NUMBERS, "pair", fit=texts),
     Case(
         "targets of texts, margins",
@@ -73,7 +63,7 @@ CASES = [
     ),
     Case("chain of values", lambda: RegressorChain(LinearRegression(), order=[2, 0, 1]), NUMBERS, "pair", fit=three),
     Case("chain of values, trees", lambda: RegressorChain(quick(LGBMRegressor, n_estimators=4), cv=2), NUMBERS, "pair"),
-    Case("chain of labels", lambda: ClassifierChain(linear(), order=(1, 2, 0)), NUMBERS, "pair", fit=binary),
+    Case("chain of labels", lambda: ClassifierChain(scaled(), order=(1, 2, 0)), NUMBERS, "pair", fit=binary),
     Case(
         "chain of labels, forests",
         lambda: ClassifierChain(forest(), order="random", random_state=3),
@@ -84,7 +74,7 @@ CASES = [
     *(
         Case(
             f"chain of {method}",
-            lambda method=method: ClassifierChain(linear(), order=[2, 0, 1], cv=2, chain_method=method),
+            lambda method=method: ClassifierChain(scaled(), order=[2, 0, 1], cv=2, chain_method=method),
             NUMBERS,
             "pair",
             fit=binary,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from case import NUMBERS, Case
+from case import NUMBERS, Case, scaled
 from sklearn.neighbors import (
     KernelDensity,
     KNeighborsClassifier,
@@ -16,8 +16,6 @@ from sklearn.neighbors import (
     RadiusNeighborsClassifier,
     RadiusNeighborsRegressor,
 )
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 TIES = ("visits", "zip")
 """Whole numbers, few of them: most rows are there many times, with unlike targets."""
@@ -28,10 +26,6 @@ METRICS: dict[str, dict[str, Any]] = {
     "chebyshev": {"metric": "chebyshev"},
     "minkowski": {"metric": "minkowski", "p": 3},
 }
-
-
-def scaled(estimator: Any) -> Any:
-    return make_pipeline(StandardScaler(), estimator)
 
 
 def of_several(estimator: Any, X: Any, y: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from case import NUMBERS, Case, logistic
+from case import FOUR, Case, logistic, scaled
 from sklearn.kernel_approximation import (
     AdditiveChi2Sampler,
     Nystroem,
@@ -11,14 +11,8 @@ from sklearn.kernel_approximation import (
     SkewedChi2Sampler,
 )
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.preprocessing import MinMaxScaler
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
-
-FOUR = (*NUMBERS, "cents")
-
-
-def scaled(estimator: object, *more: object) -> object:
-    return make_pipeline(StandardScaler(), estimator, *more)
 
 
 def positive(estimator: object, *more: object) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from case import AWKWARD, MIXED, NUMBERS, Case, columns, logistic, one_hot, quick
+from case import AWKWARD, MIXED, NUMBERS, Case, columns, logistic, margins, on_text, one_hot, quick, scaled
 from lightgbm import LGBMRegressor
 from scipy import special
 from sklearn.compose import TransformedTargetRegressor
@@ -33,20 +33,6 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
-from sklearn.svm import LinearSVC
-
-
-def linear() -> Any:
-    return make_pipeline(StandardScaler(), logistic())
-
-
-def margins() -> Any:
-    return make_pipeline(StandardScaler(), LinearSVC(random_state=0))
-
-
-def on_text() -> Any:
-    numbers = (make_pipeline(SimpleImputer(), StandardScaler()), list(NUMBERS))
-    return make_pipeline(columns((one_hot(), ["city"]), numbers), logistic())
 
 
 def frozen(wrapped: Any) -> Any:
@@ -95,7 +81,7 @@ def of_target(transformer: Any = None, regressor: Any = None, **options: Any) ->
 CASES = [
     Case(
         "grid search",
-        lambda: GridSearchCV(linear(), {"logisticregression__C": [0.1, 1]}, cv=2),
+        lambda: GridSearchCV(scaled(), {"logisticregression__C": [0.1, 1]}, cv=2),
         NUMBERS,
         "grade",
         fit=searched,
@@ -157,7 +143,7 @@ CASES = [
         unseen=True,
         fit=searched,
     ),
-    Case("frozen", linear, NUMBERS, fit=frozen(lambda estimator, X, y: estimator)),
+    Case("frozen", scaled, NUMBERS, fit=frozen(lambda estimator, X, y: estimator)),
     Case(
         "frozen encoder",
         lambda: one_hot(),
@@ -165,20 +151,20 @@ CASES = [
         fit=lambda estimator, X, y: make_pipeline(FrozenEstimator(estimator.fit(X)), logistic()).fit(X, y),
         **AWKWARD,
     ),
-    Case("threshold", lambda: FixedThresholdClassifier(linear(), threshold=0.3), NUMBERS),
+    Case("threshold", lambda: FixedThresholdClassifier(scaled(), threshold=0.3), NUMBERS),
     Case(
         "threshold of the first label",
-        lambda: FixedThresholdClassifier(linear(), threshold=0.3, pos_label="no"),
+        lambda: FixedThresholdClassifier(scaled(), threshold=0.3, pos_label="no"),
         NUMBERS,
     ),
     Case("threshold of decisions", lambda: FixedThresholdClassifier(margins(), threshold=0.2), NUMBERS),
     Case(
         "threshold of decisions for the first label",
-        lambda: FixedThresholdClassifier(linear(), threshold=0.2, pos_label="no", response_method="decision_function"),
+        lambda: FixedThresholdClassifier(scaled(), threshold=0.2, pos_label="no", response_method="decision_function"),
         NUMBERS,
     ),
     Case("threshold by itself", lambda: FixedThresholdClassifier(quick(n_estimators=4)), NUMBERS, missing=True),
-    Case("threshold that was tuned", lambda: TunedThresholdClassifierCV(linear(), cv=2), NUMBERS),
+    Case("threshold that was tuned", lambda: TunedThresholdClassifierCV(scaled(), cv=2), NUMBERS),
     Case(
         "threshold that was tuned for margins",
         lambda: TunedThresholdClassifierCV(margins(), cv=2, thresholds=20),

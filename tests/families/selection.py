@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from case import NUMBERS, Case, columns, logistic, one_hot, quick
+from case import FOUR, NUMBERS, Case, columns, logistic, one_hot, quick
 from sklearn.feature_selection import (
     RFE,
     RFECV,
@@ -22,9 +22,6 @@ from sklearn.feature_selection import (
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import StandardScaler
-
-FOUR = (*NUMBERS, "cents")
-
 
 CASES = [
     Case("k best alone", lambda: SelectKBest(k=2), FOUR),

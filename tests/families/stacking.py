@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from case import AWKWARD, MIXED, NUMBERS, Case, columns, logistic, one_hot, ordinal, quick
+from case import AWKWARD, MIXED, NUMBERS, Case, columns, logistic, on_text, ordinal, quick, scaled
 from lightgbm import LGBMRegressor
 from sklearn.ensemble import (
     HistGradientBoostingRegressor,
@@ -45,22 +45,12 @@ def counting() -> list[tuple[str, Any]]:
     ]
 
 
-def scaled() -> Any:
-    return make_pipeline(StandardScaler(), logistic())
-
-
 def regressors() -> list[tuple[str, Any]]:
     return [
         ("linear", make_pipeline(StandardScaler(), Ridge())),
         ("gone", "drop"),
         ("trees", quick(LGBMRegressor, n_estimators=5)),
     ]
-
-
-def on_text() -> Any:
-    """Encoders of its own over the raw columns, missing and unseen values and all."""
-    numbers = (make_pipeline(SimpleImputer(), StandardScaler()), list(NUMBERS))
-    return make_pipeline(columns((one_hot(), ["city"]), numbers), logistic())
 
 
 def trees_on_text() -> Any:

@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from case import NUMBERS, Case
+from case import NUMBERS, Case, scaled
 from scipy import sparse
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 
 CANCELS = "float32 rounds the kernel before weights of both signs cancel"
-
-
-def scaled(estimator: Any) -> Any:
-    return make_pipeline(StandardScaler(), estimator)
 
 
 def on_sparse_rows(estimator: Any, X: Any, y: Any) -> Any:

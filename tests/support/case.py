@@ -14,13 +14,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import (
-    LogisticRegression,
-)
-from sklearn.preprocessing import (
-    OneHotEncoder,
-    OrdinalEncoder,
-)
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.svm import LinearSVC
 
 NUMBERS = ("age", "income", "visits")
 """A float with missing values, a large float, a count with many zeros."""
@@ -28,6 +25,7 @@ CATEGORIES = ("city", "device", "plan", "zip")
 """str with missing values, object with None, category with missing values, integers."""
 TEXTS = ("city", "device")
 MIXED = (*NUMBERS, *TEXTS)
+FOUR = (*NUMBERS, "cents")
 SEEN = {
     "city": [f"city {letter}" for letter in "ABCDEFGH"],
     "device": ["phone", "tablet", "desk", "tv", "watch"],
@@ -193,6 +191,27 @@ def ordinal(**options: Any) -> OrdinalEncoder:
 
 def columns(*parts: Any, **options: Any) -> ColumnTransformer:
     return ColumnTransformer([(f"part{index}", *part) for index, part in enumerate(parts)], **options)
+
+
+def scaled(*steps: Any) -> Pipeline:
+    """Steps behind a scaler, by default a logistic regression."""
+    return make_pipeline(StandardScaler(), *(steps or (logistic(),)))
+
+
+def margins() -> Pipeline:
+    """A classifier with decisions, and without probabilities."""
+    return scaled(LinearSVC(random_state=0))
+
+
+def on_text(predictor: Any = None) -> Pipeline:
+    """A predictor, by default a logistic regression, behind encoders of raw columns, missing values included."""
+    numbers = (make_pipeline(SimpleImputer(), StandardScaler()), list(NUMBERS))
+    return make_pipeline(columns((one_hot(), ["city"]), numbers), predictor or logistic())
+
+
+def on_codes(estimator: Any, X: Any, y: Any) -> Any:
+    """Fit to labels as XGBoost takes them, 0 to K - 1."""
+    return estimator.fit(X, np.unique(y, return_inverse=True)[1])
 
 
 def booster(estimator: BaseEstimator, X: Any, y: Any) -> lgb.Booster:

@@ -247,7 +247,7 @@ def test_files_that_hash(known: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", ["onnx", "exported"])
 def test_files_that_look_up(format: str, tmp_path: Path) -> None:
     fitted, path = classifier(iterations=5), tmp_path / ("net.onnx" if format == "onnx" else "net.pt2")
-    with pytest.raises(UnfaithfulOption, match="'city', .* are told by the hash of their text.* as calibrate="):
+    with pytest.raises(UnfaithfulOption, match="'city', .* are known by the hash of their text.* as calibrate="):
         windtunnel.compile(fitted).export(path, format=format)
     # Of a category that was not shown nobody can tell whether the model knows it.
     some, rows = frame()[lambda rows: rows["city"] != PLACES[2]], frame(200, 1, unseen=True)
