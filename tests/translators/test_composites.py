@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import skops.io
 import torch
-from case import MIXED, NUMBERS, columns, logistic, one_hot, quick, table, targets
+from case import MIXED, NUMBERS, columns, logistic, one_hot, quick, scaled, table, targets
 from category_encoders import HashingEncoder
 from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -36,10 +36,7 @@ from windtunnel.modules.trees.soft.trees import SoftTrees
 FRAME, MORE = table(), table(80, seed=1)
 X, ROWS = FRAME[list(NUMBERS)], MORE[list(NUMBERS)]
 TARGETS = targets(FRAME)
-
-
-def scaled(estimator: Any = None) -> Any:
-    return make_pipeline(StandardScaler(), estimator or logistic())
+PAIR = np.stack([TARGETS["pair"][:, 0] > 0, TARGETS["pair"][:, 1] > 1], axis=1).astype(int)
 
 
 class OwnLogistic(LogisticRegression):
@@ -124,8 +121,7 @@ def test_a_transformer_inside_a_part_stays_on_the_host() -> None:
 
 
 def test_a_transformer_inside_a_chain_stays_on_the_host() -> None:
-    y = np.stack([TARGETS["pair"][:, 0] > 0, TARGETS["pair"][:, 1] > 1], axis=1).astype(int)
-    fitted = ClassifierChain(make_pipeline(OwnShift(), scaled()), chain_method="predict_proba").fit(X.to_numpy(), y)
+    fitted = ClassifierChain(make_pipeline(OwnShift(), scaled()), chain_method="predict_proba").fit(X.to_numpy(), PAIR)
     net = windtunnel.compile(fitted)
     assert len(net.hosts) == 2
     np.testing.assert_allclose(net.predict_proba(ROWS.to_numpy()), fitted.predict_proba(ROWS.to_numpy()), 1e-9, 1e-9)
@@ -205,16 +201,14 @@ def test_probabilities_of_targets_of_one_class(part: Any, constant: list[int]) -
 
 
 def test_a_search_over_labels_answers_as_what_it_found() -> None:
-    y = np.stack([TARGETS["pair"][:, 0] > 0, TARGETS["pair"][:, 1] > 1], axis=1).astype(int)
-    fitted = GridSearchCV(OneVsRestClassifier(scaled()), {"estimator__logisticregression__C": [0.3]}, cv=2).fit(X, y)
+    fitted = GridSearchCV(OneVsRestClassifier(scaled()), {"estimator__logisticregression__C": [0.3]}, cv=2).fit(X, PAIR)
     net = windtunnel.compile(fitted)
     np.testing.assert_array_equal(net.predict(ROWS), fitted.predict(ROWS))
     np.testing.assert_allclose(net.predict_proba(ROWS), fitted.predict_proba(ROWS), rtol=1e-9, atol=1e-9)
 
 
 def test_a_chain_rejects_what_its_source_rejects_and_its_links_take() -> None:
-    y = np.stack([TARGETS["pair"][:, 0] > 0, TARGETS["pair"][:, 1] > 1], axis=1).astype(int)
-    fitted, rows = ClassifierChain(quick(n_estimators=3)).fit(X, y), ROWS.copy()
+    fitted, rows = ClassifierChain(quick(n_estimators=3)).fit(X, PAIR), ROWS.copy()
     rows.iloc[0, 0] = np.nan
     with pytest.raises(ValueError, match="contains NaN"):
         fitted.predict(rows)

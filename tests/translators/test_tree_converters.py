@@ -365,17 +365,18 @@ def test_sparse_rows_on_their_way_to_xgboost_are_rejected(name, tmp_path):
                 one.predict(rows)
 
 
-@pytest.mark.parametrize("threshold", [0, 1], ids=["dense", "sparse"])
-def test_sparse_rows_that_columns_give_xgboost_in_one_form(threshold):
-    S, y, _ = sparse_rows()
-    chosen = make_column_transformer((MaxAbsScaler(), [0, 1]), remainder="passthrough", sparse_threshold=threshold)
-    source = make_pipeline(chosen, xgb.XGBClassifier(**SMALL)).fit(S, y)
-    np.testing.assert_allclose(windtunnel.compile(source).predict_proba(S), source.predict_proba(S), rtol=1e-5)
+def scaled_columns(threshold):
+    return make_column_transformer((MaxAbsScaler(), [0, 1]), remainder="passthrough", sparse_threshold=threshold)
 
 
-def test_sparse_rows_that_become_dense_before_xgboost():
+@pytest.mark.parametrize(
+    "steps",
+    [(scaled_columns(0),), (scaled_columns(1),), (MaxAbsScaler(), TruncatedSVD(2))],
+    ids=["dense columns", "sparse columns", "made dense"],
+)
+def test_sparse_rows_that_xgboost_gets_in_one_form(steps):
     S, y, _ = sparse_rows()
-    source = make_pipeline(MaxAbsScaler(), TruncatedSVD(2), xgb.XGBClassifier(**SMALL)).fit(S, y)
+    source = make_pipeline(*steps, xgb.XGBClassifier(**SMALL)).fit(S, y)
     np.testing.assert_allclose(windtunnel.compile(source).predict_proba(S), source.predict_proba(S), rtol=1e-5)
 
 
