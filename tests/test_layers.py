@@ -1,4 +1,4 @@
-"""Imports point downwards: every layer of the package knows only those below, and no files import each other in a circle."""
+"""Imports point downwards: a layer imports only layers below it, and no files import each other in a circle."""
 
 import ast
 import itertools

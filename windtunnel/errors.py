@@ -15,7 +15,7 @@ class UnsupportedEstimator(WindTunnelError, TypeError):
 
 
 class UnfaithfulOption(WindTunnelError, ValueError):
-    """An option of the source pipeline that cannot be reproduced, saved or exported without changing its predictions."""
+    """An option of the source pipeline that cannot be reproduced, saved or exported with the same predictions."""
 
 
 class InvalidOption(WindTunnelError, ValueError):

@@ -58,7 +58,7 @@ def test_trees_that_overfit_get_weights_below_1(kind: str) -> None:
 
 
 def test_rows_sorted_by_their_target_give_weights_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_block_weights, "MAX_ROWS", 1000)
+    monkeypatch.setattr(tree_block_weights, "MAX_FITTED_ROWS", 1000)
     net = windtunnel.translate(source())
     trees, valid, loss = tree_rows(net, "label")
     by_target = valid.target.argsort(stable=True)

@@ -209,8 +209,8 @@ def test_training_moves_the_weights_of_terms() -> None:
         for form in (list, pd.Series):
             net = windtunnel.translate(source, calibrate=TEXTS, untranslated=untranslated)
             before = net.program.steps[0].module.idf.detach().clone()
-            net.fit((form(TEXTS), LABELS), (form(TEXTS), LABELS), residual=False, epochs=2, batch_size=64, progress=False,
-                    learning_rate=1e-3, accelerator="cpu")  # fmt: skip
+            rows, options = (form(TEXTS), LABELS), {"batch_size": 64, "learning_rate": 1e-3, "accelerator": "cpu"}
+            net.fit(rows, rows, residual=False, epochs=2, progress=False, **options)
             assert not torch.equal(net.program.steps[0].module.idf, before)
             assert net.history.best_epoch > 0
 

@@ -42,7 +42,8 @@ def compile(
         Left as it is.
     backend : "torch", "torchscript", "exported", "aoti", "onnx" or "cudagraphs"
         What runs the program: eager torch, its scripted form, ``torch.export``'s graph, native code of it (half a
-        minute to compile), ONNX Runtime, or on a GPU that graph with few rows as CUDA graphs.
+        minute to compile), ONNX Runtime, or, on a GPU, ``torch.export``'s graph recorded as CUDA graphs for small
+        batches.
     strategy : str
         "auto", "gemm", "tree_traversal", "perfect_tree_traversal", "ranked_traversal", "bitvectors" or "oblivious". How
         trees are run; see ``windtunnel.compiler.strategies``.
@@ -87,7 +88,7 @@ def compile(
 
 
 def exact_translation(pipeline: Any, dtype: torch.dtype, calibrate: Rows | None = None) -> Translation:
-    """The source pipeline's own outputs, from a program that reads all raw columns, as a residual model may need them."""
+    """Translate for the exact outputs of the source; the program reads all raw columns, for a residual model."""
     return Translation.of(Assembly(pipeline, sample=calibrate, dtype=dtype, exact=True)).requires_grad_(False)
 
 

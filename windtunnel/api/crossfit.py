@@ -1,4 +1,4 @@
-"""``crossfit``: members fitted on all but one fold each, and one residual model that learns from their out-of-fold scores."""
+"""``crossfit``: members fitted on all but one fold each, and a residual model on top of their out-of-fold scores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.significance import GroupLosses, group_losses
 
 MANY_ROWS = 10_000
-"""Training rows from which a fold less makes little difference to a member."""
+"""From this number of training rows on, a member loses little by a fold less."""
 
 
 def crossfit(
@@ -53,9 +53,9 @@ def crossfit(
     Parameters
     ----------
     pipeline : estimator or Pipeline
-        Cloned. If it is fitted and stopped early, members get its number of trees. If it is fitted, ``valid`` is arrays
-        and its validation loss is significantly lower than that of the members, it is returned with a residual model
-        and a warning.
+        Cloned. If it is fitted and stopped early, members get its number of trees. A fitted pipeline is also compared
+        with the members, if ``valid`` is a tuple of arrays. If its validation loss is lower (from 10,000 training rows
+        on, significantly lower), it is returned with a residual model and a warning.
     X : rows
         DataFrame, array, or what the pipeline takes.
     y : array-like
@@ -63,14 +63,14 @@ def crossfit(
     weight : array-like, optional
         Row weights, from 0, for the members and the residual model.
     valid : loader, (X, y) or (X, y, weight), optional
-        Rows that decide on the epoch and the residual model. By default the recipe's ``validation_fraction`` of the
-        training rows, with their out-of-fold scores.
+        Validation rows, which choose the epoch and the residual model. By default the recipe's
+        ``validation_fraction`` of the training rows, with their out-of-fold scores.
     folds : int
         Number of members, 2 or more.
     groups : array-like, optional
-        Rows of one group stay in one fold: for rows of a customer, a patient or a session, which resemble each other.
+        A group per row, such as the customer or the patient; all rows of a group are in one fold.
     time : array-like, optional
-        Folds are blocks of rows that are neighbours in time: for data that drift.
+        A time per row; each fold is a block of rows that are neighbours in time, for data that drift.
     recipe : Recipe, str or None
         The options of fine-tuning.
     seed : int
@@ -81,7 +81,8 @@ def crossfit(
     Returns
     -------
     Translation
-        Of a ``CrossFittedClassifier`` or ``CrossFittedRegressor``: exact, with the residual model if it improves the metric.
+        Of a ``CrossFittedClassifier`` or ``CrossFittedRegressor``: exact, with the residual model if it improves the
+        metric.
 
     Raises
     ------
@@ -96,7 +97,7 @@ def crossfit(
     """
     family = CrossFittedClassifier if is_classifier(pipeline) else CrossFittedRegressor
     source = family(pipeline, folds=folds, random_state=seed).fit(X, y, weight, groups=groups, time=time)
-    net = _exact(source)
+    net = _fast_translation(source)
     resolved = Recipe.resolve(recipe, {"seed": seed} if recipe is None or isinstance(recipe, str) else {})
     train = loader(net, X, y, weight, seed=resolved.seed)
     train.batch_size = resolved.rows_per_step(train.size)
@@ -104,22 +105,23 @@ def crossfit(
     net.fit(train, valid, recipe=resolved, **options)
     if not isinstance(valid, tuple) or not _is_fitted(pipeline):
         return net
-    return _better_source(net, _exact(pipeline), (X, y, weight), valid, resolved, options)
+    return _select_translation(net, _fast_translation(pipeline), (X, y, weight), valid, resolved, options)
 
 
-def _exact(source: Any) -> Translation:
+def _fast_translation(source: Any) -> Translation:
+    """The exact translation, with the fastest strategy for its trees."""
     net = exact_translation(source, torch.float32)
     net.configure(strategy_choices=choose(net.program, "auto"))
     return net
 
 
-def _better_source(
+def _select_translation(
     members: Translation, source: Translation, train: Any, valid: Any, recipe: Recipe, options: dict[str, Any]
 ) -> Translation:
     """The translation of the members, or that of the fitted pipeline if its validation loss is lower.
 
-    The pipeline may have stopped early by these rows, which makes its loss optimistic. With many rows it must be
-    significantly lower.
+    With ``MANY_ROWS`` or more it must be significantly lower, because the pipeline may have stopped early on these
+    rows, which makes its loss optimistic.
     """
     source.fit(train if train[2] is not None else train[:2], valid, recipe=recipe, **options)
     ours, theirs = _losses(members, source, recipe, valid)
@@ -137,7 +139,7 @@ def _better_source(
 
 
 def _losses(members: Translation, source: Translation, recipe: Recipe, valid: Any) -> tuple[GroupLosses, GroupLosses]:
-    """The losses of both, group by group: the source's own loss, or one that suits the outputs of both."""
+    """The losses of the members and of the source, by groups of validation rows."""
     loss, score = _comparable_loss(members, source, recipe)
 
     def losses(net: Translation) -> GroupLosses:
@@ -152,10 +154,10 @@ def _losses(members: Translation, source: Translation, recipe: Recipe, valid: An
 def _comparable_loss(
     members: Translation, source: Translation, recipe: Recipe
 ) -> tuple[Loss, Callable[[Translation, Tensor], Tensor]]:
-    """A loss, and the function from scores to its input.
+    """A loss that suits both translations, and the function from the scores of one to the input of this loss.
 
-    The scores of members are probabilities or values, whatever the source's loss: the scores of a Poisson model are
-    the logarithm of a mean, and its loss has another zero.
+    The scores of members are probabilities or values. The source may score on another scale: the scores of a Poisson
+    model are logarithms of means.
     """
     ours, theirs = members.head, source.head
 
@@ -183,7 +185,7 @@ def _is_fitted(pipeline: Any) -> bool:
 
 
 def _scores(head: Head, outputs: Any) -> Tensor:
-    """Probabilities or values as raw scores ``[N, K]``."""
+    """Raw scores ``[N, K]`` from probabilities or values."""
     columns: Tensor = torch.from_numpy(outputs).reshape(len(outputs), -1)
     modules: list[Module] = [] if head.classes is None else [LogPool(len(head.classes))]
     if head.link in UNLINKED:

@@ -34,7 +34,7 @@ def translate(
 
     Parameters
     ----------
-    pipeline : fitted scikit-learn estimator or Pipeline, LightGBM model or Booster
+    pipeline : fitted scikit-learn estimator or Pipeline, or model of LightGBM, XGBoost or CatBoost
         Left as it is.
     level : str or {step name: str}
         The trainable weights of trees: "L0" none, "L1" leaf values, "L2" also thresholds, "L3" also the weights of
@@ -46,8 +46,7 @@ def translate(
         "auto": thresholds move to the middle of their gap, and every node gets its own temperature. The trees are as
         soft as they can be with 99.995 % of the variance of the raw scores kept on the ``calibrate`` rows. Without
         rows, temperatures come from the values of tables, the ranges that the model stores and the distances between
-        its thresholds. A
-        number is the temperature of every node and leaf, in the unit of the input; the paper takes 1.
+        its thresholds. A number is the temperature of every node and leaf, in the unit of the input; the paper takes 1.
     calibrate : rows, optional
         A few thousand raw rows, such as a sample of the training rows. The report has R squared on these rows. It is
         lower on new rows, the more so the fewer calibration rows there are.
@@ -89,8 +88,8 @@ def translate(
         if start == "warm" and temperature == "auto" and fidelity.r2 < LEAST_R2:
             warnings.warn(
                 f"the translation keeps R2 {fidelity.r2:.4f} of the source's outputs on the "
-                f"{fidelity.rows:,} calibration rows, which should be {LEAST_R2} or more. Give more calibration rows, or "
-                "take windtunnel.compile for exact outputs without training.",
+                f"{fidelity.rows:,} calibration rows, which should be {LEAST_R2} or more. Give more calibration rows, "
+                "or take windtunnel.compile for exact outputs without training.",
                 UserWarning,
                 stacklevel=2,
             )

@@ -30,7 +30,9 @@ class Translation(TranslatedPipeline):
         )
 
     def fit(self, train: Any, valid: Any = None, **options: Any) -> Translation:
-        """Fine-tune: by default a residual model on top of the pipeline; see ``windtunnel.trainers.finetune`` for the options.
+        """Fine-tune: by default a residual model on top of the pipeline.
+
+        See ``windtunnel.trainers.finetune`` for the options.
 
         Parameters
         ----------
@@ -38,7 +40,8 @@ class Translation(TranslatedPipeline):
             A DataLoader or any iterable of ``(rows, target)`` or ``(rows, target, weight)``, rows raw or encoded; or a
             tuple ``(X, y)`` or ``(X, y, weight)``.
         valid : iterable or tuple, optional
-            The same for validation. ``fit`` keeps the weights of the epoch that is best on it. Epoch 0, before any
+            The same for validation. ``fit`` keeps the weights of the epoch with the best metric on these rows; of a
+            residual model, those with the lowest loss among the epochs that improve the metric. Epoch 0, before any
             step, counts: ``fit`` never returns a translation that scores worse there.
         """
         from windtunnel.trainers.finetune import finetune
@@ -51,7 +54,8 @@ class Translation(TranslatedPipeline):
         try:
             self.record(history=finetune(self, train, valid, **options))
         except BaseException:
-            # Training accepts categories that the source rejects. Training that failed does not.
+            # Encoding training rows made the encoder accept categories that the source rejects. Undo that, as no fit
+            # took place.
             self.replace_categories(rejecting)
             raise
         return self

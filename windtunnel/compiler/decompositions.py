@@ -28,7 +28,7 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Insertion positions in a sorted sequence ``[n]`` or ``[..., n]`` by bisection; NaN goes to the end, as in torch."""
+    """Insertion positions in a sorted sequence ``[n]`` or ``[..., n]`` by bisection; NaN goes last, as in torch."""
     if sorter is not None:
         sequence = sequence.gather(-1, sorter)
     right = right or side == "right"

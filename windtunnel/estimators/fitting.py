@@ -119,7 +119,8 @@ def clone_for_refit(estimator: Any) -> Any:
         raise BadInput(
             f"{type(last).__name__} stops early on validation rows ({_listed(stopping)}), of which members have none. "
             "Fit it with validation rows and give it fitted: members get as many trees as it has. WindTunnelClassifier "
-            f"and WindTunnelRegressor with folds= do so. Or set {_listed(dict.fromkeys(stopping))} and a number of trees."
+            f"and WindTunnelRegressor with folds= do so. Or set {_listed(dict.fromkeys(stopping))} and a number "
+            "of trees."
         )
     return copy
 

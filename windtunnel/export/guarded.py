@@ -73,7 +73,7 @@ class GuardedProgram(nn.Module):
         return values[-1]
 
     def look(self, numbers: Tensor, ids: Tensor) -> bool:
-        """Whether the source may reject one of the rows: what ``windtunnel.program.row_slices.has_non_finite`` tells, in TorchScript."""
+        """Whether the source may reject one of the rows: ``program.row_slices.has_non_finite`` in TorchScript."""
         if self.partial or (not self.takes_missing and ids.numel() > 0 and bool(ids.min() < self.first_id)):
             return True
         plain = self.plain(numbers)

@@ -68,7 +68,7 @@ class FinalTrees:
         )
 
     def rounds(self) -> Iterator[Tree]:
-        """Trees with one number per leaf, one tree for each score in turn; the first round is the base as single leaves.
+        """Trees with one number per leaf, one tree for each score in turn; the first round has the base as leaves.
 
         Leaves of a mean are divided by the number of trees. A leaf with a number for each score becomes a leaf in as
         many trees. Scores with fewer trees get empty trees.
@@ -129,8 +129,8 @@ def _reason(net: TranslatedPipeline, format: str) -> str:
     others = "Choose format='torchscript' or 'onnx' for the whole translation."
     if isinstance(step.module, SoftTrees):
         return (
-            f"{name}, and step {step.name!r} has soft trees at {step.module.level}. Export net.harden(valid), which has "
-            "hard trees in the place of trees trained at L1 or L2."
+            f"{name}, and step {step.name!r} has soft trees at {step.module.level}. Export net.harden(valid), which "
+            "has hard trees in the place of trees trained at L1 or L2."
         )
     if any(type(other.module).__name__ == "ResidualModel" for other in net.program.steps):
         return (

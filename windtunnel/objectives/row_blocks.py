@@ -11,14 +11,14 @@ from windtunnel.objectives.losses import CustomLoss, Loss
 ROWS = 512
 """Rows per block, about as many as a training step has."""
 MAX_CLASSES = 100
-"""Distinct targets up to which each is a class of its own."""
+"""With more distinct targets than this, classes are deciles."""
 
 
 def by_blocks(loss: Loss) -> Loss:
-    """The mean of a custom loss over blocks of rows, each with the classes of the whole; other losses are returned.
+    """The mean of a custom loss over blocks of rows, each with the class frequencies of all; other losses unchanged.
 
     A custom loss may compare all pairs of rows: for 10,000 rows a hundred million pairs in each of hundreds of steps.
-    Blocks are weighted by the weight of their rows. Blocks whose loss is NaN are left out, such as a pairwise loss of
+    Blocks are weighted by the weight of their rows. Blocks whose loss is NaN are left out, such as a pairwise loss on
     rows of one class.
     """
     if not isinstance(loss, CustomLoss):
@@ -38,12 +38,12 @@ def by_blocks(loss: Loss) -> Loss:
 
 
 def of_any_rows(loss: Loss) -> Loss:
-    """A custom loss whose errors on blocks of any size say what to do; other losses are returned.
+    """A custom loss whose errors say what to do about blocks of any size; other losses unchanged.
 
     Raises
     ------
     BadInput
-        When it is called.
+        When the loss is called, for any error of the custom loss.
     """
     if not isinstance(loss, CustomLoss):
         return loss
@@ -55,19 +55,19 @@ def of_any_rows(loss: Loss) -> Loss:
             return function(scores, target, weight)
         except Exception as error:
             raise BadInput(
-                f"loss={name} failed on {len(target)} rows ({type(error).__name__}: {error}). For a residual model, fit "
-                "gives it rows in blocks of any size; a loss over whole groups of rows (queries) needs residual=False, and "
-                "loaders for training and validation whose batches are whole groups."
+                f"loss={name} failed on {len(target)} rows ({type(error).__name__}: {error}). For a residual model, "
+                "fit gives it rows in blocks of any size; a loss over whole groups of rows (queries) needs "
+                "residual=False, and loaders for training and validation whose batches are whole groups."
             ) from error
 
     return CustomLoss(explained)
 
 
 def balanced_order(target: Tensor) -> Tensor:
-    """An order in which every group of neighbouring rows has the classes of the whole; rows of a class stay in order.
+    """An order in which neighbouring rows have the class frequencies of all rows; rows of a class stay in order.
 
-    The first of several targets is used; numbers are classed by deciles. Files are often sorted by their target, and
-    groups of one class each would differ by the class.
+    Many distinct numbers are classed by deciles; of several targets the first counts. Files are often sorted by their
+    target, so that without this a group of neighbouring rows would have a single class.
     """
     first = target.reshape(len(target), -1)[:, 0]
     stratum: Tensor

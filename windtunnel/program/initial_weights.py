@@ -57,6 +57,10 @@ class InitialWeights(MutableMapping[str, Tensor]):
         new = ~torch.isin(rows.cpu(), stored)
         self._moved[name] = torch.cat([stored, rows.cpu()[new]]), torch.cat([values, before.cpu()[new]])
 
+    def set_zero(self, name: str) -> None:
+        """Take 0 as the initial value of a weight."""
+        self[name] = torch.zeros_like(self[name])
+
     def copy(self, name: str) -> None:
         """Copy a large table, before training moves all of it."""
         self[name] = self[name]

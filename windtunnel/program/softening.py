@@ -23,9 +23,9 @@ from windtunnel.program.fidelity import explained_variance
 from windtunnel.program.program import Program, ProgramStep, Take, steps_read
 from windtunnel.program.translated import TranslatedPipeline
 
-SPREADS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.0)
+SOFT_FRACTIONS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.0)
 """Candidates for the initial softness of trees, softest first: see ``soften``."""
-LEAST_R2 = 0.99995
+LEAST_SCORE_R2 = 0.99995
 """R squared of the raw scores on the calibration rows that soft trees must keep."""
 LARGEST = 2**26
 """The most weights of the second layer of soft trees: trees times the nodes and the leaves of the largest one."""
@@ -93,8 +93,8 @@ def _may_soften(step: ProgramStep) -> bool:
         return True
     warnings.warn(
         f"the trees of step {step.name!r} stay hard: {len(ensemble.output):,} soft trees of up to {leaves:,} leaves "
-        f"would have {numbers:,} weights in their second layer ({numbers * 4 / 2**30:.1f} GiB). fit trains a residual model "
-        "on top of them. To tune the trees too, fit smaller ones (max_leaf_nodes=256, say), or insist: "
+        f"would have {numbers:,} weights in their second layer ({numbers * 4 / 2**30:.1f} GiB). fit trains a residual "
+        "model on top of them. To tune the trees too, fit smaller ones (max_leaf_nodes=256, say), or insist: "
         f"level={{{step.name!r}: 'L4'}}.",
         UserWarning,
         stacklevel=6,
@@ -121,10 +121,8 @@ def _soft_trees(
         inputs = net.program.inputs_of(position, *batch)
     sample = inputs.double().numpy()
 
-    def softened(level: str, start: str, slope_fraction: float) -> SoftTrees | SoftLeaves:
-        soft = form(
-            ensemble, level=level, start=start, slope_fraction=slope_fraction, sample=sample, grids=grids
-        ).eval()
+    def softened(level: str, start: str, soft_fraction: float) -> SoftTrees | SoftLeaves:
+        soft = form(ensemble, level=level, start=start, soft_fraction=soft_fraction, sample=sample, grids=grids).eval()
         if isinstance(soft, SoftTrees) and start == "warm":
             # Leaves that are not quite shut leak nearly the same sum for every row.
             with torch.no_grad():
@@ -140,10 +138,10 @@ def _soft_trees(
             return trees(inputs)  # type: ignore[no-any-return]
 
     exact = output(hard)
-    for slope_fraction in SPREADS:
-        if explained_variance(output(softened("L0", "warm", slope_fraction)), exact) >= LEAST_R2:
+    for soft_fraction in SOFT_FRACTIONS:
+        if explained_variance(output(softened("L0", "warm", soft_fraction)), exact) >= LEAST_SCORE_R2:
             break
-    return softened(level, start, slope_fraction)
+    return softened(level, start, soft_fraction)
 
 
 def _softened(program: Program, position: int, batch: Batch | None) -> Module:

@@ -218,8 +218,9 @@ class TranslatedPipeline(nn.Module):
         converted = fn(torch.empty(0, dtype=dtype)).dtype
         if converted.itemsize < dtype.itemsize:
             raise BadInput(
-                f"this translation computes in {dtype}; converted to {converted}, its thresholds and tables would be rounded "
-                'as if they were weights. windtunnel.compile(pipeline, dtype="float32") makes a program of float32.'
+                f"this translation computes in {dtype}; converted to {converted}, its thresholds and tables would be "
+                'rounded as if they were weights. windtunnel.compile(pipeline, dtype="float32") makes a program of '
+                "float32."
             )
         return super()._apply(fn, recurse)  # type: ignore[no-any-return, no-untyped-call]
 

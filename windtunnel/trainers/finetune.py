@@ -24,11 +24,11 @@ from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train as train_module
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual.candidates import residual_candidates, results, select
+from windtunnel.trainers.residual.candidates import candidate_results, residual_candidates, select
 from windtunnel.trainers.residual.installation import install_pipeline, install_residual
 from windtunnel.trainers.residual.setup import prepare_residual
 
-RANKS = (
+RANKER_WARNING = (
     "the source ranks rows within their groups (queries), which fit does not know: it fits the relevance of each row "
     "by the squared error, after which ranks may be worse, whatever net.history says. To tune ranks give loss= a "
     "custom function, residual=False, and loaders for training and validation whose batches are whole groups. "
@@ -63,8 +63,9 @@ def finetune(
     Epoch 0 is the model before the first step; with a residual model it has the source's exact trees, tree-block
     weights and interactions. ``fit`` installs the candidate with the best metric on the validation rows: the
     translation as it is, the source pipeline with exact trees, the same with tree-block weights, or with the residual
-    model of the best epoch. Tree-block weights, interactions and the residual model must be significant on validation
-    rows that had no part in fitting them. ``history.candidates`` lists the candidates.
+    model of the best epoch (its interactions alone if no more of it is significant). Tree-block weights, interactions
+    and the residual model must be significant on validation rows that had no part in fitting them.
+    ``history.candidates`` lists the candidates.
 
     An error or an interrupt during training installs the best model so far and is raised again.
 
@@ -163,7 +164,7 @@ def finetune(
         best_epoch=best.epoch,
         validated_on=data.validated_on,
         seconds=time.perf_counter() - began,
-        candidates=results(candidates, best),
+        candidates=candidate_results(candidates, best),
     )
 
 
@@ -172,7 +173,7 @@ def _check_source(net: TranslatedPipeline, options: Recipe) -> None:
     if options.loss is not None:
         return
     if net.head.loss == "relevance":
-        warnings.warn(RANKS, UserWarning, stacklevel=4)
+        warnings.warn(RANKER_WARNING, UserWarning, stacklevel=4)
     if net.head.task == "regression" and net.head.loss == "softmax":
         source = next(origin.estimator for origin in reversed(net.origins) if origin.estimator)
         raise BadInput(
@@ -187,6 +188,7 @@ def _evaluate_translation(
 ) -> TrainingResult:
     """Epoch 0 of a translation with nothing to train, on top of which no column is significant."""
     loss = pick(options.loss, net.head)
+    # The scores are computed already; score() passes them through.
     scored = [((net.run_in_slices(net.program, rows),), *rest) for rows, *rest in data.valid]
     val_loss, value = (
         evaluate(each, loss, lambda scores: scores, scored) for each in (Metric("loss", net.head), metric)

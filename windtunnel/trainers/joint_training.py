@@ -27,12 +27,14 @@ def is_trainable(net: TranslatedPipeline) -> bool:
 
 
 def prepare_joint_training(net: TranslatedPipeline) -> None:
-    """Drop what holds for the source alone: the exact forms of soft steps, and outputs within 0 and 1.
+    """Forget the exact modules, which no longer match once soft steps are trained.
+
+    The link of probabilities becomes one that rescales outputs that leave [0, 1].
 
     Raises
     ------
     BadInput
-        Where nothing is trainable.
+        If nothing is trainable.
     """
     if not is_trainable(net) and getattr(net, "history", None) is not None:
         raise BadInput(

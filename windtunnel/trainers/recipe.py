@@ -60,19 +60,20 @@ class Recipe:
     residual : bool
         Whether to train a residual model on top of the pipeline, whose steps stay as the source has them; only
         tree-block weights may scale its trees down. The residual model has a weight per value of a column and of an
-        interaction, and a factorization machine. Features must be significant on the training rows and on one half of
-        the validation rows. The residual model is kept only if it improves the metric on all validation rows and, on
-        the other half, lowers the loss by more than one standard error without a worse metric. Where it is impossible
-        (fewer than two validation rows, counts of words, no significant column), and with False, fit trains the
-        translation itself, its trees as soft networks.
+        interaction, and a factorization machine. Interactions must be significant on the training rows and on one half
+        of the validation rows; the model reads further columns whose mean residuals correlate with the residuals of
+        that half. The residual model is kept only if it improves the metric on all validation rows and, on the other
+        half, lowers the loss by more than one standard error without a worse metric. Where it is impossible (fewer than
+        two validation rows, counts of words, no significant column), and with False, fit trains the translation itself,
+        its trees as soft networks.
     epochs : int
         Largest number of passes over the training rows.
     learning_rate : float
         Step size of the optimizer; with the cosine schedule, that of the first epoch.
     table_rate, tree_rate, leaf_rate : float
         Factors of the learning rate for the rows of category tables, for thresholds and weights of soft trees, and for
-        their leaf values; 0 freezes them. Leaf values memorise rows when they move as fast as everything else. A row of
-        a table meets few rows of data and may move faster.
+        their leaf values; 0 freezes them. Leaf values memorise rows when they move as fast as everything else. Each
+        table row gets gradients from few training rows, so its rate may be higher.
     residual_rank : int
         Width of the factors of the residual model; 0 for none.
     batch_size : int or None
@@ -85,7 +86,8 @@ class Recipe:
         Probability of zeroing, in [0, 1), for layers that have a ``dropout``. The paper's is 0.1, for tens of millions
         of rows; on a warm start of deep trees it destroys what the source has fitted, so the default is 0.
     patience : int or None
-        Epochs without a better metric after which training stops; None never stops early.
+        Training stops after this many epochs without a better metric; with a residual model, without a new lowest
+        loss. None never stops early.
     seed : int
         Seed of the order of the rows, of dropout and of the hold-out.
     optimizer : str

@@ -130,7 +130,10 @@ class _ColumnSelection:
         return True
 
     def _upstream(self, guard: Guard) -> Iterable[Guard]:
-        """The guards of a column's roots, if every output checks these anyway: a product is infinite only if a factor is."""
+        """The guards of a column's roots if every output checks the roots anyway, else the guard itself.
+
+        A product is infinite only if a factor is.
+        """
         place, kinds = guard
         roots = self.tracer.causes(place).roots
         checked = kinds <= NOT_FINITE and all(map(self.rejected_anyway, roots))

@@ -49,8 +49,8 @@ class TakeData(Strict):
 class StepData(Strict):
     """One step of the program; its tensors are under ``weights.steps.<position>.module.``.
 
-    The tensors of a method's step are under ``weights.method_steps.<method>.module.``, those of the exact form of a soft
-    step under ``exact.<position>.module.``.
+    The tensors of a method's step are under ``weights.method_steps.<method>.module.``, those of the exact form of a
+    soft step under ``exact.<position>.module.``.
     """
 
     name: str

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from windtunnel.errors import BadFile
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO, TreeEnsemble
 
-# What a node reads of its feature, so that the walk has no special cases: a node goes right where what it reads is
-# above its threshold. A missing value reads as -inf or as +inf; or the node reads 1 for missing and 0 otherwise,
-# which serves a threshold of +inf, where +inf goes left and a missing value right. With ZERO added, values near
-# zero are missing too. CODE is the category number, -1 for a missing one.
+# Each node gets a reading: how it turns its feature into a number to compare. A node goes right where this number is
+# above its threshold. LOW: NaN becomes -inf (goes left). HIGH: NaN becomes +inf (goes right). FLAG: 1 for NaN, else 0;
+# for a threshold of +inf whose NaN goes right. ZERO is added if values near 0 count as missing. CODE: the category
+# number, -1 for NaN.
 LOW = 0
 HIGH = 1
 FLAG = 2

@@ -1,4 +1,4 @@
-"""The base class of everything that training and validation read encoded batches from."""
+"""The base class of the loaders of training and validation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROW_FACTS = ("rows", "targets", "row_groups")
 class EncodedLoader(ABC):
     """Encoded batches ``(Batch, target)`` or ``(Batch, target, weight)``, one pass per epoch.
 
-    The methods have defaults for a loader of which nothing more is known.
+    The defaults of the methods suit a loader whose rows and order are unknown.
 
     Attributes
     ----------
@@ -32,8 +32,8 @@ class EncodedLoader(ABC):
     rows : Batch or None
         All rows, where they lie in memory.
     scores : Tensor or None
-        ``[N, K]``, raw scores of rows in memory, which a residual model learns on top of in the place of the
-        translation's own.
+        ``[N, K]``, init scores of rows in memory for the residual model, instead of those of the translation (set by
+        ``crossfit``).
     skipped : int
         Batches that the next pass leaves out at its start.
     """
@@ -62,7 +62,7 @@ class EncodedLoader(ABC):
         return None
 
     def skip(self, batches: int) -> None:
-        """Let the next pass begin after so many batches; only where ``order`` is known."""
+        """Leave out the first batches of the next pass; only if ``order`` is known."""
         raise NotImplementedError
 
     def order_among(self, processes: int) -> dict[str, Any] | None:
@@ -79,7 +79,7 @@ class EncodedLoader(ABC):
         return self
 
     def collect(self, limit: int) -> Any:
-        """Rows, targets and weights of at least ``limit`` rows, if there are so many: the first batches."""
+        """Rows, targets and weights of the first batches with ``limit`` rows in all, or of all batches."""
         items, count = [], 0
         for item in self:
             items.append(item)
@@ -91,7 +91,7 @@ class EncodedLoader(ABC):
         return blocks, *(torch.cat(list(parts)) for parts in rest)
 
     def map(self, change: Callable[[Batch], Batch], whole: Callable[[Batch], Batch] | None = None) -> EncodedLoader:
-        """The same batches with changed rows; ``whole``, if given, changes all rows at once where they lie in memory."""
+        """The same batches, each changed by ``change``; rows in memory are changed at once, by ``whole`` if given."""
         return MappedLoader(self, change)
 
     def hold_out(self, fraction: float, seed: int) -> tuple[EncodedLoader, EncodedLoader] | None:
@@ -106,7 +106,7 @@ class EncodedLoader(ABC):
         return self
 
     def pin(self) -> None:  # noqa: B027  # the default does nothing
-        """Put the batches of rows in memory into pinned memory, from where a GPU copies them while it computes."""
+        """Pin the memory of batches, so that a GPU copies them while it computes."""
 
     @property
     def nbytes(self) -> int:
@@ -151,7 +151,7 @@ class MappedLoader(EncodedLoader):
 
 
 def check_whole(name: str, value: Any, least: int) -> int:
-    """A whole number of at least ``least``, also one of NumPy's, as a Python int."""
+    """The value as a Python int; ``BadInput`` unless it is a whole number, NumPy's included, of at least ``least``."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise BadInput(f"{name}={value!r} must be a whole number from {least}")
     return int(value)

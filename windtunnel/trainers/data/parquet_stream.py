@@ -108,7 +108,7 @@ class ParquetStream(IterableDataset[Any], EncodedLoader):
                 skipped = 0
 
     def collect(self, limit: int) -> Any:
-        """Rows, targets and weights of at most ``limit`` rows from up to ``SAMPLED_GROUPS`` row groups at random; the same ones in every process."""
+        """At most ``limit`` rows, with targets and weights, of random row groups; the same in every process."""
         random = np.random.default_rng([self.seed, 1])
         groups = random.permutation(len(self.groups.sizes))[:SAMPLED_GROUPS]
         sizes = self.groups.sizes[groups]
@@ -145,7 +145,7 @@ class ParquetStream(IterableDataset[Any], EncodedLoader):
             self._checked_patterns.update(patterns)
 
     def _process(self) -> tuple[int, int]:
-        """The number of this process and the number of processes; workers of a DataLoader have them from ``set_epoch``."""
+        """Rank and number of processes; workers of a DataLoader have them from ``set_epoch``."""
         if get_worker_info() is None:
             return rank(), world()
         return int(self._state[2]), int(self._state[3])

@@ -38,7 +38,7 @@ class BatchSchema:
         return cls(net.encoder, net.hosts, net.head)
 
     def check(self, net: TranslatedPipeline, what: str) -> None:
-        """Raise ``BadInput`` where a translation encodes rows in another way.
+        """Raise ``BadInput`` if a translation encodes rows in another way.
 
         Columns, vocabularies and labels are compared by value: a second translation of the same pipeline, or a loaded
         one, encodes alike.
@@ -62,7 +62,8 @@ class BatchSchema:
         for category, same in zip(ours.categories, theirs.categories, strict=True):
             if category.vocabulary != same.vocabulary:
                 counts = f"{len(category.vocabulary.values):,} and {len(same.vocabulary.values):,}"
-                return f"the two have {counts} categories in column {theirs.column_name(same.column)}, with other ids for them"
+                name = theirs.column_name(same.column)
+                return f"the two have {counts} categories in column {name}, with other ids for them"
         return ""
 
     def _hosts(self, other: BatchSchema) -> str:

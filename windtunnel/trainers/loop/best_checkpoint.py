@@ -46,7 +46,7 @@ class BestCheckpoint(Checkpoint):
         The trained module.
     metric : Metric
     patience : int or None
-        Epochs without a better metric before training stops.
+        Training stops after this many epochs without a better one: a better metric, or ``by_loss`` a new lowest loss.
     directory : path or None
         Folder of the checkpoint.
     by_loss : bool

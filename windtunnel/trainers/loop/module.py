@@ -57,18 +57,18 @@ class FineTuning(pl.LightningModule):
         self._compiled: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def setup(self, stage: str) -> None:
-        """Make certain that all processes train the same, and set up what compiles the steps of training."""
+        """Check that all processes train the same weights, and compile the steps of training if the recipe says so."""
         check_same(self.net)
         if self.recipe.compile is not None and stage == "fit":
             self._compiled = compiled(self.net, self.recipe.compile)
 
     def on_train_epoch_start(self) -> None:
-        """Reject what compiled steps would get wrong; a callback may have changed it since the epoch before."""
+        """Reject accumulated gradients in compiled steps; a callback may have set them since the last epoch."""
         if self.recipe.compile is not None:
             check_accumulation(self.recipe.compile, self.trainer.accumulate_grad_batches)
 
     def training_step(self, batch: Any, index: int) -> Tensor:
-        """Give the loss of ``(rows, target)`` or ``(rows, target, weight)``."""
+        """The loss of a batch ``(rows, target)`` or ``(rows, target, weight)``."""
         loss, _ = self._loss(batch)
         self._add("train_loss", loss, batch)
         # Gradients are averaged over the processes, whose weights may differ.
@@ -80,7 +80,7 @@ class FineTuning(pl.LightningModule):
             super().backward(loss, *args, **kwargs)
 
     def validation_step(self, batch: Any, index: int) -> None:
-        """Add a batch to the validation loss and metric, in the precision that the net answers in."""
+        """Add a batch to the validation loss and metric, without autocast."""
         with torch.autocast(self.device.type, enabled=False):
             loss, scores = self._loss(batch)
             self._add("val_loss", loss, batch)
@@ -88,38 +88,38 @@ class FineTuning(pl.LightningModule):
 
     def on_train_epoch_end(self) -> None:
         """Log the mean loss of the epoch."""
-        self._tell("train_loss", self._pop("train_loss"))
+        self._log_value("train_loss", self._pop("train_loss"))
 
     def on_validation_epoch_start(self) -> None:
-        """Start from nothing, whatever an interrupted epoch left behind."""
+        """Reset loss and metric, of which an interrupted epoch may have left sums."""
         self._sums.pop("val_loss", None)
         self.metric.reset()
 
     def on_validation_epoch_end(self) -> None:
         """Log the mean loss and the metric over all validation rows."""
-        self._tell("val_loss", self._pop("val_loss"))
+        self._log_value("val_loss", self._pop("val_loss"))
         if self.metric.name != "loss":
-            self._tell(f"val_{self.metric.name}", self.metric.compute())
+            self._log_value(f"val_{self.metric.name}", self.metric.compute())
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the losses of an epoch that is not over, what each process has on average, and the rows of tables."""
-        checkpoint["tables"] = {name: met.state_dict() for name, met in self.tables.items()}
+        """Add the visited rows of tables, and the sums of an unfinished epoch's losses, averaged over the processes."""
+        checkpoint["tables"] = {name: visited.state_dict() for name, visited in self.tables.items()}
         sums = {name: summed(*pair) for name, pair in self._sums.items()}
         checkpoint["sums"] = {name: [float(part) / world() for part in pair] for name, pair in sums.items()}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on with the losses of an epoch that was not over, and with the rows of tables."""
+        """Restore the visited rows of tables, and the sums of an unfinished epoch's losses."""
         if (before := sorted(checkpoint.get("tables", {}))) != (now := sorted(self.tables)):
             raise BadInput(
                 f"the checkpoint has large tables {before} trained by rows, and now they are {now}; resume with as "
                 "many processes as before, and clipping as before"
             )
-        for name, met in self.tables.items():
-            met.load_state_dict(checkpoint["tables"][name])
+        for name, visited in self.tables.items():
+            visited.load_state_dict(checkpoint["tables"][name])
         self._sums = {name: (total, count) for name, (total, count) in checkpoint.get("sums", {}).items()}
 
     def configure_optimizers(self) -> Any:
-        """Set up the optimizer over what is trainable, with the schedule of the recipe by epochs."""
+        """The optimizer of the trainable parameters, and the schedule of the recipe, which steps once per epoch."""
         optimizer = self._optimizer()
         if self.recipe.schedule == "constant":
             return optimizer
@@ -142,7 +142,7 @@ class FineTuning(pl.LightningModule):
         return family(groups, lr=rate, weight_decay=decay, fused=fused)
 
     def _groups(self) -> list[dict[str, Any]]:
-        """What is trainable, by the kinds that have a rate of their own."""
+        """Parameter groups: the trainable parameters by kind, each kind with its learning rate."""
         groups: dict[str, list[nn.Parameter]] = {}
         for module in self.net.modules():
             kinds = module.KINDS if isinstance(module, Module) else {}
@@ -150,7 +150,7 @@ class FineTuning(pl.LightningModule):
                 if parameter.requires_grad:
                     groups.setdefault(kinds.get(name, ""), []).append(parameter)
         rates = {"table": self.recipe.table_rate, "tree": self.recipe.tree_rate, "leaf": self.recipe.leaf_rate}
-        # A residual model beside the pipeline says how large the slopes are that its decay has to hold against.
+        # ``decay_scale`` adapts weight decay to the size of the loss gradients.
         decay = self.recipe.weight_decay * getattr(self.net, "decay_scale", 1.0)
         return [
             {"params": parameters, "lr": self.recipe.learning_rate * rates.get(kind, 1.0), "weight_decay": decay}
@@ -163,13 +163,13 @@ class FineTuning(pl.LightningModule):
         return self.loss(scores, target, rest[0] if rest else None), scores
 
     def _add(self, name: str, loss: Tensor, batch: Any) -> None:
-        """Add to a running mean by hand: ``self.log`` costs as much as a small step."""
+        """Add to a running mean; ``self.log`` would take as long as a small training step."""
         size = float(batch[1].shape[0]) if len(batch) == 2 else batch[2].sum()
         total, count = self._sums.get(name, (0.0, 0.0))
         self._sums[name] = (total + loss.detach().float() * size, count + size)
 
-    def _tell(self, name: str, value: Tensor | float) -> None:
-        # All processes have the same value already; Lightning warns where they do not exchange it.
+    def _log_value(self, name: str, value: Tensor | float) -> None:
+        # All processes have the same value already; without sync_dist Lightning warns.
         self.log(name, value, prog_bar=True, sync_dist=True)
 
     def _pop(self, name: str) -> Tensor | float:

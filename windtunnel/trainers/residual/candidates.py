@@ -66,7 +66,7 @@ def select(candidates: Sequence[Candidate], metric: Metric) -> Candidate:
     return best
 
 
-def results(candidates: Sequence[Candidate], best: Candidate) -> list[CandidateResult]:
+def candidate_results(candidates: Sequence[Candidate], best: Candidate) -> list[CandidateResult]:
     """The numbers of all candidates, and the reason why each was kept or not."""
     return [
         CandidateResult(
@@ -90,7 +90,10 @@ def residual_candidates(
     training: TrainingResult,
     recipe: Recipe,
 ) -> list[Candidate]:
-    """The translation as it is, its exact pipeline, this with tree-block weights, and with a trained residual model."""
+    """Candidates, simplest first: translation, source pipeline, tree-block weights, then the residual model.
+
+    Without a significant residual model, its interactions alone take its place.
+    """
     metric = recipe.metric_for(model)
     exact, weights = dict(net.exact_modules), significant_trees(setup.weighted)
     trees = exact | weights
@@ -124,12 +127,12 @@ def _residual_candidate(
 ) -> Candidate | None:
     """The residual model of the best epoch, where its columns are significant; else its interactions, if it has any."""
     trained = replace(setup.initial, model=model)
-    if training.best_epoch and trained.compare(metric, trained.interaction_scores, trained.scores).significant:
+    if training.best_epoch and trained.compare(metric, trained.scores_with_interactions, trained.scores).significant:
         name, value, chosen = "residual model", training.best_metric, trained
         test = trained.compare(metric, trained.init_scores, trained.scores)
     elif len(setup.initial.residual.interactions):
         name, value, chosen = "interactions", training.epochs[0].metric, setup.initial
-        test = chosen.compare(metric, chosen.init_scores, chosen.interaction_scores)
+        test = chosen.compare(metric, chosen.init_scores, chosen.scores_with_interactions)
     else:
         return None
     epoch = training.best_epoch if chosen is trained else 0

@@ -19,7 +19,7 @@ ROWS_AT_ONCE = 65_536
 
 
 class PipelineScorer:
-    """Raw scores of a translation whose program is replaced by another one.
+    """Scores rows with a given program, with encoder and head of a translation.
 
     Parameters
     ----------
@@ -33,11 +33,11 @@ class PipelineScorer:
     def add_to(self, loader: EncodedLoader) -> EncodedLoader:
         """The batches of a loader with init scores: the loader's ``scores``, else those of the program."""
         scores = loader.scores
-        return loader.map(self.add_init_scores, None if scores is None else lambda rows: append(rows, scores))
+        return loader.map(self.add_init_scores, None if scores is None else lambda rows: append_scores(rows, scores))
 
     def add_init_scores(self, rows: Batch) -> Batch:
         """Rows with init scores."""
-        return append(rows, self.scores(*rows))
+        return append_scores(rows, self.scores(*rows))
 
     def scores(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Raw scores; the logarithm of what a program outputs as probabilities."""
@@ -57,26 +57,26 @@ class InputColumns:
     ids: list[int]
 
 
-def append(rows: Batch, scores: Tensor) -> Batch:
+def append_scores(rows: Batch, scores: Tensor) -> Batch:
     """Rows with init scores."""
     return Batch(torch.cat([rows.numbers, scores.to(rows.numbers)], dim=1), rows.ids)
 
 
-def split(rows: Batch, outputs: int) -> tuple[Batch, Tensor]:
+def split_scores(rows: Batch, outputs: int) -> tuple[Batch, Tensor]:
     """Rows without init scores, and these ``[N, outputs]``."""
     return Batch(rows.numbers[:, :-outputs], rows.ids), rows.numbers[:, -outputs:]
 
 
 def select_columns(rows: Batch, inputs: InputColumns, outputs: int) -> Batch:
     """Rows with init scores, and only the columns that a residual model reads."""
-    rows, scores = split(rows, outputs)
+    rows, scores = split_scores(rows, outputs)
     return Batch(torch.cat([rows.numbers[:, inputs.numbers], scores], dim=1), rows.ids[:, inputs.ids])
 
 
 def add_offset(rows: Batch, offset: Tensor) -> Batch:
     """Rows whose init scores are increased by an offset ``[N, K]``."""
-    rows, scores = split(rows, offset.shape[1])
-    return append(rows, scores + offset)
+    rows, scores = split_scores(rows, offset.shape[1])
+    return append_scores(rows, scores + offset)
 
 
 def concat(rows: Batch) -> Tensor:

@@ -58,7 +58,7 @@ def install_residual(net: TranslatedPipeline, residual: ResidualModel, inputs: I
     residual.requires_grad_()
     net.mark_initial_weights()
     for name in ("weight", "factors", "cross"):
-        net.initial_weights[f"steps.{len(net.program.steps) - 2}.module.{name}"].zero_()
+        net.initial_weights.set_zero(f"steps.{len(net.program.steps) - 2}.module.{name}")
     net.eval()
 
 

@@ -15,7 +15,7 @@ from windtunnel.program.head import Head
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import LARGEST_BATCH
 from windtunnel.trainers.residual.binning import bin_edges
-from windtunnel.trainers.residual.init_scores import InputColumns, concat, in_slices, select_columns, split
+from windtunnel.trainers.residual.init_scores import InputColumns, concat, in_slices, select_columns, split_scores
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals, fit_in_sequence, interaction_weights
 from windtunnel.trainers.residual.screening import select_interactions
 from windtunnel.trainers.residual.significance import compare_losses
@@ -43,7 +43,7 @@ def fit_interactions(
     head = residual_head(net.head)
     first, second = halves
     outputs = train[0].numbers.shape[1] - len(net.encoder.numbers)
-    rows, scores = split(train[0], outputs)
+    rows, scores = split_scores(train[0], outputs)
     edges = bin_edges(rows.numbers)
     sizes = [int(torch.isfinite(row).sum()) + 2 for row in edges]
     sizes += [len(category.vocabulary) for category in net.encoder.categories]
@@ -51,7 +51,7 @@ def fit_interactions(
     coder = ResidualModel.zero(edges, sizes, unit, rank=0, generator=generator)
 
     def residuals(rows: Batch, target: Tensor, weight: Tensor | None = None) -> Residuals:
-        rows, scores = split(rows, outputs)
+        rows, scores = split_scores(rows, outputs)
         return Residuals(in_slices(coder.codes, concat(rows)), _negative_gradient(loss, scores, target, weight) * unit)
 
     count = len(edges)
@@ -97,7 +97,7 @@ def _add_interactions(
     tables = [fitted.table for fitted in fit_in_sequence(train, interactions)]
 
     def scores_and_parts(rows: Batch) -> tuple[Tensor, Tensor]:
-        rows, scores = split(rows, initial.outputs)
+        rows, scores = split_scores(rows, initial.outputs)
         codes = in_slices(initial.residual.codes, concat(rows))
         parts = [table[each.cells(codes)] for each, table in zip(interactions, tables, strict=True)]
         return scores, torch.stack(parts, dim=2) * unit.unsqueeze(1)

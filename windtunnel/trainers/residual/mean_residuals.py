@@ -15,8 +15,8 @@ from windtunnel.objectives.losses import Loss
 PRIOR_ROWS = 20
 """Rows with a residual of 0 that are added to each cell, which shrinks its mean residual."""
 SUBTRACTED = 0.2
-"""Part of the mean residuals of an interaction that is subtracted before the next one is fitted. It is low, because
-several interactions of much the same columns together fit better than the best of them."""
+"""Shrinkage: fraction of an interaction's mean residuals that is subtracted before the next one is fitted. Low, so that
+overlapping interactions can share a signal."""
 CELLS_PER_ROW = 8
 MAX_CELLS = 2**20
 MAX_ITERATIONS = 100

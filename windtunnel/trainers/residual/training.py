@@ -21,7 +21,7 @@ from windtunnel.trainers.residual.init_scores import (
     concat,
     in_slices,
     select_columns,
-    split,
+    split_scores,
 )
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
 from windtunnel.trainers.residual.validation_rows import Items
@@ -55,7 +55,7 @@ class ResidualOnScores(nn.Module):
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Scores of rows with init scores."""
-        rows, scores = split(Batch(numbers, ids), len(self.residual.unit))
+        rows, scores = split_scores(Batch(numbers, ids), len(self.residual.unit))
         return scores + self.residual.column_scores(self.residual.codes(concat(rows)))
 
 
@@ -95,7 +95,7 @@ class InitialResidual:
         return len(self.residual.unit)
 
     def for_rows(self, mask: Tensor | None) -> InitialResidual:
-        """Extend the offset from the rows of a mask to all training rows; the others, of weight 0, get 0."""
+        """The same with an offset for all training rows: 0 for rows outside the mask, whose weight is 0."""
         if mask is None:
             return self
         offset = self.offset.new_zeros(len(mask), self.offset.shape[1])
@@ -116,7 +116,7 @@ class InitialResidual:
     def add_interactions(self, rows: Batch) -> Batch:
         """Selected columns, with init scores that include the interactions."""
         rows = self.select_columns(rows)
-        return add_offset(rows, self.interaction_scores(*rows) - self.init_scores(*rows))
+        return add_offset(rows, self.scores_with_interactions(*rows) - self.init_scores(*rows))
 
     def select_columns(self, rows: Batch) -> Batch:
         """Rows with init scores, and only the columns that the residual model reads."""
@@ -124,16 +124,16 @@ class InitialResidual:
 
     def init_scores(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Scores of the pipeline."""
-        return split(Batch(numbers, ids), self.outputs)[1]
+        return split_scores(Batch(numbers, ids), self.outputs)[1]
 
-    def interaction_scores(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """Scores of the pipeline plus the interactions, for selected columns."""
-        rows, scores = split(Batch(numbers, ids), self.outputs)
+    def scores_with_interactions(self, numbers: Tensor, ids: Tensor) -> Tensor:
+        """Init scores plus the scores of the interactions, for rows with selected columns."""
+        rows, scores = split_scores(Batch(numbers, ids), self.outputs)
         return scores + in_slices(lambda x: self.residual.interaction_scores(self.residual.codes(x)), concat(rows))
 
     def scores(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Scores of the pipeline plus the residual model, for selected columns."""
-        rows, scores = split(Batch(numbers, ids), self.outputs)
+        rows, scores = split_scores(Batch(numbers, ids), self.outputs)
         return scores + in_slices(self.residual, concat(rows))
 
     def compare(self, metric: Metric, before: Score, after: Score) -> SignificanceTest:

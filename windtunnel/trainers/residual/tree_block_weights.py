@@ -23,7 +23,7 @@ from windtunnel.trainers.residual.validation_rows import Items
 BLOCKS = 10
 STEPS = 200
 LEARNING_RATE = 0.02
-MAX_ROWS = 10_000
+MAX_FITTED_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class TreeRows:
     weight: Tensor | None = None
 
     def sample(self, generator: torch.Generator) -> TreeRows:
-        """At most ``MAX_ROWS`` random rows."""
-        if len(self.target) <= MAX_ROWS:
+        """At most ``MAX_FITTED_ROWS`` random rows."""
+        if len(self.target) <= MAX_FITTED_ROWS:
             return self
-        rows = torch.randperm(len(self.target), generator=generator)[:MAX_ROWS]
+        rows = torch.randperm(len(self.target), generator=generator)[:MAX_FITTED_ROWS]
         return TreeRows(self.inputs[rows], self.target[rows], None if self.weight is None else self.weight[rows])
 
 
@@ -79,8 +79,8 @@ def fit_block_weights(trees: HardTrees, rows: TreeRows, loss: Loss, generator: t
     """Scale the leaf values of each block of boosting rounds by its weight; None where all weights are 1.
 
     With v_b the sum of the trees of block b, the weights minimise loss(base + sum_b w_b v_b) over w in [0, 1] by
-    projected gradient steps from w = 1. Trees that stopped early stay as they are; where boosting went on too long, the
-    last blocks lose most of their weight. The scores of all classes share the weights.
+    projected gradient steps from w = 1. If boosting stopped early, all weights stay at 1; if it went on too
+    long, the last blocks lose most of their weight. The scores of all classes share the weights.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def fit_block_weights(trees: HardTrees, rows: TreeRows, loss: Loss, generator: t
     loss : callable
         Of raw scores, targets and weights.
     generator : torch.Generator
-        Samples the rows where there are more than ``MAX_ROWS``.
+        Samples the rows if there are more than ``MAX_FITTED_ROWS``.
     """
     if trees.vector or trees.divisor != 1 or trees.root.shape[0] < BLOCKS * trees.outputs:
         return None

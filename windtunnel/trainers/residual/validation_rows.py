@@ -37,7 +37,10 @@ def random_order(items: Items, generator: torch.Generator) -> Tensor:
 
 
 def weighted_rows(items: Items) -> tuple[Items, Tensor | None]:
-    """The rows of a weight above 0 and their mask, bool ``[N]``; all rows and None if that is all or none of them."""
+    """The rows with a weight above 0 and their mask, bool ``[N]``.
+
+    All rows and None if every weight, or no weight, is above 0.
+    """
     if len(items) == 2 or bool((mask := items[2] > 0).all()) or not mask.any():
         return items, None
     return take(items, mask), mask

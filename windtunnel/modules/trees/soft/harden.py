@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
-from windtunnel.modules.trees.soft.soften import FAR
+from windtunnel.modules.trees.soft.soften import FAR_THRESHOLD
 from windtunnel.modules.trees.soft.trees import SoftSplits, SoftTrees
 
 INFINITY = 0x7F800000
@@ -133,7 +133,7 @@ def _thresholds(soft: SoftSplits) -> NDArray[np.float64]:
         low, high = np.where(left, middle, low), np.where(left, high, middle - 1)
     found = _in_order(low).astype(np.float64)
     # What tells missing values from all others has no place between numbers; every finite one is on the same side.
-    found[wanted == FAR], found[wanted == -FAR] = LARGEST, -LARGEST
+    found[wanted == FAR_THRESHOLD], found[wanted == -FAR_THRESHOLD] = LARGEST, -LARGEST
     return found
 
 

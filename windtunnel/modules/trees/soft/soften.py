@@ -18,7 +18,7 @@ GAP_SHARE = 0.3
 """A node's temperature is at least this share of half the gap around its threshold: tanh(1 / 0.3) = 0.997."""
 HUGE = 1e30
 """Thresholds beyond it tell missing values from all others (LightGBM stores the largest double)."""
-FAR = 1e4
+FAR_THRESHOLD = 1e4
 """Where such a threshold is put, in scaled units."""
 Floats = NDArray[np.float64]
 Soft = TypeVar("Soft", bound=SoftSplits)
@@ -99,8 +99,8 @@ class Units:
             values = _known_values(ensemble, column, sample, grids)
             if len(values) and not np.isin(values, (0.0, 1.0)).all():
                 low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
-                slope_fraction = (high - low) / 3.3 or float(np.ptp(values)) / 3.3
-                center[column], scale[column] = middle, slope_fraction or 1.0
+                width = (high - low) / 3.3 or float(np.ptp(values)) / 3.3
+                center[column], scale[column] = middle, width or 1.0
         return cls(center, scale)
 
 
@@ -122,7 +122,7 @@ def soften(
     level: str = "L4",
     start: str = "warm",
     temperature: float | None = None,
-    slope_fraction: float = 0.0,
+    soft_fraction: float = 0.0,
     sample: Floats | None = None,
     grids: dict[int, Floats] | None = None,
     seed: int = 0,
@@ -138,7 +138,7 @@ def soften(
     temperature : float or None
         One temperature for nodes and leaves, thresholds as they are and columns in their own unit: the paper's form.
         None: thresholds move to the middle of their gap, and each node gets its own temperature.
-    spread : float
+    soft_fraction : float
         With ``temperature=None``: this fraction of the rows that reach a node lie so near to its threshold that its
         activation is short of tanh(1 / GAP_SHARE) = 0.997; 0: only as far as the gap between values allows.
     sample, grids
@@ -149,7 +149,7 @@ def soften(
     padded = Padded.of(ensemble)
     values = _values(ensemble, padded)
     return _soften(
-        SoftTrees, ensemble, padded, values, level, start, temperature, slope_fraction, sample, grids, seed
+        SoftTrees, ensemble, padded, values, level, start, temperature, soft_fraction, sample, grids, seed
     )  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def _soften(
     level: str = "L4",
     start: str = "warm",
     temperature: float | None = None,
-    slope_fraction: float = 0.0,
+    soft_fraction: float = 0.0,
     sample: Floats | None = None,
     grids: dict[int, Floats] | None = None,
     seed: int = 0,
@@ -176,7 +176,7 @@ def _soften(
     """Build the module from the tensors of ``SoftSplits`` and those that ``form`` has in addition."""
     if temperature is None:
         units = Units.of(ensemble, sample, grids or {})
-        threshold, slope = place_nodes(ensemble, units, slope_fraction, sample, grids or {})
+        threshold, slope = place_nodes(ensemble, units, soft_fraction, sample, grids or {})
     else:
         units = Units(np.zeros(ensemble.width), np.ones(ensemble.width))
         threshold, slope = ensemble.threshold, np.full(len(ensemble.threshold), 1.0 / temperature)
@@ -190,7 +190,7 @@ def _soften(
 def place_nodes(
     ensemble: TreeEnsemble,
     units: Units,
-    slope_fraction: float,
+    soft_fraction: float,
     sample: Floats | None,
     grids: dict[int, Floats],
 ) -> tuple[Floats, Floats]:
@@ -199,7 +199,7 @@ def place_nodes(
     compares = np.ones(len(threshold), dtype=bool)
     compares[list(ensemble.categories)] = False  # the others look up a table
     beyond = np.abs(ensemble.threshold) >= HUGE
-    threshold[beyond] = FAR * np.sign(ensemble.threshold[beyond])
+    threshold[beyond] = FAR_THRESHOLD * np.sign(ensemble.threshold[beyond])
     for column in np.unique(ensemble.feature[compares]):
         nodes = np.flatnonzero((ensemble.feature == column) & compares & ~beyond)
         if sample is not None or column in grids:
@@ -211,8 +211,8 @@ def place_nodes(
         threshold[nodes] = (moved - units.center[column]) / units.scale[column]
         gap[nodes] = half / units.scale[column]
     width = GAP_SHARE * gap
-    if slope_fraction > 0 and sample is not None:
-        width = np.maximum(width, GAP_SHARE * _distance_quantile(ensemble, units, threshold, slope_fraction, sample))
+    if soft_fraction > 0 and sample is not None:
+        width = np.maximum(width, GAP_SHARE * _distance_quantile(ensemble, units, threshold, soft_fraction, sample))
     return threshold, 1.0 / np.maximum(width, 1e-6)
 
 
@@ -238,12 +238,12 @@ def _between_thresholds(threshold: Floats, seen: Floats) -> tuple[Floats, Floats
     at = np.searchsorted(marks, threshold)
     moved, half = threshold.copy(), np.minimum(gaps[at], gaps[np.minimum(at + 1, len(gaps) - 1)]) / 8
     if zero.any():
-        moved[zero], half[zero] = _off_zero(threshold[zero], marks, alone=bool(zero.all()))
+        moved[zero], half[zero] = _off_zero_bounds(threshold[zero], marks, alone=bool(zero.all()))
     # A lone threshold has its own size as the only clue.
     return moved, np.where(np.isfinite(half), half, np.maximum(np.abs(threshold), 1e-3) / 10)
 
 
-def _off_zero(bound: Floats, marks: Floats, *, alone: bool) -> tuple[Floats, Floats]:
+def _off_zero_bounds(bound: Floats, marks: Floats, *, alone: bool) -> tuple[Floats, Floats]:
     """Move LightGBM's bounds of the value 0, stored as +-1e-35, off the 0 that lies on them, and give half their gap.
 
     By a twentieth of the way to the next mark; to 0.5 in a 0/1 column.
