@@ -11,12 +11,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from families.linear import several
-
-
-def labels(estimator: Any, X: Any, y: Any) -> Any:
-    """Fit to several targets of classes."""
-    return estimator.fit(X, several(y))
+from families.linear import labels
 
 
 def clipped(**options: Any) -> IsotonicRegression:

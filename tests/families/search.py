@@ -34,6 +34,8 @@ from sklearn.preprocessing import (
 )
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 
+from families.linear import column
+
 
 def frozen(wrapped: Any) -> Any:
     """Fit what goes into a frozen estimator first."""
@@ -65,11 +67,6 @@ def positive(estimator: Any, X: Any, y: Any) -> Any:
 
 def share(estimator: Any, X: Any, y: Any) -> Any:
     return estimator.fit(X, special.expit(y))
-
-
-def column(estimator: Any, X: Any, y: Any) -> Any:
-    """Fit a target with a second dimension."""
-    return estimator.fit(X, y[:, None])
 
 
 def of_target(transformer: Any = None, regressor: Any = None, **options: Any) -> Any:

@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
+from families.boosters import positive
 from windtunnel.estimators.float32 import Float32
 
 GRID = ("cents", "age")
@@ -24,10 +25,6 @@ def on_labels(estimator: Any, X: Any, y: Any) -> Any:
     """Two targets of classes, of two and three labels."""
     low, high = np.quantile(y[:, 0], [0.3, 0.6])
     return estimator.fit(X, np.stack([y[:, 0] > low, (y[:, 0] > low) + 0 + (y[:, 0] > high)], axis=1).astype(int))
-
-
-def on_positive(estimator: Any, X: Any, y: Any) -> Any:
-    return estimator.fit(X, np.exp(y / 2))
 
 
 def on_one_class(estimator: Any, X: Any, y: Any) -> Any:
@@ -103,7 +100,7 @@ BOOSTING = [
         categorical_features=["city", "zip"], **STEEP), ("age", "city", "zip"), "value", missing=True, unseen=True),
     *(Case(f"histogram boosting, {loss}", lambda loss=loss: ensemble.HistGradientBoostingRegressor(
         loss=loss, quantile=0.3 if loss == "quantile" else None, **STEEP), NUMBERS, "value", missing=True,
-        fit=on_positive)
+        fit=positive)
       for loss in ("squared_error", "absolute_error", "poisson", "gamma", "quantile")),
 ]  # fmt: skip
 COMMITTEES = [

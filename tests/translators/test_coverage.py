@@ -87,7 +87,7 @@ def test_readers_from_outside_are_not_counted(coverage: ModuleType, monkeypatch:
     before = coverage.page()
 
     @translates(type("Own", (), {}))
-    def own(fitted: object) -> registry.Reading:
+    def own(fitted: object) -> registry.Conversion:
         raise UnsupportedEstimator("nothing to read")
 
     assert coverage.page() == before

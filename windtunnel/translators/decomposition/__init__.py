@@ -10,5 +10,4 @@ from windtunnel.translators.decomposition import (
     manifold as manifold,
     matrix_factorization as matrix_factorization,
     nmf_and_topics as nmf_and_topics,
-    random_projection as random_projection,
 )

@@ -1,4 +1,4 @@
-"""scikit-learn's decompositions of a matrix."""
+"""scikit-learn's decompositions of a matrix, and its random projections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgWarning
-from sklearn import decomposition
+from sklearn import decomposition, random_projection
 from sklearn.linear_model import ridge_regression
 
 from windtunnel.errors import UnsupportedEstimator
@@ -60,8 +60,13 @@ def fast_ica(fitted: decomposition.FastICA) -> Projection:
     return projection(weight, fitted.mean_)
 
 
-@translates(decomposition.TruncatedSVD, trainable="components, bias")
-def truncated_svd(fitted: decomposition.TruncatedSVD) -> Linear:
+@translates(
+    decomposition.TruncatedSVD,
+    random_projection.GaussianRandomProjection,
+    random_projection.SparseRandomProjection,
+    trainable="components, bias",
+)
+def uncentered(fitted: Any) -> Linear:
     """X components_^T."""
     return linear(fitted.components_)
 
