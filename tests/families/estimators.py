@@ -14,6 +14,7 @@ from case import (
     logistic,
     one_hot,
     quick,
+    scaled,
 )
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold
@@ -80,17 +81,13 @@ CASES = [
     ),
     Case(
         "factorization machine of three classes",
-        lambda: make_pipeline(
-            StandardScaler(), FactorizationMachineClassifier(3, learning_rate=0.01, epochs=5, random_state=0)
-        ),
+        lambda: scaled(FactorizationMachineClassifier(3, learning_rate=0.01, epochs=5, random_state=0)),
         NUMBERS,
         "grade",
     ),
     Case(
         "factorization machine of values",
-        lambda: make_pipeline(
-            StandardScaler(), FactorizationMachineRegressor(3, learning_rate=0.01, epochs=5, random_state=0)
-        ),
+        lambda: scaled(FactorizationMachineRegressor(3, learning_rate=0.01, epochs=5, random_state=0)),
         NUMBERS,
         "value",
     ),
@@ -108,16 +105,6 @@ CASES = [
         lambda: CrossFittedClassifier(make_pipeline(RareCategories(min_count=20), TwoHotEncoder(), quick()), folds=3),
         **AWKWARD,
     ),
-    Case(
-        "cross-fitted, three classes",
-        lambda: CrossFittedClassifier(make_pipeline(StandardScaler(), logistic()), folds=2),
-        NUMBERS,
-        "grade",
-    ),
-    Case(
-        "cross-fitted values",
-        lambda: CrossFittedRegressor(make_pipeline(StandardScaler(), Ridge()), folds=3),
-        NUMBERS,
-        "value",
-    ),
+    Case("cross-fitted, three classes", lambda: CrossFittedClassifier(scaled(), folds=2), NUMBERS, "grade"),
+    Case("cross-fitted values", lambda: CrossFittedRegressor(scaled(Ridge()), folds=3), NUMBERS, "value"),
 ]

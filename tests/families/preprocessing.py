@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from case import NUMBERS, Case, columns, logistic, quick
+from case import NUMBERS, Case, columns, logistic, quick, scaled
 from scipy.special import expit
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, MissingIndicator
@@ -76,12 +76,10 @@ CASES = [
         lambda: make_pipeline(PowerTransformer(standardize=False), StandardScaler(), logistic()),
         NUMBERS,
     ),
-    Case("products of columns", lambda: make_pipeline(StandardScaler(), PolynomialFeatures(3)), NUMBERS),
+    Case("products of columns", lambda: scaled(PolynomialFeatures(3)), NUMBERS),
     Case(
         "interactions, ridge",
-        lambda: make_pipeline(
-            StandardScaler(), PolynomialFeatures((2, 3), interaction_only=True, include_bias=False), Ridge()
-        ),
+        lambda: scaled(PolynomialFeatures((2, 3), interaction_only=True, include_bias=False), Ridge()),
         NUMBERS,
         "value",
     ),
@@ -109,12 +107,12 @@ CASES = [
             (make_pipeline(FunctionTransformer(np.sqrt, validate=True), StandardScaler()), ["income"]),
             (FunctionTransformer(np.clip, kw_args={"a_min": 20, "a_max": 50}), ["age"]),
             (FunctionTransformer(np.nan_to_num, kw_args={"nan": -1.0}), ["age"]),
-            (make_pipeline(StandardScaler(), FunctionTransformer(expit)), ["age"]),
+            (scaled(FunctionTransformer(expit)), ["age"]),
         ),
         NUMBERS,
         missing=True,
     ),
-    Case("kernel centred", lambda: make_pipeline(StandardScaler(), KernelCenterer()), NUMBERS, fit=square),
+    Case("kernel centred", lambda: scaled(KernelCenterer()), NUMBERS, fit=square),
     Case("flags of missing numbers", lambda: MissingIndicator(features="all"), NUMBERS, missing=True),
     Case(
         "flags of what was missing, logistic",
@@ -125,13 +123,13 @@ CASES = [
     Case("flags of missing texts", lambda: MissingIndicator(missing_values="phone", features="all"), ("device",)),
     Case(
         "nearest rows impute",
-        lambda: make_pipeline(StandardScaler(), KNNImputer(n_neighbors=3, add_indicator=True)),
+        lambda: scaled(KNNImputer(n_neighbors=3, add_indicator=True)),
         ("age", "share"),
         missing=True,
     ),
     Case(
         "imputer round by round",
-        lambda: make_pipeline(StandardScaler(), IterativeImputer(max_iter=4, random_state=0), logistic()),
+        lambda: scaled(IterativeImputer(max_iter=4, random_state=0), logistic()),
         HAZY,
         missing=True,
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from case import FOUR, NUMBERS, Case, columns, logistic, one_hot, quick
+from case import FOUR, NUMBERS, Case, columns, logistic, one_hot, quick, scaled
 from sklearn.feature_selection import (
     RFE,
     RFECV,
@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 
 CASES = [
     Case("k best alone", lambda: SelectKBest(k=2), FOUR),
-    Case("k best, logistic", lambda: make_pipeline(StandardScaler(), SelectKBest(k=2), logistic()), FOUR),
+    Case("k best, logistic", lambda: scaled(SelectKBest(k=2), logistic()), FOUR),
     Case("percentile", lambda: make_pipeline(SelectPercentile(f_regression, percentile=50), Ridge()), FOUR, "value"),
     Case("false positive rate", lambda: make_union(SelectFpr(alpha=0.3), StandardScaler()), FOUR),
     Case("false discovery rate", lambda: SelectFdr(alpha=0.3), FOUR),
@@ -53,9 +53,7 @@ CASES = [
     ),
     Case(
         "selection by a model",
-        lambda: make_pipeline(
-            StandardScaler(), SelectFromModel(logistic(), threshold=-np.inf, max_features=2), logistic()
-        ),
+        lambda: scaled(SelectFromModel(logistic(), threshold=-np.inf, max_features=2), logistic()),
         FOUR,
     ),
     Case("selection by trees, missing values", lambda: SelectFromModel(quick()), FOUR, missing=True),
@@ -67,15 +65,12 @@ CASES = [
     ),
     Case("elimination that predicts labels", lambda: RFE(logistic(), n_features_to_select=2), NUMBERS),
     Case(
-        "elimination that predicts three labels",
-        lambda: make_pipeline(StandardScaler(), RFE(logistic(), n_features_to_select=2)),
-        FOUR,
-        "grade",
+        "elimination that predicts three labels", lambda: scaled(RFE(logistic(), n_features_to_select=2)), FOUR, "grade"
     ),
     Case("elimination that predicts values", lambda: RFE(Ridge(), n_features_to_select=2), FOUR, "value"),
     Case(
         "elimination inside a pipeline",
-        lambda: make_pipeline(StandardScaler(), RFECV(logistic(), cv=2, min_features_to_select=2), logistic()),
+        lambda: scaled(RFECV(logistic(), cv=2, min_features_to_select=2), logistic()),
         FOUR,
         "grade",
     ),

@@ -79,10 +79,7 @@ CASES = [
     Case(
         "stack, decisions",
         lambda: StackingClassifier(
-            [
-                ("a", make_pipeline(StandardScaler(), SGDClassifier(random_state=0))),
-                ("b", make_pipeline(StandardScaler(), LinearSVC(random_state=0))),
-            ],
+            [("a", scaled(SGDClassifier(random_state=0))), ("b", scaled(LinearSVC(random_state=0)))],
             logistic(),
             cv=2,
             stack_method="decision_function",
@@ -120,9 +117,7 @@ CASES = [
         "stack of stacks",
         lambda: StackingClassifier(
             [("inner", StackingClassifier(likely(), logistic(), cv=2)), ("trees", quick(n_estimators=4))],
-            make_pipeline(
-                StandardScaler(), VotingClassifier([("a", logistic()), ("b", logistic(C=0.1))], voting="soft")
-            ),
+            scaled(VotingClassifier([("a", logistic()), ("b", logistic(C=0.1))], voting="soft")),
             cv=2,
         ),
         NUMBERS,
