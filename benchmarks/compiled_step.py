@@ -23,7 +23,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import windtunnel
 from benchmarks.command import command
-from benchmarks.feeding import ByHand, Clock, rows, some, translation
+from benchmarks.feeding import ByHand, Clock, rows, translation, validation_rows
 from benchmarks.train_step import Settings
 from windtunnel.errors import BadInput
 from windtunnel.trainers.loop.compiled import MODES
@@ -86,7 +86,7 @@ class Steps(ByHand):
 def given(case: str, of: Settings) -> tuple[Any, Any, Any]:
     """A translation, its training rows and its validation rows."""
     train = rows(of, 4)
-    return translation(case, of), train, some(train)
+    return translation(case, of), train, validation_rows(train)
 
 
 def pipeline(of: Settings) -> tuple[Any, Any, Any]:
