@@ -1,4 +1,4 @@
-"""The section "Side by side" of a Markdown file: the tables, how they were made, and what falls short."""
+"""The section "Side by side" of a Markdown file: settings, tables, goals and what falls short."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ from windtunnel.errors import BadInput
 
 BEGIN = "<!-- side by side: written by python -m benchmarks.accuracy --report -->"
 END = "<!-- end of side by side -->"
-HOW = """`python -m benchmarks.accuracy --data FOLDER --output FOLDER` on sets with a train, a valid and a test part. \
-Scores are on the test rows: AUC unless the set says otherwise; means ± standard errors over the seeds. Everything is \
-chosen on the valid rows. Seconds are those of fitting, for translations without fitting the source, on whatever \
-machine ran it.
+HOW = """`python -m benchmarks.accuracy --data FOLDER --output FOLDER` runs on sets with a train, a valid and a test \
+part. Scores are on the test rows: AUC unless the set says otherwise; means ± standard errors over the seeds. All \
+choices are made on the validation rows. Seconds are the time of fitting (for translations, without that of the \
+source), on whatever machine ran it.
 
-- `logistic`: one-hot categories with ten rows or more, numbers in 32 bins and scaled; C from \
-six values. For numbers, ridge regression.
-- `lightgbm_two_hot`, `lightgbm_native`, `xgboost`, `catboost`: regularised, small rates, early stopping after 50 \
-trees without a better valid score. `realmlp`, `tabm`: pytabkit's, in a Python of its own.
-- `strong`: two-hot, 31 leaves, rate 0.1, at most 250 trees, early stopping after 30. `paper`: two-hot, 100 trees of \
-64 leaves, rate 0.25.
-- From a source: `warm` is its translation before training, `recipe_paper` and `default` are fine-tuned with \
-`fit(train, valid, recipe="paper")` and `fit(train, valid)`, `crossfit` is `windtunnel.crossfit`. Gains are over the \
-source of the same seed; positive is better for every metric."""
+- `logistic`: one-hot categories with ten rows or more, numbers in 32 bins and scaled; C from six values. Ridge \
+regression if the target is a number.
+- `lightgbm_two_hot`, `lightgbm_native`, `xgboost`, `catboost`: regularised, small learning rates, early stopping \
+after 50 trees without a better validation score.
+- `realmlp`, `tabm`: the models of pytabkit, run by a separate Python.
+- `strong`: two-hot, 31 leaves, learning rate 0.1, at most 250 trees, early stopping after 30.
+- `paper`: two-hot, 100 trees of 64 leaves, learning rate 0.25.
+- From a source: `warm` is its translation before training. `recipe_paper` and `default` are fine-tuned with \
+`fit(train, valid, recipe="paper")` and `fit(train, valid)`. `crossfit` is `windtunnel.crossfit`.
+
+Gains are over the source of the same seed; positive is better for every metric."""
 
 
 class Goal(NamedTuple):
-    """What was set out to be reached on the sets of ``--data``."""
+    """The mean and the lowest gain to reach on the sets of ``--data``."""
 
     way: str
     source: str
@@ -48,7 +50,7 @@ GOALS = (
     Goal("default", "logistic", 0.010),
 )
 BEST_ON = 0.6
-"""The share of the sets on which the best of all alternatives should be passed."""
+"""Fraction of the sets on which a translation should beat the best alternative."""
 
 
 def write_report(path: Path, results: Sequence[Line]) -> None:
@@ -74,7 +76,7 @@ def section(results: Sequence[Line]) -> str:
         rows = [[cell.replace("\n", "<br>") for cell in row] for row in grid.rows]
         parts += [f"### {grid.title}", markdown(rows)]
     parts += [
-        "### What was set out for, and what falls short",
+        "### Goals, and what falls short",
         "\n".join(summary(scores)) or "Nothing was compared yet.",
     ]
     if any(name in scores.sets for name in ("housing_like", "covertype_like")):
@@ -107,13 +109,13 @@ def _goal(scores: Scores, goal: Goal) -> str | None:
     met = mean >= goal.mean and (goal.least is None or gains[lowest] >= goal.least)
     wanted = f"at least {goal.mean:+.3f}" + ("" if goal.least is None else f", nowhere below {goal.least:+.4f}")
     return (
-        f"- {goal.way} over {goal.source}: {mean:+.4f} on average over {len(gains)} sets, the least on {lowest} "
-        f"({gains[lowest]:+.4f}); wanted {wanted}: {'met' if met else 'missed'}."
+        f"- {goal.way} over {goal.source}: {mean:+.4f} on average over {len(gains)} sets, lowest on {lowest} "
+        f"({gains[lowest]:+.4f}). The goal ({wanted}) is {'met' if met else 'missed'}."
     )
 
 
 def _from_best(scores: Scores, way: str) -> str | None:
-    """From the source that is best on the valid rows, against that source and against the best of all alternatives."""
+    """Compare with the best alternative, and with the source of the best validation score, which is tuned."""
     told, above, below = [], 0, []
     for one in scores.of_data:
         known = {source: values for source in SOURCES if (values := scores.values(one, source, "valid"))}
@@ -134,9 +136,9 @@ def _from_best(scores: Scores, way: str) -> str | None:
     left = len(list(scores.of_data)) - len(told)
     verdict = ("met" if met else "missed") + (f", with {left} sets that were not run" if left else "")
     return (
-        f"- {way} from the source with the best valid score, against the best alternative by the test score: "
-        f"{'; '.join(told)}. Above it on {above} of {len(told)} sets, below its source on "
-        f"{', '.join(below) or 'none'}; wanted above on three of five and below on none: {verdict}."
+        f"- {way} from the source with the best validation score, compared with the alternative with the best test "
+        f"score: {'; '.join(told)}. Above it on {above} of {len(told)} sets, below its source on "
+        f"{', '.join(below) or 'none'}. The goal (above on three of five, below on none) is {verdict}."
     )
 
 
@@ -148,9 +150,9 @@ def _measured(scores: Scores) -> str:
     epochs = {line["settings"]["options"]["epochs"] for line in scores.lines if "epochs" in line["settings"]["options"]}
     capped = f" recipe_paper: at most {', '.join(map(str, sorted(epochs)))} epochs." if epochs - {None} else ""
     return (
-        f"Seeds {', '.join(map(str, seeds))}; rows for training / test: {sizes}; a set with more than "
-        f"{max(line['settings']['most_rows'] for line in scores.lines):,} training rows is cut to as many, drawn at "
-        f"random.{capped} Versions: {', '.join(f'{name} {one}' for name, one in sorted(versions.items()))}."
+        f"Seeds {', '.join(map(str, seeds))}; rows for training / test: {sizes}; sets with more than "
+        f"{max(line['settings']['most_rows'] for line in scores.lines):,} training rows are cut to that number, drawn "
+        f"at random.{capped} Versions: {', '.join(f'{name} {one}' for name, one in sorted(versions.items()))}."
     )
 
 

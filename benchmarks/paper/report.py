@@ -1,4 +1,4 @@
-"""The results as a section of docs/accuracy.md: with the paper's numbers and what falls short."""
+"""The section of docs/accuracy.md with the results, the paper's numbers and what falls short."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from windtunnel.errors import BadInput
 BEGIN = "<!-- paper: written by `python -m benchmarks.paper --report` -->"
 END = "<!-- /paper -->"
 DIFFERENT = """\
-What is done otherwise than in the paper, or where it does not say:
+Differences from the paper, and choices where it does not say:
 
-- Trees start with a temperature of their own for each node (`temperature="auto"`), not with 1 for all; with 1, the \
-warm start loses much of what the source knows.
-- Target encoding is scikit-learn's, which cross-fits what the trees are fitted on; an encoder that shows them the \
-target of the very row lets them rely on it.
-- "The lower 1 % by frequency" is taken as the least frequent categories that together hold at most 1 % of the rows \
-of a column.
-- Bins of numbers are quantiles; a missing number is a bin of its own. In Pipe1 numbers are imputed by the mean and \
+- Each node of a tree starts with its own temperature (`temperature="auto"`), not with 1 for all. With 1, the warm \
+start loses much of what the source knows.
+- Target encoding is scikit-learn's, which cross-fits the columns that the trees are fitted on. If an encoder uses the \
+target of the row itself, the trees rely on it.
+- "The lower 1 % by frequency" are the least frequent categories that together have at most 1 % of the rows of a \
+column.
+- Bins of numbers are quantiles; a missing number has a separate bin. In Pipe1 numbers are imputed by the mean and \
 standardised.
-- GBDT2NN trains the trees and keeps all tables as they are.
-- The epoch with the best AUC on the validation rows is kept, and epoch 0, the warm start, counts: W.T. can fall below \
-ML on the test rows only.
-- LightGBM without sampling draws nothing, so that ML (Pipe1) and ML (Pipe2) have no spread over seeds where the \
-encoders have none. DeepGBM was not run."""
+- GBDT2NN trains the trees and does not change the tables.
+- The result is the epoch with the best AUC on the validation rows. Epoch 0, the warm start, counts, so W.T. can fall \
+below ML on the test rows only.
+- LightGBM without sampling draws nothing. So ML (Pipe1) and ML (Pipe2) have no spread over seeds where the encoders \
+have none.
+- DeepGBM was not run."""
 
 
 class Run(NamedTuple):
@@ -45,7 +46,7 @@ class Run(NamedTuple):
 
 
 def write_report(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
-    """Put the section between its two marks in a Markdown file, which is made where it is not there."""
+    """Put the section between its two marks in a Markdown file; make the file if it does not exist."""
     if not results:
         raise BadInput("no results to report; run a table first, or give the --output folder of an earlier run")
     text = path.read_text(encoding="utf-8") if path.is_file() else f"# Accuracy\n\n{BEGIN}\n{END}\n"
@@ -162,8 +163,8 @@ def _settings(runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:
             capped = sum(one["epochs"] == run.epochs for one in trained)
             rows = max(one["train_rows"] for one in trained)
             lines.append(
-                f"- {run.label}: {rows:,} training rows, rate {run.rate:g}, at most {run.epochs} epochs, which ended "
-                f"{capped} of {len(trained)} trainings."
+                f"- {run.label}: {rows:,} training rows, rate {run.rate:g}, at most {run.epochs} epochs; this cap "
+                f"ended {capped} of {len(trained)} trainings."
             )
     return "\n".join([lines[0], "", *lines[1:]])
 
@@ -176,7 +177,7 @@ def _belongs(settings: Mapping[str, Any], run: Run) -> bool:
 
 
 def _short(runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:
-    """Where the paper's findings are not found here."""
+    """The findings of the paper that our runs do not reproduce."""
     lines = list[str]()
     for run in runs:
         gains = {
@@ -207,7 +208,7 @@ ORDERS = (
     ("5.5", {"pipe": 2, "variant": "L4"}, {"pipe": 2, "variant": "cold"}, "Pipe2, warm is not above cold"),
     ("5.5", {"pipe": 3, "variant": "L4"}, {"pipe": 3, "variant": "cold"}, "Pipe3, warm is not above cold"),
 )
-"""What the paper finds above what, in its tables 5.4 and 5.5, and how to say that it is not so here."""
+"""Comparisons of the paper's tables 5.4 and 5.5: the better cell, the worse cell, and the sentence if ours differ."""
 
 
 def _orders(run: Run, runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -430,10 +430,10 @@ def test_a_seed_without_its_source_is_no_gain_and_the_last_of_equals_counts() ->
 
 def test_the_summary_says_what_falls_short() -> None:
     told = "\n".join(summary(Scores(RESULTS)))
-    assert "default over strong: +0.0030 on average over 2 sets, the least on two (-0.0010)" in told
-    assert "nowhere below -0.0005: missed." in told
+    assert "default over strong: +0.0030 on average over 2 sets, lowest on two (-0.0010)" in told
+    assert "nowhere below -0.0005) is missed." in told
     assert "one: strong/default 0.7170, catboost 0.7100 (+0.0070)" in told
-    assert "Above it on 1 of 2 sets, below its source on two; wanted above on three of five and below on none" in told
+    assert "Above it on 1 of 2 sets, below its source on two. The goal (above on three of five, below on none)" in told
     assert f"strong/default on two ({written([-0.001, -0.001], sign=True)})" in told
     better = [one for one in RESULTS if one["settings"]["set"] == "one"]
     assert "default over strong: +0.0070" in (told := "\n".join(summary(Scores(better)))) and "missed" not in told
