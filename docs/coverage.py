@@ -27,25 +27,25 @@ from windtunnel.translators.untranslated import REASONS, public_name
 PAGE = Path(__file__).resolve().parent / "coverage.md"
 BOOSTERS = (lightgbm, xgboost, catboost)
 WALKED = frozenset(map(public_name, (Pipeline, ColumnTransformer, FeatureUnion)))
-"""Compositions that ``windtunnel/pipeline/graph.py`` takes apart; they have no reader."""
+"""Compositions that ``windtunnel/pipeline/graph.py`` takes apart; they have no converter."""
 LIBRARIES = ("sklearn", "lightgbm", "xgboost", "catboost", "category_encoders", "windtunnel")
 INTRODUCTION = """# Coverage
 
-Written by `make coverage` from the registry of readers, the classes that the installed libraries ship, and the peers'
-own tables (`docs/peers.py`); do not edit. *Exact*: `windtunnel.compile` gives the source's own answers.
+Written by `make coverage` from the registry of converters, the classes that the installed libraries ship, and the
+peers' own tables (`docs/peers.py`); do not edit. *Exact*: `windtunnel.compile` gives the source's own outputs.
 *Differentiable*: `windtunnel.translate` trains it or lets the gradient through. *Walked*: the composition is taken
-apart, so that its steps are what has to have a translation. A peer's yes says that it has a converter.
+apart, so that only its steps need a translation. A peer's yes says that it has a converter.
 """
 
 
 def registered() -> dict[str, SupportedEstimator]:
-    """The readers of the package itself, without those that somebody has added from outside."""
+    """The converters of the package itself, without those registered from outside."""
     ours = (entry for entry in supported() if entry.convert.__module__.startswith("windtunnel."))
     return {public_name(entry.estimator): entry for entry in ours}
 
 
 def listed() -> list[str]:
-    """Public names of every estimator class that the libraries ship, that a peer takes or that has a reader."""
+    """Public names of every estimator class that the libraries ship, that a peer takes or that has a converter."""
     classes: list[type] = [cls for _, cls in all_estimators()]
     classes += [getattr(windtunnel.estimators, name) for name in windtunnel.estimators.__all__]
     for library in BOOSTERS:
@@ -57,7 +57,7 @@ def listed() -> list[str]:
 
 
 def taken(names: Iterable[str]) -> list[str]:
-    """Those of these classes that have a reader or are walked."""
+    """Those of these classes that have a converter or are walked."""
     known = registered().keys() | WALKED
     return [name for name in names if name in known]
 

@@ -7,7 +7,7 @@
   has a converter. Its own three estimators, scikit-learn's private ``_ConstantPredictor`` and the ``Imputer`` that
   scikit-learn dropped in 0.22 are left out, and so is what onnxmltools adds to it.
 
-Being in a table says that there is a converter, not that its answers are right on every fitted state.
+Being in a table says that there is a converter, not that its outputs are right on every fitted state.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""WindTunnel: fitted scikit-learn and LightGBM pipelines as PyTorch modules.
+"""WindTunnel: fitted scikit-learn, LightGBM, XGBoost and CatBoost pipelines as PyTorch modules.
 
     net = windtunnel.translate(pipeline, calibrate=X_sample)
     net.fit(train_loader, val_loader)

@@ -227,7 +227,7 @@ def moved(net: windtunnel.Translation, x: Any, y: np.ndarray, rate: float = 3e-3
         optimizer.zero_grad()
         torch.nn.functional.binary_cross_entropy_with_logits(net(*batch)[:, 0], target).backward()
         optimizer.step()
-    net.exact_modules = {}
+    net.set_exact_modules({})
     return net
 
 
@@ -304,7 +304,7 @@ def test_what_hardening_costs_is_measured_shown_and_saved(tmp_path: Path) -> Non
 
 def test_without_targets_only_the_change_is_told() -> None:
     net = windtunnel.translate(source("lightgbm, binary"), level="L1", calibrate=rows())
-    net.exact_modules = {}
+    net.set_exact_modules({})
     found = net.harden(rows()).hardening
     assert found is not None and np.isnan(found.before) and 0 < found.change < 0.05
 
@@ -327,7 +327,7 @@ def test_a_second_layer_that_has_moved_is_rejected() -> None:
     net = windtunnel.translate(source("lightgbm, binary"), level="L4", calibrate=rows())
     with torch.no_grad():
         net.program.steps[-1].module.path += 0.01
-    net.exact_modules = {}
+    net.set_exact_modules({})
     with pytest.raises(UnfaithfulOption, match="none of their ancestors"):
         net.harden()
 
@@ -347,7 +347,7 @@ def test_leaves_harden_too_and_no_tree_file_holds_what_reads_them(tmp_path: Path
     encoder = windtunnel.LeafEncoder(LGBMClassifier(**LGBM))
     pipeline = make_pipeline(encoder, LogisticRegression(max_iter=500)).fit(rows(), binary())
     net = windtunnel.translate(pipeline, level="L2", calibrate=rows())
-    net.exact_modules = {}
+    net.set_exact_modules({})
     hard = net.harden(rows())
     assert any(isinstance(step.module, LeafOneHot) for step in hard.program.steps)
     np.testing.assert_allclose(hard.predict_proba(rows()), pipeline.predict_proba(rows()), rtol=0, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Every estimator that the libraries ship has a reader, is walked, or has a reason; docs/coverage.md says which."""
+"""Every estimator that the libraries ship has a converter, is walked, or has a reason; docs/coverage.md says which."""
 
 from __future__ import annotations
 

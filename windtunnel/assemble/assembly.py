@@ -63,7 +63,7 @@ class Assembly:
     dtype : torch.dtype
         What the modules compute in.
     exact : bool
-        True for ``compile``, which also translates steps that end the gradient.
+        True for ``compile``: also translate steps through which no gradient passes.
     """
 
     pipeline: Any

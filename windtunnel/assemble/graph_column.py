@@ -29,7 +29,7 @@ class GraphColumn:
     vocabulary : tuple or None
         All categories of the raw column, once an earlier encoder has given each its code.
     recodings : tuple of callables
-        What earlier steps make of a list of values, in order: unknown, missing, and the vocabulary.
+        Functions of the earlier steps, in order; each maps the list [unknown, missing, *vocabulary] to recoded values.
     rejects : frozenset of int
         0 if an earlier encoder rejects unknown categories, 1 missing ones, 2 infinite numbers, 3 numbers that are not
         whole.

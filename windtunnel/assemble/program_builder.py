@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from windtunnel.assemble.graph_column import GraphColumn, Place, added_on_demand, check_not_empty, check_numbers
 from windtunnel.assemble.imputed_thresholds import ImputedValue, follow
-from windtunnel.assemble.rejected_inputs import METHODS, rejected_inputs
+from windtunnel.assemble.rejected_inputs import PROBED_METHODS, rejected_inputs
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.base import Module
 from windtunnel.modules.outputs.method_outputs import CastColumns
@@ -125,7 +125,7 @@ class ProgramBuilder:
 
     def rejections(self, estimator: Any, width: int, method: str = "") -> tuple[str, ...]:
         """What a fitted step, or one of its methods, rejects; cached, as probing it may take long."""
-        methods = (method,) if hasattr(estimator, method) else METHODS
+        methods = (method,) if hasattr(estimator, method) else PROBED_METHODS
         key = (id(estimator), width, methods)
         if key not in self._rejected:
             self._rejected[key] = rejected_inputs(estimator, width, methods)

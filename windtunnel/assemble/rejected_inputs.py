@@ -11,10 +11,10 @@ import pandas as pd
 
 PROBE_VALUES = {"nan": np.nan, "inf": np.inf, "huge": 1e39}
 """The probe inputs; "huge" is finite, and beyond float32."""
-METHODS = ("predict", "transform", "decision_function", "score_samples")
+PROBED_METHODS = ("predict", "transform", "decision_function", "score_samples")
 
 
-def rejected_inputs(estimator: Any, width: int, methods: Sequence[str] = METHODS) -> tuple[str, ...]:
+def rejected_inputs(estimator: Any, width: int, methods: Sequence[str] = PROBED_METHODS) -> tuple[str, ...]:
     """The kinds of ``PROBE_VALUES`` on which a method raises; none of a method that raises on zeros too.
 
     Parameters

@@ -119,17 +119,20 @@ def _formed(trees: HardTrees, strategy: str, step: str) -> HardTrees:
 def _automatic(trees: HardTrees, step: str, rows: int | None, measure: TreeRunner | None) -> StrategyChoice:
     shape, device = EnsembleShape.of(trees), trees.threshold.device.type
     learned, threads = coefficients(device), torch.get_num_threads() if device == "cpu" else 1
-    expected = _compared(lambda count: shape.seconds(count, learned, threads), rows) if learned else {}
+    expected = _costs(lambda count: shape.seconds(count, learned, threads), rows) if learned else {}
     if measure is None and learned:
         return StrategyChoice(step, next(iter(expected)), rows, expected)
     measure, tried = measure or EAGER, list(expected)[:TUNED] or [name for name in FORMS if shape.takes(name)]
     runs = {strategy: measure.run(_formed(trees, strategy, step)) for strategy in tried}
-    measured = _compared(lambda count: _seconds(runs, _around(trees, min(count, MOST_ROWS))), rows)
+    measured = _costs(lambda count: _seconds(runs, _rows_from_thresholds(trees, min(count, MOST_ROWS))), rows)
     return StrategyChoice(step, next(iter(measured)), rows, expected, measured, measure.backend)
 
 
-def _compared(seconds: Callable[[int], dict[str, float]], rows: int | None) -> dict[str, float]:
-    """Seconds for a number of rows; for any number, the geometric mean of the ratios to the fastest."""
+def _costs(seconds: Callable[[int], dict[str, float]], rows: int | None) -> dict[str, float]:
+    """Cost of each strategy, cheapest first.
+
+    The cost is the seconds for ``rows``; if None, the geometric mean over ``ANY`` of its time over the fastest.
+    """
     if rows is not None:
         costs = seconds(rows)
     else:
@@ -153,7 +156,7 @@ def _seconds(runs: Mapping[str, Callable[[Tensor], Tensor]], x: Tensor) -> dict[
     return {strategy: statistics.median(times[1:]) for strategy, times in taken.items()}
 
 
-def _around(trees: HardTrees, rows: int) -> Tensor:
+def _rows_from_thresholds(trees: HardTrees, rows: int) -> Tensor:
     """Random thresholds as rows, which reach all leaves; a processor predicts the branches of equal rows too well."""
     drawn = torch.Generator().manual_seed(0)
     split = trees.threshold[torch.isfinite(trees.threshold)].cpu()

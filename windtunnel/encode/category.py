@@ -35,7 +35,10 @@ class CategoryColumn:
 
     @property
     def rejects(self) -> bool:
-        """Whether the source rejects some values of the vocabulary's kind; texts are no numbers."""
+        """Whether the source rejects some values of the vocabulary's kind.
+
+        A vocabulary of texts has neither infinite numbers nor fractions to reject.
+        """
         numbers = self.vocabulary.kind != "text" and (self.rejects_infinite or self.rejects_fractions)
         return self.rejects_unknown or self.rejects_missing or numbers
 

@@ -59,11 +59,11 @@ class RowEncoder:
     flat : bool
         Whether rows are a sequence with one text, label, dict or list of tokens each, not a table.
     rejects_sparse : bool
-        Whether a sparse matrix is rejected, because the source takes its zeros for missing values.
+        Whether a sparse matrix is rejected, because the source treats its zeros as missing values.
     needs_names : bool
-        Whether rows without names are rejected, because the source takes their numbers for codes of categories.
+        Whether rows without names are rejected, because the source would read their numbers as category codes.
     rejects_sparse_columns : bool
-        Whether a table of sparse columns alone is rejected like a sparse matrix.
+        Whether a table whose columns are all sparse is rejected like a sparse matrix.
     """
 
     names: list[str] | None
@@ -112,7 +112,7 @@ class RowEncoder:
         return sorted(column for column in columns if column < self.width)
 
     def check_batch(self, batch: Batch) -> Batch:
-        """The batch itself; ``BadInput`` if it has not the columns of this encoder."""
+        """The batch itself; ``BadInput`` unless it has the columns of this encoder."""
         widths, expected = [block.shape[1] for block in batch], [len(self.numbers), len(self.categories)]
         if widths != expected or len(batch.numbers) != len(batch.ids):
             raise BadInput(
@@ -123,14 +123,14 @@ class RowEncoder:
         return batch
 
     def encode_array(self, rows: Rows, *, shared: bool = False) -> Batch | None:
-        """An array of numbers as a batch; None if columns have to be encoded one by one.
+        """An array of numbers as a batch; None if columns must be encoded one by one.
 
         If ``shared``, the batch may share the memory of the array.
         """
         if self.flat or self.categories or max(self.numbers, default=0) >= self.width:
             return None
         if isinstance(rows, pd.DataFrame):
-            # One array of all columns is faster if most of them are encoded.
+            # Converting the whole table at once is faster if most of its columns are encoded.
             mostly = rows.shape[1] == self.width <= 2 * len(self.numbers)
             if not mostly or not self._in_order(rows) or not all(map(is_plain, rows.dtypes)):
                 return None
@@ -150,10 +150,9 @@ class RowEncoder:
         return self.names is None or [*map(str, frame.columns.tolist())] == self.names
 
     def encode_few(self, rows: Rows) -> Batch | None:
-        """Few rows as a batch, from their Python values; None if ``encode`` has to decide.
+        """Few rows as a batch, from their Python values; None if the slower ``encode`` is needed.
 
-        ``encode`` decides on rejected values and on values whose encoding depends on a dtype. Columns of host steps
-        are 0.
+        It is needed if a value may be rejected, or if its id depends on the dtype. Columns of host steps are 0.
         """
         plain = all(category.vocabulary.has_plain_lookup for category in self.categories)
         if not plain or (values := self._values(rows)) is None:
@@ -198,14 +197,14 @@ class RowEncoder:
         Parameters
         ----------
         frame : DataFrame or dict
-            Columns under their positions 0, 1, ... as ``select`` or ``columns`` gives them.
+            Columns by position 0, 1, ..., as ``select`` or ``columns`` returns them.
         rows : int
             The number of rows, for a dict.
         training : bool
-            Whether categories that the source rejects get the id of the unknown (or missing) one, which training moves
-            and which is accepted from then on; otherwise they raise ``BadInput``.
+            Whether categories that the source rejects get the id of unknown (or missing) ones. Training moves the
+            weights of this id, and from then on it is accepted. Otherwise they raise ``BadInput``.
         counts : dict
-            Further columns as sparse matrices, each under its first column.
+            Further columns as sparse matrices, each keyed by its first column.
         """
         rows = len(frame) if rows is None else rows
         check_dense(rows, len(self.numbers), np.dtype(self.dtype).itemsize)
@@ -220,7 +219,7 @@ class RowEncoder:
         return self.add_counts(Batch(torch.from_numpy(numbers), torch.from_numpy(ids)), counts or {})
 
     def add_counts(self, batch: Batch, counts: Mapping[int, sparse.coo_array]) -> Batch:
-        """The batch with counts written into their columns; each sparse matrix is under its first column."""
+        """The batch with counts written into their columns; each sparse matrix is keyed by its first column."""
         numbers = batch.numbers.numpy()
         for first, matrix in counts.items():
             positions = self._positions(first, matrix.shape[1])[matrix.col]
@@ -260,7 +259,7 @@ class RowEncoder:
         if self.dtype == "float64":
             return values
         self._warner.check_column(column, values, self.column_name)
-        with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
+        with np.errstate(over="ignore"):  # beyond float32's range: infinite, which compares alike
             return values.astype(np.float32)
 
     def _to_dtype(self, numbers: NDArray[Any]) -> NDArray[Any]:
@@ -268,11 +267,11 @@ class RowEncoder:
         if self.dtype == "float64":
             return numbers
         self._warner.check_block(self.numbers, numbers, self.column_name)
-        with np.errstate(over="ignore"):  # beyond float32's range: infinite, as any comparison would have it
+        with np.errstate(over="ignore"):  # beyond float32's range: infinite, which compares alike
             return numbers.astype(np.float32, copy=False)
 
     def select(self, rows: Rows, *, every: bool = False) -> pd.DataFrame:
-        """The fitted columns of raw rows, under their positions; only the encoded ones unless ``every``."""
+        """The fitted columns of raw rows, labelled by position; only the encoded ones unless ``every``."""
         wanted = list(range(self.width)) if every else self.used_columns()
         if self.flat:
             column = as_column(rows)
@@ -320,8 +319,8 @@ class RowEncoder:
         """The labels of the wanted columns in a table; None if the columns are in fitted order."""
         if self.needs_names and self.names is not None and not named:
             raise BadInput(
-                "got rows without names; the model was fitted on a table, and takes numbers in an array for the codes "
-                f"of its categories, and not for these. Give a DataFrame with the columns {quote_names(self.names)}."
+                "got rows without names; the model was fitted on a table, and would read numbers in an array as "
+                f"category codes. Give a DataFrame with the columns {quote_names(self.names)}."
             )
         if self.names is None or not named:
             if frame.shape[1] != self.width:

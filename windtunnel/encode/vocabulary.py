@@ -33,8 +33,8 @@ class Vocabulary:
 
     With ``buckets`` above 0 an unknown category gets one of that many ids after the values, by the md5 of its text.
 
-    With ``hashes``, from 0 to 2^32 - 1, the text alone identifies a category, a whole number included, and no category
-    is unknown: ids of the values come first, then one id per hash (``cityhash.city_hash``). Any other text gets the
+    With ``hashes``, from 0 to 2^32 - 1, values, whole numbers too, are identified by their text, and every text has an
+    id: ids of the values come first, then one id per hash (``cityhash.city_hash``). Any other text gets the
     greatest of the ``len(self)`` ids plus its hash.
     """
 

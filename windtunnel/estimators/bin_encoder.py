@@ -128,5 +128,5 @@ def _edges(column: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
     return edges
 
 
-def _dense(answer: Any) -> NDArray[np.float64]:
-    return np.asarray(answer.toarray() if sparse.issparse(answer) else answer, dtype=np.float64)
+def _dense(encoded: Any) -> NDArray[np.float64]:
+    return np.asarray(encoded.toarray() if sparse.issparse(encoded) else encoded, dtype=np.float64)

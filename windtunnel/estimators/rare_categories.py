@@ -35,7 +35,7 @@ class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     A DataFrame gives a DataFrame with the same columns and index, an array gives an array. Every missing value of a
     categorical column is NaN then, the dropped, the unseen and those that were missing before as None or NA, so that
-    encoders that tell None from NaN answer alike whatever type the column has:
+    encoders that tell None from NaN give the same output for every type of column:
 
     - object columns and arrays stay object, and string arrays become object;
     - string columns of a DataFrame become or stay pandas' ``str``;

@@ -124,7 +124,7 @@ LIMITS = (
         PROGRAMS,
         "the steps {} stayed on the host",
         "their code cannot go into a file",
-        "Leave them out of the pipeline, or translate what comes after them and feed it their answers.",
+        "Leave them out of the pipeline, or translate what comes after them and feed it their outputs.",
         _hosts,
     ),
     Limit(

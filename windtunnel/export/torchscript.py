@@ -200,10 +200,10 @@ class OfRows(nn.Module):
         """Run the steps again."""
         n = self.program.at_once
         return torch.cat(
-            [self.answer(numbers[i : i + n], ids[i : i + n]) for i in range(0, max(scores.shape[0], 1), n)]
+            [self.output(numbers[i : i + n], ids[i : i + n]) for i in range(0, max(scores.shape[0], 1), n)]
         )
 
-    def answer(self, numbers: Tensor, ids: Tensor) -> Tensor:
+    def output(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """The output of the last step for a slice of the rows."""
         values = [numbers, ids]
         for step in self.program.steps:
@@ -257,14 +257,14 @@ class ScriptedRegressor(ScoringProgram):
 def _scoring_program(net: "TranslatedPipeline") -> ScoringProgram:
     program = copy.deepcopy(net.program).cpu().eval().requires_grad_(False)
     head = net.head
-    answers, guarded = program.method_steps, GuardedProgram(program)
+    steps, guarded = program.method_steps, GuardedProgram(program)
     labels = [*map(str, head.labels_in_order)]
     predicts = head.task != "transform" and "predict" in head.methods
     common = (guarded, net.encoder, predicts, labels)
     if not predicts:
         return ScoringProgram(*common).eval()
     link = OfScores(InDouble(LinkOutput(head.link, **head.link_options)))
-    predict, proba = (_answer(answers, method, guarded) for method in ("predict", "predict_proba"))
+    predict, proba = (_method_module(steps, method, guarded) for method in ("predict", "predict_proba"))
     if head.classes is None:
         return ScriptedRegressor(predict or link, head.flat and predict is None, *common).eval()
     if predict is None and isinstance(head.classes, list):
@@ -275,11 +275,11 @@ def _scoring_program(net: "TranslatedPipeline") -> ScoringProgram:
     return ScriptedClassifier(predict, *common).eval()
 
 
-def _answer(answers: MethodSteps, method: str, program: GuardedProgram) -> nn.Module | None:
+def _method_module(steps: MethodSteps, method: str, program: GuardedProgram) -> nn.Module | None:
     """The module of a method that has its own step."""
-    if method not in answers:
+    if method not in steps:
         return None
-    step: ProgramStep = answers[method]  # type: ignore[assignment]
+    step: ProgramStep = steps[method]  # type: ignore[assignment]
     if not step.may_reject() and all(take.slot == len(program.steps) + 1 for take in step.takes):
         return OfScores(step.module)
     return OfRows(program, step)

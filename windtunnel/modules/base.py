@@ -22,7 +22,7 @@ def learned() -> Any:
 
 
 def derived(*, init: Literal[False] = False) -> Any:
-    """Declare an attribute that the constructor does not take; ``__post_init__`` sets it."""
+    """Declare an attribute that the constructor does not take; ``__post_init__`` sets it. Not saved."""
     return _DERIVED
 
 
@@ -54,7 +54,7 @@ class Module(nn.Module):
     COPIES: ClassVar[bool] = True
     """Whether the constructor copies its tensors; False for large ones that nobody else holds."""
     KINDS: ClassVar[Mapping[str, str]] = {}
-    """Parameters with a learning rate in the recipe: name -> "table", "leaf" or "tree"."""
+    """Kinds of parameters: name -> "table", "leaf", "tree" (recipes have a learning rate for these) or "residual"."""
     CHOICES: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Fields with a few accepted values: name -> values."""
     FLOAT64: ClassVar[bool] = False
@@ -138,7 +138,9 @@ class Module(nn.Module):
         return self.rebuild(tensors, self.facts())
 
     def finite_inputs(self, width: int) -> Sequence[Finite | None]:
-        """The input columns that each output column is finite with; None if unknown; empty if unknown for all.
+        """For each output column, the inputs whose NaN or infinity makes it non-finite.
+
+        None for a column, or an empty list for all, if unknown.
 
         Parameters
         ----------

@@ -27,7 +27,7 @@ class HostStep:
         Its columns, which follow the raw ones.
     reason : str
         The reason why it has no translation.
-    tokens : Tokens or None
+    tokens : TokenCounts or None
         Counts tokens instead of the step, whose weighting of the counts is translated.
     source : str
         The class of the step, if it was loaded from a file.

@@ -63,16 +63,16 @@ class Predictor:
     flat : bool
         True if the source predicts ``[B]`` and not ``[B, 1]``.
     decision_scale : float
-        ``decision_function`` divided by the raw score (LightGBM's random forests: the number of trees).
+        Factor: ``decision_function`` = factor x raw score (LightGBM's random forests: the number of trees).
     codes : dict
         Input columns of categories, not numbers, with the categories in the order of their codes (LightGBM over pandas'
         category dtype); unknown and missing ones become NaN.
     closed_codes : collection of int
         Those of these columns that reject unknown categories (XGBoost, texts).
     needs_names : bool
-        Whether the source takes numbers in an array for codes, not for categories (LightGBM, XGBoost): rows with
-        numeric categories have to be tables.
-    hashed : Hashed or None
+        Whether the source reads numbers in an array as category codes (LightGBM, XGBoost), so that rows with numeric
+        categories must be tables.
+    hashed : HashedColumns or None
         Input columns that statistics replace, looked up by the hash of their text (CatBoost).
     classes : array, or sequence of arrays, or None
         The labels in the order of the scores; None takes the estimator's ``classes_``, if it has them. Outlier
@@ -121,8 +121,8 @@ class Part:
     method : str
         "predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples", "transform", or "scores"
         for the raw scores. ``predict`` of a classifier gives its labels, which have to be numbers; "position" gives
-        the position of the label among its classes instead, and "votes" a column per class, 1 at that position. Through
-        these three ``translate`` passes the gradient of the probabilities that the scores stand for.
+        the position of the label among its classes instead, and "votes" a column per class, 1 at that position. For
+        `predict`, `position` and `votes`, which have no gradient, ``translate`` uses the gradient of the probabilities.
     columns : sequence of int, optional
         The composite's input columns that it reads; None for all.
     output_columns : sequence of int, optional

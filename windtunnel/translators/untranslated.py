@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-_NO_NEW_ROWS = "its answer is about the rows that it was fitted on; it has no predict or transform for others"
+_NO_NEW_ROWS = "its output is about the rows that it was fitted on; it has no predict or transform for others"
 _COVARIANCE = "it estimates a matrix and has no predict or transform for rows"
 _SPARK = "it lives in Spark's JVM and reads Spark's rows, not a table in memory"
 _DASK = "it is fitted on a Dask cluster; its to_local() gives the estimator that is translated"
@@ -43,12 +43,12 @@ REASONS: dict[str, str] = {
     ),
     "sklearn.feature_extraction.image.PatchExtractor": "it gives several rows, the patches of an image, for each row",
     "sklearn.neighbors.NearestNeighbors": (
-        "it lists neighbours (kneighbors) and has no predict or transform; the estimators that answer from them have"
+        "it lists neighbours (kneighbors) and has no predict or transform; the estimators that predict from them have"
     ),
     "sklearn.neighbors.KNeighborsTransformer": _GRAPH,
     "sklearn.neighbors.RadiusNeighborsTransformer": _GRAPH,
     "category_encoders.MultiHotEncoder": "its cells are sets of categories, written as one text each",
-    "category_encoders.GLMMEncoder": "it needs statsmodels, which the tests do not have: its answers are not checked",
+    "category_encoders.GLMMEncoder": "it needs statsmodels, which the tests do not have: its outputs are not checked",
     "lightgbm.LGBMModel": _BASE,
     "lightgbm.DaskLGBMClassifier": _DASK,
     "lightgbm.DaskLGBMRanker": _DASK,

@@ -25,7 +25,7 @@ from windtunnel.program.origin import Origin
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.program.wiring import Node, Wiring
 
-FAR = 1000.0
+LARGEST_SHIFT = 1000.0
 """A scaler that shifts a column by more than this, in units of its output, is not folded: the outputs would differ from
 the source by more than the last few digits."""
 
@@ -78,7 +78,7 @@ def _may_fold(node: Node, scaler: Node) -> bool:
     weight, _, _ = _folded(node, scaler)
     affine: Affine = scaler.module  # type: ignore[assignment]
     center = _center(node)[[source is scaler for source, _ in node.given]]
-    near = torch.maximum(affine.shift.double()[columns].abs(), center.abs()) <= FAR
+    near = torch.maximum(affine.shift.double()[columns].abs(), center.abs()) <= LARGEST_SHIFT
     return bool(near.all()) and bool(torch.isfinite(weight.to(_map(node).weight.dtype)).all())
 
 

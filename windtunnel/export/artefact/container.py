@@ -25,7 +25,7 @@ METADATA, DIGEST = "windtunnel", "sha256"
 HEADER_BYTES = 100_000_000
 """The largest header that safetensors reads."""
 EXPORTED = {"constants.pkl": "a TorchScript file", "extra/windtunnel.json": "a file of torch.export"}
-"""How the name of a member of each other file that ``net.export`` writes ends."""
+"""End of a zip member's name -> the export format that has such a member."""
 
 
 def write(path: str | PathLike[str], text: str, tensors: Mapping[str, Tensor]) -> None:

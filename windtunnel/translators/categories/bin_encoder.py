@@ -1,4 +1,4 @@
-"""Reader of BinEncoder: numbers in bins, and the bins encoded."""
+"""Converter of BinEncoder: numbers in bins, and the bins encoded."""
 
 from __future__ import annotations
 

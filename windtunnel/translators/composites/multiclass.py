@@ -38,13 +38,13 @@ def one_vs_rest(fitted: OneVsRestClassifier) -> Composite:
         classes=[np.array([0, 1])] * len(members) if labels else None,
         methods={"predict": bound} if labels or (binary and not pair and len(fitted.classes_) > 1) else {},
     )
-    answers = {}
+    methods = {}
     if _has(fitted, "predict_proba"):
         shares = MemberScores(place, constant) if labels else MemberProbabilities(place, constant)
-        answers["predict_proba"] = Composite(_parts(members, "predict_proba"), shares)
+        methods["predict_proba"] = Composite(_parts(members, "predict_proba"), shares)
     if _has(fitted, "decision_function") and labels:
-        answers["decision_function"] = Composite(_parts(members, "decision_function"), MemberScores(place, constant))
-    return Composite(_parts(members, None), then, methods=answers)
+        methods["decision_function"] = Composite(_parts(members, "decision_function"), MemberScores(place, constant))
+    return Composite(_parts(members, None), then, methods=methods)
 
 
 @translates(OneVsOneClassifier, trainable="as its parts", notes="votes pass the gradient of what they were cast by")
@@ -64,11 +64,11 @@ def one_vs_one(fitted: OneVsOneClassifier) -> Composite:
     ]
     count = len(fitted.classes_)
     threshold = _threshold(members[0])
-    answers = {}
+    methods = {}
     if count == 2 and threshold != 0:
-        answers = {"predict": AboveThreshold(tensor(threshold))}
+        methods = {"predict": AboveThreshold(tensor(threshold))}
     loss = "logistic" if count == 2 else "softmax"
-    return Composite([*votes, *confidences], Predictor(OneVsOneVotes(count), loss=loss, methods=answers))
+    return Composite([*votes, *confidences], Predictor(OneVsOneVotes(count), loss=loss, methods=methods))
 
 
 @translates(OutputCodeClassifier, trainable="code book, and as its parts", notes="the nearest code")

@@ -25,12 +25,12 @@ def multi_output_regressor(fitted: MultiOutputRegressor) -> Composite:
 def multi_output_classifier(fitted: MultiOutputClassifier) -> Composite:
     """The label that each of ``estimators_`` gives, and its probabilities."""
     members = fitted.estimators_
-    answers = {"predict": Composite(_each(members, "position"), CastColumns(torch.zeros((), dtype=torch.int64)))}
+    methods = {"predict": Composite(_each(members, "position"), CastColumns(torch.zeros((), dtype=torch.int64)))}
     if all(hasattr(one, "predict_proba") for one in members):
-        answers["predict_proba"] = Composite(_each(members, "predict_proba"), Identity())
+        methods["predict_proba"] = Composite(_each(members, "predict_proba"), Identity())
     then = Predictor(Identity(), loss="probabilities", classes=[one.classes_ for one in members])
     scores = [Part(part.name, part.estimator, _scores(part.estimator)) for part in _each(members, "")]
-    return Composite(scores, then, methods=answers)
+    return Composite(scores, then, methods=methods)
 
 
 @translates(RegressorChain, trainable="as its parts", notes="every order")
@@ -56,18 +56,18 @@ def classifier_chain(fitted: ClassifierChain) -> Composite:
             f"{[len(one.classes_) for one in members]} classes, where the source raises; it takes two for each"
         )
     links = _links(fitted, method, [1] if "proba" in method else None)
-    answers = {
+    methods = {
         "predict": Composite(_outputs(fitted, links, "position"), CastColumns(torch.zeros((), dtype=torch.int64)))
     }
     if binary and all(hasattr(one, "predict_proba") for one in members):
-        answers["predict_proba"] = Composite(_outputs(fitted, links, "predict_proba", [1]), Identity())
+        methods["predict_proba"] = Composite(_outputs(fitted, links, "predict_proba", [1]), Identity())
     if binary and all(hasattr(one, "decision_function") for one in members):
-        answers["decision_function"] = Composite(_outputs(fitted, links, "decision_function"), Identity())
+        methods["decision_function"] = Composite(_outputs(fitted, links, "decision_function"), Identity())
     # The source gives labels as floating-point numbers, in the order of the targets.
     classes = [np.asarray(members[link].classes_, np.float64) for link in np.argsort(fitted.order_)]
     scores = _outputs(fitted, links, _scores(members[0]))
     then = Predictor(Identity(), loss="probabilities", classes=classes)
-    return Composite(scores, then, methods=answers, rejects=("nan", "inf"))
+    return Composite(scores, then, methods=methods, rejects=("nan", "inf"))
 
 
 def _each(members: Sequence[Any], method: str) -> list[Part]:

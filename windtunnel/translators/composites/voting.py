@@ -30,18 +30,18 @@ def voting_classifier(fitted: VotingClassifier) -> Composite:
             f"VotingClassifier votes with negative weights ({weights.tolist()}), where labels without votes "
             "may win; fit it with weights from 0 up"
         )
-    answers = {}
+    methods = {}
     if not soft:
-        answers = {"transform": Composite(_parts(fitted, "position"), CastColumns(torch.zeros((), dtype=torch.int64)))}
+        methods = {"transform": Composite(_parts(fitted, "position"), CastColumns(torch.zeros((), dtype=torch.int64)))}
     elif fitted.flatten_transform:
-        answers = {"transform": Composite(_parts(fitted, "predict_proba"), Identity())}
+        methods = {"transform": Composite(_parts(fitted, "predict_proba"), Identity())}
     then = Predictor(
         WeightedMean(tensor(weights)),
         link="probabilities",
         loss="probabilities",
         dtypes={} if soft else {"transform": "int64"},
     )
-    return Composite(_parts(fitted, "predict_proba" if soft else "votes"), then, methods=answers)
+    return Composite(_parts(fitted, "predict_proba" if soft else "votes"), then, methods=methods)
 
 
 @translates(

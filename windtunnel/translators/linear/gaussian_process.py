@@ -66,11 +66,11 @@ def gaussian_process_classifier(fitted: GaussianProcessClassifier) -> Predictor:
             "which gives no probabilities; fit it with multi_class='one_vs_rest'."
         )
     members = [fitted.base_estimator_] if binary else fitted.base_estimator_.estimators_
-    answers: dict[str, Module] = {"predict_proba": VoteProbabilities([len(fitted.classes_)], len(fitted.classes_))}
+    methods: dict[str, Module] = {"predict_proba": VoteProbabilities([len(fitted.classes_)], len(fitted.classes_))}
     if binary:
         # The sign of the latent mean decides.
-        answers["predict"] = SecondAboveThreshold(tensor(HALF))
-    return Predictor(_classes(members), link="probabilities", loss="probabilities", methods=answers)
+        methods["predict"] = SecondAboveThreshold(tensor(HALF))
+    return Predictor(_classes(members), link="probabilities", loss="probabilities", methods=methods)
 
 
 def _classes(members: Sequence[Any]) -> GaussianProcessClasses:

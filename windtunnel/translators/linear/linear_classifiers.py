@@ -108,5 +108,5 @@ def label_options(fitted: Any) -> dict[str, Any]:
         )
     if not binarizer.y_type_.startswith("multilabel"):
         return {}
-    answers = {"predict": AboveThreshold(torch.zeros((), dtype=torch.float64)), "decision_function": Identity()}
-    return {"classes": [np.array([0, 1])] * len(binarizer.classes_), "methods": answers}
+    methods = {"predict": AboveThreshold(torch.zeros((), dtype=torch.float64)), "decision_function": Identity()}
+    return {"classes": [np.array([0, 1])] * len(binarizer.classes_), "methods": methods}

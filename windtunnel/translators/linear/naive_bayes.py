@@ -68,7 +68,7 @@ def categorical(fitted: naive_bayes.CategoricalNB) -> Predictor:
 
 
 def _predictor(fitted: Any, scores: Module) -> Predictor:
-    answers: dict[str, Module] = {"predict_log_proba": LogSoftmax()}
+    methods: dict[str, Module] = {"predict_log_proba": LogSoftmax()}
     # The softmax loss is of two scores or more.
     loss = "softmax" if len(fitted.classes_) > 1 else "logistic"
-    return Predictor(scores, link="softmax", loss=loss, methods=answers)
+    return Predictor(scores, link="softmax", loss=loss, methods=methods)

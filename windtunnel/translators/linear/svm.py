@@ -46,21 +46,21 @@ def svc(fitted: svm.SVC | svm.NuSVC) -> Predictor:
             f"{type(fitted).__name__} with break_ties=True and decision_function_shape='ovo' does not predict; "
             "set one of them otherwise."
         )
-    answers: dict[str, Module] = {}
+    methods: dict[str, Module] = {}
     if binary:
         # At 0 libsvm predicts the second label.
-        answers["predict"] = LabelThreshold(torch.zeros((), dtype=torch.float64))
+        methods["predict"] = LabelThreshold(torch.zeros((), dtype=torch.float64))
     else:
-        answers["predict"] = PairVotesLabel(count) if fitted.break_ties else PairWinnerLabel(count)
+        methods["predict"] = PairVotesLabel(count) if fitted.break_ties else PairWinnerLabel(count)
         if fitted.decision_function_shape == "ovr":
-            answers["decision_function"] = PairVotes(count)
+            methods["decision_function"] = PairVotes(count)
     if hasattr(fitted, "predict_proba"):
-        answers["predict_proba"] = PairCoupling(
+        methods["predict_proba"] = PairCoupling(
             tensor(fitted._probA), tensor(fitted._probB), count, -1.0 if binary else 1.0
         )
     dual = dense(fitted.dual_coef_)
     weight = dual if binary else _pair_weights(dual, np.asarray(fitted.n_support_))
-    return Predictor(_machine(fitted, weight), loss="hinge" if binary else "one_vs_one_hinge", methods=answers)
+    return Predictor(_machine(fitted, weight), loss="hinge" if binary else "one_vs_one_hinge", methods=methods)
 
 
 @translates(svm.SVR, trainable=TRAINABLE, notes="kernels linear, rbf, poly, sigmoid")

@@ -128,11 +128,11 @@ def feature_agglomeration(fitted: cluster.FeatureAgglomeration) -> Module:
     return Linear(tensor(member), torch.zeros(len(member), dtype=torch.float64))
 
 
-def _nearest(centers: Any, dtype: Any, answers: dict[str, Module]) -> Predictor:
+def _nearest(centers: Any, dtype: Any, methods: dict[str, Module]) -> Predictor:
     return Predictor(
         NearestPoint(tensor(centers)),
         link="softmax",
         loss="softmax",
         classes=np.arange(len(centers), dtype=dtype),
-        methods=answers,
+        methods=methods,
     )

@@ -175,11 +175,11 @@ def nearest_centroid(fitted: neighbors.NearestCentroid) -> Predictor:
     with np.errstate(divide="ignore"):  # a prior of 0
         log_prior = tensor(np.log(fitted.class_prior_))
     if not np.isclose(fitted.class_prior_, 1 / len(fitted.classes_)).all():
-        answers: dict[str, Module] = {"predict_log_proba": LogSoftmax()}
+        methods: dict[str, Module] = {"predict_log_proba": LogSoftmax()}
         if binary:
-            answers["decision_function"] = ScoreDifference()
+            methods["decision_function"] = ScoreDifference()
         scores = CentroidDiscriminants(centroids, log_prior, scale, p)
-        return Predictor(scores, link="softmax", loss="softmax", methods=answers)
+        return Predictor(scores, link="softmax", loss="softmax", methods=methods)
     outputs = {
         "decision_function": "difference" if binary else "scores",
         "predict_proba": "probability",

@@ -33,7 +33,7 @@ def simple_imputer(fitted: SimpleImputer) -> CategoryRecoding | Imputer:
     flagged = fitted.indicator_.features_ if fitted.add_indicator else np.zeros(0, dtype=np.int64)
     reshapes = len(kept) < len(fitted.statistics_) or len(flagged) > 0
     statistics = fitted.statistics_[kept].astype(fitted._fill_dtype, copy=False).tolist()
-    # To other readers of the raw column, the value that marks missing numbers is a category.
+    # For other steps that read the raw column, the value that marks missing numbers is a category.
     marked = [None if pd.isna(fitted.missing_values) else [fitted.missing_values]] * len(statistics)
     numeric = all(isinstance(value, numbers.Real) for value in statistics) and _marks_numbers(fitted.missing_values)
     if not numeric:

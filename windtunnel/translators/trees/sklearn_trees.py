@@ -162,7 +162,7 @@ def boosting_classifier(fitted: ensemble.GradientBoostingClassifier) -> Predicto
     several = fitted.estimators_.shape[1] > 1
     leaves = _stage_leaves(fitted, [len(fitted.estimators_), fitted.estimators_.shape[1]])
     # A score of exactly 0 predicts the second class.
-    answers = {} if several else {"predict": LabelThreshold(tensor(0.0))}
+    methods = {} if several else {"predict": LabelThreshold(tensor(0.0))}
     scale = {} if fitted.loss == "log_loss" else {"scale": 2.0}
     return _boosted(
         fitted,
@@ -170,7 +170,7 @@ def boosting_classifier(fitted: ensemble.GradientBoostingClassifier) -> Predicto
         loss="softmax" if several else "logistic",
         link_options=scale,
         loss_options=scale,
-        methods=answers,
+        methods=methods,
         column_methods={"apply": leaves},
     )
 

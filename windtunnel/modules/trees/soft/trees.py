@@ -73,7 +73,7 @@ class SoftSplits(Module, kw_only=True):
         self.any_category = self.category_node.numel() > 0
 
     def scaled(self, x: Tensor) -> Tensor:
-        """The input as z ``[B, width]``, at 0 where a value is missing."""
+        """The input as z ``[B, width]``; a missing value counts as x = 0."""
         z = (torch.where(torch.isnan(x), torch.zeros_like(x), x) - self.center) / self.scale
         return torch.minimum(torch.maximum(z, self.bound[0]), self.bound[1])
 
@@ -109,16 +109,16 @@ class SoftSplits(Module, kw_only=True):
     def overridden_nodes(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Which nodes do not compare (bool ``[T, B, n]``) and their activations; empty where every node compares."""
         empty = torch.zeros(0, device=x.device)
-        unknown = torch.isnan(x)
-        # A program that is exported has to do without a look at the rows.
-        some = bool(unknown.any()) if torch.jit.is_scripting() else True  # type: ignore[attr-defined]
+        missing = torch.isnan(x)
+        # An exported program cannot branch on the rows.
+        some = bool(missing.any()) if torch.jit.is_scripting() else True  # type: ignore[attr-defined]
         relevant = self.any_zero_missing or (self.any_missing and some)
         if not (relevant or self.any_category):
             return empty.to(torch.bool), empty
         trees, nodes = self.feature.shape[0], self.feature.shape[1]
         flat = self.feature.flatten()
         kind = self.missing.flatten()
-        gone = unknown[:, flat]
+        gone = missing[:, flat]
         given = gone & (kind == self.NAN)
         if self.any_zero_missing:
             near_zero = (x.abs() <= 1e-35)[:, flat] | gone

@@ -31,11 +31,11 @@ class NodeOverrides(NamedTuple):
 
 def missing_flags(x: Tensor) -> Tensor | None:
     """int8 flags as in ``TreeEnsemble.missing``: which numbers count as missing for which nodes; None if none does."""
-    unknown = torch.isnan(x)
-    near_zero = (x.abs() <= 1e-35) | unknown
+    missing = torch.isnan(x)
+    near_zero = (x.abs() <= 1e-35) | missing
     if not near_zero.any():
         return None
-    return unknown.to(torch.int8) * MISSING_NAN + near_zero.to(torch.int8) * MISSING_ZERO
+    return missing.to(torch.int8) * MISSING_NAN + near_zero.to(torch.int8) * MISSING_ZERO
 
 
 def node_overrides(
