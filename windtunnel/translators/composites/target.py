@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import preprocessing
 from sklearn.compose import TransformedTargetRegressor
@@ -16,7 +15,7 @@ from windtunnel.modules.columns.elementwise import Elementwise
 from windtunnel.modules.outputs.inverse_transforms import InversePower, InverseQuantiles
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.translators.arrays import per_column, tensor
-from windtunnel.translators.preprocessing.functions import KNOWN
+from windtunnel.translators.preprocessing.functions import KNOWN, known_name, options_of
 from windtunnel.translators.preprocessing.quantile import quantiles_and_levels
 from windtunnel.translators.registry import Composite, Part, Predictor, translates
 
@@ -75,10 +74,7 @@ def _function(transformer: preprocessing.FunctionTransformer) -> Module:
     function = transformer.inverse_func
     if function is None:
         return Identity()
-    try:
-        name = KNOWN.get(function)
-    except TypeError:  # what cannot be hashed is none of them
-        name = None
+    name = known_name(function)
     if name is None or transformer.inv_kw_args:
         raise UnsupportedEstimator(
             f"TransformedTargetRegressor calls inverse_func={getattr(function, '__name__', function)!r}"
@@ -86,7 +82,7 @@ def _function(transformer: preprocessing.FunctionTransformer) -> Module:
             + f", which has no module; accepted are {', '.join(sorted({one.__name__ for one in KNOWN}))} of NumPy "
             "or SciPy, without arguments"
         )
-    return Elementwise(tensor(OPTIONS.get(name, (0.0, 0.0, 0.0))), name)
+    return Elementwise(tensor(options_of(name, {})), name)
 
 
 INCREASING = (
@@ -94,11 +90,6 @@ INCREASING = (
     "arcsinh", "clip", "nan_to_num", "expit", "logit",
 )  # fmt: skip
 """Increasing functions; the square is one over the non-negative roots that it inverts."""
-OPTIONS = {
-    "clip": (-np.inf, np.inf, 0.0),
-    "nan_to_num": (0.0, float(np.finfo(np.float64).max), float(np.finfo(np.float64).min)),
-}
-"""Default arguments of the functions that take some."""
 
 
 def _scaled(transformer: Any, scale: ArrayLike, shift: ArrayLike) -> Affine:

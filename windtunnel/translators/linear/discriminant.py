@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 
 from windtunnel.errors import UnsupportedEstimator
@@ -11,6 +10,7 @@ from windtunnel.modules.linear.gaussian_classes import GaussianClasses
 from windtunnel.modules.linear.projection import Projection
 from windtunnel.modules.outputs.class_outputs import FlooredLog, LogSoftmax, ScoreDifference
 from windtunnel.translators.arrays import tensor
+from windtunnel.translators.decomposition.decomposition import projection
 from windtunnel.translators.linear.linear import linear
 from windtunnel.translators.registry import Predictor, translates
 
@@ -60,6 +60,5 @@ def quadratic_discriminant(fitted: QuadraticDiscriminantAnalysis) -> Predictor:
 
 def _directions(fitted: LinearDiscriminantAnalysis) -> Projection:
     """(x - xbar_) scalings_, or x scalings_ for solver="eigen", for the first ``_max_components`` directions."""
-    weight = tensor(fitted.scalings_[:, : fitted._max_components].T)
-    center = fitted.xbar_ if fitted.solver == "svd" else np.zeros(weight.shape[1])
-    return Projection(weight, torch.zeros(len(weight), dtype=torch.float64), tensor(center))
+    center = fitted.xbar_ if fitted.solver == "svd" else np.zeros(len(fitted.scalings_))
+    return projection(fitted.scalings_[:, : fitted._max_components].T, center)

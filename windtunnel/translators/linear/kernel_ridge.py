@@ -10,9 +10,9 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.kernels.pairwise import Chi2KernelMap
 from windtunnel.modules.kernels.support_vectors import SupportVectors
 from windtunnel.modules.linear.linear import Linear
+from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
 
-ALIASES = {"polynomial": "poly"}
 OFFERED = ("linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "cosine", "chi2", "additive_chi2")
 
 
@@ -22,10 +22,8 @@ def kernel_ridge(fitted: KernelRidge) -> Predictor:
     if not isinstance(fitted.kernel, str) or fitted.kernel not in OFFERED:
         given = repr(fitted.kernel) if isinstance(fitted.kernel, str) else "a function"
         raise UnsupportedEstimator(f"KernelRidge with kernel={given}; accepted are {', '.join(OFFERED)}.")
-    kernel = ALIASES.get(fitted.kernel, fitted.kernel)
-    dense = fitted.X_fit_.toarray() if hasattr(fitted.X_fit_, "toarray") else fitted.X_fit_
-    points = torch.from_numpy(np.array(dense, dtype=np.float64))
-    weight = torch.from_numpy(np.array(np.atleast_2d(np.transpose(fitted.dual_coef_)), dtype=np.float64, order="C"))
+    kernel = "poly" if fitted.kernel == "polynomial" else fitted.kernel
+    points, weight = tensor(fitted.X_fit_), tensor(np.atleast_2d(np.transpose(fitted.dual_coef_)))
     bias = torch.zeros(len(weight), dtype=torch.float64)
     flat = np.ndim(fitted.dual_coef_) == 1
     if kernel == "linear":

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn import cluster
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.columns.pooling import PooledGroups
-from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.neighbours.distances import (
     BisectingCenters,
     Distances,
@@ -20,6 +18,7 @@ from windtunnel.modules.neighbours.distances import (
     NearestPoint,
 )
 from windtunnel.translators.arrays import indices, tensor
+from windtunnel.translators.decomposition.decomposition import linear
 from windtunnel.translators.registry import Predictor, translates
 
 TRAINABLE = "centres"
@@ -125,7 +124,7 @@ def feature_agglomeration(fitted: cluster.FeatureAgglomeration) -> Module:
         )
     elif (kind := POOLING[fitted.pooling_func]) != "sum":
         return PooledGroups(indices(labels), len(member), kind)
-    return Linear(tensor(member), torch.zeros(len(member), dtype=torch.float64))
+    return linear(member)
 
 
 def _nearest(centers: Any, dtype: Any, methods: dict[str, Module]) -> Predictor:

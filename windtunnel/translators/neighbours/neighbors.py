@@ -28,6 +28,7 @@ from windtunnel.modules.neighbours.radius import RadiusNeighbors, RadiusNeighbor
 from windtunnel.modules.outputs.class_outputs import LogSoftmax, OffsetScore, ScoreDifference, Squeeze
 from windtunnel.modules.outputs.label_rules import LabelThreshold
 from windtunnel.translators.arrays import dense, indices, tensor
+from windtunnel.translators.decomposition.decomposition import linear
 from windtunnel.translators.registry import Predictor, translates
 
 ORDERS = {
@@ -198,8 +199,7 @@ def nearest_centroid(fitted: neighbors.NearestCentroid) -> Predictor:
 @translates(neighbors.NeighborhoodComponentsAnalysis, trainable="directions")
 def neighborhood_components(fitted: neighbors.NeighborhoodComponentsAnalysis) -> Linear:
     """X components_^T."""
-    weight = tensor(fitted.components_)
-    return Linear(weight, torch.zeros(len(weight), dtype=torch.float64))
+    return linear(fitted.components_)
 
 
 @translates(

@@ -18,34 +18,13 @@ from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import translates
 
 KNOWN: dict[Callable[..., Any], str] = {
-    np.log1p: "log1p",
-    np.log: "log",
-    np.log2: "log2",
-    np.log10: "log10",
-    np.exp: "exp",
-    np.exp2: "exp2",
-    np.expm1: "expm1",
-    np.sqrt: "sqrt",
-    np.cbrt: "cbrt",
-    np.square: "square",
-    np.abs: "absolute",
-    np.sign: "sign",
-    np.sin: "sin",
-    np.cos: "cos",
-    np.tanh: "tanh",
-    np.arctan: "arctan",
-    np.sinh: "sinh",
-    np.arcsinh: "arcsinh",
-    np.negative: "negative",
-    np.clip: "clip",
-    np.nan_to_num: "nan_to_num",
-    special.expit: "expit",
-    special.logit: "logit",
-    special.log1p: "log1p",
-    special.expm1: "expm1",
-    special.exp2: "exp2",
-    special.cbrt: "cbrt",
-}
+    function: function.__name__
+    for function in (
+        np.log1p, np.log, np.log2, np.log10, np.exp, np.exp2, np.expm1, np.sqrt, np.cbrt, np.square, np.abs, np.sign,
+        np.sin, np.cos, np.tanh, np.arctan, np.sinh, np.arcsinh, np.negative, np.clip, np.nan_to_num, special.expit,
+        special.logit, special.log1p, special.expm1, special.exp2, special.cbrt,
+    )
+}  # fmt: skip
 """Functions of single numbers -> their names in ``windtunnel.modules.columns.elementwise``."""
 
 OPTIONS: dict[str, dict[str, tuple[int, float]]] = {
@@ -67,24 +46,29 @@ def function_transformer(fitted: FunctionTransformer) -> Elementwise | Identity:
     """f(x) for each number. Reads func and kw_args."""
     if fitted.func is None:
         return Identity()
-    try:
-        name = KNOWN.get(fitted.func)
-    except TypeError:  # what cannot be hashed is none of them
-        name = None
+    name = known_name(fitted.func)
     if name is None:
         raise UnsupportedEstimator(
             f"FunctionTransformer calls {getattr(fitted.func, '__name__', fitted.func)!r}, which has no module; "
             f"accepted are {', '.join(sorted({_called(one) for one in KNOWN}))}"
             + (". np.reciprocal gives other results for whole numbers" if fitted.func is np.reciprocal else "")
         )
-    return Elementwise(tensor(_options(name, fitted.kw_args or {})), name)
+    return Elementwise(tensor(options_of(name, fitted.kw_args or {})), name)
 
 
 def _called(function: Callable[..., Any]) -> str:
     return f"{'scipy.special' if function in vars(special).values() else 'np'}.{function.__name__}"
 
 
-def _options(name: str, arguments: dict[str, Any]) -> list[float]:
+def known_name(function: Any) -> str | None:
+    """The name of a function of ``KNOWN``; None for any other."""
+    try:
+        return KNOWN.get(function)
+    except TypeError:  # it cannot be hashed
+        return None
+
+
+def options_of(name: str, arguments: dict[str, Any]) -> list[float]:
     """The three options of a function, from its keyword arguments."""
     accepted = OPTIONS.get(name, {})
     options = [0.0, 0.0, 0.0]
