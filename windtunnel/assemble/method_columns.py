@@ -58,10 +58,8 @@ class MethodColumns:
     def _column_method(self, step: Step, module: Module) -> list[Place]:
         """The output of a method that reads the rows and no scores; the scores stay out of the program."""
         columns = self._context.columns(step.inputs)
-        places, rejects = (
-            self._builder.places(step.name, columns),
-            self._builder.rejections(step.estimator, len(columns)),
-        )
+        places = self._builder.places(step.name, columns)
+        rejects = self._builder.rejections(step.estimator, len(columns))
         slot = self._builder.add(step.name, type(step.estimator).__name__, module, places, rejects)
         outputs = [(slot, column) for column in range(self._builder.width(module, len(columns)))]
         return self._builder.as_columns(step, outputs)

@@ -27,7 +27,7 @@ def one_vs_rest(fitted: OneVsRestClassifier) -> Composite:
     members = fitted.estimators_
     labels = fitted.label_binarizer_.y_type_.startswith("multilabel")
     binary = not labels and len(members) == 1
-    decides = _decides(members)
+    decides = all(hasattr(one, "decision_function") for one in members)
     bound = AboveThreshold(tensor(_threshold(members[0])))
     place, constant = _layout(members)
     pair = binary and not decides and not is_regressor(members[0])
@@ -64,9 +64,7 @@ def one_vs_one(fitted: OneVsOneClassifier) -> Composite:
     ]
     count = len(fitted.classes_)
     threshold = _threshold(members[0])
-    methods = {}
-    if count == 2 and threshold != 0:
-        methods = {"predict": AboveThreshold(tensor(threshold))}
+    methods = {"predict": AboveThreshold(tensor(threshold))} if count == 2 and threshold != 0 else {}
     loss = "logistic" if count == 2 else "softmax"
     return Composite([*votes, *confidences], Predictor(OneVsOneVotes(count), loss=loss, methods=methods))
 
@@ -103,10 +101,6 @@ def _layout(members: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:
     place = np.where(fixed, -1, np.cumsum(~fixed) - 1)
     constant = [float(one.y_[0]) if always else 0.0 for one, always in zip(members, fixed, strict=True)]
     return indices(place), tensor(constant)
-
-
-def _decides(members: Sequence[Any]) -> bool:
-    return all(hasattr(one, "decision_function") for one in members)
 
 
 def _threshold(member: Any) -> float:

@@ -10,6 +10,7 @@ from sklearn import ensemble
 
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.single_tree import SingleTree, child_numbers, join
+from windtunnel.translators.categories.probe_inputs import is_missing
 from windtunnel.translators.registry import Predictor, translates
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
@@ -54,12 +55,8 @@ def _codes(fitted: Any) -> dict[int, list[Any]]:
     encoder = fitted._preprocessor.named_transformers_["encoder"]
     columns = np.flatnonzero(fitted.is_categorical_).tolist()
     # A missing value among the categories has no code: for the trees it is a missing number.
-    categories = [[value for value in column.tolist() if not _missing(value)] for column in encoder.categories_]
+    categories = [[value for value in column.tolist() if not is_missing(value)] for column in encoder.categories_]
     return dict(zip(columns, categories, strict=True))
-
-
-def _missing(category: Any) -> bool:
-    return category is None or category != category
 
 
 def _scores(fitted: Any) -> HardTrees:
@@ -81,6 +78,7 @@ def _tree(predictor: Any, columns: NDArray[np.int64]) -> SingleTree:
     is_leaf = nodes["is_leaf"].astype(np.bool_)
     number, split = child_numbers(is_leaf), nodes[~is_leaf]
     is_set = split["is_categorical"].astype(np.bool_)
+    sets = np.asarray(predictor.raw_left_cat_bitsets, "<u4").view(np.uint8)  # [sets, 32]
     return SingleTree(
         feature=columns[split["feature_idx"].astype(np.int64)],
         threshold=np.where(is_set, 0.0, split["num_threshold"]),
@@ -89,11 +87,7 @@ def _tree(predictor: Any, columns: NDArray[np.int64]) -> SingleTree:
         right=number[split["right"].astype(np.int64)],
         leaf_value=nodes["value"][is_leaf],
         categories={
-            node: np.flatnonzero(np.unpackbits(_octets(predictor, split["bitset_idx"][node]), bitorder="little"))
+            node: np.flatnonzero(np.unpackbits(sets[split["bitset_idx"][node]], bitorder="little"))
             for node in np.flatnonzero(is_set).tolist()
         },
     )
-
-
-def _octets(predictor: Any, index: int) -> NDArray[np.uint8]:
-    return np.asarray(predictor.raw_left_cat_bitsets[index], "<u4").view(np.uint8)
