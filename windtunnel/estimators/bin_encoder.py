@@ -16,7 +16,7 @@ from windtunnel.errors import BadInput
 from windtunnel.estimators.two_hot import TwoHotEncoder
 
 MISSING = "missing"
-"""The category of a missing number; those of bins are their positions as text."""
+"""The category of a missing number; the category of a bin is its position as text."""
 
 
 class BinEncoder(TransformerMixin, BaseEstimator):
@@ -24,10 +24,10 @@ class BinEncoder(TransformerMixin, BaseEstimator):
 
         bin_j(x) = number of the edges e of column j with e <= x,    y = encoder(bin_1(x_1), ..., bin_n(x_n))
 
-    The edges of a column are its quantiles i / n_bins, i = 1 .. n_bins - 1, each a number that occurs; equal ones
-    count once, and no bin is empty. A missing number (NaN) is a category of its own.
+    The edges of a column are its quantiles i / n_bins, i = 1 .. n_bins - 1, each a number of the column. Equal edges
+    count once, and no bin is empty. Missing numbers (NaN) are a further category.
 
-    ``fit_transform`` calls that of the encoder, so that a cross-fitting encoder such as scikit-learn's
+    ``fit_transform`` calls the encoder's ``fit_transform``, so that a cross-fitting encoder such as scikit-learn's
     ``TargetEncoder`` cross-fits here too.
 
     Parameters
@@ -64,7 +64,7 @@ class BinEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> NDArray[np.float64]:
-        """Fit, and give what the encoder's own ``fit_transform`` gives."""
+        """Fit, and return the output of the encoder's ``fit_transform``."""
         if fit_params:
             raise BadInput(f"fit_transform got {', '.join(fit_params)}; it takes X and y only")
         frame = self._learn(X)
@@ -76,13 +76,13 @@ class BinEncoder(TransformerMixin, BaseEstimator):
         return _dense(self.encoder_.transform(self._bins(self._numbers(X, fitting=False))))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the columns out, as the encoder has them."""
+        """Names of the output columns, from the encoder."""
         check_is_fitted(self)
         names: NDArray[np.object_] = self.encoder_.get_feature_names_out(_check_feature_names_in(self, input_features))
         return names
 
     def categories(self, column: int) -> list[str]:
-        """The bins of a column as the encoder sees them, in order."""
+        """The categories of a column's bins, in order, as the encoder gets them."""
         count = len(self.bin_edges_[column]) + 1
         return [f"{at:0{len(str(self.n_bins - 1))}d}" for at in range(count)]
 
@@ -104,10 +104,10 @@ class BinEncoder(TransformerMixin, BaseEstimator):
         names = _check_feature_names_in(self)
         columns = {}
         for at, (name, edges) in enumerate(zip(names, self.bin_edges_, strict=True)):
-            known = np.array([*self.categories(at), MISSING], dtype=object)
+            categories = np.array([*self.categories(at), MISSING], dtype=object)
             position = np.searchsorted(edges, numbers[:, at], side="right")
-            position[np.isnan(numbers[:, at])] = len(known) - 1
-            columns[name] = pd.Series(known[position], dtype="str")
+            position[np.isnan(numbers[:, at])] = len(categories) - 1
+            columns[name] = pd.Series(categories[position], dtype="str")
         return pd.DataFrame(columns)
 
     def __sklearn_tags__(self) -> Any:
@@ -119,12 +119,12 @@ class BinEncoder(TransformerMixin, BaseEstimator):
 
 
 def _edges(column: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
-    """Quantiles that occur, without the least number, below which there is nothing."""
-    known = column[~np.isnan(column)]
-    if not len(known):
+    """The distinct quantiles, each a number of the column, without its least number."""
+    values = column[~np.isnan(column)]
+    if not len(values):
         return np.zeros(0)
-    quantiles = np.quantile(known, np.arange(1, bins) / bins, method="inverted_cdf")
-    edges: NDArray[np.float64] = np.unique(quantiles[quantiles > known.min()])
+    quantiles = np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf")
+    edges: NDArray[np.float64] = np.unique(quantiles[quantiles > values.min()])
     return edges
 
 

@@ -19,10 +19,10 @@ Column = pd.Series | NDArray[Any]
 
 
 def read_table(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Table:
-    """Check a table as scikit-learn does, columns of several types allowed: a DataFrame as it is, the rest as an array.
+    """Check a table as scikit-learn does, and return it: a DataFrame unchanged, anything else as an array.
 
-    Sets ``n_features_in_`` and ``feature_names_in_`` when ``fitting``, else compares with them. A table without rows
-    can be transformed, not fitted on.
+    Columns may have several types. ``fitting`` sets ``n_features_in_`` and ``feature_names_in_``; otherwise the table
+    must match them. A table without rows can be transformed, but not fitted on.
     """
     if not isinstance(X, pd.DataFrame):
         return _read_array(estimator, X, fitting)
@@ -39,7 +39,7 @@ def _read_array(estimator: BaseEstimator, X: Any, fitting: bool) -> NDArray[Any]
     array: NDArray[Any] = validate_data(
         estimator, X, dtype=None, ensure_all_finite=False, ensure_min_samples=least, reset=fitting
     )
-    # NumPy turns lists of strings and numbers into strings only; as objects the numbers stay numbers.
+    # NumPy turns a list of strings and numbers into strings; with dtype object, numbers stay numbers.
     if array.dtype.kind == "U" and not hasattr(X, "dtype"):
         array = np.array(X, dtype=object)
     return array
@@ -57,24 +57,24 @@ def categorical_columns(table: Table, columns: Any) -> list[int]:
     if isinstance(columns, str) or not isinstance(columns, Iterable):
         raise BadInput(f"columns={columns!r}; give 'auto' or a list of names or positions, such as [{columns!r}]")
     names = [str(name) for name in table.columns] if isinstance(table, pd.DataFrame) else []
-    found, wrong = set[int](), list[str]()
+    positions, wrong = set[int](), list[str]()
     for column in columns:
         if isinstance(column, str) and column in names:
-            found.add(names.index(column))
+            positions.add(names.index(column))
         elif isinstance(column, int | np.integer) and not isinstance(column, bool) and -width <= column < width:
-            found.add(int(column) % width)
+            positions.add(int(column) % width)
         else:
             close = get_close_matches(str(column), names, n=1)
             wrong.append(f"{column!r}" + (f" (did you mean {close[0]!r}?)" if close else ""))
     if wrong:
         known = f"has the columns {names}" if names else "is an array without column names"
         raise BadInput(f"no column {', '.join(wrong)}: the input {known}; positions go from {-width} to {width - 1}")
-    return sorted(found)
+    return sorted(positions)
 
 
 def _holds_categories(column: Column) -> bool:
     if isinstance(column, pd.Series):
-        # By kind, not by name: pandas has `str`, `string[python]` and `string[pyarrow]` beside object.
+        # Not by the dtype's name: besides object, pandas has `str`, `string[python]` and `string[pyarrow]`.
         dtype = column.dtype
         return (
             isinstance(dtype, pd.CategoricalDtype)
@@ -94,8 +94,8 @@ def column_name(table: Table, at: int) -> str:
     return f"{table.columns[at]!r}" if isinstance(table, pd.DataFrame) else f"{at}"
 
 
-def numbered(column: Column) -> tuple[NDArray[np.int64], list[Any]]:
-    """Give each value the position of its category in a list, -1 where it is missing (None, NaN, NA, NaT).
+def factorize_column(column: Column) -> tuple[NDArray[np.int64], list[Any]]:
+    """The code of each value, -1 if missing (None, NaN, NA, NaT), and the categories that the codes number.
 
     Returns
     -------
@@ -115,10 +115,10 @@ def _hashable(column: NDArray[Any]) -> NDArray[Any]:
     return column.astype(object) if column.dtype.kind == "U" else column
 
 
-def counted(table: Table, at: int) -> dict[Any, int]:
-    """How often each category occurs in a column, sorted: numbers first, then other types by name, each by value."""
+def count_categories(table: Table, at: int) -> dict[Any, int]:
+    """The number of rows of each category in a column; sorted: numbers first, then by type name; then by value."""
     try:
-        codes, categories = numbered(column_at(table, at))
+        codes, categories = factorize_column(column_at(table, at))
         counts = np.bincount(codes[codes >= 0], minlength=len(categories)).tolist()
         seen = {category: count for category, count in zip(categories, counts, strict=True) if count}
         return dict(sorted(seen.items(), key=lambda item: (_type_name(item[0]), item[0])))
@@ -133,17 +133,17 @@ def _type_name(value: Any) -> str:
     return "" if isinstance(value, int | float) else type(value).__name__
 
 
-def looked_up(column: Column, vocabulary: Sequence[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+def vocabulary_positions(column: Column, vocabulary: Sequence[Any]) -> tuple[NDArray[np.int64], list[Any]]:
     """Position of each value in ``vocabulary``, -1 for missing and unknown ones.
 
     Returns
     -------
     positions : int64 [rows]
     unknown : list
-        The values, not missing, that the vocabulary lacks.
+        The values that the vocabulary lacks; missing ones do not count.
     """
     position = {category: at for at, category in enumerate(vocabulary)}
-    codes, categories = numbered(column)
+    codes, categories = factorize_column(column)
     # One lookup per distinct value; the last entry serves the code -1 of missing values.
     table = np.array([position.get(category, -1) for category in categories] + [-1], dtype=np.int64)
     seen = np.zeros(len(table), dtype=bool)

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
 from windtunnel.errors import BadInput
-from windtunnel.estimators.columns import Table, column_at, counted, looked_up, read_table
+from windtunnel.estimators.columns import Table, column_at, count_categories, read_table, vocabulary_positions
 from windtunnel.estimators.options import check_options
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):
         table = self._read(X, fitting=True)
         target = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y").reshape(-1)
         check_consistent_length(table, target)
-        self.users_, self.items_ = (list(counted(table, at)) for at in (0, 1))
+        self.users_, self.items_ = (list(count_categories(table, at)) for at in (0, 1))
         self.mean_ = float(target.mean())
         # Missing values have the last row of a table: zeros that are never trained.
         codes = self._codes(table)
@@ -122,7 +122,7 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):
         """Positions of users and items [rows, 2]; of missing and unknown ones, the number of known ones."""
         columns = []
         for at, known in enumerate((self.users_, self.items_)):
-            positions, _ = looked_up(column_at(table, at), known)
+            positions, _ = vocabulary_positions(column_at(table, at), known)
             columns.append(np.where(positions < 0, len(known), positions))
         return np.stack(columns, axis=1)
 

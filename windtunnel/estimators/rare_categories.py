@@ -16,25 +16,25 @@ from windtunnel.errors import BadInput
 from windtunnel.estimators.columns import (
     Column,
     categorical_columns,
-    counted,
-    looked_up,
+    count_categories,
     read_table,
+    vocabulary_positions,
 )
 
 
 class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Make rare categories missing, and with them those that were never seen.
 
-    In each categorical column of the n rows that are not missing in it, category c with n(c) rows is rare if
+    In a categorical column with n rows that are not missing, category c with n(c) rows is rare if
 
         n(c) < min_count    or    (sum of n(d) over the categories d with n(d) <= n(c)) / n <= min_frequency_quantile
 
-    that is, if it is seen too seldom, or if it lies wholly in the lower ``min_frequency_quantile`` of the rows when
-    categories are sorted by frequency. Categories of equal frequency share one fate. With both at 0, the default, only
-    categories not seen in ``fit`` become missing.
+    that is, if it has too few rows, or if it lies wholly in the lower ``min_frequency_quantile`` of the rows sorted by
+    the frequency of their category. Of equally frequent categories all are rare or none. With both at 0, the default,
+    only categories not seen in ``fit`` become missing.
 
-    A DataFrame gives a DataFrame with the same columns and index, an array gives an array. Every missing value of a
-    categorical column is NaN then, the dropped, the unseen and those that were missing before as None or NA, so that
+    A DataFrame gives a DataFrame with the same columns and index, an array gives an array. In a categorical column,
+    dropped and unseen categories become NaN, and so do values that were missing before as None or NA, so that
     encoders that tell None from NaN give the same output for every type of column:
 
     - object columns and arrays stay object, and string arrays become object;
@@ -42,15 +42,14 @@ class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     - category columns lose the categories that are not kept;
     - integers and booleans, which cannot be missing, become object.
 
-    Numbers and booleans of pandas' nullable types alone keep their type, and with it NA, which scikit-learn reads as
-    NaN.
+    Exception: numbers and booleans of pandas' nullable types keep their type and NA, which scikit-learn reads as NaN.
 
     Parameters
     ----------
     min_count : int, default 0
         Categories with fewer rows than this are rare.
     min_frequency_quantile : float in [0, 1), default 0.0
-        Share of rows that the least frequent categories may hold together and still be rare.
+        Largest fraction of the rows that the least frequent categories, all rare, have together.
     columns : "auto" or list of str and int, default "auto"
         Names or positions of the categorical columns. "auto": in a DataFrame the columns of string, object or category
         dtype, in an array the columns in which some value is a string. All others pass through unchanged.
@@ -92,14 +91,14 @@ class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.rare_: list[list[Any] | None] = [None] * width
         self.missing_ = [np.nan] * width
         for at in categorical_columns(table, self.columns):
-            counts = counted(table, at)
+            counts = count_categories(table, at)
             rare = self._rare(counts)
             self.categories_[at] = [category for category in counts if category not in rare]
             self.rare_[at] = [category for category in counts if category in rare]
         return self
 
     def transform(self, X: Any) -> pd.DataFrame | NDArray[Any]:
-        """Give the table back with rare and unseen categories missing [rows, columns]."""
+        """The table [rows, columns] with rare and unseen categories missing."""
         check_is_fitted(self)
         table = read_table(self, X, fitting=False)
         chosen = {at: kept for at, kept in enumerate(self.categories_) if kept is not None}
@@ -112,7 +111,7 @@ class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not isinstance(count, Integral) or count < 0:
             raise BadInput(f"min_count={count!r}; give a whole number of rows, 0 or more")
         if not isinstance(quantile, Real) or not 0 <= quantile < 1:
-            raise BadInput(f"min_frequency_quantile={quantile!r}; give a share of the rows from 0 to below 1")
+            raise BadInput(f"min_frequency_quantile={quantile!r}; give a fraction of the rows from 0 to below 1")
 
     def _rare(self, counts: dict[Any, int]) -> set[Any]:
         if not counts:
@@ -144,10 +143,10 @@ def _series_without(series: pd.Series, kept: list[Any]) -> pd.Series:
         return series.cat.remove_categories([category for category in series.cat.categories if category not in keep])
     if isinstance(series.dtype, np.dtype):
         values = _values_without(series.to_numpy(), kept)
-        # With the dtype given, as pandas would take an object array of strings for its string dtype.
+        # With an explicit dtype; pandas would convert an object array of strings to its string dtype.
         return pd.Series(values, index=series.index, dtype=values.dtype)
     if isinstance(series.dtype, pd.StringDtype | pd.ArrowDtype) and pd.api.types.is_string_dtype(series.dtype):
-        series = series.astype("str")  # of the string types the one whose missing value is NaN
+        series = series.astype("str")  # the string type whose missing value is NaN
     return series.where(_is_kept(series, kept))
 
 
@@ -169,5 +168,5 @@ def _values_without(values: NDArray[Any], kept: list[Any]) -> NDArray[Any]:
 
 
 def _is_kept(column: Column, kept: list[Any]) -> NDArray[np.bool_]:
-    positions, _ = looked_up(column, kept)
+    positions, _ = vocabulary_positions(column, kept)
     return positions >= 0

@@ -19,9 +19,9 @@ from windtunnel.estimators.columns import (
     categorical_columns,
     column_at,
     column_name,
-    counted,
-    looked_up,
+    count_categories,
     read_table,
+    vocabulary_positions,
 )
 
 
@@ -30,11 +30,11 @@ class TwoHotEncoder(TransformerMixin, BaseEstimator):
 
         m = ceil(sqrt(C)):    one-hot of c // m, width ceil(C / m),    then one-hot of c % m, width m
 
-    Every category has a code of its own, at a width of about 2 sqrt(C) and not C. A missing or unknown category is all
+    Every category has a distinct code, of width about 2 sqrt(C) instead of C. A missing or unknown category is all
     zeros. Other columns pass through as numbers.
 
-    ``transform`` gives a dense float64 array [rows, columns out], C-contiguous, in the order of the input columns, each
-    categorical column's block in its place.
+    ``transform`` gives a dense, C-contiguous float64 array [rows, columns out]. Each categorical column is replaced by
+    its block of one-hots; the order of the columns stays.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class TwoHotEncoder(TransformerMixin, BaseEstimator):
         table = read_table(self, X, fitting=True)
         self.categories_: list[list[Any] | None] = [None] * table.shape[1]
         for at in categorical_columns(table, self.columns):
-            self.categories_[at] = list(counted(table, at))
+            self.categories_[at] = list(count_categories(table, at))
         for at, categories in enumerate(self.categories_):
             if categories is None:
                 _numbers(table, at)
@@ -111,7 +111,7 @@ class TwoHotEncoder(TransformerMixin, BaseEstimator):
     def _reject_unknown(self, table: Table) -> None:
         wrong = list[str]()
         for at, categories in enumerate(self.categories_):
-            unknown = [] if categories is None else looked_up(column_at(table, at), categories)[1]
+            unknown = [] if categories is None else vocabulary_positions(column_at(table, at), categories)[1]
             if unknown:
                 more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
                 wrong.append(f"{unknown[:5]}{more} in column {column_name(table, at)}")
@@ -142,7 +142,7 @@ def _width(categories: list[Any] | None) -> int:
 
 
 def _set_ones(out: NDArray[np.float64], start: int, column: Column, categories: list[Any]) -> None:
-    positions, _ = looked_up(column, categories)
+    positions, _ = vocabulary_positions(column, categories)
     rows = np.flatnonzero(positions >= 0)
     high, low = _sizes(len(categories))
     out[rows, start + positions[rows] // low] = 1

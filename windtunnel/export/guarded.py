@@ -33,7 +33,7 @@ class Guarded(nn.Module):
         self.step, self.name, self.asked = step, step.name, step.may_reject()
         kinds = {"nan": "missing numbers", "inf": "infinite numbers", "huge": "numbers beyond float32"}
         none_of = [text for kind, text in kinds.items() if kind in step.rejects]
-        self.none_of = " or ".join(none_of + ["numbers outside of its range"] * step.bounded())
+        self.none_of = " or ".join(none_of + ["numbers outside of its range"] * step.rejects_finite())
 
     def forward(self, values: list[Tensor], look: bool) -> Tensor:
         """The output of the step."""

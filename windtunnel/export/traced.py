@@ -193,7 +193,7 @@ def _rejected(lookup: Any, numbers: Tensor, ids: Tensor) -> Tensor | None:
 
 
 def _also(rejected: Tensor | None, step: Any, values: list[Tensor]) -> Tensor | None:
-    return _either(rejected, step.rejected(values)) if step.rejects or step.bounded() else rejected
+    return _either(rejected, step.rejected(values)) if step.rejects or step.rejects_finite() else rejected
 
 
 def _either(left: Tensor | None, right: Tensor | None) -> Tensor | None:

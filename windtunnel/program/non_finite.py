@@ -12,7 +12,7 @@ from windtunnel.program.wiring import Node, Place, Source, Wiring
 
 NOT_FINITE = frozenset(("nan", "inf"))
 Guard = tuple[Place, frozenset[str]]
-"""A column, and the kinds of values ("nan", "inf", "huge") that it must not hold."""
+"""A column, and the kinds of values ("nan", "inf", "huge") for which a row is rejected."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,14 @@ class Causes:
     Attributes
     ----------
     roots : frozenset of Guard
-        The column is NaN or infinite exactly where one of these columns holds one of these kinds; with none, never.
-    alike : bool
-        Whether there is one root, the column is NaN where the root is, and infinite where the root is.
+        The column is NaN or infinite exactly where one of these columns holds one of these kinds. Without roots it is
+        always finite.
+    same_kind : bool
+        True if there is at most one root, and the column is NaN where the root is and infinite where the root is.
     """
 
     roots: frozenset[Guard]
-    alike: bool = True
+    same_kind: bool = True
 
 
 NEVER = Causes(frozenset())
@@ -37,24 +38,24 @@ NEVER = Causes(frozenset())
 def takes_missing(program: Program, always_finite: Iterable[int] = ()) -> bool:
     """Whether no step rejects a row for a missing number or an unknown category."""
     wiring, tracer = _tracer(program, always_finite)
-    return not any(map(tracer.rejects_missing, wiring.everything()))
+    return not any(map(tracer.rejects_missing, wiring.all_nodes()))
 
 
 def cleared_by_scores(program: Program, always_finite: Iterable[int] = ()) -> frozenset[int]:
-    """The positions of steps that reject no row with finite scores: the values that they reject reach the scores."""
+    """The positions of steps that need no check if the scores are finite, because rejected values reach the scores."""
     wiring, tracer = _tracer(program, always_finite)
     end = wiring.nodes[-1]
-    shown: dict[Place, frozenset[str]] = {}
-    for column in range(len(end.module.finite_inputs(len(end.given)))):
+    visible: dict[Place, frozenset[str]] = {}
+    for column in range(len(end.module.finite_inputs(len(end.inputs)))):
         for place, kinds in tracer.causes((end, column)).roots:
-            shown[place] = shown.get(place, frozenset()) | kinds
+            visible[place] = visible.get(place, frozenset()) | kinds
 
-    def shows(node: Node) -> bool:
-        return not node.bounded() and all(
-            kinds <= shown.get(place, frozenset()) for place, kinds in tracer.rejected(node)
+    def is_visible(node: Node) -> bool:
+        return not node.rejects_finite() and all(
+            kinds <= visible.get(place, frozenset()) for place, kinds in tracer.rejected(node)
         )
 
-    return frozenset(position for position, node in enumerate(wiring.nodes) if shows(node))
+    return frozenset(position for position, node in enumerate(wiring.nodes) if is_visible(node))
 
 
 def _tracer(program: Program, always_finite: Iterable[int]) -> tuple[Wiring, NonFiniteTracer]:
@@ -76,8 +77,8 @@ class NonFiniteTracer:
         self._finite = frozenset(always_finite)
         self._causes: dict[Source, list[Causes | None]] = {}
         for node in wiring.nodes:
-            finite = node.module.finite_inputs(len(node.given))
-            traced = {rule: self._traced(rule, node.given) for rule in set(finite) if rule is not None}
+            finite = node.module.finite_inputs(len(node.inputs))
+            traced = {rule: self._trace(rule, node.inputs) for rule in set(finite) if rule is not None}
             self._causes[node] = [None if rule is None else traced[rule] for rule in finite]
 
     def guards(self, place: Place, kinds: Iterable[str]) -> frozenset[Guard]:
@@ -85,12 +86,12 @@ class NonFiniteTracer:
         causes = self.causes(place)
         if not causes.roots or not (kinds := frozenset(kinds)):
             return frozenset()
-        if "huge" in kinds or (kinds != NOT_FINITE and not causes.alike):
+        if "huge" in kinds or (kinds != NOT_FINITE and not causes.same_kind):
             return frozenset([(place, kinds)])
         return frozenset((root, possible & kinds) for root, possible in causes.roots if possible & kinds)
 
     def causes(self, place: Place) -> Causes:
-        """The causes of a column, itself if they cannot be traced; ids are always whole numbers."""
+        """The causes of a column; the column itself if they cannot be traced. Ids are always finite."""
         source, column = place
         if source == IDS or (source == NUMBERS and column in self._finite):
             return NEVER
@@ -102,27 +103,27 @@ class NonFiniteTracer:
         """The guards of a node for its input columns, or for some of them."""
         if not node.rejects:
             return frozenset()
-        places = node.given if columns is None else [node.given[column] for column in columns]
+        places = node.inputs if columns is None else [node.inputs[column] for column in columns]
         return frozenset(guard for place in places for guard in self.guards(place, node.rejects))
 
     def rejects_missing(self, node: Node) -> bool:
         """Whether a node may reject a row for a missing number or an unknown category."""
-        if node.bounded():
+        if node.rejects_finite():
             return True
-        inputs = [self.causes(place) for place in node.given] if node.rejects else []
-        # A column that cannot be traced further up may be a missing number or not.
+        inputs = [self.causes(place) for place in node.inputs] if node.rejects else []
+        # The NaN of a column that cannot be traced to the rows may come from a missing number.
         return any(
-            root[0] != NUMBERS or ("nan" in kinds and ("nan" in node.rejects or not causes.alike))
+            root[0] != NUMBERS or ("nan" in kinds and ("nan" in node.rejects or not causes.same_kind))
             for causes in inputs
             for root, kinds in causes.roots
         )
 
-    def _traced(self, finite: Finite, places: Sequence[Place]) -> Causes | None:
+    def _trace(self, finite: Finite, places: Sequence[Place]) -> Causes | None:
         inputs = [self.causes(places[column]) for column in finite.columns]
         if not finite.sure:
             return None if any(causes.roots for causes in inputs) else NEVER
-        alike = len(inputs) <= 1 and all(causes.alike for causes in inputs)
-        if not NOT_FINITE <= set(finite.kinds) and not alike:
-            return None  # 0 times infinity is NaN, so a kind may become the other
+        same_kind = len(inputs) <= 1 and all(causes.same_kind for causes in inputs)
+        if not NOT_FINITE <= set(finite.kinds) and not same_kind:
+            return None  # 0 times infinity is NaN, so infinity may become NaN
         roots = ((root, kinds.intersection(finite.kinds)) for causes in inputs for root, kinds in causes.roots)
-        return Causes(frozenset((root, kinds) for root, kinds in roots if kinds), alike)
+        return Causes(frozenset((root, kinds) for root, kinds in roots if kinds), same_kind)

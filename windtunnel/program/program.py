@@ -100,10 +100,10 @@ class ProgramStep(nn.Module):
     @torch.jit.unused
     def may_reject(self) -> bool:
         """Whether the source may reject rows at this step."""
-        return bool(self.rejects) or self.bounded()
+        return bool(self.rejects) or self.rejects_finite()
 
     @torch.jit.unused
-    def bounded(self) -> bool:
+    def rejects_finite(self) -> bool:
         """Whether the source may reject finite numbers too."""
         return type(self.module).outside is not Module.outside
 
@@ -207,7 +207,7 @@ class Program(nn.Module):
         partial = False
         for step in self.steps:
             assert isinstance(step, ProgramStep)
-            if step.bounded() or (partial and step.rejects):
+            if step.rejects_finite() or (partial and step.rejects):
                 return True
             partial |= step.module.MAY_BE_NON_FINITE
         return False

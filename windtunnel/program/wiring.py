@@ -1,4 +1,4 @@
-"""A program as nodes that can be added and removed: a column is named by the node that computes it, not by a slot."""
+"""A program as a graph of nodes, which passes can add and remove."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take,
 
 @dataclass(eq=False)
 class Node:
-    """A step: its module and its input columns."""
+    """A program step: its module, its input columns, and the kinds of values that it rejects."""
 
     module: Module
-    given: list[Place]
+    inputs: list[Place]
     name: str
     rejects: tuple[str, ...]
     origin: Origin
 
-    def bounded(self) -> bool:
-        """Whether the source may reject finite numbers too."""
+    def rejects_finite(self) -> bool:
+        """Whether the source may reject finite numbers, as Box-Cox rejects negative ones."""
         return type(self.module).outside is not Module.outside
 
 
@@ -38,7 +38,7 @@ Place = tuple[Source, int]
 
 @dataclass
 class Wiring:
-    """Nodes in order, the last of which computes the scores, and the nodes of methods that have a step."""
+    """Nodes in the order of computation, the last for the scores, and a node per method that has its own step."""
 
     nodes: list[Node]
     method_nodes: dict[str, Node]
@@ -52,15 +52,15 @@ class Wiring:
         method_nodes = {method: _node(step, Origin("", ""), sources) for method, step in program.method_steps.items()}
         return cls([source for source in sources if isinstance(source, Node)], method_nodes)
 
-    def everything(self) -> list[Node]:
+    def all_nodes(self) -> list[Node]:
         """All nodes, those of methods last."""
         return [*self.nodes, *self.method_nodes.values()]
 
     def users(self) -> dict[Source, set[Node]]:
         """The nodes that read each source."""
         users: dict[Source, set[Node]] = defaultdict(set)
-        for node in self.everything():
-            for source, _ in node.given:
+        for node in self.all_nodes():
+            for source, _ in node.inputs:
                 users[source].add(node)
         return users
 
@@ -69,7 +69,7 @@ class Wiring:
         reached: set[Node] = set()
         new = [node]
         while new:
-            sources = {source for source, _ in new.pop().given}
+            sources = {source for source, _ in new.pop().inputs}
             fresh = {source for source in sources if isinstance(source, Node)} - reached
             reached |= fresh
             new += fresh
@@ -101,10 +101,10 @@ class Wiring:
 def _node(step: nn.Module, origin: Origin, sources: Sequence[Source]) -> Node:
     assert isinstance(step, ProgramStep)
     takes: Sequence[Take] = step.takes  # type: ignore[assignment]
-    given = [(sources[take.slot], column) for take in takes for column in take.columns.tolist()]
-    return Node(step.module, given, step.name, step.rejects, origin)
+    inputs = [(sources[take.slot], column) for take in takes for column in take.columns.tolist()]
+    return Node(step.module, inputs, step.name, step.rejects, origin)
 
 
 def _step(node: Node, slots: Mapping[Source, int]) -> ProgramStep:
-    takes = takes_of((slots[source], column) for source, column in node.given)
+    takes = takes_of((slots[source], column) for source, column in node.inputs)
     return ProgramStep(node.module, takes, node.name, node.rejects)

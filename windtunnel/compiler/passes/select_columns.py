@@ -44,7 +44,7 @@ class _ColumnSelection:
         self.rejected_anyway = _rejected_anyway(wiring, tracer)
         self.ends = {wiring.nodes[-1], *wiring.method_nodes.values()}
         self.used: dict[Source, set[int]] = defaultdict(set)
-        self.passed: dict[Place, Place] = {}
+        self.passed_on: dict[Place, Place] = {}
         """Columns of removed nodes -> the columns that they passed on."""
         self.renumbered: dict[Place, Place] = {}
         self.guards: dict[Guard, Node] = {}
@@ -55,45 +55,45 @@ class _ColumnSelection:
         for end in self.ends:
             self.used[end].update(range(self.widths[end]))
         remaining: set[Node] = set()
-        for node in reversed(self.wiring.everything()):
-            if not self._dissolve(node):
-                self._cut(node)
+        for node in reversed(self.wiring.all_nodes()):
+            if not self._remove(node):
+                self._reduce(node)
                 remaining.add(node)
         for node in remaining:
-            node.given = [self._new_place(place) for place in node.given]
+            node.inputs = [self._new_place(place) for place in node.inputs]
         self.wiring.nodes = [node for node in self.wiring.nodes if node in remaining]
-        self.wiring.nodes[-1:-1] = self._guarding()
+        self.wiring.nodes[-1:-1] = self._guard_nodes()
 
-    def _dissolve(self, node: Node) -> bool:
-        """Remove a node that is unused or passes columns on, if other nodes can make its checks."""
+    def _remove(self, node: Node) -> bool:
+        """Remove a node that is unused or an identity, if other nodes can make its checks; whether it was removed."""
         used = self.used[node]
-        if node in self.ends or node.bounded() or (used and not isinstance(node.module, Identity)):
+        if node in self.ends or node.rejects_finite() or (used and not isinstance(node.module, Identity)):
             return False
         if not self._guarded(node, self.tracer.rejected(node)):
             return False
-        self.passed |= {(node, column): node.given[column] for column in used}
-        self._use(node.given[column] for column in used)
+        self.passed_on |= {(node, column): node.inputs[column] for column in used}
+        self._use(node.inputs[column] for column in used)
         return True
 
-    def _cut(self, node: Node) -> None:
-        """Keep the used columns of a node, if other nodes can make its checks of the other columns."""
+    def _reduce(self, node: Node) -> None:
+        """Drop the unused columns of a node, if other nodes can make its checks of them."""
         used, needed = self._columns(node)
-        width = len(node.given)
+        width = len(node.inputs)
         unread = set(range(width)) - set(needed)
         smaller = bool(unread) or len(used) < self.widths[node]
         # The node still checks the columns that it reads.
         guards = self.tracer.rejected(node, unread) - self.tracer.rejected(node, needed)
         if smaller and self._guarded(node, guards):
             node.module = node.module.select_columns(used, needed, width)
-            node.given = [node.given[column] for column in needed]
+            node.inputs = [node.inputs[column] for column in needed]
             self.renumbered |= {(node, old): (node, new) for new, old in enumerate(used)}
         self.checks |= self.tracer.rejected(node)
-        self._use(node.given)
+        self._use(node.inputs)
 
     def _columns(self, node: Node) -> tuple[Sequence[int], Sequence[int]]:
         """The output columns that a node keeps, and the inputs that it requires for them; ascending."""
-        width, every = len(node.given), range(self.widths[node])
-        if node.bounded():
+        width, every = len(node.inputs), range(self.widths[node])
+        if node.rejects_finite():
             return every, range(width)
         for used in (sorted(self.used[node]), every):
             needed = node.module.required_columns(used, width) if used else None
@@ -103,21 +103,21 @@ class _ColumnSelection:
         return every, range(width)
 
     def _mixed_in(self, node: Node, needed: set[int]) -> set[int]:
-        """Also the columns with weight 0 whose NaN or infinity shows in no other column: 0 NaN is NaN."""
+        """Add columns of weight 0 whose NaN or infinity no needed column shares: 0 times NaN is NaN."""
         if not node.module.MIXES_COLUMNS:
             return needed
         kinds = NOT_FINITE.union(node.rejects)
-        guards = ((column, self.tracer.guards(place, kinds)) for column, place in enumerate(node.given))
-        own = {column: some for column, some in guards if some}
-        covered = set[Guard]().union(*(some for column, some in own.items() if column in needed))
-        for column in sorted(own.keys() - needed, key=lambda column: (len(own[column]), column)):
-            if not own[column] <= covered:
+        guards = ((column, self.tracer.guards(place, kinds)) for column, place in enumerate(node.inputs))
+        column_guards = {column: checks for column, checks in guards if checks}
+        covered = set[Guard]().union(*(checks for column, checks in column_guards.items() if column in needed))
+        for column in sorted(column_guards.keys() - needed, key=lambda column: (len(column_guards[column]), column)):
+            if not column_guards[column] <= covered:
                 needed.add(column)
-                covered |= own[column]
+                covered |= column_guards[column]
         return needed
 
     def _guarded(self, node: Node, guards: Iterable[Guard]) -> bool:
-        """Add guards in the place of a node's checks; False if they would reject more rows than the source does."""
+        """Replace a node's checks by guards; False if these would reject more rows than the source does."""
         guards = {root for guard in guards for root in self._upstream(guard)}
         # Guards come before the last node, so that they cannot read it.
         if any(
@@ -139,19 +139,19 @@ class _ColumnSelection:
         checked = kinds <= NOT_FINITE and all(map(self.rejected_anyway, roots))
         return roots if checked else [guard]
 
-    def _guarding(self) -> list[Node]:
-        """A node for each kind of guards that no remaining node makes redundant."""
-        # A method's rows are checked by its own nodes alone.
+    def _guard_nodes(self) -> list[Node]:
+        """One node per set of kinds, with the guards that no remaining node makes redundant."""
+        # With methods, checks of remaining nodes do not count: a method checks rows by its own nodes alone.
         checked: dict[Place, frozenset[str]] = defaultdict(frozenset)
         for place, kinds in self.checks if not self.wiring.method_nodes else ():
             checked[place] |= kinds
-        together: dict[frozenset[str], dict[Place, Node]] = defaultdict(dict)
+        by_kinds: dict[frozenset[str], dict[Place, Node]] = defaultdict(dict)
         for (place, kinds), node in self.guards.items():
             if not kinds <= checked[place]:
-                together[kinds].setdefault(self._new_place(place), node)
+                by_kinds[kinds].setdefault(self._new_place(place), node)
         order: dict[Source, int] = {node: position for position, node in enumerate(self.wiring.nodes)}
         nodes = []
-        for kinds, owners in together.items():
+        for kinds, owners in by_kinds.items():
             name = next(iter(owners.values())).name
             places = sorted(owners, key=lambda place: (order.get(place[0], -1), place[1]))
             nodes.append(Node(Identity(), places, name, tuple(sorted(kinds)), Origin(name, "")))
@@ -163,14 +163,14 @@ class _ColumnSelection:
 
     def _new_place(self, place: Place) -> Place:
         """The new place of a column."""
-        while place in self.passed:
-            place = self.passed[place]
+        while place in self.passed_on:
+            place = self.passed_on[place]
         return self.renumbered.get(place, place)
 
 
 def _rejected_anyway(wiring: Wiring, tracer: NonFiniteTracer) -> Callable[[Guard], bool]:
-    """Whether the scores and each method all make the check of a guard."""
-    sources = {source for node in wiring.nodes for source, _ in node.given}
+    """The function that tells whether the scores and every method make the check of a guard anyway."""
+    sources = {source for node in wiring.nodes for source, _ in node.inputs}
     unused = {node for node in wiring.nodes[:-1] if node not in sources}
     outputs: list[Iterable[Node]] = [wiring.nodes]
     outputs += [{node, *wiring.upstream(node), *unused} for node in wiring.method_nodes.values()]

@@ -1,4 +1,4 @@
-"""All passes over a program, and the columns that they save."""
+"""Runs all passes over a program, and records the columns that they save."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def simplify(net: TranslatedPipeline) -> None:
     # Guards compute no columns.
     columns = sum(after[node] for node in wiring.nodes if not isinstance(node.module, Identity))
     not_computed = {NUMBERS, IDS, *wiring.method_nodes.values()}
-    of_columns = sum(width for source, width in before.items() if source not in not_computed)
-    net.record(simplification=Simplification(columns, of_columns, _unread(net)))
+    columns_before = sum(width for source, width in before.items() if source not in not_computed)
+    net.record(simplification=Simplification(columns, columns_before, _unread(net)))
 
 
 def _unread(net: TranslatedPipeline) -> tuple[str, ...]:
@@ -52,24 +52,24 @@ def _unread(net: TranslatedPipeline) -> tuple[str, ...]:
 
 
 def _reduced_encoder(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:
-    """The encoder of the columns that nodes use and of categories with checks; renumbers the places in the wiring."""
-    read = dict.fromkeys(place for node in wiring.everything() for place in node.given if isinstance(place[0], int))
+    """The encoder of the columns that nodes read and of categories with checks; updates the places in the wiring."""
+    read = dict.fromkeys(place for node in wiring.all_nodes() for place in node.inputs if isinstance(place[0], int))
     guarded = [node for node in wiring.nodes[:-1] if isinstance(node.module, Identity)]
-    computed = {place for node in wiring.everything() if node not in guarded for place in node.given}
-    numbers = _in_order([at for source, at in read if source == NUMBERS], computed, encoder)
+    computed = {place for node in wiring.all_nodes() if node not in guarded for place in node.inputs}
+    numbers = _neighbouring([at for source, at in read if source == NUMBERS], computed, encoder)
     ids = [at for at, category in enumerate(encoder.categories) if (IDS, at) in read or category.rejects]
     if not numbers and not ids:
         # At least one column, for the number of rows.
         numbers, ids = ([0], []) if encoder.numbers else ([], [0])
     places: dict[Place, Place] = {(NUMBERS, old): (NUMBERS, new) for new, old in enumerate(numbers)}
     places |= {(IDS, old): (IDS, new) for new, old in enumerate(ids)}
-    for node in wiring.everything():
-        node.given = [places.get(place, place) for place in node.given]
+    for node in wiring.all_nodes():
+        node.inputs = [places.get(place, place) for place in node.inputs]
     users = wiring.users()
     for node in guarded:
         if node not in users:
-            # In the order of the rows, so that neighbours are a view.
-            node.given.sort(key=lambda place: place[1] if isinstance(place[0], int) else math.inf)
+            # In the order of the batch, where neighbouring columns are a view.
+            node.inputs.sort(key=lambda place: place[1] if isinstance(place[0], int) else math.inf)
     return replace(
         encoder,
         numbers=[encoder.numbers[at] for at in numbers],
@@ -77,11 +77,11 @@ def _reduced_encoder(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:
     )
 
 
-def _in_order(numbers: list[int], computed: set[Place], encoder: RowEncoder) -> list[int]:
-    """The numbers in an order in which most are neighbours of each other."""
+def _neighbouring(numbers: list[int], computed: set[Place], encoder: RowEncoder) -> list[int]:
+    """The numbers, computed ones first, so that a node's inputs are neighbours and need no copy."""
     numbers = sorted(numbers, key=lambda at: encoder.numbers[at])
     used = [at for at in numbers if (NUMBERS, at) in computed]
-    # All columns in fitted order are the given array itself.
+    # Rows with all columns in fitted order are not copied.
     if 2 * len(used) <= len(numbers) and [encoder.numbers[at] for at in numbers] == list(range(encoder.width)):
         return numbers
     return sorted(numbers, key=lambda at: ((NUMBERS, at) not in computed, at))
