@@ -206,7 +206,7 @@ def _boosted(fitted: Any, **options: Any) -> Predictor | Composite:
     """Trees added to a constant ``init_``, or to what ``init_`` predicts for a row."""
     scores = fitted.estimators_.shape[1]
     init = fitted.init_
-    if _random(init):
+    if isinstance(init, dummy.DummyClassifier) and init.strategy in ("stratified", "uniform"):
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} starts from a {type(init).__name__}(strategy={init.strategy!r}), which draws its "
             "predictions at random; fit it with another init"
@@ -249,7 +249,3 @@ def _start_link(fitted: Any) -> str:
 def float32(fitted: Float32) -> RoundToFloat32:
     """Round to the nearest float32 number."""
     return RoundToFloat32()
-
-
-def _random(init: Any) -> bool:
-    return isinstance(init, dummy.DummyClassifier) and init.strategy in ("stratified", "uniform")
