@@ -200,13 +200,13 @@ def test_threads_change_nothing(backend: str, monkeypatch: pytest.MonkeyPatch) -
     case = CASES["trees of three classes"]
     net, rows = windtunnel.compile(case.fitted(), backend=backend, batch_size=64), case.rows()
     monkeypatch.setattr("windtunnel.program.row_slices.LEAST_ROWS", 16)
-    spread, shares = slices.spread, []
+    run_parallel, shares = slices.run_parallel, []
 
-    def spy(work: object, slices: list[slice], *, apart: bool) -> list[Tensor]:
+    def spy(work: object, slices: list[slice], *, single_thread: bool) -> list[Tensor]:
         shares.append([part.stop - part.start for part in slices])
-        return spread(work, slices, apart=apart)
+        return run_parallel(work, slices, single_thread=single_thread)
 
-    monkeypatch.setattr(slices, "spread", spy)
+    monkeypatch.setattr(slices, "run_parallel", spy)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
