@@ -20,7 +20,7 @@ import windtunnel
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.objectives.metrics import Metric
-from windtunnel.trainers.loop.processes import check_same, summed
+from windtunnel.trainers.loop.processes import check_same, sum_processes
 
 Done = tuple[Path, list[dict[str, Any]]]
 
@@ -165,4 +165,4 @@ def test_one_process_has_nothing_to_agree_on() -> None:
     metric = Metric(None, TASKS["binary"])
     metric.update(torch.tensor([[0.1], [0.2]]), torch.tensor([0, 1]))
     assert metric.compute() == 1
-    assert summed(1.5, 2) == (1.5, 2)
+    assert sum_processes(1.5, 2) == (1.5, 2)

@@ -137,11 +137,11 @@ class MappedLoader(EncodedLoader):
         return self.loader.order
 
     def skip(self, batches: int) -> None:
-        """Let the other loader begin later."""
+        """Let the next pass of the other loader leave out its first batches."""
         self.loader.skip(batches)
 
     def in_order(self) -> EncodedLoader:
-        """The rows of the other loader in order, changed."""
+        """The changed rows of the other loader, for validation."""
         return MappedLoader(self.loader.in_order(), self.change)
 
     def collect(self, limit: int) -> Any:

@@ -24,8 +24,8 @@ class EncodedRows(EncodedLoader):
 
     Batches are slices of contiguous tensors. Each epoch draws a permutation from ``seed + epoch``, so that an epoch has
     the same order whenever it runs; ``set_epoch`` sets the epoch, and each pass adds 1 to it. In a distributed run
-    process r of R takes every R-th row of that order, from the r-th on. All processes take as many steps: where N is no
-    multiple of R, fewer than R of the first rows are read twice.
+    process r of R takes every R-th row of that order, from the r-th on. All processes take the same number of steps: if
+    N is no multiple of R, up to R - 1 of the first rows are read twice.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class EncodedRows(EncodedLoader):
     def __len__(self) -> int:
         if world() == 1:
             return self._steps(self.size)
-        rows = len(self._places())
+        rows = len(self._positions())
         if not self._steps(rows):
             raise BadInput(
                 f"the {rows} rows of a process, of {self.size} in all, make no full batch of {self.batch_size} with "
@@ -127,11 +127,11 @@ class EncodedRows(EncodedLoader):
         generator = torch.Generator().manual_seed(self.seed + self._epoch)
         order = torch.randperm(self.size, generator=generator) if self.shuffle else torch.arange(self.size)
         if world() > 1:
-            order = order[self._places()]
+            order = order[self._positions()]
         return order.to(self.rows.numbers.device)
 
-    def _places(self) -> Tensor:
-        """The places of this process in the order of the rows, int64."""
+    def _positions(self) -> Tensor:
+        """The positions of this process in the order of the rows, int64."""
         if self.equal:
             return torch.arange(rank(), -(-self.size // world()) * world(), world()) % self.size
         return torch.arange(min(rank(), self.size - 1), self.size, world())
@@ -173,7 +173,7 @@ class EncodedRows(EncodedLoader):
         return self._with(rows, target, weight, shuffle=self.shuffle)
 
     def map(self, change: Callable[[Batch], Batch], whole: Callable[[Batch], Batch] | None = None) -> EncodedLoader:
-        """The same rows, changed at once."""
+        """The same rows, all changed at once, by ``whole`` if given."""
         return self._with((whole or change)(self.rows), self.target, self.weight, shuffle=self.shuffle)
 
     def collect(self, limit: int) -> Any:
@@ -267,7 +267,7 @@ class LazilyEncodedRows(EncodedRows):
         batch = Batch(*(block.to(numbers.ids.device) for block in self.net.encode(raw, training=self.training)))
         return (batch, *rest) if rest else batch
 
-    # In memory are raw rows, so that these work batch by batch.
+    # Only raw rows are in memory, so these work batch by batch.
     map = EncodedLoader.map
     collect = EncodedLoader.collect
     pin = EncodedLoader.pin

@@ -65,7 +65,7 @@ def _check_length(name: str, values: Any, count: int) -> None:
 
 
 def _checked_target(net: TranslatedPipeline, target: Tensor) -> Tensor:
-    """Check an already encoded target: class indices in range, or finite values."""
+    """The encoded target, checked: class indices in range, or finite values."""
     if net.head.classes is None:
         if not target.isfinite().all():
             bad = int((~target.isfinite()).sum())
@@ -98,7 +98,7 @@ def _weights(weight: Any, count: int) -> Tensor:
 
 
 class SeenClasses:
-    """Whether a classifier's targets hold at least two classes; batches after the second class are not read."""
+    """Checks that a classifier's targets hold at least two classes; stops looking once there are two."""
 
     def __init__(self, net: TranslatedPipeline) -> None:
         self._labels = net.head.labels_in_order or None
@@ -106,7 +106,7 @@ class SeenClasses:
         self._enough = self._labels is None
 
     def see(self, target: Tensor) -> None:
-        """Read encoded targets."""
+        """Look at the encoded targets of a batch."""
         if self._enough or target.numel() == 0:
             return
         low, high = int(target.min()), int(target.max())

@@ -1,4 +1,4 @@
-"""Adapter around any loader of raw rows or encoded batches."""
+"""Adapter that turns any loader into an ``EncodedLoader``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LoaderAdapter(EncodedLoader):
         return len(self.loader)  # type: ignore[arg-type]  # a TypeError says that the length is unknown
 
     def set_epoch(self, epoch: int) -> None:
-        """Pass the epoch on to the loader, its samplers and its data set, where they have a ``set_epoch``."""
+        """Pass the epoch on to those of loader, samplers and data set that have a ``set_epoch``."""
         parts = (getattr(self.loader, name, None) for name in ("sampler", "batch_sampler", "dataset"))
         for part in (self.loader, *parts):
             if callable(hook := getattr(part, "set_epoch", None)):
@@ -69,7 +69,7 @@ class LoaderAdapter(EncodedLoader):
         return {**self.source.order, "workers": next(filter(None, workers), 0)}
 
     def skip(self, batches: int) -> None:
-        """Let the source begin later."""
+        """Let the next pass of the source leave out its first batches."""
         assert self.source is not None
         self.source.skip(batches)
 
@@ -85,7 +85,7 @@ class LoaderAdapter(EncodedLoader):
         return super().collect(limit)
 
     def __iter__(self) -> Iterator[Item]:
-        # A generator: a DataLoader draws its order when the first batch is read, not when the epoch is prepared.
+        # A generator: a DataLoader draws its order when the first batch is read, after set_epoch.
         if isinstance(self.loader, Iterator) and self._cached is None:
             self._cached = list(self._encoded(self.loader))
         yield from self._encoded(self.loader) if self._cached is None else self._cached
@@ -104,7 +104,7 @@ class LoaderAdapter(EncodedLoader):
                 raise BadInput(f"batch {count} of the loader has {which}; give all of them weights, such as 1, or none")
             if self.training:
                 classes.see(encoded[1])
-                # A caller that counts batches never gets past the last one.
+                # A caller that counts batches stops at the last one, before the check after the loop.
                 if count == length:
                     classes.check()
             yield encoded
@@ -118,7 +118,7 @@ class LoaderAdapter(EncodedLoader):
 
 
 def _chain(loader: Any) -> Iterator[Any]:
-    """A loader, what it reads from, and so on: attributes ``loader`` or ``dataset``."""
+    """A loader and the loaders or data sets that it reads from: attributes ``loader`` or ``dataset``."""
     while loader is not None:
         yield loader
         inner = getattr(loader, "loader", None)

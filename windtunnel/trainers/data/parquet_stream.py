@@ -33,11 +33,11 @@ class ParquetStream(IterableDataset[Any], EncodedLoader):
     """Batches ``(Batch, target)`` or ``(Batch, target, weight)`` of the rows of Parquet files; see ``stream``.
 
     ``seed`` and the epoch determine a permutation of the row groups, which form one sequence of N rows. Process r of R
-    takes the rows from r S to (r + 1) S of it, with S = ceil(N / R). So all processes take as many steps and every row
-    is read once, except that the first R S - N < R rows are read again at the end. Workers of a DataLoader take whole
-    batches of the part of their process in turn. A part is read in windows of ``buffer`` rows, each in a random order.
-    The metadata of the files determine all of that, so that a pass can begin at any batch without reading the rows
-    before it (``skip``).
+    takes the rows from r S to (r + 1) S of it, with S = ceil(N / R). So all processes take the same number of steps,
+    and every row is read once, except that the first R S - N < R rows are read again at the end. The workers of a
+    DataLoader take turns: each yields a whole batch of its process. Rows are read in windows of ``buffer`` rows, each
+    in a random order. The metadata of the files determine all of this, so that a pass can begin at any batch without
+    reading the rows before it (``skip``).
 
     A thread reads and encodes the next window while the batches of the present one are used. Batches are slices of a
     window's tensors, which are in pinned memory if there is a GPU.
@@ -120,7 +120,7 @@ class ParquetStream(IterableDataset[Any], EncodedLoader):
         return self._item([torch.cat(blocks)[:limit] for blocks in zip(*parts, strict=True)])
 
     def in_order(self) -> ParquetStream:
-        """The same rows for validation: unshuffled, every row once; parts of processes may differ by a row."""
+        """The same rows for validation: unshuffled, every row once; processes may differ by a row."""
         ordered = copy.copy(self)
         ordered.shuffle, ordered.equal, ordered._state = False, False, _shared(self._state.tolist())
         return ordered
@@ -133,7 +133,7 @@ class ParquetStream(IterableDataset[Any], EncodedLoader):
     def _check(self, rows: Batch) -> None:
         """Reject rows as ``check_rows`` does; each pattern of missing and infinite values is checked once.
 
-        Not in the reading thread, as ``check_rows`` runs the program, which is being trained.
+        The reading thread must not do so, because ``check_rows`` runs the program that is being trained.
         """
         numbers, ids = rows
         special = torch.cat([numbers.isnan(), numbers.isinf(), ids == UNKNOWN_ID, ids == MISSING_ID], dim=1)
@@ -160,12 +160,12 @@ class ParquetStream(IterableDataset[Any], EncodedLoader):
         return first, max((number + 1) * rows // count, first + 1)
 
     def _worker_rows(self) -> tuple[int, int, int]:
-        """The first and last position of this worker, and how many rows it skips."""
+        """The first and last position of this worker in the sequence, and the number of rows that it skips."""
         first, last = self._process_rows()
         worker = get_worker_info()
         if worker is None:
             return first, last, self.skipped * self.batch_size
-        # Workers take turns; skipped batches were the turns of the first workers.
+        # Workers take turns; worker 0 takes the turn after the last skipped batch.
         count, steps = worker.num_workers, len(self)
         number = (worker.id + self.skipped) % count
         before = number * (steps // count) + min(number, steps % count)
@@ -234,13 +234,13 @@ class _Pass:
         return blocks
 
     def _places(self, first: int, last: int) -> Tensor:
-        """The place of each row in its window."""
+        """The shuffled position of each row in its window."""
         if not self.stream.shuffle:
             return torch.arange(last - first)
         return torch.from_numpy(self._random(1 + first).permutation(last - first))
 
     def _slices(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """The parts of row groups between two positions in the sequence, which repeats from its start."""
+        """Group, start and stop of the rows between two positions; after its end, the sequence starts again."""
         sizes, rows = self.stream.groups.sizes, self.stream.groups.rows
         while first < last:
             place = int(np.searchsorted(self.ends, first % rows, side="right"))
@@ -297,7 +297,7 @@ def stream(
     seed : int
         Seed of that order, together with the epoch.
     buffer : int
-        Rows that are shuffled together, rounded down to whole batches.
+        Number of rows that are shuffled together, rounded down to whole batches.
     training : bool
         Passed on to ``net.encode``.
 

@@ -80,12 +80,12 @@ class RowGroups:
         return blake2b(repr((listed, self.sizes.tolist())).encode(), digest_size=8).hexdigest()
 
     def where(self, group: int) -> str:
-        """The name of a row group in messages."""
+        """The name of a row group for messages."""
         file, number = self.places[group]
         return f"row group {number} of {self.files[file]}"
 
     def texts(self, columns: Iterable[str]) -> list[str]:
-        """The columns that hold texts."""
+        """Those of the columns that hold texts."""
         kinds = (pa.types.is_string, pa.types.is_large_string)
         return [name for name in columns if any(kind(self.schema.field(name).type) for kind in kinds)]
 
@@ -99,10 +99,10 @@ class RowGroups:
         """
         file, number = self.places[group]
         try:
-            # One thread: training needs the others.
+            # One thread, because training needs the others.
             with pq.ParquetFile(self.files[file], read_dictionary=dictionary_columns) as parquet:
                 table = parquet.read_row_group(number, columns=columns, use_threads=False)
-        # A KeyError is a text column that holds lists in this file.
+        # pyarrow raises KeyError if a text column holds lists in this file.
         except (OSError, pa.ArrowException, KeyError, IndexError) as error:
             raise BadFile(
                 f"{self.where(group)} cannot be read ({error}): it is damaged, gone, of other types than the first "
@@ -113,7 +113,7 @@ class RowGroups:
                 f"{self.where(group)} had {self.sizes[group]} rows of {sorted(columns)} and now has {len(table)} of "
                 f"{sorted(table.column_names)}: it was written anew; make the stream again"
             )
-        # Without the metadata from which pandas makes an index.
+        # pandas would make an index from the metadata.
         return table.replace_schema_metadata(None)
 
 

@@ -23,7 +23,7 @@ class BatchSchema:
     encoder : RowEncoder
         The columns, their order and their vocabularies.
     hosts : list of HostStep
-        Steps on the host, whose outputs are columns too.
+        Steps on the host, whose outputs are further columns.
     head : Head
         Its labels, in the order of the encoded targets.
     """
@@ -40,8 +40,8 @@ class BatchSchema:
     def check(self, net: TranslatedPipeline, what: str) -> None:
         """Raise ``BadInput`` if a translation encodes rows in another way.
 
-        Columns, vocabularies and labels are compared by value: a second translation of the same pipeline, or a loaded
-        one, encodes alike.
+        Columns, vocabularies and labels are compared by value, because another translation of the same pipeline, or a
+        loaded one, encodes rows in the same way.
         """
         other = BatchSchema.of(net)
         if different := self._columns(other) or self._hosts(other) or self._labels(other):

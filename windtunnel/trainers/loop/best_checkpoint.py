@@ -31,14 +31,14 @@ class BestCheckpoint(Checkpoint):
     """Records each epoch, keeps the best weights, stops early, and writes a checkpoint per epoch.
 
     The best epoch has the best metric. With ``by_loss`` it has the lowest loss among the epochs whose loss and metric
-    are both better than those of epoch 0, because a ranking converges long before the size of the scores.
+    are both better than those of epoch 0: a ranking metric converges long before the loss does.
 
     ``Trainer.validate`` records epoch 0, before any step. A checkpoint is written to a temporary file and moved into
-    place, so that the previous one survives a kill at any time. Lightning calls checkpoint callbacks last, after the
-    module has logged the means of the epoch.
+    place, so that the previous one survives a kill at any time. This is a ``Checkpoint`` because Lightning calls
+    checkpoint callbacks last, after the module has logged the means of the epoch.
 
-    A checkpoint within an epoch tells how many batches are done. A resumed run gets the other batches in their order,
-    so the facts that determine this order must be the same.
+    A checkpoint within an epoch records how many batches are done. A resumed run trains on the other batches, so the
+    facts that determine their order must be the same.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class BestCheckpoint(Checkpoint):
     directory : path or None
         Folder of the checkpoint.
     by_loss : bool
-        Whether the loss chooses among the epochs that improve the metric.
+        Whether the lowest loss decides among the epochs that improve the metric, not the best metric.
     every : int or None
         Steps between checkpoints within an epoch; None for none.
     tables : mapping
@@ -99,7 +99,7 @@ class BestCheckpoint(Checkpoint):
 
     @property
     def finished_epochs(self) -> int:
-        """Trained and validated epochs, with one that is not recorded yet."""
+        """The number of trained and validated epochs, including one that is not recorded yet."""
         return len(self.epochs) - 1 + (self._validated is not None)
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -115,7 +115,7 @@ class BestCheckpoint(Checkpoint):
             self._keep(self._validated[1])
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Write the state before the first step; stop at once where the resumed run had no patience left."""
+        """Write the state before the first step; stop at once if the resumed run has no patience left."""
         check_steps(trainer.num_training_batches)
         self._epoch_began = time.perf_counter()
         self._order = _loaders(trainer.train_dataloader)[0].order_among(trainer.world_size)
@@ -133,7 +133,7 @@ class BestCheckpoint(Checkpoint):
         self._rate = float(trainer.optimizers[0].param_groups[0]["lr"])
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
-        """Write a checkpoint within the epoch, when all callbacks are done with the step before."""
+        """Write a checkpoint within the epoch, after all callbacks of the previous step."""
         if self.every is not None and batch_idx and batch_idx % self.every == 0:
             self._save(trainer)
 
@@ -144,7 +144,7 @@ class BestCheckpoint(Checkpoint):
         self._done = batch_idx + 1
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Record the epoch, write its checkpoint, and stop without patience or after a metric that is not finite."""
+        """Record the epoch, write its checkpoint, and stop if patience has run out or the metric is not finite."""
         if self._validated is None:
             raise BadInput("an epoch ended without validation; a Trainer for fit validates once after every epoch")
         (val_loss, metric), self._validated, self._done = self._validated, None, 0
@@ -185,7 +185,7 @@ class BestCheckpoint(Checkpoint):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a checkpoint's state; nothing draws random numbers between here and the first step."""
+        """Load a checkpoint's state. Nothing may draw random numbers between this and the first step."""
         self.epochs = [Epoch(**record) for record in state_dict["epochs"]]
         self.best_epoch, self.best_metric = state_dict["best_epoch"], state_dict["best_metric"]
         self._best = state_dict["best"]

@@ -1,4 +1,4 @@
-"""Options of checkpoints, and the test that a checkpoint belongs to this translation, these options and these rows."""
+"""Options of checkpoints, and checks that a checkpoint fits the translation, the recipe and the rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CheckpointOptions:
     resume_from: Path | None = None
 
     def check(self, trainer: pl.Trainer | None) -> None:
-        """Reject a number of steps that is no whole number, lacks a folder, or splits accumulated gradients."""
+        """Reject ``every`` if it is no whole number, has no directory, or would split accumulated gradients."""
         if (steps := self.every) is None:
             return
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
@@ -39,7 +39,7 @@ class CheckpointOptions:
             )
 
     def check_loader(self, loader: EncodedLoader) -> None:
-        """Reject checkpoints within an epoch for a loader that cannot begin in the middle of one."""
+        """Reject checkpoints within an epoch if the loader cannot begin in the middle of one."""
         if self.every is not None and loader.order is None:
             raise BadInput(
                 f"checkpoint_every={self.every} needs rows that can be read on from the middle of an epoch: give "
@@ -59,14 +59,14 @@ def resume(path: Path | None, module: FineTuning, data: Loaders, processes: int)
     """
     if path is None:
         return None
-    file, state = _find(path, module)
+    file, state = _find_checkpoint(path, module)
     _check_rows(file, state, data)
     _check_order(file, state, data.train.order_among(processes))
     return file
 
 
-def _find(path: Path, module: FineTuning) -> tuple[Path, dict[str, Any]]:
-    """The file, and the state of its ``BestCheckpoint``."""
+def _find_checkpoint(path: Path, module: FineTuning) -> tuple[Path, dict[str, Any]]:
+    """The checkpoint file and the state of its ``BestCheckpoint``, checked against module and recipe."""
     file = path / CHECKPOINT if path.is_dir() else path
     if not file.is_file():
         raise BadFile(f"no checkpoint at {file}; give the file, or the checkpoint_dir of a run that has begun to train")
@@ -98,7 +98,7 @@ def _check_rows(file: Path, best: dict[str, Any], data: Loaders) -> None:
         ("validation", best.get("validation_rows"), data.valid),
     ):
         now = loader.row_facts
-        if before is None or now is None:  # custom loaders do not tell
+        if before is None or now is None:  # custom loaders have no such facts
             continue
         other = [name for name in ROW_FACTS if name in before and before[name] != now.get(name)]
         if changed := [f"{name}={before[name]!r} (now {now.get(name)!r})" for name in other]:
@@ -109,7 +109,7 @@ def _check_rows(file: Path, best: dict[str, Any], data: Loaders) -> None:
 
 
 def _check_order(file: Path, best: dict[str, Any], now: dict[str, Any] | None) -> None:
-    """Reject a checkpoint within an epoch where the rest of its rows is not determined."""
+    """Reject a checkpoint within an epoch if the order of the remaining rows is unknown or has changed."""
     if not (done := best.get("done", 0)):
         return
     before = best["order"]

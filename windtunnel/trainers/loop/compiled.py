@@ -24,7 +24,7 @@ _fits = count()
 def compiled(net: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Tensor]:
     """A compiled forward and backward pass of a net, which torch compiles at the first call.
 
-    The net itself does not change. Another number of rows compiles a second time, then for any number.
+    The net itself does not change. A second number of rows compiles again, then for any number of rows.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ def compiled(net: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Tensor]:
     def scores(numbers: Tensor, ids: Tensor) -> Tensor:
         return net(numbers, ids)  # type: ignore[no-any-return]
 
-    # torch keeps at most eight compiled forms per code object, and by its name remembers which sizes have changed. A
-    # code object per fit starts anew.
+    # torch caches at most eight compiled forms per code object, and records changing sizes under its name. With a new
+    # code object and name, each fit starts with empty caches.
     code = scores.__code__.replace(co_name=f"scores_{next(_fits)}")
     function = FunctionType(code, scores.__globals__, closure=scores.__closure__)
     _quieten()
@@ -64,7 +64,7 @@ def compiled(net: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Tensor]:
 
 @contextlib.contextmanager
 def explained(mode: str) -> Iterator[None]:
-    """Turn a failure of torch's compiler into a ``BadInput`` that says what to do.
+    """Raise a failure of torch's compiler as a ``BadInput`` that says what to do.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def check_tables(mode: str, tables: Iterable[str]) -> None:
     Raises
     ------
     BadInput
-        Where there are any.
+        If there are any.
     """
     if names := ", ".join(tables):
         raise BadInput(
@@ -110,7 +110,7 @@ def check_accumulation(mode: str, batches: int) -> None:
 
 
 def _quieten() -> None:
-    """Filter warnings of torch about its own code; ``fit`` ends the filters."""
+    """Ignore torch's warnings about its own code; the filters end with ``fit``."""
     warnings.filterwarnings("ignore", r"`torch\.jit", DeprecationWarning)
     warnings.filterwarnings("ignore", r"torch\.searchsorted\(\): input value tensor is non-contiguous", UserWarning)
 

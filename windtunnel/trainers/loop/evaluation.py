@@ -1,4 +1,4 @@
-"""The metric of scores over the rows of a loader."""
+"""Evaluates a metric over the rows of a loader."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor
 
 from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.metrics import Metric
-from windtunnel.trainers.loop.processes import summed
+from windtunnel.trainers.loop.processes import sum_processes
 
 
 def evaluate(
     metric: Metric, loss: Loss, score: Callable[..., Tensor], loader: Any, output: Callable[..., Tensor] | None = None
 ) -> float:
-    """Compute a metric over the rows of a loader, of all processes together.
+    """The metric over the rows of a loader; over the rows of all processes in a distributed run.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def evaluate(
     loader : iterable
         Yields encoded ``(rows, target)`` or ``(rows, target, weight)``.
     output : callable, optional
-        ``output(*rows)`` gives the output of the source's method ``metric.method``, where a program step computes it.
+        ``output(*rows)`` gives the output of the source's method ``metric.method``, if a program step computes it.
     """
     metric.reset()
     total: Tensor | float = 0.0
@@ -41,7 +41,7 @@ def evaluate(
                 size = float(weight[0].sum()) if weight else len(target)
                 total, count = total + float(loss(scores, target, *(weight or [None]))) * size, count + size
     if metric.name == "loss":
-        total, count = summed(total, count)
+        total, count = sum_processes(total, count)
         value = float(total / count)
     else:
         value = metric.compute()

@@ -22,7 +22,7 @@ from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.data.loader_adapter import LoaderAdapter
 from windtunnel.trainers.loop.compiled import check_accumulation, check_tables, compiled, explained
-from windtunnel.trainers.loop.processes import check_same, process_weight, summed, world
+from windtunnel.trainers.loop.processes import check_same, process_weight, sum_processes, world
 from windtunnel.trainers.optimizers.row_adam import RowAdam
 from windtunnel.trainers.optimizers.visited_rows import VisitedRows
 from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
@@ -104,7 +104,7 @@ class FineTuning(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the visited rows of tables, and the sums of an unfinished epoch's losses, averaged over the processes."""
         checkpoint["tables"] = {name: visited.state_dict() for name, visited in self.tables.items()}
-        sums = {name: summed(*pair) for name, pair in self._sums.items()}
+        sums = {name: sum_processes(*pair) for name, pair in self._sums.items()}
         checkpoint["sums"] = {name: [float(part) / world() for part in pair] for name, pair in sums.items()}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -173,7 +173,7 @@ class FineTuning(pl.LightningModule):
         self.log(name, value, prog_bar=True, sync_dist=True)
 
     def _pop(self, name: str) -> Tensor | float:
-        total, count = summed(*self._sums.pop(name, (math.nan, 1.0)))
+        total, count = sum_processes(*self._sums.pop(name, (math.nan, 1.0)))
         return total / count
 
 

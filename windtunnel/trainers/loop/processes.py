@@ -25,8 +25,8 @@ def rank() -> int:
     return dist.get_rank() if world() > 1 else 0
 
 
-def summed(*values: Tensor | float) -> tuple[Tensor | float, ...]:
-    """The sums over all processes, in float64; the values themselves where there is one process."""
+def sum_processes(*values: Tensor | float) -> tuple[Tensor | float, ...]:
+    """The sums over all processes, in float64; with one process the values unchanged."""
     if world() == 1:
         return values
     device = torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
@@ -36,7 +36,7 @@ def summed(*values: Tensor | float) -> tuple[Tensor | float, ...]:
 
 
 def process_weight(weight: Tensor) -> Tensor:
-    """Factor of this process's weighted mean in the mean over n processes: W_r n / sum_r W_r."""
+    """W_r n / sum_r W_r: the factor with which weighted means of n processes average to the overall weighted mean."""
     local = weight.sum()
     total = local.detach().clone()
     dist.all_reduce(total)
@@ -44,7 +44,7 @@ def process_weight(weight: Tensor) -> Tensor:
 
 
 def check_steps(batches: float) -> None:
-    """Reject epochs of unequal length, in which one process would wait for another for ever."""
+    """Reject epochs of unequal length, in which a process would wait for another forever."""
     if world() == 1:
         return
     counts: list[float] = [0.0] * world()
@@ -54,7 +54,7 @@ def check_steps(batches: float) -> None:
 
 
 def in_step(items: Iterable[Any]) -> Iterator[Any]:
-    """Items of a loader without a length; raises where another process has more or fewer."""
+    """The items of a loader without a length; raises if another process has more or fewer."""
     for count, item in enumerate(items):
         _check_others(1.0, count)
         yield item
@@ -62,14 +62,14 @@ def in_step(items: Iterable[Any]) -> Iterator[Any]:
 
 
 def _check_others(more: float, count: int | None) -> None:
-    (going,) = summed(more)
-    if going not in (0.0, world()):
+    (count_going,) = sum_processes(more)
+    if count_going not in (0.0, world()):
         here = "this process has no further batch" if count is None else f"after {count} batches this process has more"
-        raise BadInput(f"{here}, and {int(going)} of {world()} processes have; {_EQUAL}")
+        raise BadInput(f"{here}, and {int(count_going)} of {world()} processes have; {_EQUAL}")
 
 
 def check_same(net: nn.Module) -> None:
-    """Reject weights that differ between processes, each of which translates and selects interactions by itself."""
+    """Reject weights that differ between processes: each process translates and selects interactions by itself."""
     if world() == 1:
         return
     digest = blake2b()
@@ -95,9 +95,9 @@ def launched(net: Any, devices: Any) -> dict[str, Any]:
 
 
 def _averaged(net: Any) -> DDPStrategy:
-    """Averages gradients over the processes in each step.
+    """The strategy that averages gradients over the processes in each step.
 
-    Only steps of single methods may get no gradient. Buffers never change; exchanged batch by batch, they would hang on
+    Only steps of methods may get no gradient. Buffers never change, so they are not broadcast: this would hang on
     validation rows that do not split evenly.
     """
     others = getattr(getattr(net, "program", None), "method_steps", None)
@@ -110,8 +110,8 @@ _EQUAL = (
 )
 
 
-def quieten() -> None:
-    """Filter warnings of torch about several processes that are no fault of the user."""
+def ignore_process_warnings() -> None:
+    """Ignore torch's warnings about several processes that the user cannot avoid."""
     # The oldest supported torch lacks its successor, forward_sync_buffers.
     warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated", category=FutureWarning)
     warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides", category=UserWarning)

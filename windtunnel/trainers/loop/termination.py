@@ -13,20 +13,20 @@ class Termination(pl.Callback):
     """Restores the process's own SIGTERM handler during training; by default the system ends the process.
 
     Lightning's handler lets the batch end and exits with status 0, which torchrun and schedulers take for success.
-    Among several processes it exchanges a tensor from within the handler, which the others may mistake for a gradient.
-    The process may end at any time, because ``last.ckpt`` is always whole. Where SLURM requeues a job of several
-    processes, Lightning's handler stays.
+    With several processes it exchanges a tensor within the handler, which the others may mistake for a gradient. The
+    process may end at any time, because ``last.ckpt`` is always complete. If SLURM requeues a job of
+    several processes, Lightning's handler stays.
     """
 
     def __init__(self) -> None:
         self.handler = signal.getsignal(signal.SIGTERM)
 
     def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Before training, and in a sanity check."""
+        """Restore the handler before epoch 0 is validated."""
         self._restore_handler(trainer)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Before the first step."""
+        """Restore the handler before the first step."""
         self._restore_handler(trainer)
 
     def _restore_handler(self, trainer: Any) -> None:

@@ -1,4 +1,4 @@
-"""How Lightning trains: the arguments of a Trainer, or a whole Trainer of the caller."""
+"""The arguments of Lightning's Trainer, or a Trainer of the caller."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class TrainerOptions:
     progress: bool = True
 
     def check(self, clip: float | None, epochs: int | None) -> None:
-        """Reject a whole Trainer together with options that it has, or that does not validate each epoch on all rows.
+        """Reject a Trainer that comes with options of its own, or does not validate on all rows after each epoch.
 
-        ``clip`` and ``epochs`` are those that the caller gave.
+        ``clip`` and ``epochs`` are the options of the caller, None if not given.
         """
         if (trainer := self.trainer) is None:
             return
@@ -104,7 +104,7 @@ class TrainerOptions:
         given = [self.logger] if isinstance(self.logger, Logger) else list(self.logger or [])
         if self.log_dir is None:
             return given
-        # CSV first: it wants the folder of the version empty.
+        # CSV first: it requires that the folder of the version is empty.
         loggers: list[Logger] = [CSVLogger(self.log_dir, name="")]
         if importlib.util.find_spec("tensorboard") is not None:
             version = loggers[0].version
@@ -113,5 +113,5 @@ class TrainerOptions:
 
 
 def _same(value: Any, wanted: float) -> bool:
-    """Whether a number has this value and type: to Lightning 1 is one batch, and 1.0 all batches."""
+    """Whether a number has this value and type: for Lightning 1 means one batch, and 1.0 all batches."""
     return type(value) is type(wanted) and value == wanted

@@ -21,7 +21,7 @@ from windtunnel.program.history import Epoch
 from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint, LocalCheckpointIO
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions, resume
 from windtunnel.trainers.loop.module import FineTuning, Loaders
-from windtunnel.trainers.loop.processes import quieten
+from windtunnel.trainers.loop.processes import ignore_process_warnings
 from windtunnel.trainers.loop.quiet import quiet
 from windtunnel.trainers.loop.termination import Termination
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
@@ -32,7 +32,7 @@ from windtunnel.trainers.recipe import Recipe
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a training run gives; the trained module has the weights of the best epoch.
+    """The result of a training run; the trained module has the weights of the best epoch.
 
     Attributes
     ----------
@@ -53,14 +53,14 @@ class TrainingResult:
 def train(
     net: Any, data: Loaders, recipe: Recipe, options: TrainerOptions, checkpoints: CheckpointOptions
 ) -> TrainingResult:
-    """Train a module on ready batches; it ends with its best weights, in eval mode, on the device that it came from.
+    """Train a module; it ends with its best weights, in eval mode, on the device where it was before.
 
     Raises
     ------
     BadInput, BadFile
         For a checkpoint that does not fit.
     BaseException
-        Any error before epoch 0 is validated; the result holds later ones.
+        Any error before epoch 0 is validated; a later error is in the result.
     """
     trainer: Any = options.trainer_for(net, recipe)
     for parameter in net.parameters():
@@ -78,6 +78,7 @@ def train(
         best = BestCheckpoint(
             net, module.metric, recipe.patience, directory, by_loss=recipe.residual, every=every, tables=tables
         )
+        # Ours come first, so that they see the weights before other callbacks change them.
         callbacks = [best, Termination(), *([] if recipe.ema is None else [WeightAverage(net, recipe.ema, tables)])]
         try:
             with _training_mode(net, recipe.dropout, best), gradients_of_rows(net, tables):
@@ -96,9 +97,9 @@ def train(
 
 
 def _visited_rows(net: Any, recipe: Recipe, trainer: pl.Trainer) -> dict[str, VisitedRows]:
-    """The large tables, where they can be trained by rows.
+    """The large tables, if they can be trained by rows: by name, their visited rows.
 
-    Momentum and clipping need the whole gradient, and processes do not exchange sparse gradients.
+    Otherwise none. Momentum and clipping need the whole gradient, and processes do not exchange sparse gradients.
     """
     large = large_tables(net)
     clipped = recipe.clip is not None or trainer.gradient_clip_val is not None
@@ -113,9 +114,9 @@ def _run(trainer: Any, module: FineTuning, data: Loaders, best: BestCheckpoint, 
     """Validate epoch 0, unless a checkpoint has it, and train."""
     on_interrupt = signal.getsignal(signal.SIGINT)
     with isolate_rng(), warnings.catch_warnings():
-        # BestCheckpoint takes the loader to its place in the epoch.
+        # BestCheckpoint lets the loader skip the batches that are done.
         warnings.filterwarnings("ignore", message="You're resuming from a checkpoint that ended before the epoch ended")
-        quieten()
+        ignore_process_warnings()
         torch.manual_seed(module.recipe.seed)
         try:
             if file is None:
@@ -151,7 +152,7 @@ def _with_note(error: BaseException, best: BestCheckpoint) -> BaseException:
 
 @contextlib.contextmanager
 def _training_mode(net: nn.Module, dropout: float, best: BestCheckpoint) -> Iterator[None]:
-    """Training mode with dropout; in the end the best weights, eval mode, and the device from before."""
+    """Training mode with dropout; on exit the best weights, eval mode and the previous device."""
     device = next(net.parameters()).device
     layers = [module for module in net.modules() if isinstance(getattr(module, "dropout", None), float)]
     before = [layer.dropout for layer in layers]
@@ -170,7 +171,7 @@ def _training_mode(net: nn.Module, dropout: float, best: BestCheckpoint) -> Iter
 
 @contextlib.contextmanager
 def _callbacks(trainer: Any, callbacks: Sequence[pl.Callback]) -> Iterator[None]:
-    """Give a Trainer these callbacks; ours come first, so that they see the weights before others change them."""
+    """Give a Trainer these callbacks within the context."""
     before = trainer.callbacks
     trainer.callbacks = list(callbacks)
     try:

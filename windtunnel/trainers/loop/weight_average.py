@@ -13,13 +13,13 @@ from windtunnel.trainers.optimizers.visited_rows import VisitedRows
 
 
 class WeightAverage(pl.Callback):
-    """Exponential moving average of the trainable weights, which is validated and kept in their place.
+    """Exponential moving average of the trainable weights; validation and ``BestCheckpoint`` see the average.
 
     a <- decay a + (1 - decay) w after each step, from the weights before training.
 
-    Lightning's ``EMAWeightAveraging`` starts from the weights after the first step, puts the trained weights back
-    before the metrics of an epoch are logged, so that ``BestCheckpoint`` would keep those, and copies the whole module
-    with its frozen tables.
+    Lightning's ``EMAWeightAveraging`` does not fit here. It starts from the weights after the first step. It restores
+    the trained weights before metrics are logged, so that ``BestCheckpoint`` would keep those. And it copies the whole
+    module with its frozen tables.
 
     Parameters
     ----------
