@@ -106,6 +106,11 @@ def test_rows_are_factorized_together_however_many(options: dict[str, Any]) -> N
     np.testing.assert_allclose(net.transform(ROWS), fitted.transform(ROWS), rtol=1e-9, atol=1e-9)
 
 
+def test_shuffled_steps_follow_the_seed() -> None:
+    fitted = NMF(3, shuffle=True, random_state=3).fit(ROWS)
+    np.testing.assert_allclose(windtunnel.compile(fitted).transform(ROWS), fitted.transform(ROWS), rtol=1e-9, atol=1e-9)
+
+
 def test_precomputed_kernels() -> None:
     rows = StandardScaler().fit_transform(ROWS)
     kernel = rbf_kernel(rows, rows[:40])

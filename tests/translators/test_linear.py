@@ -5,7 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier, SGDRegressor, TweedieRegressor
+from sklearn.linear_model import (
+    ElasticNet,
+    Lasso,
+    LinearRegression,
+    LogisticRegression,
+    Ridge,
+    SGDClassifier,
+    SGDRegressor,
+    TweedieRegressor,
+)
 from sklearn.svm import LinearSVC, LinearSVR
 
 from windtunnel.modules.outputs.links import LINKS
@@ -16,6 +25,30 @@ X = np.random.default_rng(0).normal(size=(150, 5)).astype(np.float32).astype(np.
 LATENT = X @ np.random.default_rng(1).normal(size=(5, 3)) + 0.3 * np.random.default_rng(2).normal(size=(150, 3))
 BINARY = np.where(LATENT[:, 0] > 0, "yes", "no")
 CLASSES = np.array(["a", "b", "c"])[LATENT.argmax(axis=1)]
+TARGETS = {"flat": LATENT[:, 0], "column": LATENT[:, :1], "several": LATENT}
+
+
+def scores(fitted: Any) -> torch.Tensor:
+    with torch.no_grad():
+        return convert(fitted).scores(torch.from_numpy(X))
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize(
+    "model",
+    [LinearRegression(), Ridge(), Lasso(alpha=0.01), ElasticNet(alpha=0.01, fit_intercept=False)],
+    ids=lambda model: type(model).__name__,
+)
+def test_regressor_of_targets_of_any_shape(model: Any, target: np.ndarray) -> None:
+    fitted = model.fit(X, target)
+    got = scores(fitted).numpy().reshape(target.shape)
+    np.testing.assert_allclose(got, fitted.predict(X).reshape(target.shape), rtol=1e-5, atol=1e-6)
+
+
+def test_sparse_coefficients_are_read() -> None:
+    dense = LogisticRegression().fit(X, CLASSES)
+    expected = scores(dense)
+    torch.testing.assert_close(scores(dense.sparsify()), expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +87,7 @@ CLASSIFIERS: dict[str, Any] = {
 def test_classifier_gives_what_its_source_gives(name: str, target: np.ndarray) -> None:
     fitted = CLASSIFIERS[name].fit(X, target)
     predictor = convert(fitted)
-    with torch.no_grad():
-        got = predictor.scores(torch.from_numpy(X))
+    got = scores(fitted)
     expected = fitted.decision_function(X)
     size = np.abs(expected).max()
     np.testing.assert_allclose(got.numpy(), expected.reshape(len(X), -1), rtol=1e-5, atol=1e-6 * size)
