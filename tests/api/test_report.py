@@ -90,6 +90,12 @@ def test_fine_tuning_is_summed_up() -> None:
     assert f"{net.history.metric} {net.history.start:.6f} before fit, {net.history.best:.6f} after" in text
     assert f"epoch {net.history.best_epoch} of 2" in text or "none of 2 epochs better" in text
     assert any(row.drift for row in net.report().rows) == (net.history.best != net.history.start)
+    candidates = [text for name, text in net.report().facts if name == "candidate"]
+    assert len(candidates) == len(net.history.candidates) > 1
+    for result, text in zip(net.history.candidates, candidates, strict=True):
+        assert text.startswith(f"{result.name}: {net.history.metric} {result.metric:.6f}")
+        assert text.endswith(f"{'kept' if result.kept else 'not kept'}: {result.reason}")
+        assert (result.gain is None) == ("significance test" not in text)
 
 
 class Reader(HTMLParser):

@@ -37,7 +37,7 @@ OTHERS = {
     "KernelMap", "TreeForm", "NearestRows", "PairSums", "TreeWalk",
     # What forms of trees, which ``test_export_formats.py`` asks for, have in common.
     "RankedTrees",
-    # What is trained, of which that file has fine-tuned translations and a branch.
+    # What is trained, of which that file has fine-tuned translations and a residual model.
     "ResidualModel", "ResidualSum", "LogProbabilities", "SoftBins", "SoftLeaves", "SoftSplits",
     "SoftThresholdedLinear", "SoftTrees",
 }  # fmt: skip

@@ -248,10 +248,10 @@ def test_several_quantiles_at_once(tmp_path: Path) -> None:
     net = windtunnel.translate(fitted, calibrate=X)
     net.fit((X, Y), (X, Y), **JOINT)
 
-    def judged(answers: np.ndarray) -> float:
-        return float(np.mean([pinball(Y, answers[:, at], level) for at, level in enumerate(levels)]))
+    def error_of(predictions: np.ndarray) -> float:
+        return float(np.mean([pinball(Y, predictions[:, at], level) for at, level in enumerate(levels)]))
 
-    assert net.history.best == pytest.approx(judged(net.predict(X)), rel=1e-5)
+    assert net.history.best == pytest.approx(error_of(net.predict(X)), rel=1e-5)
     net.save(tmp_path / "model.windtunnel")
     again = windtunnel.load(tmp_path / "model.windtunnel")
     assert again.head.loss_options == {"alpha": levels}

@@ -219,16 +219,16 @@ def test_two_rows_of_each_class_are_enough(net: SmallNet) -> None:
 def test_which_rows_are_validated_on(net: SmallNet) -> None:
     X, y = rows(100)
 
-    def judged(train: Any, valid: Any = None) -> tuple[str, int, int]:
+    def validated(train: Any, valid: Any = None) -> tuple[str, int, int]:
         data = DataModule(net, train, valid, Recipe(validation_fraction=0.2))
         sizes = [part.size if isinstance(part, EncodedRows) else -1 for part in (data.train, data.valid)]
         return data.validated_on, *sizes
 
-    assert judged((X, y), (X[:30], y[:30])) == ("validation rows", 100, 30)
-    assert judged((X, y)) == ("held-out rows", 80, 20)
-    assert judged(loader(net, X, y)) == ("held-out rows", 80, 20)
-    assert judged(_frames(X, y)) == ("training rows", -1, -1)
-    assert judged((X[:2], ["no", "yes"])) == ("training rows", 2, 2)
+    assert validated((X, y), (X[:30], y[:30])) == ("validation rows", 100, 30)
+    assert validated((X, y)) == ("held-out rows", 80, 20)
+    assert validated(loader(net, X, y)) == ("held-out rows", 80, 20)
+    assert validated(_frames(X, y)) == ("training rows", -1, -1)
+    assert validated((X[:2], ["no", "yes"])) == ("training rows", 2, 2)
 
 
 X, y = rows(10)

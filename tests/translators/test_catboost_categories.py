@@ -291,7 +291,7 @@ def test_a_warm_start(known: bool) -> None:
 
 @pytest.mark.parametrize("known", [False, True], ids=["hashes alone", "rows given"])
 def test_fit_learns_of_categories_that_have_no_text(known: bool) -> None:
-    """A weak source leaves most to a branch, which reads the categories by their ids."""
+    """A weak source leaves most to a residual model, which reads the categories by their ids."""
     rows, valid, test = frame(4000), frame(2000, 1), frame(2000, 2, unseen=True)
     fitted = cb.CatBoostRegressor(**QUICK | {"iterations": 3, "depth": 2}, cat_features=CATS).fit(rows, value(rows))
     net = windtunnel.translate(fitted, calibrate=frame(500) if known else None)
