@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 
 from windtunnel.modules.base import Module
-from windtunnel.modules.columns.affine import Affine, ClippedAffine
 from windtunnel.modules.imputers.imputer import Imputer
 from windtunnel.modules.trees.hard import TreeWalk
 
@@ -41,18 +40,23 @@ def follow(transform: Callable[[FloatRows], Any], module: Module, values: Sequen
     module : Module
         Its translation.
     """
-    columnwise = isinstance(module, Affine | ClippedAffine) or (isinstance(module, Imputer) and module.missing.isnan())
+    imputes = isinstance(module, Imputer) and bool(module.missing.isnan())
     tensors = (*module.parameters(), *module.buffers())
     dtype = next((tensor.dtype for tensor in tensors if tensor.is_floating_point()), torch.float32)
     with torch.no_grad():
         translated = module(torch.tensor([[value.translated for value in values]], dtype=dtype))[0]
-    if not columnwise:
+    if not imputes and module.PER_COLUMN is None:
         return [ImputedValue()] * len(translated)
+    row = np.array([[value.source for value in values]])
+    missing = np.isnan(row) & (not imputes)
     with warnings.catch_warnings():
         # An imputer that drops columns has warned in fitting, and warns again.
         warnings.simplefilter("ignore")
-        output = transform(np.array([[value.source for value in values]]))
-    source = np.asarray(output, dtype=np.float64)[0]
+        # Not every step takes NaN; 1 stands in for what is still missing, as all steps take it.
+        output = transform(np.where(missing, 1.0, row))
+    source = np.array(output, dtype=np.float64)[0]
+    if not imputes:
+        source[missing[0]] = np.nan
     return [ImputedValue(*pair) for pair in zip(source.tolist(), translated.tolist(), strict=True)]
 
 
