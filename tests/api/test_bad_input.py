@@ -84,7 +84,7 @@ NOT_TRANSLATED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a class that has no rows to answer": (
         lambda: DBSCAN().fit(FRAME[["age"]]),
         UnsupportedEstimator,
-        "step 'DBSCAN': no translation for ...DBSCAN, as its answer is about the rows that it was fitted on; it has no "
+        "step 'DBSCAN': no translation for ...DBSCAN, as its output is about the rows that it was fitted on; it has no "
         "predict or transform for others.",
     ),
     "selection of nothing": (
