@@ -1,4 +1,4 @@
-"""Missing numbers that a mean imputer and further steps bring beside a threshold: float32 decides as the source does."""
+"""Float32 decides as the source does on numbers that an imputer and further steps bring beside a threshold."""
 
 from typing import Any
 
