@@ -108,7 +108,7 @@ def _over_classes(score: Any, number: Array, target: Array, weight: Array, neede
     parts = [
         score(target == label, column, sample_weight=weight)
         for label, column in columns
-        if needed <= {*(target == label).tolist()}
+        if needed <= {*np.unique(target == label).tolist()}
     ]
     return float(np.mean(parts)) if parts else math.nan
 
