@@ -33,17 +33,6 @@ class Affine(Module):
     The subtraction comes first: a column like 1e6 +- 1 keeps all its digits, which x * scale + shift would lose. What
     is learned has the size of the result, whatever the unit of the column: a step of 0.001 is small for all of them.
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, width]``; NaN stays NaN.
-
-    Parameters
-    ----------
-    scale, shift : Tensor
-        ``[width]`` each; learned.
-    center, unit : Tensor
-        ``[width]`` each; facts of the fitted data, in the unit of the column.
-
     Examples
     --------
     >>> import torch
@@ -53,10 +42,11 @@ class Affine(Module):
     """
 
     PER_COLUMN: ClassVar[tuple[str, ...]] = ("scale", "shift", "center", "unit")
-    scale: Tensor = learned()
-    shift: Tensor = learned()
-    center: Tensor
-    unit: Tensor
+    scale: Tensor = learned()  # [width]
+    shift: Tensor = learned()  # [width]
+    # Of the fitted data, in the unit of the column:
+    center: Tensor  # [width]
+    unit: Tensor  # [width]
     in_float32: Optional[dict[str, Tensor]] = derived()  # noqa: UP045  TorchScript
     """Other coefficients of the same map, which float32 loses less of; matters only until the module is cast."""
 
@@ -92,7 +82,7 @@ class Affine(Module):
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, width]."""
+        """[B, width] -> [B, width]; NaN stays NaN."""
         return affine(x, self.scale, self.shift, self.center, self.unit)
 
     def finite_inputs(self, width: int) -> list[Finite | None]:
@@ -104,24 +94,13 @@ class ClippedAffine(Affine):
     """An ``Affine`` clipped to two bounds.
 
     y = min(max((x - center) / unit * scale + shift, low), high)
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, width]``; NaN stays NaN.
-
-    Parameters
-    ----------
-    scale, shift, center, unit : Tensor
-        As in ``Affine``.
-    low, high : float
-        The bounds, in units of the result.
     """
 
-    low: float
+    low: float  # in units of the result
     high: float
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, width]."""
+        """[B, width] -> [B, width]; NaN stays NaN."""
         return affine(x, self.scale, self.shift, self.center, self.unit).clamp(self.low, self.high)
 
     def finite_inputs(self, width: int) -> list[Finite | None]:

@@ -32,25 +32,6 @@ class Bins(Module):
 
     bin_j(x) = number of the edges e of column j with e <= x
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, width]``, or ``[B, len(kept)]`` flags.
-
-    Parameters
-    ----------
-    edges : Tensor
-        ``[width, E]``, the inner edges of each column in its unit, ascending; padded.
-    there : Tensor
-        ``[width, E]``, 1 for an edge and 0 for padding.
-    kept : Tensor
-        int64 positions of the flags of bins that there are, among ``width * (E + 1)``.
-    ordinal : bool
-        Whether positions are given, and no flags.
-    seen : bool
-        Whether edges are values seen in the data, such as quantiles.
-    single : bool
-        Whether the source takes numbers in float32 first.
-
     Examples
     --------
     >>> import torch
@@ -59,12 +40,12 @@ class Bins(Module):
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
 
-    edges: Tensor
-    there: Tensor
-    kept: Tensor
-    ordinal: bool
-    seen: bool = False
-    single: bool = False
+    edges: Tensor  # [width, E], the inner edges of each column in its unit, ascending; padded
+    there: Tensor  # [width, E], 1 for an edge and 0 for padding
+    kept: Tensor  # int64 positions of the flags of bins that there are, among ``width * (E + 1)``
+    ordinal: bool  # whether positions are given, and no flags
+    seen: bool = False  # whether edges are values seen in the data, such as quantiles
+    single: bool = False  # whether the source takes numbers in float32 first
 
     def cast(self, dtype: torch.dtype) -> None:
         """Compute in ``dtype``; edges become the least number that is not below them, unless they are seen values."""
@@ -76,7 +57,7 @@ class Bins(Module):
             self.edges = torch.where(self.edges.double() < exact.double(), up, self.edges)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, width] or [B, len(kept)]."""
+        """[B, width] -> [B, width], or [B, len(kept)] flags."""
         if self.single:
             x = x.to(torch.float32).to(x.dtype)
         if self.ordinal and self.edges.shape[1] == 1:
@@ -163,28 +144,15 @@ class SoftBins(Module):
     """Bins whose edges are sigmoids.
 
     passed_e = 1 / (1 + exp(-(x - e) / width_e)); a position is their sum, the flag of a bin the difference of its two.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, width]``, or ``[B, len(kept)]`` flags.
-
-    Parameters
-    ----------
-    edges : Tensor
-        ``[width, E]``, in the unit of the column; learned.
-    slope_width : Tensor
-        ``[width, E]``, the same unit; a fact.
-    there, kept, ordinal
-        As in ``Bins``.
     """
 
-    edges: Tensor = learned()
-    slope_width: Tensor
-    there: Tensor
+    edges: Tensor = learned()  # [width, E], in the unit of the column
+    slope_width: Tensor  # [width, E], the same unit
+    there: Tensor  # this and the next two as in ``Bins``
     kept: Tensor
     ordinal: bool
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, width] or [B, len(kept)]."""
+        """[B, width] -> [B, width], or [B, len(kept)] flags."""
         passed = torch.sigmoid((x.unsqueeze(2) - self.edges) / self.slope_width) * self.there
         return count_or_flag(passed, self.kept, self.ordinal)

@@ -11,22 +11,13 @@ class Constant(Module):
 
     y = value
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    value : Tensor
-        ``[K]``; learned.
-
     Examples
     --------
     >>> Constant(torch.tensor([0.5, 2.0]))(torch.zeros(2, 3)).tolist()
     [[0.5, 2.0], [0.5, 2.0]]
     """
 
-    value: Tensor = learned()
+    value: Tensor = learned()  # [K]
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

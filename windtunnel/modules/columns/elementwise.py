@@ -165,17 +165,6 @@ class Elementwise(Module):
 
     y = f(x)
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, width]``.
-
-    Parameters
-    ----------
-    options : Tensor
-        ``[3]``: the bounds of "clip", the values of "nan_to_num".
-    function : str
-        A name in ``FUNCTIONS``.
-
     Examples
     --------
     >>> import torch
@@ -185,8 +174,8 @@ class Elementwise(Module):
 
     MAY_BE_NON_FINITE: ClassVar[bool] = True
     PER_COLUMN: ClassVar[tuple[str, ...]] = ()
-    options: Tensor
-    function: str
+    options: Tensor  # [3]: the bounds of "clip", the values of "nan_to_num"
+    function: str  # a name in ``FUNCTIONS``
 
     def __post_init__(self) -> None:
         self.apply_to = FUNCTIONS[self.function]

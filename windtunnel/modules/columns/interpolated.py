@@ -15,22 +15,6 @@ class Interpolated(Module):
 
     With one point it is y_0 everywhere.
 
-    Shape
-    -----
-    ``[B, 1]`` -> ``[B, 1]``.
-
-    Parameters
-    ----------
-    x : Tensor
-        ``[points]``, ascending; facts.
-    y : Tensor
-        ``[points]``; learned.
-    beyond : str
-        What a value beyond the first or last point gets: "clip", the value there; "nan"; or "raise", NaN and
-        a rejected row.
-    single : bool
-        Whether x and y are rounded to float32 whatever is computed in, as by a source that was fitted on float32.
-
     Examples
     --------
     >>> line = Interpolated(torch.tensor([0.0, 2.0]), torch.tensor([0.0, 10.0]), "nan")
@@ -40,10 +24,13 @@ class Interpolated(Module):
 
     CHOICES = {"beyond": ("clip", "nan", "raise")}
     MAY_BE_NON_FINITE: ClassVar[bool] = True
-    x: Tensor
-    y: Tensor = learned()
+    x: Tensor  # [points], ascending
+    y: Tensor = learned()  # [points]
     beyond: str
+    """What a value beyond the first or last point gets: "clip", the value there; "nan"; or "raise", NaN and a
+    rejected row."""
     single: bool = False
+    """Whether x and y are rounded to float32 whatever is computed in, as by a source that was fitted on float32."""
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Missing and infinite values, and with "raise" those beyond the first or last of several points."""

@@ -15,15 +15,6 @@ class Normalizer(Module):
 
     y = x / |x|, and y = x where |x| is zero or negligible (under 2.2e-15).
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, width]``.
-
-    Parameters
-    ----------
-    norm : str
-        "l1" (sum of absolute values), "l2" (Euclidean) or "max" (greatest absolute value).
-
     Examples
     --------
     >>> import torch
@@ -32,7 +23,7 @@ class Normalizer(Module):
     """
 
     CHOICES = {"norm": tuple(ORDERS)}
-    norm: str
+    norm: str  # "l1" (sum of absolute values), "l2" (Euclidean) or "max" (greatest absolute value)
 
     def __post_init__(self) -> None:
         self.order = ORDERS[self.norm]

@@ -15,15 +15,6 @@ class Polynomial(Module):
 
     y_k = product over d of x_{factors[k, d]}, where the position ``width`` stands for 1
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    factors : Tensor
-        int64 ``[K, degree]``, positions of columns, or ``width`` for no further factor.
-
     Examples
     --------
     >>> import torch
@@ -31,7 +22,7 @@ class Polynomial(Module):
     [[1.0, 2.0, 6.0, 9.0]]
     """
 
-    factors: Tensor
+    factors: Tensor  # int64 [K, degree], positions of columns, or ``width`` for no further factor
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

@@ -10,25 +10,12 @@ class PooledGroups(Module):
     """The greatest, the least or the median value of each group of columns.
 
     y_g = pool of x_j over the columns j of group g; the median of an even number is the mean of the middle two
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, groups]``.
-
-    Parameters
-    ----------
-    group : Tensor
-        int64 ``[width]``, the group of each column.
-    groups : int
-        How many there are.
-    kind : str
-        "max", "min" or "median".
     """
 
     CHOICES = {"kind": ("max", "min", "median")}
-    group: Tensor
-    groups: int
-    kind: str
+    group: Tensor  # int64 [width], the group of each column
+    groups: int  # how many there are
+    kind: str  # "max", "min" or "median"
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, groups]."""

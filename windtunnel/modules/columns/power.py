@@ -34,23 +34,6 @@ class Power(Module):
 
     Computed in float64 whatever the type of the program: high powers lie close together.
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, width]``; NaN stays NaN.
-
-    Parameters
-    ----------
-    power : Tensor
-        ``[width]``, as fitted; a fact.
-    change : Tensor
-        ``[width]``, what is added to the powers, 0 at first; learned.
-    scale, shift : Tensor
-        ``[width]`` each; learned.
-    center, unit : Tensor
-        ``[width]`` each; facts of the fitted data.
-    positive : bool
-        True for Box-Cox.
-
     Examples
     --------
     >>> import torch
@@ -60,13 +43,13 @@ class Power(Module):
     """
 
     MAY_BE_NON_FINITE: ClassVar[bool] = True
-    power: Tensor
-    change: Tensor = learned()
-    scale: Tensor = learned()
-    shift: Tensor = learned()
-    center: Tensor
-    unit: Tensor
-    positive: bool
+    power: Tensor  # [width], as fitted
+    change: Tensor = learned()  # [width], what is added to the powers, 0 at first
+    scale: Tensor = learned()  # [width]
+    shift: Tensor = learned()  # [width]
+    center: Tensor  # [width], of the fitted data
+    unit: Tensor  # [width], of the fitted data
+    positive: bool  # true for Box-Cox
 
     def cast(self, dtype: torch.dtype) -> None:
         """Learn in ``dtype``; facts stay float64."""
@@ -78,7 +61,7 @@ class Power(Module):
         return (torch.isinf(x) | ((x <= 0) & self.positive)).any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, width]."""
+        """[B, width] -> [B, width]; NaN stays NaN."""
         parts = cache_slices(x, 4 * self.power.numel())
         return self._raised(x) if len(parts) == 1 else torch.cat([self._raised(part) for part in parts])
 

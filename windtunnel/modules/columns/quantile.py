@@ -42,19 +42,6 @@ class QuantileMap(Module):
 
     Computed in float64 whatever the type of the program, as fractions near 0 and 1 have large normal quantiles.
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, width]``; NaN stays NaN.
-
-    Parameters
-    ----------
-    quantiles : Tensor
-        ``[width, Q]``, ascending, in the unit of the column; Q at least 2.
-    levels : Tensor
-        ``[width, Q]``, fractions from 0 to 1; learned.
-    normal : bool
-        Whether fractions become normal quantiles, within +-5.2.
-
     Examples
     --------
     >>> import torch
@@ -65,9 +52,9 @@ class QuantileMap(Module):
 
     MAY_BE_NON_FINITE: ClassVar[bool] = True
     PER_COLUMN: ClassVar[tuple[str, ...]] = ("quantiles", "levels")
-    quantiles: Tensor
-    levels: Tensor = learned()
-    normal: bool
+    quantiles: Tensor  # [width, Q], ascending, in the unit of the column; Q at least 2
+    levels: Tensor = learned()  # [width, Q], fractions from 0 to 1
+    normal: bool  # whether fractions become normal quantiles, within +-5.2
 
     def __post_init__(self) -> None:
         self.bound, self.least = BOUND, LEAST
@@ -77,7 +64,7 @@ class QuantileMap(Module):
         self.quantiles = self.quantiles.to(dtype).double()
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, width]."""
+        """[B, width] -> [B, width]; NaN stays NaN."""
         parts = cache_slices(x, 4 * self.quantiles.shape[0])
         return self._mapped(x) if len(parts) == 1 else torch.cat([self._mapped(part) for part in parts])
 

@@ -44,26 +44,6 @@ class Spline(Module):
     and end_j + (x - high) end_slope_j. A missing number gives zeros. Computed in float64 whatever the type of the
     program.
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, width * n]``, n less one without ``bias``.
-
-    Parameters
-    ----------
-    knots : Tensor
-        ``[width, T]``, ascending, in the unit of the column.
-    low, high : Tensor
-        ``[width]``, where extrapolation begins.
-    start, start_slope, end, end_slope : Tensor
-        ``[width, n]``, values and slopes of the splines there.
-    degree : int
-    extrapolation : str
-        "constant", "linear", "continue", "periodic" or "error".
-    bias : bool
-        Whether the last spline of each column is given.
-    takes_missing : bool
-        Whether the source takes missing (and infinite) numbers.
-
     Examples
     --------
     >>> import torch
@@ -73,17 +53,18 @@ class Spline(Module):
     [[0.75, 0.25]]
     """
 
-    knots: Tensor
-    low: Tensor
-    high: Tensor
+    knots: Tensor  # [width, T], ascending, in the unit of the column
+    low: Tensor  # [width], where extrapolation begins
+    high: Tensor  # [width], where extrapolation begins
+    # start, start_slope, end, end_slope: [width, n], values and slopes of the splines there
     start: Tensor
     start_slope: Tensor
     end: Tensor
     end_slope: Tensor
     degree: int
-    extrapolation: str
-    bias: bool
-    takes_missing: bool = False
+    extrapolation: str  # "constant", "linear", "continue", "periodic" or "error"
+    bias: bool  # whether the last spline of each column is given
+    takes_missing: bool = False  # whether the source takes missing (and infinite) numbers
 
     def cast(self, dtype: torch.dtype) -> None:
         """Take numbers of ``dtype``: knots, which may be seen values, are rounded as the numbers are."""
@@ -98,7 +79,7 @@ class Spline(Module):
         return rejected.any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, width * n]."""
+        """[B, width] -> [B, width * n], n less one without ``bias``."""
         parts = cache_slices(x, 2 * self.start.numel())
         return self._splines(x) if len(parts) == 1 else torch.cat([self._splines(part) for part in parts])
 

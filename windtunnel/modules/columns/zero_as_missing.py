@@ -13,10 +13,6 @@ class ZeroAsMissing(Module):
 
     y = NaN where x = 0, else x
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, width]``.
-
     Examples
     --------
     >>> import torch

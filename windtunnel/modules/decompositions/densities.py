@@ -15,25 +15,13 @@ class NormalMixture(Module):
     """Log densities of normal distributions, with the log weight of each.
 
     y_k = log w_k + log det F_k - (D log(2 pi) + |(x - mean_k) F_k|^2) / 2, F_k the factor of the precision F_k F_k^T
-
-    Shape
-    -----
-    ``[B, D]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    means : Tensor
-        ``[K, D]``; learned.
-    factors : Tensor
-        ``[K, D, D]``, or ``[1, D, D]`` where one is shared by all, upper triangular; where they are diagonal, the
-        diagonals ``[K, D]``, or ``[K, 1]`` with one number each; learned.
-    log_weights : Tensor
-        ``[K]``; learned.
     """
 
-    means: Tensor = learned()
+    means: Tensor = learned()  # [K, D]
     factors: Tensor = learned()
-    log_weights: Tensor = learned()
+    """[K, D, D], or [1, D, D] where one is shared by all, upper triangular; where they are diagonal, the diagonals
+    [K, D], or [K, 1] with one number each."""
+    log_weights: Tensor = learned()  # [K]
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, D] -> [B, K]."""
@@ -53,12 +41,7 @@ class NormalMixture(Module):
 
 
 class LogSum(Module):
-    """y = log sum_k exp(s_k).
-
-    Shape
-    -----
-    ``[B, K]`` -> ``[B]``.
-    """
+    """y = log sum_k exp(s_k)."""
 
     def forward(self, scores: Tensor) -> Tensor:
         """[B, K] -> [B]."""
@@ -70,24 +53,11 @@ class MahalanobisScore(Module):
 
     y = -d^2 - offset, d^2 = (x - centre) precision (x - centre)^T, summed in the order of the columns as the source
     does: a share of its training rows lies exactly on the border.
-
-    Shape
-    -----
-    ``[B, D]`` -> ``[B, 1]``.
-
-    Parameters
-    ----------
-    centre : Tensor
-        ``[D]``; learned.
-    precision : Tensor
-        ``[D, D]``; learned.
-    offset : Tensor
-        A number, in the unit of y.
     """
 
-    centre: Tensor = learned()
-    precision: Tensor = learned()
-    offset: Tensor
+    centre: Tensor = learned()  # [D]
+    precision: Tensor = learned()  # [D, D]
+    offset: Tensor  # a number, in the unit of y
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, D] -> [B, 1]."""
@@ -116,41 +86,22 @@ class KernelSum(Module):
     linear        1 - u where u < 1
     cosine        cos(pi u / 2) where u < 1
     ============  =================================
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, 1]``; -infinity where no point is near.
-
-    Parameters
-    ----------
-    points : Tensor
-        ``[P, width]``; learned.
-    log_weights : Tensor
-        ``[P]``.
-    constant : Tensor
-        A number: of the volume of the kernel and the sum of the weights.
-    shape : str
-        A name in the table.
-    bandwidth : float
-        h, in the unit of the columns.
-    p : float
-        The order of the norm.
     """
 
     MAY_BE_NON_FINITE: ClassVar[bool] = True
-    points: Tensor = learned()
-    log_weights: Tensor
-    constant: Tensor
-    shape: str
-    bandwidth: float
-    p: float
+    points: Tensor = learned()  # [P, width]
+    log_weights: Tensor  # [P]
+    constant: Tensor  # a number: of the volume of the kernel and the sum of the weights
+    shape: str  # a name in the table
+    bandwidth: float  # h, in the unit of the columns
+    p: float  # the order of the norm
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with missing or infinite values."""
         return (~torch.isfinite(x)).any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, 1]."""
+        """[B, width] -> [B, 1]; -infinity where no point is near."""
         return torch.cat([self.block(part) for part in row_blocks(x, self.points.shape[0])])
 
     def block(self, x: Tensor) -> Tensor:
@@ -181,24 +132,11 @@ class NormalLikelihood(Module):
     """How likely a row is under a normal distribution, in nats.
 
     y = -1/2 (x - center)^T P (x - center) + offset
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B]``.
-
-    Parameters
-    ----------
-    center : Tensor
-        ``[width]``, in the unit of the column.
-    precision : Tensor
-        ``[width, width]``, the inverse P of the covariance.
-    offset : Tensor
-        A number, 1/2 (log det P - width log 2 pi).
     """
 
-    center: Tensor
-    precision: Tensor
-    offset: Tensor
+    center: Tensor  # [width], in the unit of the column
+    precision: Tensor  # [width, width], the inverse P of the covariance
+    offset: Tensor  # a number, 1/2 (log det P - width log 2 pi)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B]."""

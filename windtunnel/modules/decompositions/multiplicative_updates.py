@@ -40,35 +40,16 @@ class MultiplicativeUpdates(Module):
     From sqrt(mean(X) / K) in all places. The steps end by a rule over *all rows that are given together*: where
     ``watches`` is "divergence", when the beta-divergence of X and W H, looked at every ten steps, falls by less than
     ``tolerance`` of its first value; where it is "change", when W changes by ``tolerance`` of its norm or less.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``; NaN for rows that the source rejects (negative values; zeros where beta <= 0).
-
-    Parameters
-    ----------
-    components : Tensor
-        ``[K, width]``; learned.
-    beta : float
-        2 for the Frobenius norm, 1 for Kullback-Leibler, 0 for Itakura-Saito, or another.
-    l1, l2 : float
-        Penalties.
-    steps : int
-        How many at most.
-    tolerance : float
-        0 for all steps.
-    watches : str
-        "divergence" (NMF) or "change" (MiniBatchNMF, which rejects no rows).
     """
 
     BATCH_DEPENDENT: ClassVar[bool] = True
-    components: Tensor = learned()
-    beta: float
-    l1: float
+    components: Tensor = learned()  # [K, width]
+    beta: float  # 2 for the Frobenius norm, 1 for Kullback-Leibler, 0 for Itakura-Saito, or another
+    l1: float  # penalties
     l2: float
-    steps: int
-    tolerance: float
-    watches: str
+    steps: int  # at most
+    tolerance: float  # 0 for all steps
+    watches: str  # "divergence" (NMF) or "change" (MiniBatchNMF, which rejects no rows)
 
     def __post_init__(self) -> None:
         self.stride = 10 if self.watches == "divergence" else 1
@@ -83,7 +64,7 @@ class MultiplicativeUpdates(Module):
         return rejected.any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, K]."""
+        """[B, width] -> [B, K]; NaN for rows that the source rejects (negative values; zeros where beta <= 0)."""
         # In float64 whatever the type, as a step more or less moves the output by the tolerance.
         dtype, x, components = x.dtype, x.double(), self.components.double()
         count = components.shape[0]

@@ -16,36 +16,21 @@ class NonNegativeDescent(Module):
 
     From zeros, one step sets each column of W in turn to what is best for it alone. The steps end when the projected
     gradient, summed over *all rows that are given together*, has shrunk to ``tolerance`` of what it was at first.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``; NaN for rows with negative values.
-
-    Parameters
-    ----------
-    components : Tensor
-        ``[K, width]``; learned.
-    order : Tensor
-        int64 ``[steps, K]``, the order of the columns in each step; a fact.
-    l1, l2 : float
-        Penalties.
-    tolerance : float
-        Of the projected gradient, relative to that of the first step.
     """
 
     BATCH_DEPENDENT: ClassVar[bool] = True
-    components: Tensor = learned()
-    order: Tensor
-    l1: float
+    components: Tensor = learned()  # [K, width]
+    order: Tensor  # int64 [steps, K], the order of the columns in each step
+    l1: float  # penalties
     l2: float
-    tolerance: float
+    tolerance: float  # of the projected gradient, relative to that of the first step
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with negative, missing or infinite values."""
         return (~torch.isfinite(x) | (x < 0)).any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, K]."""
+        """[B, width] -> [B, K]; NaN for rows with negative values."""
         # In float64 whatever the type, as a step more or less moves the output by the tolerance.
         components, count = self.components.double(), self.components.shape[0]
         gram = components @ components.t() + self.l2 * torch.eye(count, dtype=components.dtype, device=x.device)

@@ -18,30 +18,15 @@ class SoftThreshold(Module):
     """Inner products with the atoms, moved towards zero.
 
     y = sign(c) max(|c| - threshold, 0),    c = x D^T
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``, or ``[B, 2 K]`` where ``split``.
-
-    Parameters
-    ----------
-    atoms : Tensor
-        ``[K, width]``; learned.
-    threshold : float
-        In the unit of the inner product.
-    positive : bool
-        Whether negative codes become 0.
-    split : bool
-        Whether positive and negative parts stand side by side.
     """
 
-    atoms: Tensor = learned()
-    threshold: float
-    positive: bool = False
-    split: bool = False
+    atoms: Tensor = learned()  # [K, width]
+    threshold: float  # in the unit of the inner product
+    positive: bool = False  # whether negative codes become 0
+    split: bool = False  # whether positive and negative parts stand side by side
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, K]."""
+        """[B, width] -> [B, K], or [B, 2 K] where ``split``."""
         products = x @ self.atoms.t()
         codes = torch.sign(products) * (products.abs() - self.threshold).clamp_min(0.0)
         if self.positive:
@@ -54,30 +39,17 @@ class MatchingPursuit(Module):
 
     In every step the atom with the greatest |<x - y D, d_k>| joins, and y solves the least squares on all that have. A
     row is done when the best match, squared, is under 2.2e-16, or the next atom depends on those that it has.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``, or ``[B, 2 K]`` where ``split``.
-
-    Parameters
-    ----------
-    atoms : Tensor
-        ``[K, width]``; learned.
-    count : int
-        How many atoms a row gets at most.
-    split : bool
-        Whether positive and negative parts stand side by side.
     """
 
-    atoms: Tensor = learned()
-    count: int
-    split: bool = False
+    atoms: Tensor = learned()  # [K, width]
+    count: int  # how many atoms a row gets at most
+    split: bool = False  # whether positive and negative parts stand side by side
 
     def __post_init__(self) -> None:
         self.epsilon = EPSILON
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, K]."""
+        """[B, width] -> [B, K], or [B, 2 K] where ``split``."""
         gram, products = self.atoms @ self.atoms.t(), x @ self.atoms.t()
         codes, chosen = torch.zeros_like(products), torch.zeros_like(products, dtype=torch.bool)
         going = torch.ones([x.shape[0], 1], dtype=torch.bool, device=x.device)

@@ -33,37 +33,20 @@ class TopicProportions(Module):
 
     from theta = 1, until a step changes the theta of a row by less than ``tolerance`` on average; then
     y = theta / sum theta.
-
-    Shape
-    -----
-    ``[B, words]`` -> ``[B, topics]``; NaN for rows with negative values.
-
-    Parameters
-    ----------
-    words : Tensor
-        ``[topics, words]``, exp(E[log beta]), above 0; learned.
-    prior : float
-        Of a topic in a document.
-    steps : int
-        How many at most.
-    tolerance : float
-        The mean absolute change of theta.
-    epsilon : float
-        Keeps the denominator above 0.
     """
 
-    words: Tensor = learned()
-    prior: float
-    steps: int
-    tolerance: float
-    epsilon: float
+    words: Tensor = learned()  # [topics, words], exp(E[log beta]), above 0
+    prior: float  # of a topic in a document
+    steps: int  # at most
+    tolerance: float  # the mean absolute change of theta
+    epsilon: float  # keeps the denominator above 0
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with negative, missing or infinite values."""
         return (~torch.isfinite(x) | (x < 0)).any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, words] -> [B, topics]."""
+        """[B, words] -> [B, topics]; NaN for rows with negative values."""
         # In float64 whatever the type, as a step more or less moves the output by the tolerance.
         counts, words = x.double(), self.words.double()
         theta = torch.ones([x.shape[0], words.shape[0]], dtype=counts.dtype, device=x.device)

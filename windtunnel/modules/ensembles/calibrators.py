@@ -31,22 +31,11 @@ class SigmoidCalibration(Module):
     """Platt's sigmoids, then the mean over classifiers.
 
     p_c = 1 / (1 + exp(slope_c s_c + offset_c)); then see ``mean_probabilities``.
-
-    Shape
-    -----
-    ``[B, columns]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    slope, offset : Tensor
-        ``[columns]`` each; learned.
-    place : Tensor
-        int64 ``[E, K]``, or ``[E, 1]`` for two classes.
     """
 
-    slope: Tensor = learned()
-    offset: Tensor = learned()
-    place: Tensor
+    slope: Tensor = learned()  # [columns]
+    offset: Tensor = learned()  # [columns]
+    place: Tensor  # int64 [E, K], or [E, 1] for two classes
 
     def forward(self, scores: Tensor) -> Tensor:
         """[B, columns] -> [B, K]."""
@@ -57,30 +46,13 @@ class IsotonicCalibration(Module):
     """Isotonic regressions, linear between their points and flat outside, then the mean over classifiers.
 
     Computed in float64 whatever the type of the program: neighbouring points may be nearer than float32 tells.
-
-    Shape
-    -----
-    ``[B, columns]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    x : Tensor
-        ``[columns, points]``, ascending, infinity after the last point; at least two.
-    y : Tensor
-        ``[columns, points]``, the last one repeated; learned.
-    last : Tensor
-        int64 ``[columns]``, the position of the last point.
-    place : Tensor
-        int64 ``[E, K]``, or ``[E, 1]`` for two classes.
-    single : bool
-        Whether scores and results are rounded to float32, as where the source was fitted on float32.
     """
 
-    x: Tensor
-    y: Tensor = learned()
-    last: Tensor
-    place: Tensor
-    single: bool
+    x: Tensor  # [columns, points], ascending, infinity after the last point; at least two
+    y: Tensor = learned()  # [columns, points], the last one repeated
+    last: Tensor  # int64 [columns], the position of the last point
+    place: Tensor  # int64 [E, K], or [E, 1] for two classes
+    single: bool  # whether scores and results are rounded to float32, as where the source was fitted on float32
 
     def cast(self, dtype: torch.dtype) -> None:
         """Learn in ``dtype``; the points stay where they are."""
@@ -108,24 +80,13 @@ class TemperatureCalibration(Module):
     p = softmax(beta z) with z = log(p + 1e-12) of probabilities, z = s of decisions, and z = [-s, s] of a single one.
 
     Computed in float64 whatever the type of the program: small probabilities have large logarithms.
-
-    Shape
-    -----
-    ``[B, E K]``, or ``[B, E]`` for two classes, -> ``[B, K]``.
-
-    Parameters
-    ----------
-    beta : Tensor
-        ``[E]``, inverse temperatures; learned.
-    probabilities : bool
-        Whether the columns are probabilities and not decisions.
     """
 
-    beta: Tensor = learned()
-    probabilities: bool
+    beta: Tensor = learned()  # [E], inverse temperatures
+    probabilities: bool  # whether the columns are probabilities and not decisions
 
     def forward(self, scores: Tensor) -> Tensor:
-        """[B, E K] -> [B, K]."""
+        """[B, E K], or [B, E] for two classes, -> [B, K]."""
         members = self.beta.shape[0]
         each = scores.double().reshape(scores.shape[0], members, scores.shape[1] // members)
         if each.shape[2] == 1:

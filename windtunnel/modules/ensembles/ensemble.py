@@ -13,30 +13,18 @@ class MeanOfMembers(Module):
 
     The sum runs in the order of the members, as in the source, so that ties stay ties.
 
-    Shape
-    -----
-    ``[B, columns]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    place : Tensor
-        int64 ``[E, K]``; -1 where member e has no column for k.
-    divisor : float
-    flat : bool
-        Whether one score per row is given as ``[B]``.
-
     Examples
     --------
     >>> MeanOfMembers(torch.tensor([[0, 1], [2, -1]]), 2.0)(torch.tensor([[1.0, 2.0, 3.0]]))
     tensor([[2., 1.]])
     """
 
-    place: Tensor
+    place: Tensor  # int64 [E, K]; -1 where member e has no column for k
     divisor: float
-    flat: bool = False
+    flat: bool = False  # whether one score per row is given as [B]
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, columns] -> [B, K], or [B]."""
+        """[B, columns] -> [B, K]."""
         known = torch.cat([x, torch.zeros_like(x[:, :1])], dim=1)
         # -1 is the column of zeros at the end.
         place = torch.where(self.place < 0, torch.full_like(self.place, x.shape[1]), self.place)
@@ -49,23 +37,13 @@ class LabelVotes(Module):
     """The sum of the weights of the members' labels.
 
     y_k = 1 / divisor * sum over members e and labels l of x_el worth[e, l, k]
-
-    Shape
-    -----
-    ``[B, E * labels]``, a column per label of each member, 1 at the one that it gives, -> ``[B, K]``.
-
-    Parameters
-    ----------
-    worth : Tensor
-        ``[E, labels, K]``.
-    divisor : float
     """
 
-    worth: Tensor
+    worth: Tensor  # [E, labels, K]
     divisor: float
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, E * labels] -> [B, K]."""
+        """[B, E * labels], a column per label of each member, 1 at the one that it gives, -> [B, K]."""
         chosen = x.view(x.shape[0], self.worth.shape[0], self.worth.shape[1])
         return torch.einsum("bel,elk->bek", chosen, self.worth).cumsum(1)[:, -1] / self.divisor
 
@@ -73,22 +51,13 @@ class LabelVotes(Module):
 class WeightedMedian(Module):
     """The least value that, with the smaller ones, has half of the members' weight.
 
-    Shape
-    -----
-    ``[B, E]`` -> ``[B, 1]``.
-
-    Parameters
-    ----------
-    weight : Tensor
-        ``[E]``.
-
     Examples
     --------
     >>> WeightedMedian(torch.tensor([1.0, 1.0, 3.0]))(torch.tensor([[1.0, 2.0, 3.0]]))
     tensor([[3.]])
     """
 
-    weight: Tensor
+    weight: Tensor  # [E]
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, E] -> [B, 1]."""
@@ -105,15 +74,6 @@ class WeightedMean(Module):
 
     The sum runs in the order of the members, as in the source, so that ties stay ties.
 
-    Shape
-    -----
-    ``[B, E K]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    weight : Tensor
-        ``[E]``; learned.
-
     Examples
     --------
     >>> import torch
@@ -121,7 +81,7 @@ class WeightedMean(Module):
     [[0.75, 0.25]]
     """
 
-    weight: Tensor = learned()
+    weight: Tensor = learned()  # [E]
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, E K] -> [B, K]."""

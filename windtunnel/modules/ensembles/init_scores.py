@@ -12,17 +12,6 @@ class ScoresWithInit(Module):
     s_k = g(p_k) + trees_k, where g is the identity of a value; log(p / (1 - p)) of a probability, or half of it; or
     log(p_k) less its mean over the classes. Probabilities are kept 2.2e-16 off 0 and 1.
 
-    Shape
-    -----
-    ``[B, K + K]``, outputs of that estimator then scores of the trees, or scores and more columns, -> ``[B, K]``.
-
-    Parameters
-    ----------
-    outputs : int
-        K.
-    link : str
-        "identity", "logit", "half_logit" or "log_share".
-
     Examples
     --------
     >>> ScoresWithInit(1, "identity")(torch.tensor([[2.0, 0.5]]))
@@ -30,11 +19,11 @@ class ScoresWithInit(Module):
     """
 
     CHOICES = {"link": ("identity", "logit", "half_logit", "log_share")}
-    outputs: int
-    link: str
+    outputs: int  # K
+    link: str  # "identity", "logit", "half_logit" or "log_share"
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, K + K] -> [B, K]."""
+        """[B, K + K], outputs of that estimator then scores of the trees, or scores and more columns, -> [B, K]."""
         start, trees = x[:, : self.outputs], x[:, self.outputs : 2 * self.outputs]
         if self.link != "identity":
             start = start.clamp(2.220446049250313e-16, 1 - 2.220446049250313e-16)
@@ -49,12 +38,7 @@ class ScoresWithInit(Module):
 
 
 class RoundToFloat32(Module):
-    """The nearest float32 number, in the type that is computed in.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, width]``.
-    """
+    """The nearest float32 number, in the type that is computed in."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
@@ -62,22 +46,10 @@ class RoundToFloat32(Module):
 
 
 class LastColumns(Module):
-    """The columns from ``first`` on, in the shape of an output.
+    """The columns from ``first`` on, in the shape of an output."""
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, *shape]``.
-
-    Parameters
-    ----------
-    first : int
-        The first column that is kept.
-    shape : list of int
-        What stands behind the rows.
-    """
-
-    first: int
-    shape: list[int]
+    first: int  # the first column that is kept
+    shape: list[int]  # what stands behind the rows
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, *shape]."""

@@ -13,18 +13,6 @@ class OneHotLabel(Module):
 
     y_k = 1 where k = index, else 0
 
-    Shape
-    -----
-    ``[B, 1 + S]``, the index of the label and the scores, -> ``[B, K]``.
-
-    Parameters
-    ----------
-    classes : int
-        K.
-    smooth : bool
-        Whether the gradient is that of softmax(s), or of [1 - sigmoid(s), sigmoid(s)] for a single score. Without, or
-        where there are other than one or K scores, no gradient flows.
-
     Examples
     --------
     >>> import torch
@@ -32,11 +20,13 @@ class OneHotLabel(Module):
     [[0.0, 0.0, 1.0]]
     """
 
-    classes: int
+    classes: int  # K
     smooth: bool = False
+    """Whether the gradient is that of softmax(s), or of [1 - sigmoid(s), sigmoid(s)] for a single score. Without, or
+    where there are other than one or K scores, no gradient flows."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, 1 + S] -> [B, K]."""
+        """[B, 1 + S], the index of the label and the scores, -> [B, K]."""
         label = torch.nn.functional.one_hot(x[:, 0].to(torch.int64), self.classes).to(x.dtype)
         if not self.smooth:
             return label
@@ -60,15 +50,6 @@ class LabelValues(Module):
 
     y = sum_k values_k x_k
 
-    Shape
-    -----
-    ``[B, K]``, 1 at the label and 0 elsewhere, -> ``[B, 1]``.
-
-    Parameters
-    ----------
-    values : Tensor
-        ``[K]``, labels that are numbers, or their positions.
-
     Examples
     --------
     >>> import torch
@@ -76,10 +57,10 @@ class LabelValues(Module):
     [[7.0]]
     """
 
-    values: Tensor
+    values: Tensor  # [K], labels that are numbers, or their positions
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, K] -> [B, 1]."""
+        """[B, K], 1 at the label and 0 elsewhere, -> [B, 1]."""
         return (x * self.values).sum(dim=1, keepdim=True)
 
 
@@ -87,10 +68,6 @@ class Logarithm(Module):
     """The natural logarithm of probabilities; minus infinity at 0, where the gradient is 0.
 
     y = log(p)
-
-    Shape
-    -----
-    ``[B, K]`` -> ``[B, K]``.
     """
 
     MAY_BE_NON_FINITE: ClassVar[bool] = True

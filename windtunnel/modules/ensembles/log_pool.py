@@ -12,15 +12,10 @@ def log_probabilities(x: Tensor) -> Tensor:
 
 
 class LogProbabilities(Module):
-    """Probabilities as scores of a softmax: log max(p, 1e-7), so that a residual model can be added to them.
-
-    Shape
-    -----
-    ``[B, K]`` -> ``[B, K]``
-    """
+    """Probabilities as scores of a softmax: log max(p, 1e-7), so that a residual model can be added to them."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """The logarithm of each probability."""
+        """[B, K] -> [B, K]."""
         return log_probabilities(x)
 
 
@@ -28,14 +23,6 @@ class LogPool(Module):
     """The mean over members of the logarithm of each probability, as scores of a softmax.
 
     s_k = mean over m of log max(p_mk, 1e-7); of two classes the log-odds s_1 - s_0.
-
-    Shape
-    -----
-    ``[B, members * classes]`` -> ``[B, classes]``, or ``[B, 1]`` for two classes.
-
-    Parameters
-    ----------
-    classes : int
 
     Examples
     --------
@@ -47,6 +34,6 @@ class LogPool(Module):
     classes: int
 
     def forward(self, x: Tensor) -> Tensor:
-        """The pooled scores."""
+        """[B, members * classes] -> [B, classes], or [B, 1] for two classes."""
         scores = log_probabilities(x).reshape(x.shape[0], x.shape[1] // self.classes, self.classes).mean(dim=1)
         return scores[:, 1:] - scores[:, :1] if self.classes == 2 else scores

@@ -14,28 +14,14 @@ def select_or_constant(x: Tensor, place: Tensor, constant: Tensor) -> Tensor:
 
 
 class MemberScores(Module):
-    """The score of each of E estimators for its class; some are constant.
+    """The score of each of E estimators for its class; some are constant."""
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, E]``, or ``[B, 2]`` where ``pair``.
-
-    Parameters
-    ----------
-    place : Tensor
-        int64 ``[E]``, the column of each; -1 for a constant.
-    constant : Tensor
-        ``[E]``, the score of estimators without a column; 0 for the others.
-    pair : bool
-        Whether a single probability p is given as [1 - p, p].
-    """
-
-    place: Tensor
-    constant: Tensor
-    pair: bool = False
+    place: Tensor  # int64 [E], the column of each; -1 for a constant
+    constant: Tensor  # [E], the score of estimators without a column; 0 for the others
+    pair: bool = False  # whether a single probability p is given as [1 - p, p]
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, E]."""
+        """[B, width] -> [B, E], or [B, 2] where ``pair``."""
         scores = select_or_constant(x, self.place, self.constant)
         return torch.cat([1 - scores, scores], dim=1) if self.pair else scores
 
@@ -44,22 +30,13 @@ class MemberProbabilities(Module):
     """Probabilities of E estimators, divided by their sum; rows of zeros stay.
 
     y_e = p_e / sum_j p_j; of a single estimator [1 - p, p]
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, E]``, or ``[B, 2]`` of a single one.
-
-    Parameters
-    ----------
-    place, constant : Tensor
-        See ``MemberScores``.
     """
 
-    place: Tensor
+    place: Tensor  # and constant: see ``MemberScores``
     constant: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, E]."""
+        """[B, width] -> [B, E], or [B, 2] of a single one."""
         shares = select_or_constant(x, self.place, self.constant)
         if shares.shape[1] == 1:
             shares = torch.cat([1 - shares, shares], dim=1)
@@ -71,22 +48,16 @@ class OneVsOneVotes(Module):
     """Votes of the estimators for each pair of K classes; their confidences decide between equal ones.
 
     y_k = votes_k + c_k / (3 (|c_k| + 1)), with c_k the sum of the confidences for class k less those against it
-
-    Shape
-    -----
-    ``[B, 2 P]``, P votes (1 for the second class of the pair, 0 for the first) then P confidences for it, in the order
-    (0, 1), (0, 2), ..., (1, 2), ..., -> ``[B, K]``, or ``[B, 1]``, the second class, where K is 2.
-
-    Parameters
-    ----------
-    classes : int
-        K, at least 2.
     """
 
-    classes: int
+    classes: int  # K, at least 2
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, 2 P] -> [B, K]."""
+        """[B, 2 P] -> [B, K], or [B, 1], the second class, where K is 2.
+
+        P votes (1 for the second class of the pair, 0 for the first), then P confidences for it, in the order (0, 1),
+        (0, 2), ..., (1, 2), ...
+        """
         votes: list[Tensor] = []
         sums: list[Tensor] = []
         for _ in range(self.classes):
@@ -111,21 +82,10 @@ class CodeScores(Module):
     """How near the outputs of E estimators are to the code of each class.
 
     y_k = 2 <x, c_k> - |c_k|^2, which is greatest where |x - c_k| is least
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    code : Tensor
-        ``[K, E]``, a row per class; learned.
-    place, constant : Tensor
-        See ``MemberScores``.
     """
 
-    code: Tensor = learned()
-    place: Tensor
+    code: Tensor = learned()  # [K, E], a row per class
+    place: Tensor  # and constant: see ``MemberScores``
     constant: Tensor
 
     def forward(self, x: Tensor) -> Tensor:

@@ -13,35 +13,18 @@ class ChainedImputer(Module):
     x_c = clip(x w_s + b_s, low_c, high_c) where x_c is missing, for the steps s with their columns c = order[s]
 
     Where all numbers of a batch are missing they stay as they are filled at first.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, len(kept) + len(flagged)]``.
-
-    Parameters
-    ----------
-    fill : Tensor
-        ``[K]``, what stands in at first, of the kept columns; learned.
-    weight, bias : Tensor
-        ``[steps, K]`` and ``[steps]``; learned.
-    low, high : Tensor
-        ``[K]``, the bounds of each column, in its unit.
-    order : Tensor
-        int64 ``[steps]``, positions among the kept columns.
-    missing : Tensor
-        ``[]``, the value that stands for a missing one: NaN or a number.
-    kept, constant, flagged : Tensor
-        int64 positions of input columns that are given and that get a flag; ``constant`` are positions among the kept
-        ones that are only filled at first.
     """
 
-    fill: Tensor = learned()
-    weight: Tensor = learned()
-    bias: Tensor = learned()
+    fill: Tensor = learned()  # [K], what stands in at first, of the kept columns
+    weight: Tensor = learned()  # [steps, K]
+    bias: Tensor = learned()  # [steps]
+    # low, high: [K], the bounds of each column, in its unit
     low: Tensor
     high: Tensor
-    order: Tensor
-    missing: Tensor
+    order: Tensor  # int64 [steps], positions among the kept columns
+    missing: Tensor  # [], the value that stands for a missing one: NaN or a number
+    # kept, constant, flagged: int64 positions of input columns that are given and that get a flag; ``constant`` are
+    # positions among the kept ones that are only filled at first
     kept: Tensor
     constant: Tensor
     flagged: Tensor

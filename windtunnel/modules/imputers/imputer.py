@@ -19,19 +19,6 @@ class Imputer(Module):
 
     y = [fill_k where x_k is missing, else x_k, for k in kept] + [1 where x_k is missing, else 0, for k in flagged]
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, len(kept) + len(flagged)]``.
-
-    Parameters
-    ----------
-    fill : Tensor
-        ``[len(kept)]``; learned.
-    missing : Tensor
-        ``[]``, the value that stands for a missing one: NaN or a number.
-    kept, flagged : Tensor
-        int64 indices of input columns: those that are kept, and those that get a flag.
-
     Examples
     --------
     >>> import torch
@@ -40,8 +27,9 @@ class Imputer(Module):
     [[2.0, 0.0], [5.0, 1.0]]
     """
 
-    fill: Tensor = learned()
-    missing: Tensor
+    fill: Tensor = learned()  # [len(kept)]
+    missing: Tensor  # [], the value that stands for a missing one: NaN or a number
+    # kept, flagged: int64 indices of input columns: those that are kept, and those that get a flag
     kept: Tensor
     flagged: Tensor
 
@@ -76,19 +64,6 @@ class MissingFlags(Module):
 
     y = [1 where x_k is missing, else 0, for k in flagged]
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, len(flagged)]``.
-
-    Parameters
-    ----------
-    missing : Tensor
-        ``[]``, the value that stands for a missing one: NaN or a number.
-    flagged : Tensor
-        int64 positions of input columns.
-    never : Tensor
-        int64 positions of columns in which the source rejects missing values.
-
     Examples
     --------
     >>> import torch
@@ -97,9 +72,9 @@ class MissingFlags(Module):
     [[0.0], [1.0]]
     """
 
-    missing: Tensor
-    flagged: Tensor
-    never: Tensor
+    missing: Tensor  # [], the value that stands for a missing one: NaN or a number
+    flagged: Tensor  # int64 positions of input columns
+    never: Tensor  # int64 positions of columns in which the source rejects missing values
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with a missing value where fitting saw none, an infinite one, or NaN where it marks nothing."""

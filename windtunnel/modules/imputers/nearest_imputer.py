@@ -14,37 +14,17 @@ class NearestImputer(Module):
     d(x, r)^2 = width / |P| * sum over P of (x_c - r_c)^2, where P are the columns that both have. A missing x_c becomes
     the mean of r_c over the nearest ``neighbours`` rows, weighted alike or by 1 / d; the mean of the column where x has
     no column in common with a row. Computed in float64.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, len(kept) + len(flagged)]``.
-
-    Parameters
-    ----------
-    rows : Tensor
-        ``[n, width]``, fitted rows, 0 where missing.
-    known : Tensor
-        ``[n, width]``, 0 where missing, else 1.
-    fill : Tensor
-        ``[width]``, the mean of each column; 0 for those without a value, which are 0 in all rows.
-    missing : Tensor
-        ``[]``, the value that stands for a missing one: NaN or a number.
-    kept, flagged : Tensor
-        int64 positions of input columns: those that are given, and those that get a flag.
-    donors : list of int
-        How many neighbours each column takes; 0 for those without a value.
-    by_distance : bool
-        Whether nearer rows weigh more.
     """
 
-    rows: Tensor
-    known: Tensor
-    fill: Tensor
-    missing: Tensor
+    rows: Tensor  # [n, width], fitted rows, 0 where missing
+    known: Tensor  # [n, width], 0 where missing, else 1
+    fill: Tensor  # [width], the mean of each column; 0 for those without a value, which are 0 in all rows
+    missing: Tensor  # [], the value that stands for a missing one: NaN or a number
+    # kept, flagged: int64 positions of input columns: those that are given, and those that get a flag
     kept: Tensor
     flagged: Tensor
-    donors: list[int]
-    by_distance: bool
+    donors: list[int]  # how many neighbours each column takes; 0 for those without a value
+    by_distance: bool  # whether nearer rows weigh more
 
     def cast(self, dtype: torch.dtype) -> None:
         """Take numbers of ``dtype``: the mark is rounded as they are; distances stay float64."""

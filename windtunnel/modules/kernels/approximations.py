@@ -13,24 +13,11 @@ class CosineFeatures(Module):
     """The cosines of random projections, whose inner products approximate a kernel.
 
     y = scale * cos(x W^T + b)
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    weight : Tensor
-        ``[K, width]``; learned.
-    bias : Tensor
-        ``[K]``, in radians; learned.
-    scale : float
-        Of the result.
     """
 
-    weight: Tensor = learned()
-    bias: Tensor = learned()
-    scale: float
+    weight: Tensor = learned()  # [K, width]
+    bias: Tensor = learned()  # [K], in radians
+    scale: float  # of the result
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
@@ -41,34 +28,19 @@ class LogCosineFeatures(Module):
     """The cosines of random projections of logarithms.
 
     y = scale * cos(log(x + shift) W^T + b)
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``; NaN for rows with a value of -shift or less.
-
-    Parameters
-    ----------
-    weight : Tensor
-        ``[K, width]``; learned.
-    bias : Tensor
-        ``[K]``, in radians; learned.
-    shift : float
-        In the unit of the columns.
-    scale : float
-        Of the result.
     """
 
-    weight: Tensor = learned()
-    bias: Tensor = learned()
-    shift: float
-    scale: float
+    weight: Tensor = learned()  # [K, width]
+    bias: Tensor = learned()  # [K], in radians
+    shift: float  # in the unit of the columns
+    scale: float  # of the result
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with a value of -shift or less, or a missing or infinite one."""
         return (~torch.isfinite(x) | (x <= -self.shift)).any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, K]."""
+        """[B, width] -> [B, K]; NaN for rows with a value of -shift or less."""
         moved = x + self.shift
         rejected = (x <= -self.shift).any(dim=1, keepdim=True)
         y = functional.linear(torch.log(torch.where(rejected, torch.ones_like(moved), moved)), self.weight, self.bias)
@@ -82,22 +54,10 @@ class Chi2Features(Module):
         sqrt(2 L x / cosh(pi j L)) cos(j L log x)    and    sqrt(2 L x / cosh(pi j L)) sin(j L log x)
 
     with L the interval; all are 0 where x is 0.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, (2 steps - 1) width]``, a block of all columns for each feature; NaN for rows with negative
-    values.
-
-    Parameters
-    ----------
-    steps : int
-        How many frequencies, 0 included.
-    interval : float
-        What lies between two of them.
     """
 
-    steps: int
-    interval: float
+    steps: int  # how many frequencies, 0 included
+    interval: float  # what lies between two of them
 
     def __post_init__(self) -> None:
         self.factors = [
@@ -109,7 +69,10 @@ class Chi2Features(Module):
         return (~torch.isfinite(x) | (x < 0)).any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, (2 steps - 1) width]."""
+        """[B, width] -> [B, (2 steps - 1) width], a block of all columns for each feature.
+
+        NaN for rows with negative values.
+        """
         inside = x > 0
         positive = torch.where(inside, x, torch.ones_like(x))
         root = torch.where(inside, torch.sqrt(positive), torch.zeros_like(x))
@@ -126,21 +89,10 @@ class CountSketch(Module):
     """The convolution of several sketches of a row, whose inner products approximate a polynomial kernel.
 
     y = ifft(prod_d fft(x S_d + s_d))
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    sketches : Tensor
-        ``[degree, width, K]``, each column hashed to one of K places with a sign; facts.
-    shifts : Tensor
-        ``[degree, K]``, the same for the constant of the polynomial.
     """
 
-    sketches: Tensor
-    shifts: Tensor
+    sketches: Tensor  # [degree, width, K], each column hashed to one of K places with a sign
+    shifts: Tensor  # [degree, K], the same for the constant of the polynomial
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

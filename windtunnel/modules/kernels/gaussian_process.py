@@ -25,31 +25,14 @@ class GaussianProcessMean(Module):
     """Weighted sums of the likeness to training rows.
 
     y = k(x, points) weight^T + bias
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    points : Tensor
-        ``[P, width]``, training rows; learned.
-    weight : Tensor
-        ``[K, P]``; learned.
-    bias : Tensor
-        ``[K]``; learned.
-    numbers : Tensor
-        ``[n]``, the numbers of the kernel; learned.
-    similarity : dict
-        The kernel; see ``windtunnel.modules.kernels.kernels.described``.
     """
 
     __jit_ignored_attributes__: ClassVar[list[str]] = ["similarity"]
-    points: Tensor = learned()
-    weight: Tensor = learned()
-    bias: Tensor = learned()
-    numbers: Tensor = learned()
-    similarity: dict[str, Any]
+    points: Tensor = learned()  # [P, width], training rows
+    weight: Tensor = learned()  # [K, P]
+    bias: Tensor = learned()  # [K]
+    numbers: Tensor = learned()  # [n], the numbers of the kernel
+    similarity: dict[str, Any]  # the kernel; see ``windtunnel.modules.kernels.kernels.described``
 
     def __post_init__(self) -> None:
         self.kernel = kernel_from(self.similarity)
@@ -72,38 +55,19 @@ class GaussianProcessClasses(Module):
     In float64 whatever the type of the rows: the shares of the error functions cancel to the last four digits, and far
     from all points the classes differ in the last ones. Of two classes the sign of m decides, which a sum of five terms
     can lose: there p is above ``HALF`` if and only if m is above 0, by the last bit where it has to be.
-
-    Shape
-    -----
-    ``[B, width]`` -> float64 ``[B, classes]``: for two classes [1 - p, p], else one p for each, which do not add up to
-    1.
-
-    Parameters
-    ----------
-    points : Tensor
-        ``[P, width]``, training rows; learned.
-    residual : Tensor
-        ``[processes, P]``; learned.
-    root : Tensor
-        ``[processes, P]``, square roots of the weights of the approximation.
-    inverse : Tensor
-        ``[processes, P, P]``, of the lower triangular factor of 1 + root K root. As good as solving: that matrix is 1
-        plus a positive one, so that the inverse has no large number. A tensor of the file, as its last bits depend on
-        the number of threads that find it.
-    numbers : Tensor
-        ``[processes, n]``, the numbers of the kernels; learned.
-    similarity : dict
-        The kernel of all processes; see ``windtunnel.modules.kernels.kernels.described``.
     """
 
     FLOAT64: ClassVar[bool] = True
     __jit_ignored_attributes__: ClassVar[list[str]] = ["similarity"]
-    points: Tensor = learned()
-    residual: Tensor = learned()
-    root: Tensor
+    points: Tensor = learned()  # [P, width], training rows
+    residual: Tensor = learned()  # [processes, P]
+    root: Tensor  # [processes, P], square roots of the weights of the approximation
     inverse: Tensor
-    numbers: Tensor = learned()
-    similarity: dict[str, Any]
+    """[processes, P, P], of the lower triangular factor of 1 + root K root. As good as solving: that matrix is 1
+    plus a positive one, so that the inverse has no large number. A tensor of the file, as its last bits depend on
+    the number of threads that find it."""
+    numbers: Tensor = learned()  # [processes, n], the numbers of the kernels
+    similarity: dict[str, Any]  # the kernel of all processes; see ``windtunnel.modules.kernels.kernels.described``
     rates: Tensor = derived()
     shares: Tensor = derived()
 
@@ -116,7 +80,10 @@ class GaussianProcessClasses(Module):
         self.kernel = kernel_from(self.similarity)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, classes]."""
+        """[B, width] -> float64 [B, classes].
+
+        For two classes [1 - p, p], else one p for each, which do not add up to 1.
+        """
         rows = x.to(torch.float64)
         every = torch.cat([self.block(part) for part in row_blocks(rows, self.points.shape[0])])
         return torch.cat([1 - every, every], dim=1) if every.shape[1] == 1 else every

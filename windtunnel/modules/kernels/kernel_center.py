@@ -10,17 +10,6 @@ class KernelCenter(Module):
 
     y_j = k_j - rows_j - mean(k) + total
 
-    Shape
-    -----
-    ``[B, n]`` -> ``[B, n]``.
-
-    Parameters
-    ----------
-    rows : Tensor
-        ``[n]``, the mean kernel of each fitted row with all of them; learned.
-    total : Tensor
-        ``[]``, the mean of all; learned.
-
     Examples
     --------
     >>> import torch
@@ -28,8 +17,8 @@ class KernelCenter(Module):
     [[-0.5, 0.5]]
     """
 
-    rows: Tensor = learned()
-    total: Tensor = learned()
+    rows: Tensor = learned()  # [n], the mean kernel of each fitted row with all of them
+    total: Tensor = learned()  # [], the mean of all
 
     def forward(self, kernel: Tensor) -> Tensor:
         """[B, n] -> [B, n]."""

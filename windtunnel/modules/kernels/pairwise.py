@@ -72,24 +72,6 @@ class KernelMap(Module):
     y = k(x, points) W^T + b, in float64 whatever the type of the rows: large weights of both signs cancel, and with
     them most digits of float32. Parameters stay float64 too.
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``, in the type of the rows. NaN where the kernel is not defined (negative values under a
-    chi2 kernel).
-
-    Parameters
-    ----------
-    points : Tensor
-        ``[n, width]``; learned.
-    weight : Tensor
-        ``[K, n]``; learned.
-    bias : Tensor
-        ``[K]``; learned.
-    kernel : str
-        A name in ``KERNELS``; its formula is at ``kernel_values``.
-    gamma, coef0, degree : float
-        Of the formula; those that it lacks have no effect.
-
     Examples
     --------
     >>> import torch
@@ -100,16 +82,20 @@ class KernelMap(Module):
 
     FLOAT64: ClassVar[bool] = True
     CHOICES = {"kernel": KERNELS}
-    points: Tensor = learned()
-    weight: Tensor = learned()
-    bias: Tensor = learned()
-    kernel: str
+    points: Tensor = learned()  # [n, width]
+    weight: Tensor = learned()  # [K, n]
+    bias: Tensor = learned()  # [K]
+    kernel: str  # a name in ``KERNELS``; its formula is at ``kernel_values``
+    # gamma, coef0, degree: of the formula; those that it lacks have no effect
     gamma: float = 1.0
     coef0: float = 0.0
     degree: float = 1.0
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, K]."""
+        """[B, width] -> [B, K], in the type of the rows.
+
+        NaN where the kernel is not defined (negative values under a chi2 kernel).
+        """
         return self.block(x.double()).to(x.dtype)
 
     def block(self, x: Tensor) -> Tensor:
@@ -127,12 +113,7 @@ class Chi2KernelMap(KernelMap):
 
 
 class WhitenedKernel(KernelMap):
-    """A ``KernelMap`` whose weights whiten points that may nearly depend on one another.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``, in the type of the rows.
-    """
+    """A ``KernelMap`` whose weights whiten points that may nearly depend on one another."""
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with missing or infinite values, or with negative ones under a chi2 kernel."""

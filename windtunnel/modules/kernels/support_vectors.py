@@ -12,12 +12,7 @@ from windtunnel.modules.neighbours.distances import row_blocks
 
 
 class SupportVectors(KernelMap):
-    """A ``KernelMap`` whose rows are taken in blocks, as its points may be many.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-    """
+    """A ``KernelMap`` whose rows are taken in blocks, as its points may be many."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
@@ -32,15 +27,9 @@ def pairs(classes: int) -> tuple[list[int], list[int]]:
 
 
 class PairSums(Module):
-    """What the votes of pairs of classes are counted with.
+    """What the votes of pairs of classes are counted with."""
 
-    Parameters
-    ----------
-    classes : int
-        The number of classes C; there are C (C - 1) / 2 pairs.
-    """
-
-    classes: int
+    classes: int  # the number of classes C; there are C (C - 1) / 2 pairs
     first: Tensor = derived()
     second: Tensor = derived()
 
@@ -52,15 +41,10 @@ class PairSums(Module):
 
 
 class PairWinnerLabel(PairSums):
-    """The position of the class with the most votes: a pair's first where its score is above 0, else its second.
-
-    Shape
-    -----
-    ``[B, pairs]`` -> int64 ``[B]``.
-    """
+    """The position of the class with the most votes: a pair's first where its score is above 0, else its second."""
 
     def forward(self, scores: Tensor) -> Tensor:
-        """[B, pairs] -> [B]."""
+        """[B, pairs] -> int64 [B]."""
         votes = torch.where((scores > 0).unsqueeze(2), self.first, self.second).sum(dim=1)
         return votes.argmax(dim=1)
 
@@ -70,10 +54,6 @@ class PairVotes(PairSums):
 
     y_c = votes_c + s_c / (3 (|s_c| + 1)), s_c the sum of the scores for c less those against it; a score of 0 is a vote
     for the first class of its pair.
-
-    Shape
-    -----
-    ``[B, pairs]`` -> ``[B, classes]``.
     """
 
     def forward(self, scores: Tensor) -> Tensor:
@@ -90,15 +70,10 @@ class PairVotes(PairSums):
 
 
 class PairVotesLabel(PairVotes):
-    """The position of the greatest of ``PairVotes``.
-
-    Shape
-    -----
-    ``[B, pairs]`` -> int64 ``[B]``.
-    """
+    """The position of the greatest of ``PairVotes``."""
 
     def forward(self, scores: Tensor) -> Tensor:
-        """[B, pairs] -> [B]."""
+        """[B, pairs] -> int64 [B]."""
         return self.votes(scores).argmax(dim=1)
 
 
@@ -110,25 +85,14 @@ class PairCoupling(Module):
     within 0.005 / C of their mean.
 
     In float64 whatever the type of the scores, as the steps subtract numbers that are nearly equal.
-
-    Shape
-    -----
-    ``[B, pairs]`` -> float64 ``[B, classes]``.
-
-    Parameters
-    ----------
-    slope, intercept : Tensor
-        ``[pairs]``, A and B.
-    classes : int
-    sign : float
-        -1 where the raw score is that of the second class (two classes), else 1.
     """
 
     FLOAT64: ClassVar[bool] = True
+    # slope, intercept: [pairs], A and B
     slope: Tensor
     intercept: Tensor
     classes: int
-    sign: float = 1.0
+    sign: float = 1.0  # -1 where the raw score is that of the second class (two classes), else 1
     first: Tensor = derived()
     second: Tensor = derived()
 
@@ -138,7 +102,7 @@ class PairCoupling(Module):
         self.register_buffer("second", torch.tensor(second), persistent=False)
 
     def forward(self, scores: Tensor) -> Tensor:
-        """[B, pairs] -> [B, classes]."""
+        """[B, pairs] -> float64 [B, classes]."""
         k = self.classes
         scores = scores.to(torch.float64)
         pair = torch.sigmoid(-(self.sign * scores * self.slope + self.intercept)).clamp(1e-7, 1 - 1e-7)

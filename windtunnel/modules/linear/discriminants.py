@@ -16,27 +16,12 @@ class CentroidDiscriminants(Module):
     """Discriminants of nearest shrunken centroids.
 
     y_k = -|(x - centroid_k) / scale|_p^2 + 2 log prior_k
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, classes]``.
-
-    Parameters
-    ----------
-    centroids : Tensor
-        ``[classes, width]``; learned.
-    log_prior : Tensor
-        ``[classes]``; learned.
-    scale : Tensor
-        ``[width]``, standard deviations within the classes, 1 where they are 0.
-    p : float
-        The order of the norm.
     """
 
-    centroids: Tensor = learned()
-    log_prior: Tensor = learned()
-    scale: Tensor
-    p: float = 2.0
+    centroids: Tensor = learned()  # [classes, width]
+    log_prior: Tensor = learned()  # [classes]
+    scale: Tensor  # [width], standard deviations within the classes, 1 where they are 0
+    p: float = 2.0  # the order of the norm
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, classes]."""
@@ -44,28 +29,17 @@ class CentroidDiscriminants(Module):
 
 
 class CentroidOutput(Module):
-    """An output computed from the discriminants, for sources whose labels are those of the nearest centroid.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, classes]``, or ``[B]`` for the difference.
-
-    Parameters
-    ----------
-    centroids, log_prior, scale : Tensor
-        See ``CentroidDiscriminants``; facts here.
-    output : str
-        "scores", "difference" (the second less the first), "probability" (softmax) or "log probability".
-    """
+    """An output computed from the discriminants, for sources whose labels are those of the nearest centroid."""
 
     CHOICES = {"output": ("scores", "difference", "probability", "log probability")}
+    # The tensors of ``CentroidDiscriminants``, facts here:
     centroids: Tensor
     log_prior: Tensor
     scale: Tensor
-    output: str
+    output: str  # "scores", "difference" (the second less the first), "probability" (softmax) or "log probability"
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, classes] or [B]."""
+        """[B, width] -> [B, classes], or [B] for the difference."""
         scores = discriminants(x, self.centroids, self.scale, self.log_prior, 2.0)
         if self.output == "difference":
             return scores[:, 1] - scores[:, 0]

@@ -16,19 +16,6 @@ class FactorModel(Module):
 
     The last row of each table is that of unknown ones.
 
-    Shape
-    -----
-    ``[B, 2]``, codes of user and item from 0, NaN where unknown -> ``[B, 1]``.
-
-    Parameters
-    ----------
-    mean : Tensor
-        ``[1]``; learned.
-    users : Tensor
-        ``[U + 1, 1 + factors]``, b_u and p_u; learned.
-    items : Tensor
-        ``[I + 1, 1 + factors]``, c_i and q_i; learned.
-
     Examples
     --------
     >>> import torch
@@ -38,12 +25,12 @@ class FactorModel(Module):
     """
 
     KINDS: ClassVar[dict[str, str]] = {"users": "table", "items": "table"}
-    mean: Tensor = learned()
-    users: Tensor = learned()
-    items: Tensor = learned()
+    mean: Tensor = learned()  # [1]
+    users: Tensor = learned()  # [U + 1, 1 + factors], b_u and p_u
+    items: Tensor = learned()  # [I + 1, 1 + factors], c_i and q_i
 
     def forward(self, codes: Tensor) -> Tensor:
-        """[B, 2] -> [B, 1]."""
+        """[B, 2], codes of user and item from 0, NaN where unknown -> [B, 1]."""
         user, item = self.looked_up(codes[:, 0], self.users), self.looked_up(codes[:, 1], self.items)
         match = (user[:, 1:] * item[:, 1:]).sum(dim=1, keepdim=True)
         return self.mean + user[:, :1] + item[:, :1] + match

@@ -14,19 +14,6 @@ class FactorizationMachine(Module):
 
     computed in time linear in the columns: the last sum is half of |sum_i v_ki x_i|^2 - sum_i |v_ki|^2 x_i^2.
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    weight : Tensor
-        ``[K, width]``; learned.
-    bias : Tensor
-        ``[K]``; learned.
-    factors : Tensor
-        ``[K, width, F]``; learned.
-
     Source
     ------
     S. Rendle, Factorization Machines, ICDM 2010, lemma 3.1.
@@ -39,9 +26,9 @@ class FactorizationMachine(Module):
     [[30.0]]
     """
 
-    weight: Tensor = learned()
-    bias: Tensor = learned()
-    factors: Tensor = learned()
+    weight: Tensor = learned()  # [K, width]
+    bias: Tensor = learned()  # [K]
+    factors: Tensor = learned()  # [K, width, F]
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

@@ -11,20 +11,6 @@ class GaussianClasses(Module):
 
     y_k = offset_k - |(x - mean_k) W_k|^2 / 2
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``, in nats.
-
-    Parameters
-    ----------
-    mean : Tensor
-        ``[K, width]``, in the unit of the columns; learned.
-    scale : Tensor
-        W: ``[K, width, width]``, with W_k W_k^T the inverse of the covariance; or the diagonals ``[K, width]``, one
-        over the standard deviations; learned.
-    offset : Tensor
-        ``[K]``, log prior less half the log determinant of the covariance (naive Bayes: of 2 pi times it); learned.
-
     Examples
     --------
     >>> ones = torch.ones(1, 2)
@@ -32,12 +18,15 @@ class GaussianClasses(Module):
     [[-2.0]]
     """
 
-    mean: Tensor = learned()
+    mean: Tensor = learned()  # [K, width], in the unit of the columns
     scale: Tensor = learned()
+    """W: [K, width, width], with W_k W_k^T the inverse of the covariance; or the diagonals [K, width], one over the
+    standard deviations."""
     offset: Tensor = learned()
+    """[K], log prior less half the log determinant of the covariance (naive Bayes: of 2 pi times it)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, K]."""
+        """[B, width] -> [B, K], in nats."""
         # Class by class: all at once would need B x K x width numbers.
         squares: list[Tensor] = []
         for k in range(self.mean.shape[0]):

@@ -17,17 +17,6 @@ class Linear(Module):
 
     y = x W^T + b
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    weight : Tensor
-        ``[K, width]``; learned.
-    bias : Tensor
-        ``[K]``; learned.
-
     Examples
     --------
     >>> import torch
@@ -36,8 +25,8 @@ class Linear(Module):
     """
 
     MIXES_COLUMNS: ClassVar[bool] = True
-    weight: Tensor = learned()
-    bias: Tensor = learned()
+    weight: Tensor = learned()  # [K, width]
+    bias: Tensor = learned()  # [K]
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
@@ -67,17 +56,6 @@ class LinearSkippingMissing(Module):
 
     y = z W^T + b, where z is x with 0 for NaN
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    weight : Tensor
-        ``[K, width]``; learned.
-    bias : Tensor
-        ``[K]``; learned.
-
     Source
     ------
     XGBoost's gblinear.
@@ -89,8 +67,8 @@ class LinearSkippingMissing(Module):
     [[3.5]]
     """
 
-    weight: Tensor = learned()
-    bias: Tensor = learned()
+    weight: Tensor = learned()  # [K, width]
+    bias: Tensor = learned()  # [K]
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

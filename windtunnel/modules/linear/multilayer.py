@@ -16,21 +16,6 @@ class MultilayerPerceptron(Module):
 
     h_0 = x, h_i = f(h_{i-1} W_i^T + b_i), y = h_L; the last layer has its own f.
 
-    Shape
-    -----
-    ``[B, sizes[0]]`` -> ``[B, sizes[-1]]``.
-
-    Parameters
-    ----------
-    weight : Tensor
-        ``[sum of products of neighbouring sizes]``, each W_i ``[sizes[i], sizes[i - 1]]`` row by row; learned.
-    bias : Tensor
-        ``[sum of sizes[1:]]``, the b_i one after the other; learned.
-    sizes : list of int
-        The width of the input and of each layer.
-    activation, output : str
-        f of the hidden layers and of the last one: "identity", "logistic", "tanh" or "relu".
-
     Examples
     --------
     >>> net = MultilayerPerceptron(torch.tensor([1.0, -1.0, 2.0, 3.0]), torch.zeros(3), [1, 2, 1], "relu")
@@ -41,9 +26,10 @@ class MultilayerPerceptron(Module):
     CHOICES = {"activation": ACTIVATIONS, "output": ACTIVATIONS}
     __constants__: ClassVar[list[str]] = ["FEWEST"]
     FEWEST = 256  # rows of a slice, so that a product is worth laying out the weights for
-    weight: Tensor = learned()
-    bias: Tensor = learned()
-    sizes: list[int]
+    weight: Tensor = learned()  # [sum of products of neighbouring sizes], each W_i [sizes[i], sizes[i - 1]] row by row
+    bias: Tensor = learned()  # [sum of sizes[1:]], the b_i one after the other
+    sizes: list[int]  # the width of the input and of each layer
+    # activation, output: f of the hidden layers and of the last one: "identity", "logistic", "tanh" or "relu"
     activation: str
     output: str = "identity"
 

@@ -18,19 +18,6 @@ class Projection(Module):
 
     The subtraction comes first, so that columns far from zero keep their digits.
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    weight : Tensor
-        ``[K, width]``; learned.
-    bias : Tensor
-        ``[K]``; learned.
-    center : Tensor
-        ``[width]``, in the unit of the column; a fact.
-
     Examples
     --------
     >>> import torch
@@ -39,9 +26,9 @@ class Projection(Module):
     """
 
     MIXES_COLUMNS: ClassVar[bool] = True
-    weight: Tensor = learned()
-    bias: Tensor = learned()
-    center: Tensor
+    weight: Tensor = learned()  # [K, width]
+    bias: Tensor = learned()  # [K]
+    center: Tensor  # [width], in the unit of the column
 
     def cast(self, dtype: torch.dtype) -> None:
         """Compute in ``dtype``; what it cannot hold of the center goes into the bias."""

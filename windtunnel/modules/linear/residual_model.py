@@ -23,10 +23,6 @@ class ResidualModel(Module):
     where p runs over the interactions. The cell of an interaction is the number that has the codes of its columns as
     digits, modulo its count of cells: a cell per combination of values where the count suffices, else a hash.
 
-    Shape
-    -----
-    ``[B, numbers + categories]`` -> ``[B, K]``, in the unit of the raw scores.
-
     Parameters
     ----------
     edges : Tensor
@@ -121,7 +117,7 @@ class ResidualModel(Module):
         return torch.minimum(codes, self.size - 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores ``[B, K]``."""
+        """[B, numbers + categories] -> [B, K], in the unit of the raw scores."""
         codes = self.codes(x)
         return self.column_scores(codes) + self.interaction_scores(codes)
 
@@ -156,14 +152,9 @@ def interaction_cells(codes: Tensor, size: Tensor, interactions: Tensor, count: 
 
 
 class ResidualSum(Module):
-    """Sum of the scores of a pipeline and of a residual model.
-
-    Shape
-    -----
-    ``[B, 2 K]`` -> ``[B, K]``
-    """
+    """Sum of the scores of a pipeline and of a residual model."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """First half plus second half."""
+        """[B, 2 K] -> [B, K]."""
         half = x.shape[1] // 2
         return x[:, :half] + x[:, half:]

@@ -15,19 +15,6 @@ class ThresholdedLinear(Module):
 
     y = 1[x > threshold] W^T + b
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    weight : Tensor
-        ``[K, width]``; learned.
-    bias : Tensor
-        ``[K]``; learned.
-    threshold : Tensor
-        A number, in the unit of the columns; a fact.
-
     Examples
     --------
     >>> hard = ThresholdedLinear(torch.tensor([[1.0, 2.0]]), torch.tensor([0.5]), torch.tensor(0.0))
@@ -35,9 +22,9 @@ class ThresholdedLinear(Module):
     [[2.5]]
     """
 
-    weight: Tensor = learned()
-    bias: Tensor = learned()
-    threshold: Tensor
+    weight: Tensor = learned()  # [K, width]
+    bias: Tensor = learned()  # [K]
+    threshold: Tensor  # a number, in the unit of the columns
 
     def cast(self, dtype: torch.dtype) -> None:
         """Compute in ``dtype``; numbers of this type lie on the side of the threshold that they lay on before."""
@@ -77,27 +64,12 @@ class SoftThresholdedLinear(Module):
     """K weighted sums of soft steps, the differentiable form of ``ThresholdedLinear``.
 
     y = sigmoid((x - center) slope) W^T + b
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    weight : Tensor
-        ``[K, width]``; learned.
-    bias : Tensor
-        ``[K]``; learned.
-    center : Tensor
-        ``[width]``, in the unit of the columns; learned.
-    slope : Tensor
-        ``[width]``, per unit of the columns; a fact.
     """
 
-    weight: Tensor = learned()
-    bias: Tensor = learned()
-    center: Tensor = learned()
-    slope: Tensor
+    weight: Tensor = learned()  # [K, width]
+    bias: Tensor = learned()  # [K]
+    center: Tensor = learned()  # [width], in the unit of the columns
+    slope: Tensor  # [width], per unit of the columns
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

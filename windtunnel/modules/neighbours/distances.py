@@ -29,19 +29,6 @@ class NearestPoint(Module):
 
     y_k = -|x - c_k|_p^e
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    points : Tensor
-        ``[K, width]``, centres of clusters or classes; learned.
-    p : float
-        The order of the norm: 2 is Euclidean, 1 is Manhattan.
-    power : float
-        The exponent e.
-
     Examples
     --------
     >>> import torch
@@ -49,9 +36,9 @@ class NearestPoint(Module):
     [[-9.0, -16.0]]
     """
 
-    points: Tensor = learned()
-    p: float = 2.0
-    power: float = 2.0
+    points: Tensor = learned()  # [K, width], centres of clusters or classes
+    p: float = 2.0  # the order of the norm: 2 is Euclidean, 1 is Manhattan
+    power: float = 2.0  # the exponent e
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
@@ -63,24 +50,11 @@ class NearestGroup(Module):
     """How near the nearest point of each group is.
 
     y_c = max over the points k of group c of -|x - c_k|^2
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, groups]``.
-
-    Parameters
-    ----------
-    points : Tensor
-        ``[K, width]``; learned.
-    group : Tensor
-        int64 ``[K]``, the group of each point.
-    groups : int
-        How many there are.
     """
 
-    points: Tensor = learned()
-    group: Tensor
-    groups: int
+    points: Tensor = learned()  # [K, width]
+    group: Tensor  # int64 [K], the group of each point
+    groups: int  # how many there are
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, groups]."""
@@ -95,18 +69,9 @@ class Distances(Module):
     """Euclidean distances to points.
 
     y_k = |x - c_k|
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    points : Tensor
-        ``[K, width]``.
     """
 
-    points: Tensor
+    points: Tensor  # [K, width]
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
@@ -114,12 +79,7 @@ class Distances(Module):
 
 
 class DistancesFromScores(Module):
-    """Distances from the scores of ``NearestPoint``: y_k = sqrt(-s_k).
-
-    Shape
-    -----
-    ``[B, K]`` -> ``[B, K]``.
-    """
+    """Distances from the scores of ``NearestPoint``: y_k = sqrt(-s_k)."""
 
     def forward(self, scores: Tensor) -> Tensor:
         """[B, K] -> [B, K]."""
@@ -132,22 +92,12 @@ class BisectingCenters(Module):
     y_l = min over the nodes n above leaf l of sign_ln (|x - right_n|^2 - |x - left_n|^2)
 
     The leaf that a row ends in is the only one of which no node disapproves, so it has the greatest score.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, leaves]``.
-
-    Parameters
-    ----------
-    left, right : Tensor
-        ``[nodes, width]``, the two centres of each node; learned.
-    path : Tensor
-        ``[leaves, nodes]``: 1 where the leaf lies on the left of the node, -1 on the right, 0 not below it.
     """
 
+    # left, right: [nodes, width], the two centres of each node
     left: Tensor = learned()
     right: Tensor = learned()
-    path: Tensor
+    path: Tensor  # [leaves, nodes]: 1 where the leaf lies on the left of the node, -1 on the right, 0 not below it
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, leaves]."""

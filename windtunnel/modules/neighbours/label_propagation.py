@@ -14,33 +14,17 @@ class PropagatedLabels(Module):
     s = sum_i exp(-gamma |x - x_i|^2) labels_i, or the sum of labels_i over the nearest points; y_k = s_k / sum_j s_j
 
     Computed in float64 whatever the type of the program: the weights of far points are near 0. NaN where all are 0.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    points : Tensor
-        ``[N, width]``, float64; facts.
-    labels : Tensor
-        ``[N, K]``, float64, shares of the classes; learned.
-    gamma : float
-        In 1 / (unit of the columns)^2.
-    neighbors : int
-        How many of the nearest points count alone; 0 for all by their distance.
-    smooth : bool
-        Whether the nearest points pass the gradient of all points, weighted by exp(-(distance / that of the last of
-        the nearest)^2); forward nothing changes.
     """
 
     FLOAT64: ClassVar[bool] = True
     MAY_BE_NON_FINITE: ClassVar[bool] = True
-    points: Tensor
-    labels: Tensor = learned()
-    gamma: float
-    neighbors: int
+    points: Tensor  # [N, width], float64
+    labels: Tensor = learned()  # [N, K], float64, shares of the classes
+    gamma: float  # in 1 / (unit of the columns)^2
+    neighbors: int  # how many of the nearest points count alone; 0 for all by their distance
     smooth: bool = False
+    """Whether the nearest points pass the gradient of all points, weighted by exp(-(distance / that of the last of
+    the nearest)^2); forward nothing changes."""
 
     def soft(self, sample: Optional[Tensor]) -> Module:  # noqa: UP045  TorchScript
         """The same outputs, with a gradient where only the nearest points count."""

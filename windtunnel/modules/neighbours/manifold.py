@@ -14,33 +14,14 @@ class Geodesics(Module):
     g_j = min over the nearest points i of (|x - p_i| + path_ij),    y = -1/2 g^2 W^T + b
 
     Of equally near points the first ones count.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    points : Tensor
-        ``[n, width]``; a fact.
-    paths : Tensor
-        ``[n, n]``, lengths of the shortest paths; facts.
-    weight : Tensor
-        ``[K, n]``; learned.
-    bias : Tensor
-        ``[K]``; learned.
-    neighbours : int
-        How many points a row is linked to.
-    norm : float
-        Of the Minkowski distance.
     """
 
-    points: Tensor
-    paths: Tensor
-    weight: Tensor = learned()
-    bias: Tensor = learned()
-    neighbours: int
-    norm: float = 2.0
+    points: Tensor  # [n, width]
+    paths: Tensor  # [n, n], lengths of the shortest paths
+    weight: Tensor = learned()  # [K, n]
+    bias: Tensor = learned()  # [K]
+    neighbours: int  # how many points a row is linked to
+    norm: float = 2.0  # of the Minkowski distance
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
@@ -58,27 +39,12 @@ class Barycenters(Module):
     regularization * trace(C C^T) (or the regularization itself, where the trace is 0).
 
     Of equally near points the first ones count.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    points : Tensor
-        ``[n, width]``; facts.
-    places : Tensor
-        ``[n, K]``; learned.
-    neighbours : int
-        How many points a row is made of.
-    regularization : float
-        See above.
     """
 
-    points: Tensor
-    places: Tensor = learned()
-    neighbours: int
-    regularization: float
+    points: Tensor  # [n, width]
+    places: Tensor = learned()  # [n, K]
+    neighbours: int  # how many points a row is made of
+    regularization: float  # see above
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""

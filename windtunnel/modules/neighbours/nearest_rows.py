@@ -98,34 +98,19 @@ class NearestRows(Module):
     The source walks over the rows (in a tree the nearer child first) and keeps the best k in a heap, where a new row
     takes the place of the worst one only if it is nearer. So which of several equally near rows are kept depends on the
     walk and on the heap; both are followed here for the rows where it matters.
-
-    Parameters
-    ----------
-    points : Tensor
-        ``[P, width]``, the training rows.
-    inorder : Tensor
-        int64 ``[P]``, the training rows in the order of the leaves of the tree; as they come where there is none.
-    leaf : Tensor
-        int64 ``[P]``, the leaf of each place of ``inorder``.
-    low, high : Tensor
-        ``[nodes, width]``: the box of each node; of a ball tree the centre, and its radius as ``[nodes, 1]``.
-    k : int
-        How many neighbours.
-    p : float
-        The order of the norm.
-    search : str
-        "kd_tree", "ball_tree", "brute", or "cosine" for one less the cosine.
     """
 
     FLOAT64: ClassVar[bool] = True
-    points: Tensor
+    points: Tensor  # [P, width], the training rows
     inorder: Tensor
-    leaf: Tensor
+    """int64 [P], the training rows in the order of the leaves of the tree; as they come where there is none."""
+    leaf: Tensor  # int64 [P], the leaf of each place of ``inorder``
+    # low, high: [nodes, width]: the box of each node; of a ball tree the centre, and its radius as [nodes, 1]
     low: Tensor
     high: Tensor
-    k: int
-    p: float
-    search: str
+    k: int  # how many neighbours
+    p: float  # the order of the norm
+    search: str  # "kd_tree", "ball_tree", "brute", or "cosine" for one less the cosine
     centre: Tensor = derived()
     factors: Tensor = derived()
     squares: Tensor = derived()

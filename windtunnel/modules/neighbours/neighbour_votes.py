@@ -12,26 +12,13 @@ class NeighbourVotes(NearestRows):
     """What the nearest training rows vote for, one after the other from the nearest one.
 
     y_c = sum over the neighbours i of class c of w_i; w = 1, or 1 / distance
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, classes]``, those of several targets side by side.
-
-    Parameters
-    ----------
-    points, inorder, leaf, low, high, k, p, search
-        See ``NearestRows``.
-    targets : Tensor
-        ``[P, classes]``, 1 at the class of each row.
-    weighted : bool
-        Whether w is 1 / distance.
     """
 
-    targets: Tensor
-    weighted: bool
+    targets: Tensor  # [P, classes], 1 at the class of each row
+    weighted: bool  # whether w is 1 / distance
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, classes]."""
+        """[B, width] -> [B, classes], those of several targets side by side."""
         rows = x.to(torch.float64)
         return torch.cat([self.block(part) for part in row_blocks(rows, self.k * self.targets.shape[1])]).to(x.dtype)
 
@@ -46,10 +33,7 @@ class NeighbourVotes(NearestRows):
 
 
 class VotesByDistance(NeighbourVotes):
-    """``NeighbourVotes`` of a classifier that rejects rows so far from all that 1 / distance is 0.
-
-    Parameters as those of ``NeighbourVotes``.
-    """
+    """``NeighbourVotes`` of a classifier that rejects rows so far from all that 1 / distance is 0."""
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with missing or infinite values, or infinitely far from every training row in float64."""
@@ -69,9 +53,7 @@ class NeighbourMeans(NeighbourVotes):
 
     y_t = sum_i w_i target_it / sum_i w_i; w = 1, or 1 / distance
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, targets]``. Parameters as those of ``NeighbourVotes``; targets are values.
+    ``targets``, ``[P, targets]``, are values; so ``[B, width]`` -> ``[B, targets]``.
     """
 
     def block(self, x: Tensor) -> Tensor:
@@ -86,24 +68,13 @@ class VoteProbabilities(Module):
     """Votes over their sum, target by target; 0 where there is none.
 
     y_c = s_c / sum of s over the classes of the same target
-
-    Shape
-    -----
-    ``[B, classes]`` -> ``[B, classes]``, without those from ``kept`` on.
-
-    Parameters
-    ----------
-    sizes : list of int
-        The number of classes of each target.
-    kept : int
-        How many columns are classes of the source; one more stands for a label that only outliers have.
     """
 
-    sizes: list[int]
-    kept: int
+    sizes: list[int]  # the number of classes of each target
+    kept: int  # how many columns are classes of the source; one more stands for a label that only outliers have
 
     def forward(self, scores: Tensor) -> Tensor:
-        """[B, classes] -> [B, classes]."""
+        """[B, classes] -> [B, classes], without those from ``kept`` on."""
         shares: list[Tensor] = []
         for votes in torch.split(scores[:, : self.kept], self.sizes, dim=1):
             total = votes.sum(dim=1, keepdim=True)

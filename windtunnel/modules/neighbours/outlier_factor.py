@@ -11,26 +11,11 @@ class OutlierFactor(NearestRows):
     """How sparse the surroundings of a row are against those of its neighbours (local outlier factor).
 
     y = -mean_i(density_i / density) - offset, density = 1 / (mean_i max(distance_i, reach_i) + 1e-10)
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, 1]``.
-
-    Parameters
-    ----------
-    points, inorder, leaf, low, high, k, p, search
-        See ``NearestRows``.
-    density : Tensor
-        ``[P]``, of the training rows.
-    reach : Tensor
-        ``[P]``, the distance of each training row to its own k-th neighbour.
-    offset : Tensor
-        A number, in the unit of y.
     """
 
-    density: Tensor
-    reach: Tensor
-    offset: Tensor
+    density: Tensor  # [P], of the training rows
+    reach: Tensor  # [P], the distance of each training row to its own k-th neighbour
+    offset: Tensor  # a number, in the unit of y
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, 1]."""

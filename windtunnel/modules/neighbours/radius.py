@@ -14,37 +14,16 @@ class RadiusNeighbors(Module):
 
     y_c = sum over the rows i with distance <= radius of w_i target_ic, over the sum of the w_i where ``mean`` is set;
     w = 1, or 1 / distance; where there is no such row, ``alone``
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, targets]``.
-
-    Parameters
-    ----------
-    points : Tensor
-        ``[P, width]``, the training rows.
-    targets : Tensor
-        ``[P, targets]``: values, or 1 at the class of each row.
-    alone : Tensor
-        ``[targets]``; NaN where the source predicts so.
-    radius : float
-        In the unit of the distance.
-    p : float
-        The order of the norm.
-    weighted : bool
-        Whether w is 1 / distance.
-    mean : bool
-        Whether the sum is divided by that of the weights.
     """
 
     FLOAT64: ClassVar[bool] = True
-    points: Tensor
-    targets: Tensor
-    alone: Tensor
-    radius: float
-    p: float
-    weighted: bool
-    mean: bool
+    points: Tensor  # [P, width], the training rows
+    targets: Tensor  # [P, targets]: values, or 1 at the class of each row
+    alone: Tensor  # [targets]; NaN where the source predicts so
+    radius: float  # in the unit of the distance
+    p: float  # the order of the norm
+    weighted: bool  # whether w is 1 / distance
+    mean: bool  # whether the sum is divided by that of the weights
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, targets]."""

@@ -11,14 +11,10 @@ class LogSoftmax(Module):
     """Log probabilities of joint log likelihoods, with all their digits where a probability is near 0.
 
     y_k = s_k - log sum_j exp(s_j)
-
-    Shape
-    -----
-    ``[B, K]`` -> float64 ``[B, K]``.
     """
 
     def forward(self, scores: Tensor) -> Tensor:
-        """[B, K] -> [B, K]."""
+        """[B, K] -> float64 [B, K]."""
         return torch.log_softmax(scores.to(torch.float64), dim=1)
 
 
@@ -26,25 +22,16 @@ class FlooredLog(Module):
     """Log probabilities, where a probability of 0 counts as the smallest normal number.
 
     y = log(p), p = link(s), or 2.2e-308 where that is 0
-
-    Shape
-    -----
-    ``[B, K]`` -> float64 ``[B, classes]``.
-
-    Parameters
-    ----------
-    link : str
-        A name in ``LINKS``.
     """
 
-    link: str
+    link: str  # a name in ``LINKS``
 
     def __post_init__(self) -> None:
         self.function = LINKS[self.link]
         self.smallest = torch.finfo(torch.float64).tiny
 
     def forward(self, scores: Tensor) -> Tensor:
-        """[B, K] -> [B, classes]."""
+        """[B, K] -> float64 [B, classes]."""
         probability = self.function(scores.to(torch.float64))
         return torch.where(probability == 0, torch.full_like(probability, self.smallest), probability).log()
 
@@ -53,10 +40,6 @@ class ScoreDifference(Module):
     """By how much the second of two scores is greater.
 
     y = s_1 - s_0
-
-    Shape
-    -----
-    ``[B, 2]`` -> ``[B]``.
     """
 
     def forward(self, scores: Tensor) -> Tensor:
@@ -68,18 +51,9 @@ class OffsetScore(Module):
     """The score of a row plus a constant.
 
     y = s + offset
-
-    Shape
-    -----
-    ``[B, 1]`` -> ``[B]``.
-
-    Parameters
-    ----------
-    offset : Tensor
-        A number, in the unit of the score.
     """
 
-    offset: Tensor
+    offset: Tensor  # a number, in the unit of the score
 
     def forward(self, scores: Tensor) -> Tensor:
         """[B, 1] -> [B]."""
@@ -90,14 +64,10 @@ class Squeeze(Module):
     """The only column without its second dimension.
 
     y = x_0
-
-    Shape
-    -----
-    ``[B, 1]`` -> ``[B]``, any dtype.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, 1] -> [B]."""
+        """[B, 1] -> [B], any dtype."""
         return x[:, 0]
 
 
@@ -106,21 +76,12 @@ class IsolationScore(Module):
 
     y = -2^(-s) - offset
 
-    Shape
-    -----
-    ``[B, 1]`` -> ``[B]``.
-
-    Parameters
-    ----------
-    offset : Tensor
-        A number: 0 for ``score_samples``, ``offset_`` for ``decision_function``.
-
     Source
     ------
     sklearn.ensemble.IsolationForest: ``offset_``.
     """
 
-    offset: Tensor
+    offset: Tensor  # a number: 0 for ``score_samples``, ``offset_`` for ``decision_function``
 
     def forward(self, scores: Tensor) -> Tensor:
         """[B, 1] -> [B]."""

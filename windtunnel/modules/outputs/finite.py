@@ -11,19 +11,11 @@ class Finite:
 
     One object may stand for many output columns and name as many input columns, so it is told by identity: to compare
     or hash what it names for each of them would take the square of the columns.
-
-    Attributes
-    ----------
-    columns : tuple of int
-        The output is NaN or infinite exactly where one of these is; where it is one column, NaN where that is NaN and
-        infinite where it is infinite. Products beyond the largest number are left out of account. Empty where the
-        output is always finite.
-    kinds : tuple of str
-        Of NaN ("nan") and infinity ("inf") those that come through: not the one that is filled or clipped.
-    sure : bool
-        False if the output may be finite although one of the columns is not.
     """
 
     columns: tuple[int, ...] = ()
-    kinds: tuple[str, ...] = ("nan", "inf")
-    sure: bool = True
+    """The output is NaN or infinite exactly where one of these is; where it is one column, NaN where that is NaN and
+    infinite where it is infinite. Products beyond the largest number are left out of account. Empty where the output
+    is always finite."""
+    kinds: tuple[str, ...] = ("nan", "inf")  # those that come through: not the one that is filled or clipped
+    sure: bool = True  # False if the output may be finite although one of the columns is not

@@ -16,25 +16,14 @@ class InversePower(Module):
     Box-Cox: (z p + 1)^(1 / p). At p = 0 (and 2) the exponential. NaN where there is no such number.
 
     Computed in float64 whatever the type of the program, as high powers need it.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, width]``.
-
-    Parameters
-    ----------
-    power, scale, shift : Tensor
-        ``[width]`` each; facts of the fitted transformer.
-    positive : bool
-        True for Box-Cox.
     """
 
     FLOAT64: ClassVar[bool] = True
     MAY_BE_NON_FINITE: ClassVar[bool] = True
-    power: Tensor
-    scale: Tensor
-    shift: Tensor
-    positive: bool
+    power: Tensor  # [width], of the fitted transformer
+    scale: Tensor  # [width], of the fitted transformer
+    shift: Tensor  # [width], of the fitted transformer
+    positive: bool  # true for Box-Cox
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
@@ -63,21 +52,11 @@ class InverseQuantiles(Module):
     y interpolates the quantiles at p = x, or at p = Phi(x); p within 1e-7 of 0 and 1 is taken for it where normal.
 
     Computed in float64 whatever the type of the program.
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, width]``.
-
-    Parameters
-    ----------
-    levels, quantiles : Tensor
-        ``[width, Q]`` each, ascending; facts. Q at least 2.
-    normal : bool
     """
 
     FLOAT64: ClassVar[bool] = True
-    levels: Tensor
-    quantiles: Tensor
+    levels: Tensor  # [width, Q], ascending; Q at least 2
+    quantiles: Tensor  # [width, Q], ascending
     normal: bool
 
     def forward(self, x: Tensor) -> Tensor:

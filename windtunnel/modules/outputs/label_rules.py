@@ -9,30 +9,20 @@ from windtunnel.modules.base import Module
 
 
 class LabelIndex(Module):
-    """The index of the label: of one score whether it is above 0, of several the greatest, the first of equal ones.
-
-    Shape
-    -----
-    ``[B, K]`` -> int64 ``[B]``.
-    """
+    """The index of the label: of one score whether it is above 0, of several the greatest, the first of equal ones."""
 
     def forward(self, scores: Tensor) -> Tensor:
-        """``[B, K]`` -> ``[B]``."""
+        """[B, K] -> int64 [B]."""
         if scores.shape[1] == 1:
             return (scores[:, 0] > 0).to(torch.int64)
         return scores.argmax(dim=1)
 
 
 class LabelIndexColumn(Module):
-    """The index of the greatest score, the first of equal ones, as a column.
-
-    Shape
-    -----
-    ``[B, K]`` -> int64 ``[B, 1]``.
-    """
+    """The index of the greatest score, the first of equal ones, as a column."""
 
     def forward(self, scores: Tensor) -> Tensor:
-        """[B, K] -> [B, 1]."""
+        """[B, K] -> int64 [B, 1]."""
         return scores.argmax(dim=1, keepdim=True)
 
 
@@ -41,19 +31,6 @@ class LabelThreshold(Module):
 
     y = positive where sign s >= bound, else 1 - positive
 
-    Shape
-    -----
-    ``[B, 1]`` -> int64 ``[B]``.
-
-    Parameters
-    ----------
-    bound : Tensor
-        A number, in the unit of the score.
-    positive : int
-        The label, 0 or 1, of scores from the bound on.
-    sign : int
-        -1 where the score is a decision for the other label, else 1.
-
     Examples
     --------
     >>> import torch
@@ -61,12 +38,12 @@ class LabelThreshold(Module):
     [1, 0]
     """
 
-    bound: Tensor
-    positive: int = 1
-    sign: int = 1
+    bound: Tensor  # a number, in the unit of the score
+    positive: int = 1  # the label, 0 or 1, of scores from the bound on
+    sign: int = 1  # -1 where the score is a decision for the other label, else 1
 
     def forward(self, scores: Tensor) -> Tensor:
-        """[B, 1] -> [B]."""
+        """[B, 1] -> int64 [B]."""
         reached = (scores[:, 0] * self.sign >= self.bound).to(torch.int64)
         return reached if self.positive == 1 else 1 - reached
 
@@ -75,21 +52,12 @@ class AboveThreshold(Module):
     """Which scores are above a bound.
 
     y = 1 where s > bound, else 0
-
-    Shape
-    -----
-    ``[B, E]`` -> int64 ``[B, E]``; ``[B]`` of a single one.
-
-    Parameters
-    ----------
-    bound : Tensor
-        A number, in the unit of the scores.
     """
 
-    bound: Tensor
+    bound: Tensor  # a number, in the unit of the scores
 
     def forward(self, scores: Tensor) -> Tensor:
-        """[B, E] -> [B, E], or [B]."""
+        """[B, E] -> int64 [B, E]; [B] of a single one."""
         above = (scores > self.bound).to(torch.int64)
         return above[:, 0] if above.shape[1] == 1 else above
 
@@ -98,20 +66,11 @@ class SecondAboveThreshold(Module):
     """The second label where its score is above a bound.
 
     y = 1[s_1 > bound]
-
-    Shape
-    -----
-    ``[B, 2]`` -> int64 ``[B]``.
-
-    Parameters
-    ----------
-    bound : Tensor
-        A number, in the unit of the score.
     """
 
     FLOAT64: ClassVar[bool] = True
-    bound: Tensor
+    bound: Tensor  # a number, in the unit of the score
 
     def forward(self, scores: Tensor) -> Tensor:
-        """[B, 2] -> [B]."""
+        """[B, 2] -> int64 [B]."""
         return (scores[:, 1] > self.bound).to(torch.int64)

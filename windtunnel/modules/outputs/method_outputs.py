@@ -10,45 +10,24 @@ class LinkOutput(Module):
     """A link of raw scores: probabilities of a classifier, values of a regressor.
 
     y = link(scale s)
-
-    Shape
-    -----
-    ``[B, K]`` -> ``[B, classes]`` or ``[B, K]``.
-
-    Parameters
-    ----------
-    link : str
-        A name in ``LINKS``.
-    scale : float
-        What the scores are multiplied by first.
     """
 
-    link: str
-    scale: float = 1.0
+    link: str  # a name in ``LINKS``
+    scale: float = 1.0  # what the scores are multiplied by first
 
     def __post_init__(self) -> None:
         self.function = LINKS[self.link]
 
     def forward(self, scores: Tensor) -> Tensor:
-        """``[B, K]`` -> ``[B, classes]`` or ``[B, K]``."""
+        """[B, K] -> [B, classes] or [B, K]."""
         return self.function(scores if self.scale == 1.0 else scores * self.scale)
 
 
 class CastColumns(Module):
-    """What a method returns, whole numbers too, in the type that is computed in.
+    """What a method returns, whole numbers too, in the type that is computed in."""
 
-    Shape
-    -----
-    ``[B, columns]`` -> ``[B, columns]``.
-
-    Parameters
-    ----------
-    like : Tensor
-        A number of the type that is computed in.
-    """
-
-    like: Tensor
+    like: Tensor  # a number of the type that is computed in
 
     def forward(self, output: Tensor) -> Tensor:
-        """``[B, columns]`` -> ``[B, columns]``."""
+        """[B, columns] -> [B, columns]."""
         return output.to(self.like.dtype)

@@ -17,22 +17,6 @@ class BinTables(Module):
 
     Edges are facts, as the categories of text are; the gradient goes to the rows.
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, len(kept)]``.
-
-    Parameters
-    ----------
-    rows : Tensor
-        ``[width, E + 2, w]``, a table for each column, padded: bins in order, and last the row of a missing number;
-        learned.
-    edges : Tensor
-        ``[width, E]``, in the unit of the column, ascending, padded by infinity.
-    kept : Tensor
-        int64 positions of the columns out among ``width * w``, in their order.
-    closed : Tensor
-        bool ``[width]``, the columns in which a missing number is rejected.
-
     Examples
     --------
     >>> import torch
@@ -44,9 +28,10 @@ class BinTables(Module):
 
     KINDS: ClassVar[dict[str, str]] = {"rows": "table"}
     rows: Tensor = learned()
-    edges: Tensor
-    kept: Tensor
-    closed: Tensor
+    """[width, E + 2, w], a table for each column, padded: bins in order, and last the row of a missing number."""
+    edges: Tensor  # [width, E], in the unit of the column, ascending, padded by infinity
+    kept: Tensor  # int64 positions of the columns out among ``width * w``, in their order
+    closed: Tensor  # bool [width], the columns in which a missing number is rejected
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with an infinite number, or a missing one in a column whose encoder rejects it."""

@@ -16,17 +16,6 @@ class CategoryTable(Module):
 
     y = rows[id]
 
-    Shape
-    -----
-    int64 ``[B, 1]`` in 0..V-1 -> ``[B, w]``.
-
-    Parameters
-    ----------
-    rows : Tensor
-        ``[V, w]``; learned if ``trainable``, otherwise a fact.
-    trainable : bool
-        False where the rows are codes and not an embedding.
-
     Examples
     --------
     >>> import torch
@@ -35,8 +24,8 @@ class CategoryTable(Module):
     """
 
     KINDS: ClassVar[dict[str, str]] = {"rows": "table"}
-    rows: Tensor
-    trainable: bool = True
+    rows: Tensor  # [V, w]; learned if ``trainable``, otherwise a fact
+    trainable: bool = True  # false where the rows are codes and not an embedding
 
     def __post_init__(self) -> None:
         self.sparse = False  # whether gradients hold the rows of the batch only; training sets it
@@ -46,7 +35,7 @@ class CategoryTable(Module):
             self.register_parameter("rows", nn.Parameter(rows))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """[B, 1] -> [B, w]."""
+        """int64 [B, 1] in 0..V-1 -> [B, w]."""
         return functional.embedding(ids[:, 0], self.rows, sparse=self.sparse)
 
     @torch.jit.unused
@@ -71,18 +60,9 @@ class SumGroups(Module):
     """Add up equally wide groups of columns, such as the rows of several hashed categories.
 
     y_k = sum over groups g of x_{g w + k}
-
-    Shape
-    -----
-    ``[B, groups * w]`` -> ``[B, w]``.
-
-    Parameters
-    ----------
-    groups : int
-        Number of groups, at least 1.
     """
 
-    groups: int
+    groups: int  # number of groups, at least 1
 
     def __post_init__(self) -> None:
         if self.groups < 1:
@@ -105,16 +85,12 @@ class Identity(Module):
     """Columns passed through.
 
     y = x
-
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, width]``, any dtype.
     """
 
     PER_COLUMN: ClassVar[tuple[str, ...]] = ()
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, width]."""
+        """[B, width] -> [B, width], any dtype."""
         return x
 
     def finite_inputs(self, width: int) -> list[Finite | None]:

@@ -16,21 +16,6 @@ class CodeTables(Module):
 
     A number outside of 0 .. count_j - 1 has no row and makes the output NaN.
 
-    Shape
-    -----
-    ``[B, width]`` -> ``[B, K]``.
-
-    Parameters
-    ----------
-    rows : Tensor
-        ``[sum of counts, K]``, the tables one below the other; learned.
-    bias : Tensor
-        ``[K]``; learned.
-    start : Tensor
-        int64 ``[width]``, where each table begins.
-    count : Tensor
-        int64 ``[width]``, how many rows each table has, at least 1.
-
     Examples
     --------
     >>> start, count = torch.tensor([0, 2]), torch.tensor([2, 1])
@@ -40,10 +25,10 @@ class CodeTables(Module):
     """
 
     KINDS: ClassVar[dict[str, str]] = {"rows": "table"}
-    rows: Tensor = learned()
-    bias: Tensor = learned()
-    start: Tensor
-    count: Tensor
+    rows: Tensor = learned()  # [sum of counts, K], the tables one below the other
+    bias: Tensor = learned()  # [K]
+    start: Tensor  # int64 [width], where each table begins
+    count: Tensor  # int64 [width], how many rows each table has, at least 1
 
     def __post_init__(self) -> None:
         self.sparse = False  # whether gradients hold the rows of the batch only; training sets it

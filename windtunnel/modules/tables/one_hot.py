@@ -17,19 +17,6 @@ class OneHot(Module):
     What ``CategoryTable`` gives for a table of w^2 numbers, from w numbers; a fact, as such a table is not learned. In
     front of weighted sums it is multiplied into their weights (``windtunnel.compiler.passes.fold``), which are.
 
-    Shape
-    -----
-    int64 ``[B, 1]`` in 0..V-1 -> ``[B, w]``.
-
-    Parameters
-    ----------
-    column : Tensor
-        int64 ``[V]``, from 0 to w - 1, or -1 for a category that has no column.
-    columns : Tensor
-        int64 ``[w]``, the number of each: 0 to w - 1, or fewer where only some are wanted.
-    unit : Tensor
-        1, a scalar in the type of the output.
-
     Examples
     --------
     >>> import torch
@@ -38,12 +25,12 @@ class OneHot(Module):
     [[0.0, 0.0], [0.0, 1.0]]
     """
 
-    column: Tensor
-    columns: Tensor
-    unit: Tensor
+    column: Tensor  # int64 [V], from 0 to w - 1, or -1 for a category that has no column
+    columns: Tensor  # int64 [w], the number of each: 0 to w - 1, or fewer where only some are wanted
+    unit: Tensor  # 1, a scalar in the type of the output
 
     def forward(self, ids: Tensor) -> Tensor:
-        """[B, 1] -> [B, w]."""
+        """int64 [B, 1] in 0..V-1 -> [B, w]."""
         return self.column[ids].eq(self.columns).to(self.unit.dtype)
 
     @torch.jit.unused

@@ -16,17 +16,6 @@ class CategoryHashes(Module):
 
     Ids from ``count`` on hold the hash themselves: the text is none that the vocabulary knows.
 
-    Shape
-    -----
-    int64 ``[B, m]``, 0 and up -> int64 ``[B, m]``.
-
-    Parameters
-    ----------
-    hashes : Tensor
-        int64 ``[sum of counts]``, one column below the other; no category has a hash beyond 32 bits.
-    count : Tensor
-        int64 ``[m]``, how many ids of each column have their hash there, at least 2.
-
     Examples
     --------
     >>> import torch
@@ -34,15 +23,15 @@ class CategoryHashes(Module):
     [[8], [-5]]
     """
 
-    hashes: Tensor
-    count: Tensor
+    hashes: Tensor  # int64 [sum of counts], one column below the other; no category has a hash beyond 32 bits
+    count: Tensor  # int64 [m], how many ids of each column have their hash there, at least 2
     start: Tensor = derived()
 
     def __post_init__(self) -> None:
         self.register_buffer("start", torch.cumsum(self.count, 0) - self.count, persistent=False)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """[B, m] -> [B, m]."""
+        """int64 [B, m], 0 and up -> int64 [B, m]."""
         beyond = ids - self.count
         at = torch.where(beyond < 0, ids, torch.zeros_like(ids)) + self.start
         held = torch.where(beyond >= 2147483648, beyond - 4294967296, beyond)
@@ -54,17 +43,6 @@ class AboveBorders(Module):
 
     y_j = 1 where x_j > border_j, else 0; for a missing x_j it is missing_j
 
-    Shape
-    -----
-    ``[B, width]`` -> int64 ``[B, width]``.
-
-    Parameters
-    ----------
-    border : Tensor
-        ``[width]``, in the unit of the column, float32 numbers.
-    missing : Tensor
-        bool ``[width]``.
-
     Examples
     --------
     >>> import torch
@@ -72,11 +50,11 @@ class AboveBorders(Module):
     [[0], [1], [1]]
     """
 
-    border: Tensor
-    missing: Tensor
+    border: Tensor  # [width], in the unit of the column, float32 numbers
+    missing: Tensor  # bool [width]
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, width]."""
+        """[B, width] -> int64 [B, width]."""
         past = x.to(torch.float32).to(x.dtype) > self.border
         return (past | (torch.isnan(x) & self.missing)).to(torch.int64)
 
@@ -92,25 +70,6 @@ class TargetStatistics(Module):
     and y_k = rows[first_k + r], where r is the number of H_p among the hashes of its combination p = ``combination_k``
     in the order of its tables, or their count where it is not among them. The salts, which are added to the keys too,
     keep the hashes of different combinations apart, so that one sorted list holds them all.
-
-    Shape
-    -----
-    int64 ``[B, m]`` -> ``[B, K]``, in the type of ``rows``.
-
-    Parameters
-    ----------
-    rows : Tensor
-        ``[sum over k of count + 1, 1]``; learned.
-    column, factor, equal : Tensor
-        int64 ``[L, P]``; a place that a combination does not have has factor 0.
-    compares : Tensor
-        bool ``[L, P]``, whether a place is a comparison with ``equal``.
-    salt, count : Tensor
-        int64 ``[P]``; ``count`` is the number of keys of a combination.
-    keys, owner, place : Tensor
-        int64 ``[N]``: all hashes, sorted, the combination that each belongs to, and its number there.
-    combination, first : Tensor
-        int64 ``[K]``.
 
     References
     ----------
@@ -129,18 +88,21 @@ class TargetStatistics(Module):
     """
 
     KINDS: ClassVar[dict[str, str]] = {"rows": "table"}
-    rows: Tensor = learned()
+    rows: Tensor = learned()  # [sum over k of count + 1, 1]
+    # column, factor, equal: int64 [L, P]; a place that a combination does not have has factor 0
     column: Tensor
     factor: Tensor
     equal: Tensor
-    compares: Tensor
+    compares: Tensor  # bool [L, P], whether a place is a comparison with ``equal``
+    # salt, count: int64 [P]; ``count`` is the number of keys of a combination
     salt: Tensor
     count: Tensor
+    # keys, owner, place: int64 [N]: all hashes, sorted, the combination that each belongs to, and its number there
     keys: Tensor
     owner: Tensor
     place: Tensor
-    combination: Tensor
-    first: Tensor
+    combination: Tensor  # int64 [K]
+    first: Tensor  # int64 [K]
 
     def __post_init__(self) -> None:
         self.sparse = False  # whether gradients hold the rows of the batch only; training sets it
@@ -152,7 +114,7 @@ class TargetStatistics(Module):
         return self.rows[first : first + int(self.count[self.combination[output]]) + 1, 0]
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, m] -> [B, K]."""
+        """int64 [B, m] -> [B, K], in the type of ``rows``."""
         total = self.salt.unsqueeze(0).expand(x.shape[0], -1)
         for place in range(self.column.shape[0]):
             one = x.index_select(1, self.column[place])  # [B, P]

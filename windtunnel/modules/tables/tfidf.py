@@ -34,19 +34,6 @@ class Tfidf(Module):
 
     y = z / |z| with z = x idf, and y = z where |z| = 0
 
-    Shape
-    -----
-    ``[B, terms]`` counts -> ``[B, terms]``, or ``[B, len(kept)]``.
-
-    Parameters
-    ----------
-    idf : Tensor
-        ``[terms]``, the weight of each term; learned. ``[0]`` where there are no weights.
-    norm : str
-        "l1" (sum of absolute values), "l2" (Euclidean), or "" for rows as they are.
-    kept : Tensor, optional
-        int64 positions of the terms that are given; ``[0]`` for all of them. The norm is that of all.
-
     Examples
     --------
     >>> import torch
@@ -55,12 +42,13 @@ class Tfidf(Module):
     """
 
     CHOICES = {"norm": NORMS}
-    idf: Tensor = learned()
-    norm: str
+    idf: Tensor = learned()  # [terms], the weight of each term, or [0] where there are no weights
+    norm: str  # "l1" (sum of absolute values), "l2" (Euclidean), or "" for rows as they are
     kept: Tensor = torch.empty(0, dtype=torch.int64)
+    """int64 positions of the terms that are given; [0] for all of them. The norm is that of all."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, terms] -> [B, terms] or [B, len(kept)]."""
+        """[B, terms] counts -> [B, terms], or [B, len(kept)]."""
         parts = cache_slices(x, x.shape[1])
         if len(parts) == 1:
             return self.scaled(x)
@@ -99,15 +87,6 @@ class SublinearTfidf(Module):
 
     y = z / |z| with z = (1 + log x) idf where x is not 0, else 0
 
-    Shape
-    -----
-    ``[B, terms]`` counts -> ``[B, terms]``; a row with a count below 0 is missing but for its zeros.
-
-    Parameters
-    ----------
-    idf, norm
-        See ``Tfidf``.
-
     Examples
     --------
     >>> import torch
@@ -117,15 +96,15 @@ class SublinearTfidf(Module):
 
     CHOICES = {"norm": NORMS}
     MAY_BE_NON_FINITE: ClassVar[bool] = True
-    idf: Tensor = learned()
-    norm: str
+    idf: Tensor = learned()  # see ``Tfidf``
+    norm: str  # see ``Tfidf``
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows with missing or infinite counts, or with negative ones, of whose logarithms the source takes no norm."""
         return (~torch.isfinite(x) | (x < 0) & (self.norm != "")).any(dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, terms] -> [B, terms]."""
+        """[B, terms] counts -> [B, terms]; a row with a count below 0 is missing but for its zeros."""
         there = x != 0
         z = torch.where(there, torch.log(torch.where(there, x, torch.ones_like(x))) + 1, x)
         z = weighted(z, self.idf)
@@ -137,19 +116,6 @@ class TermSums(Module):
 
     y = x W^T / |z| + b with z = x idf, and y = x W^T + b where |z| = 0
 
-    Shape
-    -----
-    ``[B, terms]`` counts -> ``[B, K]``.
-
-    Parameters
-    ----------
-    idf, norm
-        See ``Tfidf``; the norm is "l1" or "l2".
-    weight : Tensor
-        ``[K, terms]``, the weight of each count: those of the terms times idf; learned.
-    bias : Tensor
-        ``[K]``; learned.
-
     Examples
     --------
     >>> import torch
@@ -160,13 +126,13 @@ class TermSums(Module):
 
     CHOICES = {"norm": ("l1", "l2")}  # without a norm, the sums are a Linear
     MIXES_COLUMNS: ClassVar[bool] = True
-    idf: Tensor = learned()
-    weight: Tensor = learned()
-    bias: Tensor = learned()
-    norm: str
+    idf: Tensor = learned()  # see ``Tfidf``; the norm is "l1" or "l2"
+    weight: Tensor = learned()  # [K, terms], the weight of each count: those of the terms times idf
+    bias: Tensor = learned()  # [K]
+    norm: str  # see ``Tfidf``; the norm is "l1" or "l2"
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, terms] -> [B, K]."""
+        """[B, terms] counts -> [B, K]."""
         parts = cache_slices(x, x.shape[1], fewest=1)
         if len(parts) == 1:
             return self.summed(x)

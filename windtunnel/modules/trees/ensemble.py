@@ -28,48 +28,26 @@ class TreeEnsemble:
     with as ``missing`` says: MISSING_NAN, a NaN goes the default way; MISSING_ZERO, NaN and values within 1e-35 of zero
     go the default way; MISSING_NONE, NaN counts as 0. A node in ``categories`` goes left where the value, cut to an
     integer, is in the set; negative values go right, and so does NaN unless MISSING_NAN sends it the default way.
-
-    Attributes
-    ----------
-    width : int
-        Number of input features.
-    node_start, leaf_start : int64 [T + 1]
-    feature : int64 [N]
-    threshold : float64 [N]
-    default_left : bool [N]
-    missing : int8 [N]
-    left, right : int64 [N]
-        Child inside the same tree: node number from 0, or ``-1 - leaf number`` for a leaf.
-    leaf_value : float64 [L] or [L, K]
-    output : int64 [T]
-        The raw score that a tree adds to; 0 for trees that add to every one.
-    base : float64 [K]
-        Where the sum starts, before it is divided.
-    categories : mapping from node number in 0..N-1 to the int64 array of categories that go left
-    feature_range : float64 [width, 2] or None
-        Least and greatest value seen in training, where the model stores it (NaN where not).
-    divisor : float
-        1 for boosted trees, the number of trees for their mean.
-    reads : str
-        "float64" where the source compares in float64, "float32" where it rounds rows to float32 first.
     """
 
-    width: int
-    node_start: NDArray[np.int64]
-    leaf_start: NDArray[np.int64]
-    feature: NDArray[np.int64]
-    threshold: NDArray[np.float64]
-    default_left: NDArray[np.bool_]
-    missing: NDArray[np.int8]
-    left: NDArray[np.int64]
-    right: NDArray[np.int64]
-    leaf_value: NDArray[np.float64]
-    output: NDArray[np.int64]
-    base: NDArray[np.float64]
+    width: int  # number of input features
+    node_start: NDArray[np.int64]  # [T + 1]
+    leaf_start: NDArray[np.int64]  # [T + 1]
+    feature: NDArray[np.int64]  # [N]
+    threshold: NDArray[np.float64]  # [N]
+    default_left: NDArray[np.bool_]  # [N]
+    missing: NDArray[np.int8]  # [N]
+    left: NDArray[np.int64]  # [N], child inside the same tree: node number from 0, or ``-1 - leaf number`` for a leaf
+    right: NDArray[np.int64]  # [N], as ``left``
+    leaf_value: NDArray[np.float64]  # [L] or [L, K]
+    output: NDArray[np.int64]  # [T], the raw score that a tree adds to; 0 for trees that add to every one
+    base: NDArray[np.float64]  # [K], where the sum starts, before it is divided
+    # Node number in 0..N-1 -> the categories that go left:
     categories: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
+    # [width, 2], least and greatest value seen in training, where the model stores it (NaN where not):
     feature_range: NDArray[np.float64] | None = None
-    divisor: float = 1.0
-    reads: str = "float64"
+    divisor: float = 1.0  # 1 for boosted trees, the number of trees for their mean
+    reads: str = "float64"  # "float64" if the source compares in it, "float32" if it rounds rows to float32 first
 
     @property
     def trees(self) -> int:

@@ -26,23 +26,6 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
 
     The nodes are laid out in pairs: the children of node n sit next to each other, at T + 2n and T + 2n + 1, after the
     T roots. A step of the walk is then ``follow[at] + (value > split[at])``, and a leaf follows to itself.
-
-    Parameters
-    ----------
-    width : int
-        Number of input features.
-    divisor : float
-        What the sums are divided by.
-    reads : str
-        "float64" or "float32", see ``TreeEnsemble``.
-    node_start, leaf_start, feature, threshold, default_left, missing, left, right, leaf_value, output, base : Tensor
-        As in ``TreeEnsemble``.
-    category_node : Tensor
-        int64 [C], the nodes that split on a set of categories.
-    category_start, category : Tensor
-        int64 [C + 1] and int64, set c is ``category[category_start[c]:category_start[c + 1]]``.
-    feature_range : Tensor
-        float64 [width, 2], or [0, 2] where the model stores none.
     """
 
     COPIES: ClassVar[bool] = False
@@ -54,7 +37,8 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
     NO_CODE = 2147483648.0
     __constants__: ClassVar[list[str]] = ["LOW", "HIGH", "FLAG", "ZERO", "CODE", "NEAR_ZERO", "NO_CODE"]
 
-    width: int
+    width: int  # number of input features
+    # Down to ``base`` as in ``TreeEnsemble``:
     node_start: Tensor
     leaf_start: Tensor
     feature: Tensor
@@ -66,12 +50,13 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
     leaf_value: Tensor
     output: Tensor
     base: Tensor
-    category_node: Tensor
+    category_node: Tensor  # int64 [C], the nodes that split on a set of categories
+    # category_start, category: int64 [C + 1] and int64, set c is ``category[category_start[c]:category_start[c + 1]]``
     category_start: Tensor
     category: Tensor
-    feature_range: Tensor
-    divisor: float = 1.0
-    reads: str = "float64"
+    feature_range: Tensor  # float64 [width, 2], or [0, 2] where the model stores none
+    divisor: float = 1.0  # what the sums are divided by
+    reads: str = "float64"  # "float64" or "float32", see ``TreeEnsemble``
     column: Tensor = derived()
     feature_at: Tensor = derived()
     split: Tensor = derived()
@@ -265,15 +250,6 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
 class HardTrees(TreeWalk):
     """Sum over trees of the value of the leaf that a row falls into, plus the base, as the source computes it.
 
-    Shape
-    -----
-    forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
-
-    Parameters
-    ----------
-    **tensors and facts
-        As ``TreeWalk``.
-
     Examples
     --------
     >>> stump = TreeEnsemble(1, *map(np.array, ([0, 1], [0, 2], [0], [0.5], [True], np.zeros(1, np.int8))),
@@ -284,7 +260,7 @@ class HardTrees(TreeWalk):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Raw scores of the rows."""
+        """float32 or float64 [B, width] -> the same [B, K], for any B from 0 up."""
         return self.scores_in_slices(x)
 
     def required_columns(self, wanted: Sequence[int], width: int) -> list[int] | None:

@@ -29,19 +29,10 @@ def with_numbers(ensemble: TreeEnsemble, numbers: NDArray[np.int64]) -> TreeEnse
 class TreeLeaves(TreeWalk, kw_only=True):
     """The number of the leaf that a row falls into, as ``apply`` of the source gives it.
 
-    Shape
-    -----
-    float32 or float64 ``[B, width]`` -> the same ``[B, *shape]``, whole numbers.
-
-    Parameters
-    ----------
-    shape : list of int
-        What stands behind the rows: ``[]`` for a single tree, ``[T]``, or ``[T, 1]``, for several.
-    **tensors
-        As ``TreeWalk``, of an ensemble that ``with_numbers`` made.
+    The other tensors are those of an ensemble that ``with_numbers`` made.
     """
 
-    shape: list[int]
+    shape: list[int]  # of a row's output: ``[]`` for a single tree, ``[T]``, or ``[T, 1]``, for several
     readings: list[int] = derived()
 
     @classmethod
@@ -51,22 +42,14 @@ class TreeLeaves(TreeWalk, kw_only=True):
         return cls(**walk.state_dict(), **walk.facts(), shape=shape)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, *shape]."""
+        """float32 or float64 [B, width] -> the same [B, *shape], whole numbers."""
         return self.scores_in_slices(x).reshape([x.shape[0]] + self.shape)
 
 
 class LeafOneHot(TreeWalk, kw_only=True):
     """One column per leaf of every tree, 1 where the row falls into the leaf and 0 elsewhere.
 
-    Shape
-    -----
-    float32 or float64 ``[B, width]`` -> the same ``[B, columns]``.
-
-    Parameters
-    ----------
-    columns : int
-    **tensors
-        As ``TreeWalk``, of an ensemble that ``with_numbers`` made, with the column of each leaf as its number.
+    The other tensors are those of an ensemble that ``with_numbers`` made, with the column of each leaf as its number.
     """
 
     columns: int
@@ -79,7 +62,7 @@ class LeafOneHot(TreeWalk, kw_only=True):
         return cls(**walk.state_dict(), **walk.facts(), columns=int(columns.max(initial=-1)) + 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, columns]."""
+        """float32 or float64 [B, width] -> the same [B, columns]."""
         leaf = self.scores_in_slices(x).to(torch.int64)
         empty = torch.zeros((x.shape[0], self.columns), dtype=x.dtype, device=x.device)
         return empty.scatter(1, leaf, 1.0)

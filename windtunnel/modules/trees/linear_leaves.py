@@ -16,24 +16,7 @@ class LinearLeafTrees(TreeWalk, kw_only=True):
     score[k] = sum over trees t with tree_score[t] = k of const[l] + coefficient[l] . x, with l the exit leaf of t;
     where a feature that leaf l uses is missing, plain[l] instead.
 
-    Shape
-    -----
-    float32 or float64 ``[B, width]`` -> the same ``[B, scores]``.
-
-    Parameters
-    ----------
-    **tensors and facts
-        As ``TreeWalk``, of an ensemble that ``with_numbers`` made, each leaf numbered by its place.
-    scores : int
-        K.
-    tree_score : Tensor
-        int64 ``[T]``.
-    const, plain : Tensor
-        ``[L]``; learned.
-    coefficient : Tensor
-        ``[L, width]``; learned.
-    uses : Tensor
-        bool ``[L, width]``.
+    The other tensors are those of an ensemble that ``with_numbers`` made, each leaf numbered by its place.
 
     Source
     ------
@@ -42,12 +25,12 @@ class LinearLeafTrees(TreeWalk, kw_only=True):
 
     KINDS: ClassVar[dict[str, str]] = dict.fromkeys(("const", "plain", "coefficient"), "leaf")
     COPIES: ClassVar[bool] = True
-    scores: int
-    tree_score: Tensor
-    const: Tensor = learned()
-    plain: Tensor = learned()
-    coefficient: Tensor = learned()
-    uses: Tensor
+    scores: int  # K
+    tree_score: Tensor  # int64 [T]
+    const: Tensor = learned()  # [L]
+    plain: Tensor = learned()  # [L]
+    coefficient: Tensor = learned()  # [L, width]
+    uses: Tensor  # bool [L, width]
     readings: list[int] = derived()
     used: Tensor = derived()
 
@@ -61,7 +44,7 @@ class LinearLeafTrees(TreeWalk, kw_only=True):
         self.register_buffer("used", used, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, scores]."""
+        """float32 or float64 [B, width] -> the same [B, scores]."""
         with torch.no_grad():
             leaf = self.scores_in_slices(x).to(torch.int64)  # [B, T]
         values = self.values(x, leaf)

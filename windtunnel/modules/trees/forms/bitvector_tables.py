@@ -13,31 +13,15 @@ from windtunnel.modules.trees.forms.ranks import Ranks
 
 
 class BitvectorNodes(NamedTuple):
-    """Facts of nodes, ``[n]`` each.
+    """Facts of nodes, ``[n]`` each."""
 
-    Attributes
-    ----------
-    column : int64
-        What a node reads.
-    split : float64
-        The threshold above which it sends a row to the right.
-    missing_right : bool
-        Whether a missing value goes right where the column keeps them apart.
-    set_start, set_last : int64
-        Where its set of categories begins, and its last place, as in ``HardTrees``; 0 where it has none.
-    cleared : int64
-        One word: the bits of the leaves that a step to the right rules out.
-    tree : int64
-        The number of its tree.
-    """
-
-    column: NDArray[Any]
-    split: NDArray[Any]
-    missing_right: NDArray[Any]
-    set_start: NDArray[Any]
-    set_last: NDArray[Any]
-    cleared: NDArray[Any]
-    tree: NDArray[Any]
+    column: NDArray[Any]  # int64, what a node reads
+    split: NDArray[Any]  # float64, the threshold above which it sends a row to the right
+    missing_right: NDArray[Any]  # bool, whether a missing value goes right where the column keeps them apart
+    set_start: NDArray[Any]  # int64, where its set of categories begins, as in ``HardTrees``; 0 where it has none
+    set_last: NDArray[Any]  # int64, the last place of its set
+    cleared: NDArray[Any]  # int64, one word: the bits of the leaves that a step to the right rules out
+    tree: NDArray[Any]  # int64, the number of its tree
 
     def picked(self, which: NDArray[np.bool_]) -> "BitvectorNodes":
         """Some of them."""
@@ -50,12 +34,7 @@ class BitvectorNodes(NamedTuple):
 
 
 class LeafBitvectors(nn.Module):
-    """One word per row and tree of a block, in which the bits of the leaves that a row does not fall into are cleared.
-
-    Shape
-    -----
-    forward : float64 [columns, B], int32 [features + 1, B] -> int64 [B, trees]
-    """
+    """One word per row and tree of a block; the bits of the leaves that a row does not fall into are cleared."""
 
     trees: int
 
@@ -77,7 +56,7 @@ class LeafBitvectors(nn.Module):
             self.parts.append(CategoryLookup(nodes.picked(nodes.set_start > 0), self.trees, goes_right, device))
 
     def forward(self, values: Tensor, missing: Tensor) -> Tensor:
-        """The words of the rows."""
+        """float64 [columns, B], int32 [features + 1, B] -> int64 [B, trees]."""
         found: list[Tensor] = []
         for part in self.parts:
             found.append(part(values, missing))
@@ -93,11 +72,6 @@ class TableLookup(FixedPrecision):
 
     Many rows of the tables clear nothing, the lowest rank of a column among them. If most
     look-ups of a sample read such rows, as with one-hot columns and counts of words, these look-ups are left out.
-
-    Shape
-    -----
-    rows : float64 [columns, B], int32 [features + 1, B] -> int32 [tables, B]
-    forward : the same -> int64 [B, trees]
     """
 
     AT_ONCE: Final = 1 << 18  # words, so few that a processor's cache holds them
@@ -120,7 +94,7 @@ class TableLookup(FixedPrecision):
         raise NotImplementedError
 
     def forward(self, values: Tensor, missing: Tensor) -> Tensor:
-        """The words of the rows."""
+        """float64 [columns, B], int32 [features + 1, B] -> int64 [B, trees]."""
         row = self.rows(values, missing)
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if torch.compiler.is_compiling():

@@ -21,12 +21,7 @@ class BitvectorTrees(TreeForm):
     Leaves are numbered from left to right, and a node at which a row goes right rules out the leaves to its left
     (QuickScorer, Lucchese et al. 2015). Which nodes of one column do so depends only on the rank of the
     value among the thresholds of that column, or on its category. So the bits that they clear together are a row of a
-    table, and no node is visited. Trees are taken in blocks, as the
-    tables grow with the square of the trees in them.
-
-    Shape
-    -----
-    forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
+    table, and no node is visited. Trees are taken in blocks, as the tables grow with the square of the trees in them.
 
     Raises
     ------

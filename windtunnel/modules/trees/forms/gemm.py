@@ -25,10 +25,6 @@ class GemmTrees(TreeForm):
 
     Trees are grouped by the power of two above their number of leaves, and padded to the largest of their group.
 
-    Shape
-    -----
-    forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
-
     Raises
     ------
     InvalidOption

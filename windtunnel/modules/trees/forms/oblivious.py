@@ -23,10 +23,6 @@ class ObliviousTrees(TreeForm):
     thresholds than a byte counts is taken for several. Trees of fewer levels than the deepest have some above their
     root at which all rows go left.
 
-    Shape
-    -----
-    forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
-
     Raises
     ------
     InvalidOption

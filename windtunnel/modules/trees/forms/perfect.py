@@ -17,10 +17,6 @@ class PerfectTrees(RankedTrees):
     A leaf above the last level of its tree stands for the whole subtree below it. Trees are ordered by depth, the
     deepest first, and a tree leaves the loop when its depth is reached: none is padded to the deepest one.
 
-    Shape
-    -----
-    forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
-
     Raises
     ------
     InvalidOption

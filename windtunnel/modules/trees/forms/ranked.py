@@ -19,10 +19,6 @@ class RankedTrees(TreeForm):
 
     Ranks cost a few passes over the values of a row, once for all trees; a visit of a node then reads one small number
     for its column and threshold, and one for the value.
-
-    Shape
-    -----
-    forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
     """
 
     used: Tensor = derived()

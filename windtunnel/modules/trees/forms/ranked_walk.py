@@ -14,10 +14,6 @@ class RankedWalkTrees(RankedTrees):
     i <- child[i] + (word of the value > word[i])
 
     Trees are ordered by depth, the deepest first, and a tree leaves the loop when its depth is reached.
-
-    Shape
-    -----
-    forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
     """
 
     start: Tensor = derived()

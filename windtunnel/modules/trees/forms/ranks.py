@@ -24,10 +24,6 @@ class Ranks(FixedPrecision):
     settle the others: exactly what comparing would say, in half a dozen passes over the values. Columns of one
     threshold that come last are compared with it, in one.
 
-    Shape
-    -----
-    forward : float64 [C, B], no NaN -> [C, B], the rank plus the offset of the column, in the type of the offsets
-
     Parameters
     ----------
     thresholds : list of float64 [n]
@@ -81,7 +77,7 @@ class Ranks(FixedPrecision):
         self.register_derived("bound", np.stack(bound) if self.searched else np.concatenate(bound), device)
 
     def forward(self, values: Tensor) -> Tensor:
-        """Rank plus offset of the column."""
+        """float64 [C, B], no NaN -> [C, B], the rank plus the offset of the column, in the type of the offsets."""
         if self.several == values.shape[0]:
             return self._among_several(values)
         above = (values[self.several :] > self.only).to(self.only_moved.dtype).add_(self.only_moved)

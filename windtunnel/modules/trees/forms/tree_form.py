@@ -14,10 +14,6 @@ class TreeForm(HardTrees):
 
     A form finds the leaf, as its position in the layout of ``HardTrees``. Each set of categories becomes one more
     column, 1 where the set sends a row to the right and 0 elsewhere, so that all nodes compare with a threshold.
-
-    Shape
-    -----
-    forward : float32 or float64 [B, width] -> the same [B, K], for any B from 0 up
     """
 
     set_column: Tensor = derived()

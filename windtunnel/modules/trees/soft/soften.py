@@ -26,20 +26,11 @@ Soft = TypeVar("Soft", bound=SoftSplits)
 
 @dataclass(frozen=True)
 class Padded:
-    """An ensemble as rectangular arrays: T trees, n nodes and l leaves each.
+    """An ensemble as rectangular arrays: T trees, n nodes and l leaves each."""
 
-    Attributes
-    ----------
-    node : int64 [T, n]
-        Number of the node in the ensemble, -1 for padding.
-    leaf : int64 [T, l]
-        Number of the leaf in the ensemble, -1 for padding.
-    path : float32 [T, n, l]
-        +1 where the leaf is to the right of the node, -1 where to the left, 0 where the node is no ancestor.
-    """
-
-    node: NDArray[np.int64]
-    leaf: NDArray[np.int64]
+    node: NDArray[np.int64]  # [T, n], number of the node in the ensemble, -1 for padding
+    leaf: NDArray[np.int64]  # [T, l], number of the leaf in the ensemble, -1 for padding
+    # [T, n, l]: +1 where the leaf is to the right of the node, -1 where to the left, 0 where the node is no ancestor:
     path: NDArray[np.float32]
 
     @classmethod

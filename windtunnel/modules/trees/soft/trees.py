@@ -197,30 +197,19 @@ class SoftLeaves(SoftSplits, kw_only=True):
 
     There is no leaf value, so up to L1 nothing is trainable; from L2 on it is what ``SoftSplits`` says.
 
-    Shape
-    -----
-    float32 ``[B, width]`` -> float32 ``[B, L]``, L the leaves of all trees, tree after tree.
-
-    Parameters
-    ----------
-    column : Tensor
-        int64 ``[L]``, where the real leaves stand among the T * l of padded trees.
-    **tensors and facts
-        As ``SoftSplits``.
-
     Source
     ------
     WindTunnel (VLDB 2022), section 5.2.2.
     """
 
-    column: Tensor
+    column: Tensor  # int64 [L], where the real leaves stand among the T * l of padded trees
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.padded = self.column.shape[0] < self.leaf_mask.numel()
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, width] -> [B, L]."""
+        """float32 [B, width] -> float32 [B, L], L the leaves of all trees, tree after tree."""
         leaves = self.plain_leaves(x) if torch.jit.is_scripting() else self._leaves(x)  # type: ignore[attr-defined]
         return leaves.index_select(1, self.column) if self.padded else leaves
 
