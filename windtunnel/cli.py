@@ -11,7 +11,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -178,8 +178,9 @@ def export(
     model: Model,
     path: Annotated[Path, typer.Argument(help="The file to write.")],
     format: Annotated[
-        str, typer.Option(help="torchscript, onnx, exported, aoti, lightgbm or xgboost.")
-    ] = "torchscript",
+        Literal["torchscript", "onnx", "exported", "aoti", "lightgbm", "xgboost"] | None,
+        typer.Option(help="By default that of the suffix: .ts, .onnx, .pt2, .txt or .json."),
+    ] = None,
 ) -> None:
     """Write one file that scores without windtunnel."""
     _load(model).export(path, format=format)

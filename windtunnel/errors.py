@@ -1,6 +1,6 @@
 """The errors that WindTunnel raises on purpose; each says what was given, what is accepted, and what to do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from sklearn.exceptions import NotFittedError
@@ -34,8 +34,18 @@ class BadFile(WindTunnelError, ValueError):
     """An artefact that is damaged, truncated, oversized, hostile or from another schema."""
 
 
-def nearest(name: str, accepted: Iterable[str]) -> str:
-    """A suggestion for an unknown name: the nearest accepted one, or all of them."""
+def nearest(name: str, accepted: Iterable[str], other_names: Mapping[str, str] | None = None) -> str:
+    """A suggestion for an unknown name: the nearest accepted one, or all of them.
+
+    Parameters
+    ----------
+    name : str
+    accepted : iterable of str
+    other_names : mapping, optional
+        Names that other libraries use, to the accepted ones.
+    """
     names = list(accepted)
-    close = get_close_matches(name, names, n=1)
+    initials = {"".join(word[:1] for word in name.split("_")): name for name in reversed(names) if "_" in name}
+    suggestion = {**initials, **(other_names or {})}.get(name)
+    close = [suggestion] if suggestion else get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"choose from {', '.join(names)}"

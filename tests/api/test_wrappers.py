@@ -223,11 +223,11 @@ def test_random_states_of_numpy(state):
 
 
 def test_unknown_arguments():
-    with pytest.raises(BadInput, match=r"levl= is no argument of WindTunnelClassifier: did you mean level\?"):
+    with pytest.raises(InvalidOption, match=r"levl= is no argument of WindTunnelClassifier: did you mean level\?"):
         WindTunnelClassifier(levl="L1")
     with pytest.raises(
-        BadInput, match=r"come to WindTunnelRegressor as a recipe: recipe=windtunnel.Recipe\(epochs=2\)"
+        InvalidOption, match=r"come to WindTunnelRegressor as a recipe: recipe=windtunnel.Recipe\(epochs=2\)"
     ):
         WindTunnelRegressor(epochs=2)
-    with pytest.raises(BadInput, match=r"n_trials= is no argument of sweep: did you mean trials\?"):
+    with pytest.raises(InvalidOption, match=r"n_trials= is no argument of sweep: did you mean trials\?"):
         windtunnel.sweep(None, None, None, n_trials=3)

@@ -409,6 +409,19 @@ def test_a_typo_in_the_format_is_met_with_the_nearest(tmp_path: Path) -> None:
         export(linear(Head("regression")), tmp_path / "net", "Torch-Script")
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("net.onx", r"no format has the suffix .onx; take .json \(xgboost\), .onnx \(onnx\), .pt2 \(exported\), .ts"),
+        ("net", "no format has files without a suffix; take "),
+        ("net.windtunnel", r"call net.save\(path\)"),
+    ],
+)
+def test_a_suffix_of_no_format_is_met_with_those_of_all(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        export(linear(Head("regression")), tmp_path / name)
+
+
 def test_a_module_that_does_not_compile_is_met_with_the_words_of_the_compiler() -> None:
     class Lambda(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -24,7 +24,7 @@ from small_net import TASKS, SmallNet, rows
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from windtunnel.errors import BadFile, BadInput
+from windtunnel.errors import BadFile, BadInput, InvalidOption
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.history import History
 from windtunnel.trainers.data.loader import loader
@@ -390,7 +390,7 @@ def test_lightning_itself_takes_the_parts() -> None:
 
 
 def test_all_invalid_options_are_named_at_once() -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InvalidOption) as caught:
         Recipe(epochs=0, learning_rate=float("nan"), dropout=1.0, optimizer="adm", patience=0, ema=1, seed=True)
     message = str(caught.value)
     for part in (
@@ -409,19 +409,23 @@ def test_recipes_by_name() -> None:
     paper = Recipe.named("paper")
     assert (paper.learning_rate, paper.batch_size, paper.weight_decay, paper.dropout) == (1e-4, 4096, 1e-6, 0.1)
     assert Recipe.resolve("paper", {"epochs": 7}) == Recipe.resolve(paper, {"epochs": 7})
-    with pytest.raises(BadInput, match="recipe='papr' is not known; did you mean paper"):
+    with pytest.raises(InvalidOption, match="recipe='papr' is not known; did you mean paper"):
         Recipe.named("papr")
 
 
-def test_unknown_options() -> None:
-    with pytest.raises(BadInput, match="learning_rat=1 is not an option: did you mean learning_rate"):
-        finetune(SmallNet(TASKS["binary"]), rows(), learning_rat=1)
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("learning_rat", "learning_rate"), ("lr", "learning_rate"), ("n_epochs", "epochs"), ("random_state", "seed")],
+)
+def test_unknown_options_name_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(InvalidOption, match=rf"{name}=1 is not an option: did you mean {nearest}\?"):
+        finetune(SmallNet(TASKS["binary"]), rows(), **{name: 1})
 
 
 def test_a_long_value_of_an_unknown_option_is_not_printed() -> None:
     X, y = rows()
-    with pytest.raises(BadInput, match=r"^eval_set=<list> is not an option: choose from residual, [a-z_, ]+$"):
-        finetune(SmallNet(TASKS["binary"]), (X, y), eval_set=[(X, y)], **QUICK)
+    with pytest.raises(InvalidOption, match=r"^folds=<list> is not an option: choose from residual, [a-z_, ]+$"):
+        finetune(SmallNet(TASKS["binary"]), (X, y), folds=[(X, y)], **QUICK)
 
 
 def test_a_recipe_is_json() -> None:

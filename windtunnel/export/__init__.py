@@ -7,12 +7,14 @@ from difflib import get_close_matches
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
+from typing import Literal, get_args
 
 from windtunnel.errors import InvalidOption
 from windtunnel.export import lightgbm_text, onnx_file, package, torchscript, xgboost_json
 from windtunnel.program.translated import TranslatedPipeline
 
-SUFFIXES = {
+Format = Literal["torchscript", "onnx", "exported", "aoti", "lightgbm", "xgboost"]
+SUFFIXES: dict[str, tuple[str, ...]] = {
     "torchscript": (".ts", ".pt"),
     "onnx": (".onnx",),
     "exported": (".pt2",),
@@ -21,7 +23,9 @@ SUFFIXES = {
     "xgboost": (".json",),
 }
 """Format -> suffixes of its files; messages propose the first."""
-FORMATS = tuple(SUFFIXES)
+SAVED = ".windtunnel"
+"""Suffix of the files of ``save``."""
+FORMATS = get_args(Format)
 WRITERS: dict[str, Callable[[TranslatedPipeline, str | PathLike[str]], None]] = {
     "torchscript": torchscript.export,
     "onnx": onnx_file.export,
@@ -32,7 +36,7 @@ WRITERS: dict[str, Callable[[TranslatedPipeline, str | PathLike[str]], None]] = 
 }
 
 
-def export(net: TranslatedPipeline, path: str | PathLike[str], format: str = "torchscript") -> None:
+def export(net: TranslatedPipeline, path: str | PathLike[str], format: Format | None = None) -> None:
     """Write one file that scores without windtunnel.
 
     Parameters
@@ -40,7 +44,10 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], format: str = "to
     net : TranslatedPipeline
         Left as it is.
     path : path
-    format : str
+    format : str, optional
+        By default that of the suffix of the path: .ts and .pt are TorchScript, .onnx ONNX, .pt2 "exported", .txt
+        LightGBM and .json XGBoost.
+
         "torchscript" loads with torch alone and takes numbers and raw text (``windtunnel.export.torchscript``). "onnx"
         runs in ONNX Runtime and takes raw columns by name (``windtunnel.export.onnx_file``). "exported" is a
         ``torch.export`` program and "aoti" the same compiled for this kind of machine, which take numbers and ids
@@ -51,10 +58,30 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], format: str = "to
     Raises
     ------
     InvalidOption
-        Another format, or a file name of another format.
+        Another format, a file name of another format, or without ``format`` a suffix that is none of a format.
     UnfaithfulOption
         The format cannot hold the translation.
     """
+    WRITERS[_format_of(path) if format is None else _checked(format, path)](net, path)
+
+
+def _format_of(path: str | PathLike[str]) -> str:
+    """The first format with the suffix of a path."""
+    suffix = Path(path).suffix.lower()
+    if suffix == SAVED:
+        raise InvalidOption(f"{fspath(path)!r}: {SAVED} is what files of save are called; call net.save(path).")
+    for format, suffixes in SUFFIXES.items():
+        if suffix in suffixes:
+            return format
+    accepted = {suffixes[0]: format for format, suffixes in reversed(SUFFIXES.items())}
+    raise InvalidOption(
+        f"{fspath(path)!r}: no format has {f'the suffix {suffix}' if suffix else 'files without a suffix'}; take "
+        f"{', '.join(f'{suffix} ({format})' for suffix, format in sorted(accepted.items()))}, or give format=."
+    )
+
+
+def _checked(format: str, path: str | PathLike[str]) -> str:
+    """The format, which has to be a known one and no other format may have the suffix of the path."""
     if format not in FORMATS:
         close = get_close_matches(str(format).lower(), FORMATS, n=1, cutoff=0.5)
         raise InvalidOption(
@@ -62,10 +89,10 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], format: str = "to
             + (f" Did you mean {close[0]!r}?" if close else "")
         )
     suffix = Path(path).suffix.lower()
-    others = [other for other in (*FORMATS, "save") if suffix in (*SUFFIXES.get(other, (".windtunnel",)),)]
+    others = [other for other, suffixes in (*SUFFIXES.items(), ("save", (SAVED,))) if suffix in suffixes]
     if others and format not in others:
         raise InvalidOption(
             f"{fspath(path)!r} with format={format!r}: {suffix} is what files of {others[0]!r} are called; "
             f"name the file {' or '.join(SUFFIXES[format])}."
         )
-    WRITERS[format](net, path)
+    return format

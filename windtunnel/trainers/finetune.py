@@ -77,28 +77,8 @@ def finetune(
         A loader yields ``(rows, target)`` or ``(rows, target, weight)``. Without ``valid``, fit holds the recipe's
         ``validation_fraction`` of the training rows out. It cannot split a loader of raw rows, whose training rows
         then serve as validation rows.
-    recipe : Recipe, str or None
-        The options, or their name: "default", "joint" or "paper".
-    resume_from : path, optional
-        A checkpoint, or the ``checkpoint_dir`` of an earlier run over the same rows and options. Training continues
-        after its last checkpoint and, on a CPU, ends with the same bits.
-    checkpoint_dir : path, optional
-        Folder for ``last.ckpt``, written after each epoch.
-    checkpoint_every : int, optional
-        Steps between checkpoints within an epoch. A resumed run continues with the very next row, for which rows must
-        come from ``(X, y)``, ``windtunnel.loader`` or ``windtunnel.stream``.
-    log_dir : path, optional
-        Folder for ``version_<n>/metrics.csv``, and for TensorBoard's events if tensorboard is installed.
-    accelerator, devices, precision, callbacks, logger
-        Arguments of Lightning's Trainer; ``logger`` adds to ``log_dir``. A callback sees the validation of epoch 0 only
-        if it has an attribute ``sees_start = True``. Processes that torchrun started train together, whatever
-        ``devices`` says.
-    trainer : pytorch_lightning.Trainer, optional
-        A whole Trainer, with its own epochs, devices, precision, clipping and loggers.
-    progress : bool
-        Whether to show a progress bar.
-    **overrides
-        Options of the recipe by name, such as ``epochs=5``.
+    recipe, resume_from, ..., overrides
+        The arguments of ``Translation.fit``.
 
     Returns
     -------

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from windtunnel.errors import BadInput, nearest
+from windtunnel.errors import InvalidOption, nearest
 from windtunnel.objectives.metrics import Metric, extra_methods
 from windtunnel.trainers.loop.compiled import MODES
 
@@ -19,7 +19,16 @@ LARGEST_BATCH = 4096
 """The paper's batch size."""
 RESIDUAL_BATCH = 1024
 """Largest batch of a residual model, whose steps are small."""
-
+OTHER_NAMES = {
+    "early_stopping": "patience",
+    "early_stopping_rounds": "patience",
+    "eval_set": "valid",
+    "max_iter": "epochs",
+    "random_state": "seed",
+    "validation_data": "valid",
+    "verbose": "progress",
+}
+"""Names of options in other libraries -> those of ``fit``."""
 _NAMED: dict[str, dict[str, Any]] = {
     "default": {},
     # Trains everything that is trainable in the translation itself, leaves at a small rate.
@@ -117,7 +126,7 @@ class Recipe:
 
     Raises
     ------
-    BadInput
+    InvalidOption
         For every invalid option, by name.
     """
 
@@ -152,13 +161,13 @@ class Recipe:
             if not is_valid(getattr(self, name))
         ]
         if wrong:
-            raise BadInput("recipe: " + "; ".join(wrong))
+            raise InvalidOption("recipe: " + "; ".join(wrong))
 
     @classmethod
     def named(cls, name: str) -> Recipe:
         """The recipe of a name: "default", "joint" without a residual model, or "paper" with the paper's numbers."""
         if name not in _NAMED:
-            raise BadInput(f"recipe={name!r} is not known; {nearest(name, list(_NAMED))}")
+            raise InvalidOption(f"recipe={name!r} is not known; {nearest(name, list(_NAMED))}")
         return cls(**_NAMED[name])
 
     @classmethod
@@ -167,19 +176,19 @@ class Recipe:
 
         Raises
         ------
-        BadInput
+        InvalidOption
             For an unknown option, with the nearest known one.
         """
         if not isinstance(recipe, Recipe | str | None):
-            raise BadInput(f"recipe={recipe!r} must be a Recipe, one of {', '.join(_NAMED)}, or None")
+            raise InvalidOption(f"recipe={recipe!r} must be a Recipe, one of {', '.join(_NAMED)}, or None")
         names = [field.name for field in fields(cls)]
         if "sample_weight" in overrides:
-            raise BadInput("weights come with their rows: fit((X, y, weight), valid), or a loader of such batches")
+            raise InvalidOption("weights come with their rows: fit((X, y, weight), valid), or a loader of such batches")
         if unknown := [name for name in overrides if name not in names]:
-            raise BadInput(
-                "; ".join(
-                    f"{name}={_short(overrides[name])} is not an option: {nearest(name, names)}" for name in unknown
-                )
+            suggestions = [nearest(name, names, OTHER_NAMES) for name in unknown]
+            values = [f"{name}={_short(overrides[name])}" for name in unknown]
+            raise InvalidOption(
+                "; ".join(f"{value} is not an option: {text}" for value, text in zip(values, suggestions, strict=True))
             )
         base = recipe if isinstance(recipe, Recipe) else cls.named(recipe or "default")
         return replace(base, **overrides)
@@ -205,7 +214,7 @@ def reject(unknown: Mapping[str, Any], of: str, known: Iterable[str]) -> None:
 
     Raises
     ------
-    BadInput
+    InvalidOption
         For each, with the nearest known one.
     """
     options = {field.name for field in fields(Recipe)}
@@ -215,7 +224,7 @@ def reject(unknown: Mapping[str, Any], of: str, known: Iterable[str]) -> None:
     if of_recipe:
         said.append(f"options of fine-tuning come to {of} as a recipe: recipe=windtunnel.Recipe({of_recipe})")
     if said:
-        raise BadInput("; ".join(said))
+        raise InvalidOption("; ".join(said))
 
 
 def _short(value: Any) -> str:
