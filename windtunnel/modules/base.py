@@ -172,8 +172,8 @@ def _declare(cls: type[Module], kw_only: bool) -> None:
     fields: dict[str, _Field] = dict(getattr(cls.__init__, "fields", {}))
     if not fields and cls.__init__ is not nn.Module.__init__:  # a base class has its own constructor
         return
-    own = inspect.get_annotations(cls, eval_str=True)
-    for name, annotation in own.items():
+    annotations = inspect.get_annotations(cls, eval_str=True)
+    for name, annotation in annotations.items():
         value = vars(cls).get(name, inspect.Parameter.empty)
         if value is _LEARNED or value is _DERIVED or isinstance(value, Tensor):
             delattr(cls, name)  # it would hide the parameter or buffer
@@ -191,10 +191,10 @@ def _declare(cls: type[Module], kw_only: bool) -> None:
 
     def __init__(self: Module, *values: Any, **named: Any) -> None:
         nn.Module.__init__(self)
-        given = signature.bind(self, *values, **named)
-        given.apply_defaults()
+        bound = signature.bind(self, *values, **named)
+        bound.apply_defaults()
         for name, field in fields.items():
-            value = given.arguments[name]
+            value = bound.arguments[name]
             if field.type is Tensor:
                 value = value.detach().clone() if self.COPIES else value.detach()
                 if field.learned:

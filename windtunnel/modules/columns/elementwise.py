@@ -9,40 +9,32 @@ from torch import Tensor
 
 from windtunnel.modules.base import Module
 
-# All take the numbers [B, width] and three options, a tensor [3]; where a gradient would be infinite, another number
-# stands in, so that it is 0. Without gradients nothing has to stand in.
+# All take the numbers [B, width] and three options, a tensor [3].
+
+
+def differentiable_where(inside: Tensor, x: Tensor) -> Tensor:
+    """``x``; outside, where the gradient of a function would be infinite, it becomes 0."""
+    return torch.where(inside, x, x.detach()) if torch.is_grad_enabled() else x
 
 
 def log1p(x: Tensor, options: Tensor) -> Tensor:
     """log(1 + x)."""
-    if not torch.is_grad_enabled():
-        return torch.log1p(x)
-    inside = x > -1
-    return torch.where(inside, torch.log1p(torch.where(inside, x, torch.zeros_like(x))), torch.log1p(x.detach()))
+    return torch.log1p(differentiable_where(x > -1, x))
 
 
 def log(x: Tensor, options: Tensor) -> Tensor:
     """log(x)."""
-    if not torch.is_grad_enabled():
-        return torch.log(x)
-    inside = x > 0
-    return torch.where(inside, torch.log(torch.where(inside, x, torch.ones_like(x))), torch.log(x.detach()))
+    return torch.log(differentiable_where(x > 0, x))
 
 
 def log2(x: Tensor, options: Tensor) -> Tensor:
     """log(x) / log(2)."""
-    if not torch.is_grad_enabled():
-        return torch.log2(x)
-    inside = x > 0
-    return torch.where(inside, torch.log2(torch.where(inside, x, torch.ones_like(x))), torch.log2(x.detach()))
+    return torch.log2(differentiable_where(x > 0, x))
 
 
 def log10(x: Tensor, options: Tensor) -> Tensor:
     """log(x) / log(10)."""
-    if not torch.is_grad_enabled():
-        return torch.log10(x)
-    inside = x > 0
-    return torch.where(inside, torch.log10(torch.where(inside, x, torch.ones_like(x))), torch.log10(x.detach()))
+    return torch.log10(differentiable_where(x > 0, x))
 
 
 def exp(x: Tensor, options: Tensor) -> Tensor:
@@ -62,10 +54,7 @@ def expm1(x: Tensor, options: Tensor) -> Tensor:
 
 def sqrt(x: Tensor, options: Tensor) -> Tensor:
     """x^(1/2)."""
-    if not torch.is_grad_enabled():
-        return torch.sqrt(x)
-    inside = x > 0
-    return torch.where(inside, torch.sqrt(torch.where(inside, x, torch.ones_like(x))), torch.sqrt(x.detach()))
+    return torch.sqrt(differentiable_where(x > 0, x))
 
 
 def cbrt(x: Tensor, options: Tensor) -> Tensor:
@@ -144,11 +133,7 @@ def expit(x: Tensor, options: Tensor) -> Tensor:
 
 def logit(x: Tensor, options: Tensor) -> Tensor:
     """log(x / (1 - x))."""
-    if not torch.is_grad_enabled():
-        return torch.logit(x)
-    inside = (x > 0) & (x < 1)
-    half = torch.full_like(x, 0.5)
-    return torch.where(inside, torch.logit(torch.where(inside, x, half)), torch.logit(x.detach()))
+    return torch.logit(differentiable_where((x > 0) & (x < 1), x))
 
 
 FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {

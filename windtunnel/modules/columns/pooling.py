@@ -20,8 +20,8 @@ class PooledGroups(Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, groups]."""
         pooled: list[Tensor] = []
-        for one in range(self.groups):
-            values = x[:, self.group == one]
+        for group in range(self.groups):
+            values = x[:, self.group == group]
             if self.kind == "max":
                 pooled.append(values.amax(dim=1))
             elif self.kind == "min":

@@ -20,9 +20,9 @@ def raised(power: Tensor, logarithm: Tensor) -> Tensor:
         return torch.where(power == 0, logarithm, torch.expm1(exponent) / power)
     small = exponent.abs() < 1e-4  # SMALL, which torch.jit.script does not see
     series = logarithm * (1 + exponent / 2 * (1 + exponent / 3 * (1 + exponent / 4)))
-    one = torch.ones_like(exponent)
+    ones = torch.ones_like(exponent)
     # Where the exponent is small, other numbers stand in, so that the branch not taken has a gradient.
-    power, exponent = torch.where(small, one, power), torch.where(small, one, exponent)
+    power, exponent = torch.where(small, ones, power), torch.where(small, ones, exponent)
     return torch.where(small, series, torch.expm1(exponent) / power)
 
 

@@ -69,11 +69,11 @@ class QuantileMap(Module):
         return self._mapped(x) if len(parts) == 1 else torch.cat([self._mapped(part) for part in parts])
 
     def _mapped(self, x: Tensor) -> Tensor:
-        given = torch.isnan(x)
+        missing = torch.isnan(x)
         knots, levels = self.quantiles.double(), self.levels.double()
         low, high = knots[:, 0], knots[:, -1]
         # [width, B]
-        known = torch.where(given, low.to(x.dtype), x).double().t().contiguous()
+        known = torch.where(missing, low.to(x.dtype), x).double().t().contiguous()
         up = interpolate(known, knots, levels)
         down = interpolate(-known, (-knots).flip(1), (-levels).flip(1))
         fraction = (0.5 * (up - down)).t()
@@ -85,4 +85,4 @@ class QuantileMap(Module):
         else:
             fraction = torch.where(known == high, levels[:, -1], fraction)
             normal_number = torch.where(known == low, levels[:, 0], fraction)
-        return torch.where(given, x, normal_number.to(x.dtype))
+        return torch.where(missing, x, normal_number.to(x.dtype))

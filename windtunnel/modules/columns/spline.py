@@ -68,7 +68,7 @@ class Spline(Module):
 
     def cast(self, dtype: torch.dtype) -> None:
         """Take numbers of ``dtype``: knots, which may be seen values, are rounded as the numbers are."""
-        self.knots, self.low, self.high = (one.to(dtype).double() for one in (self.knots, self.low, self.high))
+        self.knots, self.low, self.high = (knots.to(dtype).double() for knots in (self.knots, self.low, self.high))
 
     def outside(self, x: Tensor) -> Tensor | None:
         """Rows beyond the knots, where the source raises on them, and with missing numbers unless it takes them."""

@@ -43,5 +43,5 @@ def while_loop(
     def once(count: Tensor, *now: Tensor) -> tuple[Tensor, ...]:
         return (count + 1, *step(*now, *facts))
 
-    found: tuple[Tensor, ...] = loop(more, once, (torch.zeros([], dtype=torch.int64), *state))
-    return found[1:]
+    final: tuple[Tensor, ...] = loop(more, once, (torch.zeros([], dtype=torch.int64), *state))
+    return final[1:]

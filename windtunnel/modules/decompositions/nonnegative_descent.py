@@ -62,9 +62,9 @@ class NonNegativeDescent(Module):
             gradient = (weights @ row).unsqueeze(1) - products.index_select(1, column)
             projected = torch.where(old == 0, gradient.clamp_max(0.0), gradient)
             violation = violation + projected.detach().abs().sum()
-            own = row.index_select(0, column)
-            best = (old - gradient / torch.where(own == 0, torch.ones_like(own), own)).clamp_min(0.0)
-            weights = torch.where((places == column) & (own != 0), best, weights)
+            diagonal = row.index_select(0, column)
+            best = (old - gradient / torch.where(diagonal == 0, torch.ones_like(diagonal), diagonal)).clamp_min(0.0)
+            weights = torch.where((places == column) & (diagonal != 0), best, weights)
         first = torch.where(step[0] == 0, violation, first)
         return ~((first == 0) | (violation / first <= self.tolerance)), step + 1, first, weights
 

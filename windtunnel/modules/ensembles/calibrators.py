@@ -20,9 +20,9 @@ def mean_probabilities(calibrated: Tensor, place: Tensor) -> Tensor:
         each = torch.cat([1 - each, each], dim=2)
     else:
         total = each.sum(dim=2, keepdim=True)
-        some = total != 0
-        shares = each / torch.where(some, total, torch.ones_like(total))
-        each = torch.where(some, shares, torch.full_like(each, 1 / classes))
+        nonzero = total != 0
+        shares = each / torch.where(nonzero, total, torch.ones_like(total))
+        each = torch.where(nonzero, shares, torch.full_like(each, 1 / classes))
     each = torch.where((each > 1) & (each <= 1 + 1e-5), torch.ones_like(each), each)
     return each.cumsum(1)[:, -1] / members
 
@@ -60,10 +60,10 @@ class IsotonicCalibration(Module):
 
     def forward(self, scores: Tensor) -> Tensor:
         """[B, columns] -> [B, K]."""
-        given = scores.to(torch.float32).double() if self.single else scores.double()
+        numbers = scores.to(torch.float32).double() if self.single else scores.double()
         x, y, last = self.x, self.y.double(), self.last.unsqueeze(1)
         # [columns, B]
-        held = torch.minimum(torch.maximum(given.t(), x[:, :1]), x.gather(1, last)).contiguous()
+        held = torch.minimum(torch.maximum(numbers.t(), x[:, :1]), x.gather(1, last)).contiguous()
         at = torch.searchsorted(x, held.detach(), right=True) - 1
         at = torch.minimum(at, last - 1).clamp_min(0)
         low, high = y.gather(1, at), y.gather(1, at + 1)

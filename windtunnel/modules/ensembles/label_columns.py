@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.columns.elementwise import differentiable_where
 
 
 class OneHotLabel(Module):
@@ -74,5 +75,4 @@ class Logarithm(Module):
 
     def forward(self, p: Tensor) -> Tensor:
         """[B, K] -> [B, K]."""
-        inside = p > 0
-        return torch.where(inside, torch.log(torch.where(inside, p, torch.ones_like(p))), torch.log(p.detach()))
+        return torch.log(differentiable_where(p > 0, p))

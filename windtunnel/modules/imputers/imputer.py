@@ -55,7 +55,7 @@ class Imputer(Module):
         """Values with their column, whose NaN counts only where it is not filled; flags always."""
         kinds = ("inf",) if torch.isnan(self.missing) else ("nan", "inf")
         fine = torch.isfinite(self.fill).tolist()
-        values = [Finite((one,), kinds) if ok else None for one, ok in zip(self.kept.tolist(), fine, strict=True)]
+        values = [Finite((column,), kinds) if ok else None for column, ok in zip(self.kept.tolist(), fine, strict=True)]
         return [*values, *(Finite() for _ in self.flagged)]
 
 

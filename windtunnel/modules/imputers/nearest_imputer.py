@@ -36,8 +36,8 @@ class NearestImputer(Module):
         number = torch.where(absent, torch.zeros_like(x), x).double()
         count = self.rows.shape[0]
         parts: list[Tensor] = []
-        for some, gone in zip(row_blocks(number, count), row_blocks(absent, count)):  # noqa: B905  TorchScript's takes no strict
-            parts.append(self.filled(some, gone))
+        for block, missing in zip(row_blocks(number, count), row_blocks(absent, count)):  # noqa: B905  TorchScript's takes no strict
+            parts.append(self.filled(block, missing))
         filled = torch.cat(parts)
         return torch.cat([filled[:, self.kept], absent[:, self.flagged].to(filled.dtype)], dim=1).to(x.dtype)
 

@@ -67,7 +67,7 @@ def described(
 
 def kernel_from(description: Mapping[str, Any]) -> Kernel:
     """Build a kernel from what ``described`` gave."""
-    parts = [kernel_from(one) for one in description["parts"]]
+    parts = [kernel_from(part) for part in description["parts"]]
     return KERNELS[description["kernel"]](parts, description["at"], description["facts"])
 
 

@@ -21,8 +21,8 @@ class SupportVectors(KernelMap):
 
 def pairs(classes: int) -> tuple[list[int], list[int]]:
     """The first and the second class of each pair, in the order of one-against-one scores."""
-    first = [one for one in range(classes) for _ in range(one + 1, classes)]
-    second = [other for one in range(classes) for other in range(one + 1, classes)]
+    first = [i for i in range(classes) for _ in range(i + 1, classes)]
+    second = [j for i in range(classes) for j in range(i + 1, classes)]
     return first, second
 
 
@@ -132,10 +132,10 @@ class PairCoupling(Module):
     def round(self, form: Tensor, p: Tensor, slopes: Tensor, value: Tensor) -> Tensor:
         """One step along each class in turn, after each of which the probabilities add up to 1 again."""
         for t in range(self.classes):
-            own = form[:, t, t].unsqueeze(1)
+            diagonal = form[:, t, t].unsqueeze(1)
             slope = slopes[:, t].unsqueeze(1)
-            step = (value - slope) / own
-            value = (value + step * (step * own + 2 * slope)) / (1 + step) / (1 + step)
+            step = (value - slope) / diagonal
+            value = (value + step * (step * diagonal + 2 * slope)) / (1 + step) / (1 + step)
             slopes = (slopes + step * form[:, t]) / (1 + step)
             p = torch.cat([p[:, :t], p[:, t : t + 1] + step, p[:, t + 1 :]], dim=1) / (1 + step)
         return p

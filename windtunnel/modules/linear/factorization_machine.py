@@ -33,5 +33,5 @@ class FactorizationMachine(Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
         summed = torch.einsum("bw,kwf->bkf", x, self.factors).square().sum(dim=2)
-        own = functional.linear(x.square(), self.factors.square().sum(dim=2))
-        return functional.linear(x, self.weight, self.bias) + 0.5 * (summed - own)
+        squares = functional.linear(x.square(), self.factors.square().sum(dim=2))
+        return functional.linear(x, self.weight, self.bias) + 0.5 * (summed - squares)

@@ -51,12 +51,12 @@ class MultilayerPerceptron(Module):
         layers = len(self.sizes) - 1
         at_weight, at_bias = 0, 0
         for layer in range(layers):
-            given, wanted = self.sizes[layer], self.sizes[layer + 1]
-            weight = self.weight[at_weight : at_weight + given * wanted].view(wanted, given)
-            x = torch.addmm(self.bias[at_bias : at_bias + wanted].unsqueeze(1), weight, x)
+            width_in, width_out = self.sizes[layer], self.sizes[layer + 1]
+            weight = self.weight[at_weight : at_weight + width_in * width_out].view(width_out, width_in)
+            x = torch.addmm(self.bias[at_bias : at_bias + width_out].unsqueeze(1), weight, x)
             x = activated(x, self.activation if layer < layers - 1 else self.output)
-            at_weight += given * wanted
-            at_bias += wanted
+            at_weight += width_in * width_out
+            at_bias += width_out
         return x
 
 

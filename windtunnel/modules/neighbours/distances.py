@@ -60,8 +60,8 @@ class NearestGroup(Module):
         """[B, width] -> [B, groups]."""
         nearness = torch.cat([-squared_distances(part, self.points) for part in row_blocks(x, self.points.shape[0])])
         best: list[Tensor] = []
-        for one in range(self.groups):
-            best.append(nearness[:, self.group == one].amax(dim=1))
+        for group in range(self.groups):
+            best.append(nearness[:, self.group == group].amax(dim=1))
         return torch.stack(best, dim=1)
 
 

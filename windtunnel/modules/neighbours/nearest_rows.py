@@ -128,11 +128,11 @@ class NearestRows(Module):
 
     def nearest(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """float64 [rows, width] -> distances [rows, k], in order up to rounding, and int64 [rows, k]."""
-        given = x.detach()
+        rows = x.detach()
         if self.has_quick_search():
-            chosen = self.quick_search(given)
+            chosen = self.quick_search(rows)
             return self.exact_distances(x, chosen), chosen
-        compared, chosen = self.exact_search(given)
+        compared, chosen = self.exact_search(rows)
         return (compared if self.search == "cosine" else self.exact_distances(x, chosen)), chosen
 
     def has_quick_search(self) -> bool:
@@ -171,13 +171,13 @@ class NearestRows(Module):
         A training row beyond the first k is at least as far as the quick distance of the one after them, less what
         rounding may add. Where the first k are nearer than that, they are the nearest, and no tie is cut.
         """
-        found: list[Tensor] = []
+        candidates: list[Tensor] = []
         least: list[Tensor] = []
         for part in cache_blocks(x, self.points.shape[0]):
             values, order = self.approximate_distances(part).topk(self.k + 1, dim=1, largest=False)
-            found.append(order[:, : self.k])
+            candidates.append(order[:, : self.k])
             least.append(self.lower_bound(part, values[:, self.k]))
-        chosen = torch.cat(found)
+        chosen = torch.cat(candidates)
         certain = self.reduced_distances_to(x, chosen).amax(dim=1) < torch.cat(least)
         doubtful = (~certain).nonzero().squeeze(1)
         if doubtful.shape[0] > 0:
@@ -196,20 +196,20 @@ class NearestRows(Module):
         terms = self.points.shape[1] + 8.0 + (0.0 if self.p == float("inf") else self.p)
         scale = value
         if self.p == 2.0:
-            own = (x - self.centre).square().sum(dim=1)
-            value, scale = value + own, own + self.squares.max()
+            length = (x - self.centre).square().sum(dim=1)
+            value, scale = value + length, length + self.squares.max()
         return value - 4 * terms * 2.0**-52 * scale - 2.0**-1000
 
     def exact_search(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What the source compares, and its neighbours, both [rows, k], by its own comparison with all of them."""
         values: list[Tensor] = []
-        found: list[Tensor] = []
+        neighbours: list[Tensor] = []
         for part in cache_blocks(x, self.points.shape[0]):
             compared = self.compared(part)
             chosen = self.least(part, compared)
             values.append(compared.gather(1, chosen))
-            found.append(chosen)
-        return torch.cat(values), torch.cat(found)
+            neighbours.append(chosen)
+        return torch.cat(values), torch.cat(neighbours)
 
     def least(self, x: Tensor, compared: Tensor) -> Tensor:
         """The k training rows with the least source distances, int64 [rows, k]; ties broken as by the source."""
@@ -234,8 +234,8 @@ class NearestRows(Module):
         if self.search == "cosine":
             return (1 - unit_rows(x) @ self.factors.T).clamp(0.0, 2.0)
         if self.expands():
-            own = squared_lengths(x).unsqueeze(1)
-            return (x @ self.factors.T).add_(own).add_(self.squares).clamp_(min=0.0)
+            lengths = squared_lengths(x).unsqueeze(1)
+            return (x @ self.factors.T).add_(lengths).add_(self.squares).clamp_(min=0.0)
         return reduced_distances(x, self.points, self.p)
 
     def heap_search(self, x: Tensor, compared: Tensor, active: Tensor) -> Tensor:

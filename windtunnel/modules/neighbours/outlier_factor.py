@@ -25,5 +25,5 @@ class OutlierFactor(NearestRows):
     def block(self, x: Tensor) -> Tensor:
         """[rows, width] -> [rows, 1]."""
         distance, chosen = self.nearest(x)
-        own = 1 / (torch.maximum(distance, self.reach[chosen]).mean(dim=1, keepdim=True) + 1e-10)
-        return -(self.density[chosen] / own).mean(dim=1, keepdim=True) - self.offset
+        density = 1 / (torch.maximum(distance, self.reach[chosen]).mean(dim=1, keepdim=True) + 1e-10)
+        return -(self.density[chosen] / density).mean(dim=1, keepdim=True) - self.offset

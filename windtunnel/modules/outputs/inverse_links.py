@@ -27,6 +27,6 @@ def unlinked(link: str, dtype: torch.dtype) -> list[Module]:
     highest = 1 - limits.eps if link == "logistic" else math.inf
     options = torch.tensor([[limits.tiny, highest, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
     modules: list[Module] = [Elementwise(options[0], "clip"), Elementwise(options[1], UNLINKED[link])]
-    for one in modules:
-        one.cast(dtype)
+    for module in modules:
+        module.cast(dtype)
     return modules

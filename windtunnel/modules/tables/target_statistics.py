@@ -117,12 +117,12 @@ class TargetStatistics(Module):
         """int64 [B, m] -> [B, K], in the type of ``rows``."""
         total = self.salt.unsqueeze(0).expand(x.shape[0], -1)
         for place in range(self.column.shape[0]):
-            one = x.index_select(1, self.column[place])  # [B, P]
-            same = (one == self.equal[place]).to(torch.int64)
-            total = total + torch.where(self.compares[place], same, one) * self.factor[place]
+            hashes = x.index_select(1, self.column[place])  # [B, P]
+            same = (hashes == self.equal[place]).to(torch.int64)
+            total = total + torch.where(self.compares[place], same, hashes) * self.factor[place]
         at = torch.searchsorted(self.keys, total.contiguous()).clamp_max(self.keys.shape[0] - 1)
-        mine = torch.arange(self.salt.shape[0], device=x.device)
-        found = (self.keys[at] == total) & (self.owner[at] == mine)
-        row = torch.where(found, self.place[at], self.count)  # [B, P]
+        combinations = torch.arange(self.salt.shape[0], device=x.device)
+        stored = (self.keys[at] == total) & (self.owner[at] == combinations)
+        row = torch.where(stored, self.place[at], self.count)  # [B, P]
         row = row.index_select(1, self.combination) + self.first  # [B, K]
         return functional.embedding(row, self.rows, sparse=self.sparse).squeeze(2)

@@ -57,8 +57,8 @@ class LinearLeafTrees(TreeWalk, kw_only=True):
         coefficient = coefficient.t().gather(0, self.used)
         cost = leaf.shape[1] * max(1, self.used.shape[0])
         parts: list[Tensor] = []
-        for some, at in zip(cache_slices(x, cost), cache_slices(leaf, cost)):  # noqa: B905  TorchScript's zip takes no strict
-            parts.append(self.block(some, at, coefficient))
+        for block, at in zip(cache_slices(x, cost), cache_slices(leaf, cost)):  # noqa: B905  TorchScript's zip takes no strict
+            parts.append(self.block(block, at, coefficient))
         return torch.cat(parts)
 
     def block(self, x: Tensor, leaf: Tensor, coefficient: Tensor) -> Tensor:
@@ -68,8 +68,8 @@ class LinearLeafTrees(TreeWalk, kw_only=True):
         x = torch.where(gone, torch.zeros_like(x), x)
         at = leaf.flatten()
         linear, missing = self.const[leaf], torch.zeros_like(leaf, dtype=torch.bool)
-        for own, factor in zip(self.used, coefficient):  # noqa: B905  TorchScript's zip takes no strict
-            column = own.index_select(0, at).view_as(leaf)
+        for used, factor in zip(self.used, coefficient):  # noqa: B905  TorchScript's zip takes no strict
+            column = used.index_select(0, at).view_as(leaf)
             linear = linear + factor.index_select(0, at).view_as(leaf) * x.gather(1, column)
             missing = missing | gone.gather(1, column)
         return torch.where(missing, self.plain[leaf], linear)

@@ -42,5 +42,5 @@ def bin_encoder(fitted: BinEncoder) -> BinTables:
         rows[column, -1, : len(at)] = table[bins].numpy()
         kept[at] = column * widest + np.arange(len(at))
     closed = [len(inner) + 1 in rejected for inner, rejected in zip(fitted.bin_edges_, probed.rejected, strict=True)]
-    tensors = (torch.from_numpy(one) for one in (rows, edges, kept, np.array(closed, dtype=bool)))
+    tensors = (torch.from_numpy(array) for array in (rows, edges, kept, np.array(closed, dtype=bool)))
     return BinTables(*tensors)

@@ -37,10 +37,11 @@ def ada_boost_classifier(fitted: ensemble.AdaBoostClassifier) -> Predictor | Com
         options |= {"loss": "softmax", "decision_scale": float(count - 1)}
     if count == 1:
         options |= {"loss": "logistic", "methods": {"decision_function": LastColumns(0, [1])}}
-    if all(type(one) in TREES for one in fitted.estimators_):
-        trees = [one.tree_ for one in fitted.estimators_]
+    if all(type(member) in TREES for member in fitted.estimators_):
+        trees = [member.tree_ for member in fitted.estimators_]
         votes = [
-            table[leaf_values(one).argmax(axis=1)] for one, table in zip(fitted.estimators_, vote_values, strict=True)
+            table[leaf_values(member).argmax(axis=1)]
+            for member, table in zip(fitted.estimators_, vote_values, strict=True)
         ]
         base = np.zeros(vote_values.shape[2])
         model = tree_ensemble(trees, votes, width=int(fitted.n_features_in_), base=base, divisor=divisor)
@@ -78,13 +79,13 @@ def bagging_classifier(fitted: ensemble.BaggingClassifier) -> Predictor | Compos
     """The mean of the probabilities of ``estimators_``, each on its ``estimators_features_``, or of their votes."""
     members, classes = fitted.estimators_, len(fitted.classes_)
     options: dict[str, Any] = {"link": "probabilities", "loss": "probabilities"}
-    if all(type(one) in TREES for one in members):
+    if all(type(member) in TREES for member in members):
         # Members are fitted on the positions of the labels, of which a sample may miss some.
-        values = [_placed(leaf_values(one), one.classes_, classes) for one in members]
+        values = [_placed(leaf_values(member), member.classes_, classes) for member in members]
         return Predictor(_mean_of_trees(fitted, values), **options)
-    widths = [len(one.classes_) for one in members]
-    parts = _parts(fitted, "predict_proba" if all(hasattr(one, "predict_proba") for one in members) else "votes")
-    scores = MeanOfMembers(_places(widths, [one.classes_ for one in members], classes), float(len(members)))
+    widths = [len(member.classes_) for member in members]
+    parts = _parts(fitted, "predict_proba" if all(hasattr(member, "predict_proba") for member in members) else "votes")
+    scores = MeanOfMembers(_places(widths, [member.classes_ for member in members], classes), float(len(members)))
     if hasattr(fitted, "decision_function"):
         columns = 1 if classes == 2 else classes
         places = sum(widths) + torch.arange(len(members) * columns).reshape(-1, columns)
@@ -102,8 +103,8 @@ def bagging_classifier(fitted: ensemble.BaggingClassifier) -> Predictor | Compos
 def bagging_regressor(fitted: ensemble.BaggingRegressor) -> Predictor | Composite:
     """The mean of what ``estimators_`` predict, each on its ``estimators_features_``."""
     members = fitted.estimators_
-    if all(type(one) in TREES for one in members):
-        values = [leaf_values(one) for one in members]
+    if all(type(member) in TREES for member in members):
+        values = [leaf_values(member) for member in members]
         loss = LOSSES.get(members[0].criterion, "squared")
         return Predictor(_mean_of_trees(fitted, values), loss=loss, flat=members[0].n_outputs_ == 1)
     prediction = np.asarray(members[0].predict(np.zeros((1, len(fitted.estimators_features_[0])))))
@@ -115,7 +116,7 @@ def bagging_regressor(fitted: ensemble.BaggingRegressor) -> Predictor | Composit
 
 def _mean_of_trees(fitted: Any, values: Sequence[NDArray[np.float64]]) -> HardTrees:
     model = tree_ensemble(
-        [one.tree_ for one in fitted.estimators_],
+        [member.tree_ for member in fitted.estimators_],
         values,
         width=int(fitted.n_features_in_),
         base=np.zeros(values[0].shape[1]),
@@ -147,7 +148,10 @@ def _parts(fitted: Any, method: str) -> list[Part]:
     every = np.arange(int(fitted.n_features_in_))
     return [
         Part(
-            f"estimators_.{index}", one, method, None if columns is None or np.array_equal(columns, every) else columns
+            f"estimators_.{index}",
+            member,
+            method,
+            None if columns is None or np.array_equal(columns, every) else columns,
         )
-        for index, (one, columns) in enumerate(zip(fitted.estimators_, features, strict=True))
+        for index, (member, columns) in enumerate(zip(fitted.estimators_, features, strict=True))
     ]

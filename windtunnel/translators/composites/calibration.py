@@ -30,7 +30,7 @@ def calibrated(fitted: CalibratedClassifierCV) -> Composite:
     members, classes = fitted.calibrated_classifiers_, fitted.classes_
     if len(classes) < 2:
         raise UnsupportedEstimator(f"CalibratedClassifierCV was fitted on the one class {classes[0]!r}; fit it on two")
-    methods = [_method(one.estimator) for one in members]
+    methods = [_method(member.estimator) for member in members]
     if members[0].method == "temperature":
         if len(set(methods)) > 1:
             raise UnsupportedEstimator(f"CalibratedClassifierCV holds estimators of several kinds: {set(methods)}")
@@ -38,18 +38,18 @@ def calibrated(fitted: CalibratedClassifierCV) -> Composite:
         then: Module = TemperatureCalibration(beta, probabilities=methods[0] == "predict_proba")
         counts: Sequence[int | None] = [1 if len(classes) == 2 else None] * len(members)
     else:
-        counts = [len(one.calibrators) for one in members]
-        calibrators = [calibrator for one in members for calibrator in one.calibrators]
+        counts = [len(member.calibrators) for member in members]
+        calibrators = [calibrator for member in members for calibrator in member.calibrators]
         build = _isotonic if members[0].method == "isotonic" else _sigmoid
         then = build(calibrators, indices(_places(members, classes)))
     parts = [
         Part(
             f"calibrated_classifiers_.{index}.estimator",
-            one.estimator,
+            member.estimator,
             method,
-            output_columns=_take(one, method, count),
+            output_columns=_take(member, method, count),
         )
-        for index, (one, method, count) in enumerate(zip(members, methods, counts, strict=True))
+        for index, (member, method, count) in enumerate(zip(members, methods, counts, strict=True))
     ]
     return Composite(parts, Predictor(then, link="probabilities", loss="probabilities"))
 
@@ -79,18 +79,18 @@ def _places(members: Sequence[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _sigmoid(calibrators: Sequence[Any], place: torch.Tensor) -> SigmoidCalibration:
-    slope, intercept = tensor([one.a_ for one in calibrators]), tensor([one.b_ for one in calibrators])
-    return SigmoidCalibration(slope, intercept, place)
+    slope = tensor([calibrator.a_ for calibrator in calibrators])
+    return SigmoidCalibration(slope, tensor([calibrator.b_ for calibrator in calibrators]), place)
 
 
 def _isotonic(calibrators: Sequence[Any], place: torch.Tensor) -> IsotonicCalibration:
-    points = max(2, *(len(one.X_thresholds_) for one in calibrators))
+    points = max(2, *(len(calibrator.X_thresholds_) for calibrator in calibrators))
     x = np.full((len(calibrators), points), np.inf)
     y = np.empty((len(calibrators), points))
-    for row, one in enumerate(calibrators):
-        count = len(one.X_thresholds_)
-        x[row, :count] = one.X_thresholds_
-        y[row, :count], y[row, count:] = one.y_thresholds_, one.y_thresholds_[-1]
-    last = torch.tensor([len(one.X_thresholds_) - 1 for one in calibrators])
+    for row, calibrator in enumerate(calibrators):
+        count = len(calibrator.X_thresholds_)
+        x[row, :count] = calibrator.X_thresholds_
+        y[row, :count], y[row, count:] = calibrator.y_thresholds_, calibrator.y_thresholds_[-1]
+    last = torch.tensor([len(calibrator.X_thresholds_) - 1 for calibrator in calibrators])
     single = calibrators[0].X_thresholds_.dtype == np.float32
     return IsotonicCalibration(tensor(x), tensor(y), last, place, single)

@@ -27,7 +27,7 @@ def one_vs_rest(fitted: OneVsRestClassifier) -> Composite:
     members = fitted.estimators_
     labels = fitted.label_binarizer_.y_type_.startswith("multilabel")
     binary = not labels and len(members) == 1
-    decides = all(hasattr(one, "decision_function") for one in members)
+    decides = all(hasattr(member, "decision_function") for member in members)
     bound = AboveThreshold(tensor(_threshold(members[0])))
     place, constant = _layout(members)
     pair = binary and not decides and not is_regressor(members[0])
@@ -51,16 +51,16 @@ def one_vs_rest(fitted: OneVsRestClassifier) -> Composite:
 def one_vs_one(fitted: OneVsOneClassifier) -> Composite:
     """Votes of ``estimators_``, one per pair of classes; sums of their confidences decide between equal ones."""
     members = fitted.estimators_
-    others = sorted({type(one).__name__ for one in members if not is_classifier(one)})
+    others = sorted({type(member).__name__ for member in members if not is_classifier(member)})
     if others:
         raise UnsupportedEstimator(f"OneVsOneClassifier votes with {', '.join(others)}, no classifier of two classes")
     columns = fitted.pairwise_indices_ or [None] * len(members)
     votes = [
-        Part(f"estimators_.{index}", one, "position", columns=at)
-        for index, (one, at) in enumerate(zip(members, columns, strict=True))
+        Part(f"estimators_.{index}", member, "position", columns=at)
+        for index, (member, at) in enumerate(zip(members, columns, strict=True))
     ]
     confidences = [
-        _part(index, one, None, columns=at) for index, (one, at) in enumerate(zip(members, columns, strict=True))
+        _part(index, member, None, columns=at) for index, (member, at) in enumerate(zip(members, columns, strict=True))
     ]
     count = len(fitted.classes_)
     threshold = _threshold(members[0])
@@ -92,14 +92,18 @@ def _part(index: int, member: Any, method: str | None, columns: Any = None) -> P
 
 
 def _parts(members: Sequence[Any], method: str | None) -> list[Part]:
-    return [_part(index, one, method) for index, one in enumerate(members) if not isinstance(one, _ConstantPredictor)]
+    return [
+        _part(index, member, method)
+        for index, member in enumerate(members)
+        if not isinstance(member, _ConstantPredictor)
+    ]
 
 
 def _layout(members: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:
     """The column of each member among the outputs, -1 for members fitted on a single label; and that label."""
-    fixed = np.array([isinstance(one, _ConstantPredictor) for one in members])
+    fixed = np.array([isinstance(member, _ConstantPredictor) for member in members])
     place = np.where(fixed, -1, np.cumsum(~fixed) - 1)
-    constant = [float(one.y_[0]) if always else 0.0 for one, always in zip(members, fixed, strict=True)]
+    constant = [float(member.y_[0]) if always else 0.0 for member, always in zip(members, fixed, strict=True)]
     return indices(place), tensor(constant)
 
 
@@ -110,7 +114,7 @@ def _threshold(member: Any) -> float:
 
 def _has(fitted: Any, method: str) -> bool:
     """Whether all estimators have a method. Raises if only some have it, as the source checks the first alone."""
-    lacking = sorted({type(one).__name__ for one in fitted.estimators_ if not hasattr(one, method)})
+    lacking = sorted({type(member).__name__ for member in fitted.estimators_ if not hasattr(member, method)})
     if lacking and hasattr(fitted, method):
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} says that it has {method}, and its estimators {', '.join(lacking)} have not"

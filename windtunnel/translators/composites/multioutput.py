@@ -26,9 +26,9 @@ def multi_output_classifier(fitted: MultiOutputClassifier) -> Composite:
     """The label that each of ``estimators_`` gives, and its probabilities."""
     members = fitted.estimators_
     methods = {"predict": Composite(_each(members, "position"), CastColumns(torch.zeros((), dtype=torch.int64)))}
-    if all(hasattr(one, "predict_proba") for one in members):
+    if all(hasattr(member, "predict_proba") for member in members):
         methods["predict_proba"] = Composite(_each(members, "predict_proba"), Identity())
-    then = Predictor(Identity(), loss="probabilities", classes=[one.classes_ for one in members])
+    then = Predictor(Identity(), loss="probabilities", classes=[member.classes_ for member in members])
     scores = [Part(part.name, part.estimator, _scores(part.estimator)) for part in _each(members, "")]
     return Composite(scores, then, methods=methods)
 
@@ -49,19 +49,19 @@ def regressor_chain(fitted: RegressorChain) -> Composite:
 def classifier_chain(fitted: ClassifierChain) -> Composite:
     """``estimators_``, each over the columns and what ``chain_method_`` of those before it gives."""
     members, method = fitted.estimators_, getattr(fitted, "chain_method_", "predict")
-    binary = all(len(one.classes_) == 2 for one in members)
+    binary = all(len(member.classes_) == 2 for member in members)
     if not binary and method != "predict":
         raise UnsupportedEstimator(
             f"ClassifierChain(chain_method={method!r}) was fitted on targets of "
-            f"{[len(one.classes_) for one in members]} classes, where the source raises; it takes two for each"
+            f"{[len(member.classes_) for member in members]} classes, where the source raises; it takes two for each"
         )
     links = _links(fitted, method, [1] if "proba" in method else None)
     methods = {
         "predict": Composite(_outputs(fitted, links, "position"), CastColumns(torch.zeros((), dtype=torch.int64)))
     }
-    if binary and all(hasattr(one, "predict_proba") for one in members):
+    if binary and all(hasattr(member, "predict_proba") for member in members):
         methods["predict_proba"] = Composite(_outputs(fitted, links, "predict_proba", [1]), Identity())
-    if binary and all(hasattr(one, "decision_function") for one in members):
+    if binary and all(hasattr(member, "decision_function") for member in members):
         methods["decision_function"] = Composite(_outputs(fitted, links, "decision_function"), Identity())
     # The source gives labels as floating-point numbers, in the order of the targets.
     classes = [np.asarray(members[link].classes_, np.float64) for link in np.argsort(fitted.order_)]
@@ -71,7 +71,7 @@ def classifier_chain(fitted: ClassifierChain) -> Composite:
 
 
 def _each(members: Sequence[Any], method: str) -> list[Part]:
-    return [Part(f"estimators_.{index}", one, method) for index, one in enumerate(members)]
+    return [Part(f"estimators_.{index}", member, method) for index, member in enumerate(members)]
 
 
 def _scores(estimator: Any) -> str:

@@ -58,7 +58,7 @@ def _inverse(transformer: Any) -> Module:
         case preprocessing.MinMaxScaler:
             width = transformer.n_features_in_
             numbers = (1.0, 0.0, transformer.min_, transformer.scale_)
-            return Affine(*(per_column(one, width) for one in numbers))
+            return Affine(*(per_column(number, width) for number in numbers))
         case preprocessing.PowerTransformer:
             return _power(transformer)
         case preprocessing.QuantileTransformer:
@@ -79,7 +79,7 @@ def _function(transformer: preprocessing.FunctionTransformer) -> Module:
         raise UnsupportedEstimator(
             f"TransformedTargetRegressor calls inverse_func={getattr(function, '__name__', function)!r}"
             + (f" with {transformer.inv_kw_args}" if transformer.inv_kw_args else "")
-            + f", which has no module; accepted are {', '.join(sorted({one.__name__ for one in KNOWN}))} of NumPy "
+            + f", which has no module; accepted are {', '.join(sorted({known.__name__ for known in KNOWN}))} of NumPy "
             "or SciPy, without arguments"
         )
     return Elementwise(tensor(options_of(name, {})), name)
@@ -95,13 +95,13 @@ INCREASING = (
 def _scaled(transformer: Any, scale: ArrayLike, shift: ArrayLike) -> Affine:
     """X scale + shift."""
     width = transformer.n_features_in_
-    return Affine(*(per_column(one, width) for one in (scale, shift, 0.0, 1.0)))
+    return Affine(*(per_column(number, width) for number in (scale, shift, 0.0, 1.0)))
 
 
 def _power(transformer: preprocessing.PowerTransformer) -> InversePower:
     width = transformer.n_features_in_
     scale, shift = (transformer._scaler.scale_, transformer._scaler.mean_) if transformer.standardize else (1.0, 0.0)
-    power, scale, shift = (per_column(one, width) for one in (transformer.lambdas_, scale, shift))
+    power, scale, shift = (per_column(numbers, width) for numbers in (transformer.lambdas_, scale, shift))
     return InversePower(power, scale, shift, positive=transformer.method == "box-cox")
 
 

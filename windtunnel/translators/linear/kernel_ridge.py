@@ -20,8 +20,8 @@ OFFERED = ("linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "cosin
 def kernel_ridge(fitted: KernelRidge) -> Predictor:
     """k(x, X_fit_) dual_coef_. Reads gamma (1 / width where None), coef0 and degree."""
     if not isinstance(fitted.kernel, str) or fitted.kernel not in OFFERED:
-        given = repr(fitted.kernel) if isinstance(fitted.kernel, str) else "a function"
-        raise UnsupportedEstimator(f"KernelRidge with kernel={given}; accepted are {', '.join(OFFERED)}.")
+        kernel_text = repr(fitted.kernel) if isinstance(fitted.kernel, str) else "a function"
+        raise UnsupportedEstimator(f"KernelRidge with kernel={kernel_text}; accepted are {', '.join(OFFERED)}.")
     kernel = "poly" if fitted.kernel == "polynomial" else fitted.kernel
     points, weight = tensor(fitted.X_fit_), tensor(np.atleast_2d(np.transpose(fitted.dual_coef_)))
     bias = torch.zeros(len(weight), dtype=torch.float64)

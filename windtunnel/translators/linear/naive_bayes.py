@@ -61,8 +61,8 @@ def complement(fitted: naive_bayes.ComplementNB) -> Predictor:
 )
 def categorical(fitted: naive_bayes.CategoricalNB) -> Predictor:
     """class_log_prior_ + sum_j of row trunc(x_j) of the table feature_log_prob_j."""
-    tables = [np.asarray(one, dtype=np.float64).T for one in fitted.feature_log_prob_]
-    count = torch.tensor([len(one) for one in tables], dtype=torch.int64)
+    tables = [np.asarray(log_probability, dtype=np.float64).T for log_probability in fitted.feature_log_prob_]
+    count = torch.tensor([len(table) for table in tables], dtype=torch.int64)
     rows, bias = tensor(np.concatenate(tables)), tensor(fitted.class_log_prior_)
     return _predictor(fitted, CodeTables(rows, bias, count.cumsum(0) - count, count))
 

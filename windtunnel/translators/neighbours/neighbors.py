@@ -46,7 +46,7 @@ HARD = "neighbourhood is a step function: exact mode only"
 def k_neighbors_classifier(fitted: neighbors.KNeighborsClassifier) -> Predictor:
     """Votes of the nearest of _fit_X for their classes _y."""
     classes = fitted.classes_ if fitted.outputs_2d_ else [fitted.classes_]
-    sizes = [len(one) for one in classes]
+    sizes = [len(labels) for labels in classes]
     targets = _one_hot(_targets(fitted), sizes)
     _check_directions(fitted, targets)
     search, weighted = _search(fitted), _weighted(fitted)
@@ -85,7 +85,7 @@ def radius_neighbors_classifier(fitted: neighbors.RadiusNeighborsClassifier) -> 
     """Votes of those of _fit_X within the radius; rows without neighbours get outlier_label_, or are rejected."""
     several = bool(fitted.outputs_2d_)
     classes = fitted.classes_ if several else [fitted.classes_]
-    sizes = [len(one) for one in classes]
+    sizes = [len(target_classes) for target_classes in classes]
     targets = _one_hot(_targets(fitted), sizes)
     alone: NDArray[np.float64] = np.full(sum(sizes), np.nan)
     labels: Any = None
@@ -95,7 +95,8 @@ def radius_neighbors_classifier(fitted: neighbors.RadiusNeighborsClassifier) -> 
                 "RadiusNeighborsClassifier with outlier_label, algorithm='brute' and uniform weights, which "
                 "scikit-learn compares with positions of labels; take algorithm='kd_tree' or 'ball_tree'."
             )
-        positions = [np.flatnonzero(one == label) for one, label in zip(classes, fitted.outlier_label_, strict=True)]
+        pairs = zip(classes, fitted.outlier_label_, strict=True)
+        positions = [np.flatnonzero(target_classes == label) for target_classes, label in pairs]
         if all(len(position) == 1 for position in positions):
             alone = _one_hot(np.array([[position[0] for position in positions]]), sizes)[0]
         elif several:
@@ -105,8 +106,8 @@ def radius_neighbors_classifier(fitted: neighbors.RadiusNeighborsClassifier) -> 
             )
         else:
             # One more class, without a probability.
-            other = np.array([fitted.outlier_label_[0]]).astype(classes[0].dtype)
-            labels = np.concatenate([classes[0], other])
+            outlier = np.array([fitted.outlier_label_[0]]).astype(classes[0].dtype)
+            labels = np.concatenate([classes[0], outlier])
             targets = np.column_stack([targets, np.zeros(len(targets))])
             alone = np.eye(len(labels))[-1]
     return Predictor(
@@ -266,10 +267,10 @@ def _search(fitted: Any) -> dict[str, Any]:
 
 
 def _tree(fitted: Any) -> dict[str, Tensor]:
-    _, inorder, nodes, bounds = (np.array(one) for one in fitted._tree.get_arrays())
+    _, inorder, nodes, bounds = (np.array(array) for array in fitted._tree.get_arrays())
     count = len(nodes)
     leaves = range(count // 2, count)
-    if [bool(one) for one in nodes["is_leaf"]] != [index in leaves for index in range(count)]:
+    if [bool(flag) for flag in nodes["is_leaf"]] != [index in leaves for index in range(count)]:
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} with leaf_size={fitted.leaf_size}, whose tree has leaves on several levels; "
             "take a greater leaf_size, or algorithm='brute'."

@@ -50,7 +50,7 @@ def function_transformer(fitted: FunctionTransformer) -> Elementwise | Identity:
     if name is None:
         raise UnsupportedEstimator(
             f"FunctionTransformer calls {getattr(fitted.func, '__name__', fitted.func)!r}, which has no module; "
-            f"accepted are {', '.join(sorted({_called(one) for one in KNOWN}))}"
+            f"accepted are {', '.join(sorted({_called(function) for function in KNOWN}))}"
             + (". np.reciprocal gives other results for whole numbers" if fitted.func is np.reciprocal else "")
         )
     return Elementwise(tensor(options_of(name, fitted.kw_args or {})), name)

@@ -14,10 +14,10 @@ from windtunnel.translators.registry import translates
 def power_transformer(fitted: PowerTransformer) -> Power:
     """Column-wise powers, standardised. Reads lambdas_, method, standardize and the mean_ and scale_ of its scaler."""
     power = tensor(fitted.lambdas_)
-    zero, one = torch.zeros_like(power), torch.ones_like(power)
-    center, unit = zero, one
+    zeros, ones = torch.zeros_like(power), torch.ones_like(power)
+    center, unit = zeros, ones
     if fitted.standardize:
         center, unit = tensor(fitted._scaler.mean_), tensor(fitted._scaler.scale_)
     return Power(
-        power, change=zero, scale=one, shift=zero, center=center, unit=unit, positive=fitted.method == "box-cox"
+        power, change=zeros, scale=ones, shift=zeros, center=center, unit=unit, positive=fitted.method == "box-cox"
     )

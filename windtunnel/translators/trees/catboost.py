@@ -160,8 +160,8 @@ class _Model:
     @cached_property
     def trees(self) -> list[_Tree]:
         if "oblivious_trees" in self.json:
-            return [_oblivious(one, self.outputs) for one in self.json["oblivious_trees"]]
-        return [_nested(one, self.outputs) for one in self.json["trees"]]
+            return [_oblivious(tree, self.outputs) for tree in self.json["oblivious_trees"]]
+        return [_nested(tree, self.outputs) for tree in self.json["trees"]]
 
     @cached_property
     def splits(self) -> Splits:
@@ -175,8 +175,8 @@ class _Model:
             link=link,
             loss=VALUES.get(self.loss, "unknown"),
             loss_options={
-                here: float(parameters.get(name, default))
-                for name, (here, default) in _OPTIONS.get(self.loss, {}).items()
+                option: float(parameters.get(name, default))
+                for name, (option, default) in _OPTIONS.get(self.loss, {}).items()
             },
             flat=self.outputs == 1,
             hashed=self.splits.hashed,
@@ -239,7 +239,7 @@ def _nested(tree: Mapping[str, Any], outputs: int) -> _Tree:
         if parent >= 0:
             sides[parent][side] = number
     values = np.asarray(leaves, np.float64).reshape(-1, outputs)
-    return _Tree(splits, [one[0] for one in sides], [one[1] for one in sides], values)
+    return _Tree(splits, [children[0] for children in sides], [children[1] for children in sides], values)
 
 
 def _check(fitted: Any) -> None:
@@ -247,10 +247,10 @@ def _check(fitted: Any) -> None:
         "text_features": fitted.get_text_feature_indices(),
         "embedding_features": fitted.get_embedding_feature_indices(),
     }
-    if other := [f"{kind} (columns {columns})" for kind, columns in read.items() if columns]:
+    if rejected := [f"{kind} (columns {columns})" for kind, columns in read.items() if columns]:
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} with {' and '.join(other)}, which have no translation; turn these columns into "
-            "numbers or categories in front of CatBoost"
+            f"{type(fitted).__name__} with {' and '.join(rejected)}, which have no translation; turn these columns "
+            "into numbers or categories in front of CatBoost"
         )
 
 

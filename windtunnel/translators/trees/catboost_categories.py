@@ -69,11 +69,12 @@ class Splits:
     def of(cls, model: Mapping[str, Any], width: int, splits: Iterable[Mapping[str, Any]]) -> Splits:
         """Convert ``features_info`` and ``ctr_data`` of the JSON of a model over rows of ``width`` columns."""
         info = model["features_info"]
-        categories = {one["feature_index"]: one["flat_feature_index"] for one in info.get("categorical_features", [])}
+        categorical = info.get("categorical_features", [])
+        categories = {feature["feature_index"]: feature["flat_feature_index"] for feature in categorical}
         flat = [column for column in range(width) if column not in categories.values()]
         features = {
-            one["feature_index"]: (flat.index(one["flat_feature_index"]), one["nan_value_treatment"])
-            for one in info.get("float_features", [])
+            feature["feature_index"]: (flat.index(feature["flat_feature_index"]), feature["nan_value_treatment"])
+            for feature in info.get("float_features", [])
         }
         if not categories:
             return cls(features, {}, [], 0, width, None)
@@ -95,8 +96,8 @@ class Splits:
         limit = model["model_info"]["params"]["cat_feature_params"]["ctr_leaf_count_limit"]
         hashed = _hashed(info, list(statistics.values()), categories, features, flat, whole=limit >= NO_LIMIT)
         # Splits by numbers come first, then those by a category.
-        numbers = sum(len(one["borders"]) for one in info.get("float_features", []))
-        first = numbers + sum(len(one.get("values", [])) for one in info["categorical_features"])
+        numbers = sum(len(feature["borders"]) for feature in info.get("float_features", []))
+        first = numbers + sum(len(feature.get("values", [])) for feature in categorical)
         return cls(features, columns, borders, first, len(flat) + len(columns), hashed)
 
     def of_split(self, split: Mapping[str, Any]) -> Split:
@@ -123,8 +124,8 @@ def _elements(ctr: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
         "cat_feature_exact_value": ("cat_feature_index", "value"),
         "float_feature": ("float_feature_index", "border"),
     }
-    named = [(one["combination_element"], one) for one in ctr["elements"]]
-    return tuple((kind, *(one[key] for key in kinds[kind])) for kind, one in named)
+    named = [(element["combination_element"], element) for element in ctr["elements"]]
+    return tuple((kind, *(element[key] for key in kinds[kind])) for kind, element in named)
 
 
 def _statistic(ctr: Mapping[str, Any], table: Mapping[str, Any]) -> Statistic:
@@ -183,26 +184,29 @@ def _hashed(
             tensor([border for *_, border in conditions]),
             torch.tensor([features[feature][1] == "AsTrue" for _, feature, _ in conditions], dtype=torch.bool),
         ),
-        statistics=_module(statistics, place, {one: len(place) + at for at, one in enumerate(conditions)}),
+        statistics=_module(statistics, place, {condition: len(place) + at for at, condition in enumerate(conditions)}),
     )
 
 
 def _parts(statistics: Iterable[Statistic], kind: str) -> list[tuple[Any, ...]]:
-    return [part for one in statistics for part in one.elements if part[0] == kind]
+    return [part for statistic in statistics for part in statistic.elements if part[0] == kind]
 
 
 def _all_hashes_stored(statistics: Iterable[Statistic], index: int) -> bool:
     """Whether the model stores the hash of every category of a column: it is never combined, or has its own table."""
-    alone = any(one.elements == (("cat_feature_value", index),) and len(one.keys) > 1 for one in statistics)
-    together = any(len(one.elements) > 1 and ("cat_feature_value", index) in one.elements for one in statistics)
+    column = ("cat_feature_value", index)
+    alone = any(statistic.elements == (column,) and len(statistic.keys) > 1 for statistic in statistics)
+    together = any(len(statistic.elements) > 1 and column in statistic.elements for statistic in statistics)
     return alone or not together
 
 
 def _stored_hashes(info: Mapping[str, Any], statistics: Iterable[Statistic], index: int) -> list[int]:
     """The hashes of a column in the tables and comparisons of the model, from 0 to 2^32 - 1."""
     back = pow(_factor(1, 0), -1, 2**64)
-    keys = [key for one in statistics if one.elements == (("cat_feature_value", index),) for key in one.keys.tolist()]
-    named = next(one for one in info["categorical_features"] if one["feature_index"] == index).get("values", [])
+    tables = [statistic for statistic in statistics if statistic.elements == (("cat_feature_value", index),)]
+    keys = [key for statistic in tables for key in statistic.keys.tolist()]
+    features = {feature["feature_index"]: feature for feature in info["categorical_features"]}
+    named = features[index].get("values", [])
     compared = [part[2] for part in _parts(statistics, "cat_feature_exact_value") if part[1] == index]
     hashes = {key * back % 2**32 for key in keys} | {value % 2**32 for value in (*named, *compared)}
     return sorted(hashes)
@@ -216,11 +220,11 @@ def _module(
         return None
     combinations: dict[Any, int] = {}
     combination, keys = [], []
-    for one in statistics:
-        key = (one.elements, one.keys.tobytes())
+    for statistic in statistics:
+        key = (statistic.elements, statistic.keys.tobytes())
         if key not in combinations:
             combinations[key] = len(combinations)
-            keys.append(one.keys)
+            keys.append(statistic.keys)
         combination.append(combinations[key])
     places = max(len(elements) for elements, _ in combinations)
     facts = np.zeros((4, places, len(combinations)), np.int64)
@@ -231,15 +235,15 @@ def _module(
             factor = wrapped(_factor(len(elements), place))
             facts[:, place, number] = column, factor, signed(part[2]) if compares else 0, compares
     salt = np.array([wrapped(number * SALT) for number in range(len(keys))], np.int64)
-    sizes = np.array([len(one) for one in keys])
-    salted = np.concatenate([one + salt[number] for number, one in enumerate(keys)])
+    sizes = np.array([len(hashes) for hashes in keys])
+    salted = np.concatenate([hashes + salt[number] for number, hashes in enumerate(keys)])
     order = np.argsort(salted)
     if (np.diff(salted[order]) == 0).any():
         raise UnsupportedEstimator(
             "the CatBoost model has two combinations of categories of the same hash; fit it with another random_seed"
         )
-    rows = [np.append(one.values, np.float32(one.otherwise)).astype(np.float64) for one in statistics]
-    lengths = np.array([len(one) for one in rows])
+    rows = [np.append(statistic.values, np.float32(statistic.otherwise)).astype(np.float64) for statistic in statistics]
+    lengths = np.array([len(table) for table in rows])
     tensors = {
         "rows": np.concatenate(rows)[:, None],
         **dict(zip(("column", "factor", "equal"), facts, strict=False)),
@@ -252,7 +256,7 @@ def _module(
         "combination": np.array(combination),
         "first": np.cumsum(lengths) - lengths,
     }
-    return TargetStatistics(**{name: torch.from_numpy(np.ascontiguousarray(one)) for name, one in tensors.items()})
+    return TargetStatistics(**{name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in tensors.items()})
 
 
 def _factor(places: int, place: int) -> int:

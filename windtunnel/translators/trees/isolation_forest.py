@@ -28,11 +28,11 @@ def isolation_forest(fitted: IsolationForest) -> Predictor:
     """
     trees = [member.tree_ for member in fitted.estimators_]
     # The source adds 1 - 1 for the root; the order of the sum is kept, as contamination ties scores to the offset.
-    values = [one.compute_node_depths() + _path_length(one.n_node_samples) - 1.0 for one in trees]
+    values = [tree.compute_node_depths() + _path_length(tree.n_node_samples) - 1.0 for tree in trees]
     expected = len(trees) * float(_path_length(np.array([fitted.max_samples_]))[0])
     model = tree_ensemble(
         trees,
-        values if expected else [np.zeros(one.node_count) for one in trees],
+        values if expected else [np.zeros(tree.node_count) for tree in trees],
         width=int(fitted.n_features_in_),
         # With one row per tree there is no path; the source takes 1 as the ratio.
         base=[0.0 if expected else 1.0],

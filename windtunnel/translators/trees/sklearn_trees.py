@@ -51,8 +51,8 @@ def tree_ensemble(
         Per tree, the columns of the rows that it reads; None for all columns.
     """
     parts = [
-        _one_tree(one, value, None if features is None else np.asarray(features[index], np.int64))
-        for index, (one, value) in enumerate(zip(trees, values, strict=True))
+        _one_tree(tree_, value, None if features is None else np.asarray(features[index], np.int64))
+        for index, (tree_, value) in enumerate(zip(trees, values, strict=True))
     ]
     return join(parts, width=width, base=np.asarray(base, np.float64), divisor=divisor, reads="float32")
 
@@ -73,7 +73,7 @@ def _one_tree(tree_: Any, value: NDArray[np.float64], columns: NDArray[np.int64]
 
 def leaf_numbers(trees: Iterable[Any]) -> NDArray[np.int64]:
     """The number of each leaf among the nodes of its tree, as ``apply`` gives it."""
-    return np.concatenate([np.flatnonzero(one.children_left < 0) for one in trees]).astype(np.int64)
+    return np.concatenate([np.flatnonzero(tree_.children_left < 0) for tree_ in trees]).astype(np.int64)
 
 
 def leaf_values(fitted: Any) -> NDArray[np.float64]:
@@ -145,7 +145,7 @@ def trees_embedding(fitted: ensemble.RandomTreesEmbedding) -> Transformer:
                 "fit it without sample weights of 0"
             )
     numbers = leaf_numbers(trees)
-    zeros = [np.zeros(one.node_count) for one in trees]
+    zeros = [np.zeros(tree_.node_count) for tree_ in trees]
     model = tree_ensemble(trees, zeros, width=int(fitted.n_features_in_), base=[0.0])
     leaves = TreeLeaves.numbered(model, numbers, [len(trees)])
     one_hot = LeafOneHot.numbered(model, np.arange(len(numbers)))
@@ -193,7 +193,7 @@ def boosting_regressor(fitted: ensemble.GradientBoostingRegressor) -> Predictor 
 
 def _stages(fitted: Any, base: NDArray[np.float64]) -> TreeEnsemble:
     trees = [member.tree_ for member in fitted.estimators_.ravel()]
-    values = [fitted.learning_rate * one.value[:, 0, 0] for one in trees]
+    values = [fitted.learning_rate * tree_.value[:, 0, 0] for tree_ in trees]
     return tree_ensemble(trees, values, width=int(fitted.n_features_in_), base=base)
 
 

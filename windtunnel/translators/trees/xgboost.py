@@ -181,8 +181,8 @@ class _Model:
         if self.iterations is not None:
             count = int(model["iteration_indptr"][self.iterations])
             trees, info, drops = trees[:count], info[:count], drops[:count]
-        parts = [_tree(one, scale) for one, scale in zip(trees, drops, strict=True)]
-        numbers = [np.flatnonzero(np.array(one["left_children"]) < 0) for one in trees]
+        parts = [_tree(tree, scale) for tree, scale in zip(trees, drops, strict=True)]
+        numbers = [np.flatnonzero(np.array(tree["left_children"]) < 0) for tree in trees]
         width = int(self.parameters["num_feature"])
         ensemble = join(parts, width=width, base=self.base, output=info, reads="float32")
         return ensemble, np.concatenate([np.empty(0), *numbers]).astype(np.int64)

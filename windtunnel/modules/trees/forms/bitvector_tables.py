@@ -57,12 +57,12 @@ class LeafBitvectors(nn.Module):
 
     def forward(self, values: Tensor, missing: Tensor) -> Tensor:
         """float64 [columns, B], int32 [features + 1, B] -> int64 [B, trees]."""
-        found: list[Tensor] = []
+        parts: list[Tensor] = []
         for part in self.parts:
-            found.append(part(values, missing))
-        if len(found) == 0:  # trees without a split
+            parts.append(part(values, missing))
+        if len(parts) == 0:  # trees without a split
             return torch.full((values.shape[1], self.trees), -1, dtype=torch.int64, device=values.device)
-        return found[0] if len(found) == 1 else found[0].bitwise_and_(found[1])
+        return parts[0] if len(parts) == 1 else parts[0].bitwise_and_(parts[1])
 
 
 class TableLookup(FixedPrecision):
@@ -121,8 +121,8 @@ class TableLookup(FixedPrecision):
         """The same, read row by row: a compiler makes one loop of it, which keeps the words in registers."""
         # Rows are within the table by construction, so that no look-up has to be checked. One word after the other, as
         # torch, which steps through the graph of other programs, keeps what is used later.
-        found = (torch.ops.aten._unsafe_index(self.table, [one]) for one in row.unbind())
-        words: Tensor = reduce(torch.bitwise_and, found)  # [b, trees]
+        looked_up = (torch.ops.aten._unsafe_index(self.table, [index]) for index in row.unbind())
+        words: Tensor = reduce(torch.bitwise_and, looked_up)  # [b, trees]
         return words
 
     def _left(self, row: Tensor) -> Tensor:
@@ -169,8 +169,8 @@ class RankLookup(TableLookup):
     def __init__(self, nodes: BitvectorNodes, trees: int, features: NDArray[np.int64], device: torch.device) -> None:
         super().__init__()
         used, of_column = nodes.by_column()
-        thresholds = [np.unique(one.split) for one in of_column]
-        tables = [_by_rank(one, trees, split) for one, split in zip(of_column, thresholds, strict=True)]
+        thresholds = [np.unique(facts.split) for facts in of_column]
+        tables = [_by_rank(facts, trees, split) for facts, split in zip(of_column, thresholds, strict=True)]
         sizes = np.array(list(map(len, tables)))
         groups = _sharing(sizes, self.SHARED)
         # The first column of each group, then the second of those that have one, and so on.
@@ -214,7 +214,7 @@ class CategoryLookup(TableLookup):
     def __init__(self, nodes: BitvectorNodes, trees: int, goes_right: NDArray[np.bool_], device: torch.device) -> None:
         super().__init__()
         used, of_column = nodes.by_column()
-        tables = [_by_code(one, trees, goes_right) for one in of_column]
+        tables = [_by_code(facts, trees, goes_right) for facts in of_column]
         sizes = np.array(list(map(len, tables)))
         self.register_derived("used", used, device)
         self.register_derived("last", (sizes - 1.0)[:, None], device)

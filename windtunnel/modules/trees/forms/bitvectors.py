@@ -72,7 +72,7 @@ class BitvectorTrees(TreeForm):
         features = np.full((len(self.readings) + 1) * self.width + 1, self.width)
         missing_right = np.zeros(len(column), np.bool_)
         if self.LOW in self.readings and self.HIGH in self.readings:
-            low, high = (self.readings.index(one) * self.width for one in (self.LOW, self.HIGH))
+            low, high = (self.readings.index(reading) * self.width for reading in (self.LOW, self.HIGH))
             features[high : high + self.width] = np.arange(self.width)
             missing_right = (column >= high) & (column < high + self.width)
             column = np.where((column >= low) & (column < low + self.width), column - low + high, column)
@@ -82,10 +82,10 @@ class BitvectorTrees(TreeForm):
         """The number of the leaf that each row falls into in each tree, ``[b * trees]``."""
         values = self._readings(self._as_read(x)).to(torch.float64).t()
         missing = torch.nn.functional.pad(torch.isnan(x).t().to(torch.int32), [0, 0, 0, 1])  # [features + 1, b]
-        found: list[Tensor] = []
-        for one in self.words:
-            found.append(one(values, missing))
-        words = found[0] if len(found) == 1 else torch.cat(found, dim=1)
+        parts: list[Tensor] = []
+        for block in self.words:
+            parts.append(block(values, missing))
+        words = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         # A power of two times a de Bruijn number: the six highest bits, from -32 to 31, tell which power it was.
         lowest = words.neg().bitwise_and_(words)
         return lowest.mul_(self.DE_BRUIJN).bitwise_right_shift_(58).add_(self.places).view(-1)

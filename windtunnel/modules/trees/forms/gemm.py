@@ -88,7 +88,7 @@ class GemmTrees(TreeForm):
 
     def _leaves(self, x: Tensor) -> Tensor:
         """The position of the leaf that each row falls into in each tree, ``[b * trees]``."""
-        found = [self.bare.repeat(x.shape[0], 1)]
+        exits_of_groups = [self.bare.repeat(x.shape[0], 1)]
         if len(self.trees) > 0:
             wide = x.dtype == torch.float64 and self.reads == "float64"
             split = self.node_split if wide else self.node_split32
@@ -101,10 +101,10 @@ class GemmTrees(TreeForm):
                 right = values.index_select(1, column) > split[node : node + trees * nodes]
                 ways = self.way[way : way + trees * nodes * leaves].view(trees, nodes, leaves)
                 bias = self.bias[leaf : leaf + trees * leaves].view(trees, 1, leaves)
-                found.append(self._exits(right, ways, bias, self.first[tree : tree + trees]))
+                exits_of_groups.append(self._exits(right, ways, bias, self.first[tree : tree + trees]))
                 tree, node = tree + trees, node + trees * nodes
                 way, leaf = way + trees * nodes * leaves, leaf + trees * leaves
-        exits = torch.cat(found, dim=1)
+        exits = torch.cat(exits_of_groups, dim=1)
         if self.shuffled:
             exits = exits.index_select(1, self.back)
         return exits.reshape(-1)

@@ -64,11 +64,11 @@ class ObliviousTrees(TreeForm):
         level_column = np.zeros((self.levels, len(trees)), np.int64)
         bound = np.full((self.levels, len(trees), 1), self.NEVER, np.uint8)
         places = np.full((len(trees), 1 << self.levels), len(self.value) - 1)  # the last leaf is 0
-        place = {(c, one): (at, rank) for at, c in enumerate(used) for rank, one in enumerate(thresholds[at])}
+        place = {(c, split): (at, rank) for at, c in enumerate(used) for rank, split in enumerate(thresholds[at])}
         for at, tree in enumerate(trees):
             begin = self.levels - len(tree.column)
-            for level, one in enumerate(zip(tree.column, tree.split, strict=True), begin):
-                level_column[level, at], bound[level, at] = place[one]
+            for level, comparison in enumerate(zip(tree.column, tree.split, strict=True), begin):
+                level_column[level, at], bound[level, at] = place[comparison]
             places[at, : len(tree.leaf)] = tree.leaf
         self.ranks = Ranks(thresholds, np.zeros(len(used), np.int32), self.threshold.device)
         value = self.value.cpu().numpy()[places.reshape(-1)]
@@ -170,9 +170,9 @@ def _bytes_each(trees: list[Levels], most: int) -> tuple[list[int], list[NDArray
     column, split = (np.concatenate([np.zeros(0), *parts]) for parts in zip(*(tree[:2] for tree in trees), strict=True))
     used: list[int] = []
     thresholds: list[NDArray[np.float64]] = []
-    for one in np.unique(column).astype(np.int64).tolist():
-        every = np.unique(split[column == one])
+    for number in np.unique(column).astype(np.int64).tolist():
+        every = np.unique(split[column == number])
         for start in range(0, len(every), most):
-            used.append(one)
+            used.append(number)
             thresholds.append(every[start : start + most])
     return used or [0], thresholds or [np.zeros(1)]

@@ -73,7 +73,7 @@ class PerfectTrees(RankedTrees):
     def _leaves(self, x: Tensor) -> Tensor:
         """The number of the leaf that each row falls into in each tree, ``[b * trees]``."""
         rows = x.shape[0]
-        found = [self.bare.repeat(rows, 1)]
+        parts = [self.bare.repeat(rows, 1)]
         count = self.counts[0]
         if count > 0:
             values = self._ranked(x)
@@ -82,13 +82,13 @@ class PerfectTrees(RankedTrees):
             for level in range(1, len(self.counts)):
                 fewer = self.counts[level]
                 if fewer < count:
-                    found.append(at[:, fewer:] + self.exits[level])
+                    parts.append(at[:, fewer:] + self.exits[level])
                     at, count = at[:, :fewer].contiguous(), fewer
                 if count > 0:
                     words = self.word[self.starts[level] : self.starts[level + 1]]
                     word = words.index_select(0, at.view(-1)).view(rows, count)
                     at = values.gather(1, word >> self.shift).gt_(word).add_(at, alpha=2)
-        leaves = torch.cat(found, dim=1)
+        leaves = torch.cat(parts, dim=1)
         if self.shuffled:
             leaves = leaves.gather(1, self.back.repeat(rows, 1))
         return leaves.view(-1)

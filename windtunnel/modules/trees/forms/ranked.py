@@ -37,8 +37,8 @@ class RankedTrees(TreeForm):
         dtype = np.int32 if (len(used) + 1) << shift < 1 << 31 else np.int64
         word = np.full(len(column), (1 << shift) - 1, dtype)
         rank = np.zeros(len(split), np.int64)
-        for c, one in enumerate(thresholds):
-            rank[of == c] = np.searchsorted(one, split[of == c])
+        for c, splits in enumerate(thresholds):
+            rank[of == c] = np.searchsorted(splits, split[of == c])
         word[is_node] = (of << shift) + rank
         self.shift = shift
         offset = (np.arange(max(1, len(used))) << shift).astype(dtype)

@@ -39,13 +39,13 @@ class RankedWalkTrees(RankedTrees):
     def _leaves(self, x: Tensor) -> Tensor:
         """The position of the leaf that each row falls into in each tree, ``[b * trees]``."""
         rows = x.shape[0]
-        found: list[Tensor] = []
+        parts: list[Tensor] = []
         at, count = self.start.repeat(rows, 1), self.start.shape[0]
         if self.counts[0] > 0:
             values = self._ranked(x)
             for fewer in self.counts:
                 if fewer < count:
-                    found.append(at[:, fewer:])
+                    parts.append(at[:, fewer:])
                     at, count = at[:, :fewer].contiguous(), fewer
                 if count > 0:
                     flat = at.view(-1)
@@ -53,8 +53,8 @@ class RankedWalkTrees(RankedTrees):
                     right = values.gather(1, word >> self.shift).gt_(word).view(-1)
                     at = self.child.index_select(0, flat).add_(right).view(rows, count)
         else:
-            found.append(at)
-        leaves = torch.cat(found, dim=1)
+            parts.append(at)
+        leaves = torch.cat(parts, dim=1)
         if self.shuffled:
             leaves = leaves.gather(1, self.back.repeat(rows, 1))
         return leaves.view(-1)

@@ -48,21 +48,23 @@ class Ranks(FixedPrecision):
     def __init__(self, thresholds: list[NDArray[np.float64]], offset: NDArray[Any], device: torch.device) -> None:
         super().__init__()
         # One column at least is searched, so that there are no empty tensors.
-        self.several = max((at + 1 for at, one in enumerate(thresholds) if len(one) > 1), default=1)
-        self.register_derived("only", np.array([one[0] for one in thresholds[self.several :]]).reshape(-1, 1), device)
+        self.several = max((at + 1 for at, splits in enumerate(thresholds) if len(splits) > 1), default=1)
+        only = np.array([splits[0] for splits in thresholds[self.several :]])
+        self.register_derived("only", only.reshape(-1, 1), device)
         self.register_derived("only_moved", offset[self.several :].reshape(-1, 1), device)
         thresholds, offset = thresholds[: self.several], offset[: self.several]
-        counts = np.array([len(one) for one in thresholds])
-        layout = [_cells(one) for one in thresholds]
+        counts = np.array([len(splits) for splits in thresholds])
+        layout = [_cells(splits) for splits in thresholds]
         most = max(
-            int(np.diff(below, append=len(one)).max()) for (_, _, below), one in zip(layout, thresholds, strict=True)
+            int(np.diff(below, append=len(splits)).max())
+            for (_, _, below), splits in zip(layout, thresholds, strict=True)
         )
         self.steps = most.bit_length()
         finite = all(np.isfinite(scale) and scale > 0 for _, scale, _ in layout)
         self.searched = self.steps > MOST_STEPS or not finite
         # Behind its thresholds each column has room for the last steps of a search.
         room = int(counts.max()) + 1 - counts if self.searched else np.full(len(counts), 1 << self.steps)
-        bound = [np.append(one, np.full(more, np.inf)) for one, more in zip(thresholds, room, strict=True)]
+        bound = [np.append(splits, np.full(more, np.inf)) for splits, more in zip(thresholds, room, strict=True)]
         sizes = np.array([len(below) for _, _, below in layout])
         start = np.cumsum([0, *map(len, bound)])[:-1]
         column = (-1, 1)

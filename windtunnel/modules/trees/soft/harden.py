@@ -37,7 +37,7 @@ def harden(soft: SoftTrees) -> TreeEnsemble:
     UnfaithfulOption
         The first or the second layer has moved (levels L3 and L4), so that the network is no tree any more.
     """
-    leaf_value, base = (one.detach().cpu().double().numpy() for one in (soft.leaf_value, soft.base))
+    leaf_value, base = (parameter.detach().cpu().double().numpy() for parameter in (soft.leaf_value, soft.base))
     leaf_value = leaf_value[soft.leaf_mask.cpu().numpy() > 0]
     return _ensemble(soft, leaf_value, soft.output.cpu().numpy().copy(), base)
 
@@ -99,7 +99,7 @@ def _children(
     for tree, (nodes, leaves) in enumerate(zip(counts, leaf_counts, strict=True)):
         signs = path[tree, :nodes, :leaves]
         number = {(row != 0).tobytes(): node for node, row in enumerate(signs)}
-        number |= {one.tobytes(): -1 - leaf for leaf, one in enumerate(np.eye(leaves, dtype=bool))}
+        number |= {unit.tobytes(): -1 - leaf for leaf, unit in enumerate(np.eye(leaves, dtype=bool))}
         pairs = [[number.get((row == side).tobytes()) for side in (-1, 1)] for row in signs]
         if (
             any(child is None for pair in pairs for child in pair)
@@ -131,17 +131,17 @@ def _thresholds(soft: SoftSplits) -> NDArray[np.float64]:
         middle = (low + high + 1) // 2
         left = goes_left(_in_order(middle))
         low, high = np.where(left, middle, low), np.where(left, high, middle - 1)
-    found = _in_order(low).astype(np.float64)
+    largest = _in_order(low).astype(np.float64)
     # What tells missing values from all others has no place between numbers; every finite one is on the same side.
-    found[wanted == FAR_THRESHOLD], found[wanted == -FAR_THRESHOLD] = LARGEST, -LARGEST
-    return found
+    largest[wanted == FAR_THRESHOLD], largest[wanted == -FAR_THRESHOLD] = LARGEST, -LARGEST
+    return largest
 
 
 def _in_order(number: NDArray[Any]) -> NDArray[np.float32]:
     """Float32 numbers by their place in the order of all of them; 0 is at 0, the infinities at both ends."""
     size = np.abs(number).astype(np.uint32).view(np.float32)
-    found: NDArray[np.float32] = np.where(number < 0, -size, size)
-    return found
+    numbers: NDArray[np.float32] = np.where(number < 0, -size, size)
+    return numbers
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,13 @@ class SizeGroup(NamedTuple):
 @cache
 def group_by_size(leaves: tuple[int, ...]) -> list[SizeGroup]:
     """Group trees by their numbers of leaves with the least padding; one group if that does not save enough."""
-    sizes = [max(2, one) for one in leaves]
+    sizes = [max(2, count) for count in leaves]
     ends = _largest(sizes)
     groups = [
         SizeGroup([tree for tree, size in enumerate(sizes) if low < size <= high], high)
         for low, high in zip([0, *ends[:-1]], ends, strict=True)
     ]
-    padded = sum(len(one.trees) * one.leaves for one in groups)
+    padded = sum(len(group.trees) * group.leaves for group in groups)
     return groups if padded <= WORTH * len(sizes) * ends[-1] else [SizeGroup([*range(len(sizes))], ends[-1])]
 
 
@@ -47,8 +47,8 @@ def _largest(sizes: list[int]) -> list[int]:
     ]
     for _ in range(1, min(MOST, len(steps))):
         best = [
-            min([one, *((best[i][0] + sum(many[i:j]) * steps[j - 1], [*best[i][1], j]) for i in range(1, j))])
-            for j, one in enumerate(best)
+            min([fewer, *((best[i][0] + sum(many[i:j]) * steps[j - 1], [*best[i][1], j]) for i in range(1, j))])
+            for j, fewer in enumerate(best)
         ]
     return [steps[end - 1] for end in best[-1][1]]
 
@@ -65,7 +65,7 @@ def select_group(operands: SoftOperands, group: SizeGroup) -> SoftOperands:
     place = torch.full((operands.path.shape[0],), -1, device=tree.device)
     place[tree] = torch.arange(len(tree), device=tree.device)
     its = place[operands.category_node // nodes_before]
-    own = (its >= 0).nonzero().flatten()
+    in_group = (its >= 0).nonzero().flatten()
     return operands._replace(
         weight=cut(operands.weight, nodes) if operands.weight.numel() else operands.weight,
         threshold=cut(operands.threshold, nodes),
@@ -77,6 +77,6 @@ def select_group(operands: SoftOperands, group: SizeGroup) -> SoftOperands:
         feature=cut(operands.feature, nodes),
         missing=cut(operands.missing, nodes),
         direction=cut(operands.direction, nodes),
-        category_node=its[own] * nodes + operands.category_node[own] % nodes_before,
-        category_table=operands.category_table.index_select(0, own),
+        category_node=its[in_group] * nodes + operands.category_node[in_group] % nodes_before,
+        category_table=operands.category_table.index_select(0, in_group),
     )

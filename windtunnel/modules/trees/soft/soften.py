@@ -155,7 +155,7 @@ def _soften(
     form: type[Soft],
     ensemble: TreeEnsemble,
     padded: Padded,
-    own: dict[str, Any],
+    extra: dict[str, Any],
     level: str = "L4",
     start: str = "warm",
     temperature: float | None = None,
@@ -172,7 +172,7 @@ def _soften(
         units = Units(np.zeros(ensemble.width), np.ones(ensemble.width))
         threshold, slope = ensemble.threshold, np.full(len(ensemble.threshold), 1.0 / temperature)
     splits = _pack(ensemble, padded, units, threshold, slope, temperature or LEAF_TEMPERATURE, level)
-    trees = form(**splits, **own, level=level)
+    trees = form(**splits, **extra, level=level)
     if start == "cold":
         _draw(trees, torch.Generator().manual_seed(seed))
     return trees

@@ -119,19 +119,19 @@ class SoftSplits(Module, kw_only=True):
         flat = self.feature.flatten()
         kind = self.missing.flatten()
         gone = missing[:, flat]
-        given = gone & (kind == self.NAN)
+        overridden = gone & (kind == self.NAN)
         if self.any_zero_missing:
             near_zero = (x.abs() <= 1e-35)[:, flat] | gone
-            given = given | (near_zero & (kind == self.ZERO))
+            overridden = overridden | (near_zero & (kind == self.ZERO))
         value = self.direction.flatten().expand(x.shape[0], trees * nodes)
         if self.any_category:
             at = self.category_node
             code = category_codes(x[:, flat[at]], self.category_table.shape[1] - 2)
             entry = self.category_table.gather(1, code.t()).t() * self.slope.flatten()[at]
             value = value.clone().index_copy(1, at, torch.tanh(entry))
-            given = given.index_fill(1, at, True)
+            overridden = overridden.index_fill(1, at, True)
         shape = (x.shape[0], trees, nodes)
-        return given.view(shape).transpose(0, 1), value.reshape(shape).transpose(0, 1)
+        return overridden.view(shape).transpose(0, 1), value.reshape(shape).transpose(0, 1)
 
 
 class SoftTrees(SoftSplits, kw_only=True):
@@ -166,9 +166,9 @@ class SoftTrees(SoftSplits, kw_only=True):
 
     def plain_scores(self, x: Tensor) -> Tensor:
         """Scores without the base in straight torch, which scripts and exports; no dropout."""
-        given, value = self.overridden_nodes(x)
+        overridden, value = self.overridden_nodes(x)
         return soft_trees(self.scaled(x), self.first_layer(), self.threshold, self.slope, self.path * self.path_mask(),
-                          self.path_bias, self.leaf_slope, self.masked_values(), given, value)  # fmt: skip
+                          self.path_bias, self.leaf_slope, self.masked_values(), overridden, value)  # fmt: skip
 
     @torch.jit.unused
     def _scores(self, x: Tensor) -> Tensor:
@@ -215,9 +215,9 @@ class SoftLeaves(SoftSplits, kw_only=True):
 
     def plain_leaves(self, x: Tensor) -> Tensor:
         """Leaves of the padded trees in straight torch, which scripts and exports; no dropout."""
-        given, value = self.overridden_nodes(x)
-        return soft_leaves(self.scaled(x), self.first_layer(), self.threshold, self.slope,
-                           self.path * self.path_mask(), self.path_bias, self.leaf_slope, given, value)  # fmt: skip
+        overridden, value = self.overridden_nodes(x)
+        return soft_leaves(self.scaled(x), self.first_layer(), self.threshold, self.slope, self.path * self.path_mask(),
+                           self.path_bias, self.leaf_slope, overridden, value)  # fmt: skip
 
     @torch.jit.unused
     def _leaves(self, x: Tensor) -> Tensor:

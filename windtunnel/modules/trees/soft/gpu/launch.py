@@ -155,11 +155,11 @@ def _of_weights(
         looked_up=room(table, blocks, size.entries, size.batch),
     )
     weights_kernel[size.trees * blocks, chunks, tiles](trees, grad, into, size, per_chunk, form, num_warps=WARPS)
-    found = {name: part.sum(dim=0) for name, part in into._asdict().items()}
-    found["category_table"] = (
-        _of_table(operands, found["looked_up"]) if table else torch.zeros_like(operands.category_table)
+    gradients = {name: part.sum(dim=0) for name, part in into._asdict().items()}
+    gradients["category_table"] = (
+        _of_table(operands, gradients["looked_up"]) if table else torch.zeros_like(operands.category_table)
     )
-    return {name: found[name] for name in wants if name in found}
+    return {name: gradients[name] for name in wants if name in gradients}
 
 
 def _of_table(operands: SoftOperands, looked_up: Tensor) -> Tensor:
@@ -192,11 +192,11 @@ def _prepared(
 
     (batch, width), (count, nodes, leaves) = operands.z.shape, operands.path.shape
     gather, settled, looks_up = not operands.weight.numel(), operands.x.numel() > 0, operands.category_node.numel() > 0
-    given = operands._replace(
+    fields = operands._replace(
         z=operands.z.t() if gather else operands.z, x=operands.x.t() if settled else operands.x
     )._asdict()
-    given |= {"entry": _entry(operands) if looks_up else operands.category_node, "kept": _kept(operands, dropout)}
-    trees = KernelOperands(*(given[name].contiguous() for name in KernelOperands._fields))
+    fields |= {"entry": _entry(operands) if looks_up else operands.category_node, "kept": _kept(operands, dropout)}
+    trees = KernelOperands(*(fields[name].contiguous() for name in KernelOperands._fields))
     size = KernelSizes(
         batch, width, count, nodes, leaves, scores=_scores(operands), entries=len(operands.category_table),
         columns=operands.category_table.shape[-1], blocks=trees.kept.shape[-1], scale=1 / (1 - dropout.rate),

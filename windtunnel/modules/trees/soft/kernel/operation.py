@@ -92,9 +92,9 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     *operands, seed = ctx.saved_tensors
     wanted = [ctx.needs_input_grad[SoftOperands._fields.index(name)] for name in LEARNED]
-    found = dict(zip(LEARNED, _soft_trees_backward(grad, operands, seed, ctx.rate, ctx.whole, wanted), strict=True))
+    by_name = dict(zip(LEARNED, _soft_trees_backward(grad, operands, seed, ctx.rate, ctx.whole, wanted), strict=True))
     gradients = [
-        found[name] if name in found and needs else None
+        by_name[name] if name in by_name and needs else None
         for name, needs in zip(SoftOperands._fields, ctx.needs_input_grad, strict=False)
     ]
     return (*gradients, None, None, None)
@@ -106,7 +106,7 @@ _soft_trees.register_autograd(_gradients, setup_context=_keep)
 @register_flop_formula(torch.ops.windtunnel.soft_trees)
 def _products(*shapes: Any, out_shape: Any = None, **facts: Any) -> int:
     """The floating-point operations of the products of one pass: two per row and weight."""
-    given = dict(zip(SoftOperands._fields, shapes, strict=False))
-    weights = [given[name] for name in ("weight", "path", "leaf_value")]
-    products: int = 2 * given["z"][0] * sum(math.prod(shape) for shape in weights if len(shape) == 3)
+    shape_of = dict(zip(SoftOperands._fields, shapes, strict=False))
+    weights = [shape_of[name] for name in ("weight", "path", "leaf_value")]
+    products: int = 2 * shape_of["z"][0] * sum(math.prod(shape) for shape in weights if len(shape) == 3)
     return products

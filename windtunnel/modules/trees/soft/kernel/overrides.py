@@ -43,8 +43,8 @@ def node_overrides(
 ) -> NodeOverrides:
     """The part of trees ``part``; operands as in ``SoftOperands``, slope ``[T, n]`` that of the sigmoid."""
     nodes = feature.shape[1]
-    own = (category_node >= part.start * nodes) & (category_node < part.stop * nodes)
-    entries = own.nonzero().flatten()
+    in_group = (category_node >= part.start * nodes) & (category_node < part.stop * nodes)
+    entries = in_group.nonzero().flatten()
     at = category_node[entries]
     local = at - part.start * nodes
     return NodeOverrides(
@@ -65,8 +65,8 @@ def apply_overrides(pre: Tensor, x: Tensor, gone: Tensor | None, overrides: Node
         nodes = pre[:, :-1]
         torch.where(hit.view(nodes.shape), overrides.far.view(*nodes.shape[:2], 1), nodes, out=nodes)
     if overrides.entries.numel():
-        found = table.flatten()[_places(x, overrides, table)]
-        pre.flatten(0, 1).index_copy_(0, overrides.units, found * overrides.slope)
+        values = table.flatten()[_places(x, overrides, table)]
+        pre.flatten(0, 1).index_copy_(0, overrides.units, values * overrides.slope)
 
 
 def move_category_gradients(

@@ -13,7 +13,7 @@ GROUP = 4
 
 
 def node_activations(
-    z: Tensor, weight: Tensor, threshold: Tensor, slope: Tensor, given: Tensor, value: Tensor
+    z: Tensor, weight: Tensor, threshold: Tensor, slope: Tensor, overridden: Tensor, value: Tensor
 ) -> Tensor:
     """``tanh(slope (z . weight - threshold))``, ``[G, B, n]``; overridden nodes get their value.
 
@@ -27,7 +27,7 @@ def node_activations(
         picked = z[:, weight.flatten()].view(z.shape[0], weight.shape[0], weight.shape[1]).transpose(0, 1)
         pre = (picked - threshold.unsqueeze(1)) * slope.unsqueeze(1)
     active = torch.tanh(pre)
-    return torch.where(given, value, active) if given.numel() else active
+    return torch.where(overridden, value, active) if overridden.numel() else active
 
 
 def leaf_activations(active: Tensor, path: Tensor, path_bias: Tensor, leaf_slope: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ def soft_trees(
     path_bias: Tensor,
     leaf_slope: Tensor,
     leaf_value: Tensor,
-    given: Tensor,
+    overridden: Tensor,
     value: Tensor,
     group: int = GROUP,
 ) -> Tensor:
@@ -58,7 +58,7 @@ def soft_trees(
     scores = leaf_value.sum(dim=[0, 1]).unsqueeze(0).expand(z.shape[0], leaf_value.shape[2])
     for t0 in range(0, trees, group):
         t1 = min(t0 + group, trees)
-        active = node_activations(z, weight[t0:t1], threshold[t0:t1], slope[t0:t1], rows_of(given, t0, t1),
+        active = node_activations(z, weight[t0:t1], threshold[t0:t1], slope[t0:t1], rows_of(overridden, t0, t1),
                                   rows_of(value, t0, t1))  # fmt: skip
         leaf = leaf_activations(active, path[t0:t1], path_bias[t0:t1], leaf_slope[t0:t1])
         scores = scores + torch.bmm(leaf, leaf_value[t0:t1]).sum(dim=0)
@@ -73,7 +73,7 @@ def soft_leaves(
     path: Tensor,
     path_bias: Tensor,
     leaf_slope: Tensor,
-    given: Tensor,
+    overridden: Tensor,
     value: Tensor,
     group: int = GROUP,
 ) -> Tensor:
@@ -81,7 +81,7 @@ def soft_leaves(
     parts: list[Tensor] = []
     for t0 in range(0, threshold.shape[0], group):
         t1 = min(t0 + group, threshold.shape[0])
-        active = node_activations(z, weight[t0:t1], threshold[t0:t1], slope[t0:t1], rows_of(given, t0, t1),
+        active = node_activations(z, weight[t0:t1], threshold[t0:t1], slope[t0:t1], rows_of(overridden, t0, t1),
                                   rows_of(value, t0, t1))  # fmt: skip
         leaf = leaf_activations(active, path[t0:t1], path_bias[t0:t1], leaf_slope[t0:t1])
         parts.append((1 + leaf).transpose(0, 1).flatten(1) / 2)

@@ -104,17 +104,17 @@ def _gradients(work: TreePass, sums: GradientSums, wants: set[str], share: slice
     buffers = Buffers(work.operands.z)
     z = None if sums.z is None else torch.zeros_like(sums.z)
     for group in work.groups(share):
-        own = sums.on(group.part, z)
+        group_sums = sums.on(group.part, z)
         for rows in work.slices:
             now = _activations(work, group, rows, buffers)
-            if own.leaf_value is not None and rows.grad is not None:
-                own.leaf_value.addmm_(now.leaf, rows.grad.t(), alpha=2)
+            if group_sums.leaf_value is not None and rows.grad is not None:
+                group_sums.leaf_value.addmm_(now.leaf, rows.grad.t(), alpha=2)
             if wants - {"leaf_value"}:
                 upper = _to_leaves(group, rows, now, buffers)
-                if own.second is not None:
-                    _through_leaves(group, now, upper, own.second)
+                if group_sums.second is not None:
+                    _through_leaves(group, now, upper, group_sums.second)
                 if wants & NODES:
-                    _through_nodes(work.operands, group, rows, _to_nodes(group, now, upper, buffers), own)
+                    _through_nodes(work.operands, group, rows, _to_nodes(group, now, upper, buffers), group_sums)
             del now  # so that the next slice finds its memory, still in a cache
     return z
 
@@ -186,10 +186,10 @@ def _through_nodes(operands: SoftOperands, group: TreeGroup, rows: RowSlice, low
     if sums.first is not None:
         sums.first.addmm_(lower, rows.columns)
     if sums.z is not None:
-        found = (
+        gradient = (
             group.first_back.times(lower) if isinstance(group.first_back, SparseWeights) else group.first_back @ lower
         )
-        sums.z[:, rows.at] += found[:-1]
+        sums.z[:, rows.at] += gradient[:-1]
 
 
 def _through_sigmoid(grad: Tensor, after: Tensor) -> Tensor:

@@ -99,7 +99,7 @@ class TreePass:
         trees, nodes, leaves = operands.path.shape
         batch, units = operands.z.shape[0], max(nodes + 1, leaves)
         threads = workers(trees, units * batch, operands.z.device)
-        ends = [trees * one // threads for one in range(threads + 1)]
+        ends = [trees * thread // threads for thread in range(threads + 1)]
         cut = plan(
             trees, units, operands.z.element_size(), operands.z.device, threads, gathered=not operands.weight.numel()
         )
@@ -144,6 +144,6 @@ def dropout_mask(operands: SoftOperands, part: slice, dropout: Dropout) -> Tenso
     units, blocks = operands.path.shape[1] + 1 + operands.path.shape[2], -(-operands.z.shape[0] // ROWS_PER_MASK)
     draws = torch.Generator(device=operands.z.device)
     drawn = operands.z.new_empty(part.stop - part.start, units, blocks)
-    for tree, one in zip(range(part.start, part.stop), drawn, strict=True):
-        one.uniform_(generator=draws.manual_seed(dropout.seed + tree))
+    for tree, draws_of_tree in zip(range(part.start, part.stop), drawn, strict=True):
+        draws_of_tree.uniform_(generator=draws.manual_seed(dropout.seed + tree))
     return drawn >= dropout.rate
