@@ -327,6 +327,27 @@ def test_fine_tuning(untranslated: str) -> None:
     assert net.history.best < net.history.start
 
 
+@pytest.mark.parametrize("residual", [True, False])
+def test_a_loader_of_raw_rows_passes_the_host_once(residual: bool) -> None:
+    (net, frame, y), (other, *_) = trees_after_squares("cache"), trees_after_squares("cache")
+    options = {"epochs": 2, "residual": residual, "progress": False, "accelerator": "cpu"}
+    CALLS.clear()
+    net.fit([(frame[start : start + 80], y[start : start + 80]) for start in range(0, 200, 80)], **options)
+    assert CALLS == [80, 80, 40] and net.history.validated_on == "held-out rows"
+    other.fit((frame, y), **options)
+    assert [(epoch.metric, epoch.val_loss) for epoch in net.history.epochs] == [
+        (epoch.metric, epoch.val_loss) for epoch in other.history.epochs
+    ]
+    np.testing.assert_array_equal(net.predict(frame), other.predict(frame))
+
+
+def test_a_loader_is_streamed_past_the_host() -> None:
+    net, frame, y = trees_after_squares("stream")
+    with pytest.warns(UserWarning, match='untranslated="stream" keeps no outputs of host steps'):
+        net.fit([(frame, y)], epochs=1, recipe="joint", progress=False, accelerator="cpu")
+    assert net.history.validated_on == "training rows"
+
+
 def test_streamed_and_cached_train_to_the_same_bits() -> None:
     weights = []
     for untranslated in ("cache", "stream"):

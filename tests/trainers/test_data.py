@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -227,8 +228,105 @@ def test_which_rows_are_validated_on(net: SmallNet) -> None:
     assert validated((X, y), (X[:30], y[:30])) == ("validation rows", 100, 30)
     assert validated((X, y)) == ("held-out rows", 80, 20)
     assert validated(loader(net, X, y)) == ("held-out rows", 80, 20)
-    assert validated(_frames(X, y)) == ("training rows", -1, -1)
+    assert validated(_frames(X, y)) == ("held-out rows", 80, 20)
+    assert validated(_frames(X, y), _frames(X[:30], y[:30])) == ("validation rows", 100, 30)
     assert validated((X[:2], ["no", "yes"])) == ("training rows", 2, 2)
+
+
+class _Frames(Dataset[int]):
+    """Row numbers, of which ``collate`` makes frames with targets."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def _frame_loader(X: pd.DataFrame, y: Any, **options: Any) -> DataLoader[Any]:
+    weight = np.arange(1.0, len(X) + 1)
+    return DataLoader(_Frames(len(X)), 16, collate_fn=lambda index: (X.iloc[index], y[index], weight[index]), **options)
+
+
+def test_a_loader_in_memory_is_its_rows(net: SmallNet) -> None:
+    X, y = rows(200)
+    weight = np.arange(1.0, 201)
+    recipe = Recipe(batch_size=32, seed=3)
+    for train, valid in (_frame_loader(X, y), None), (_frame_loader(X, y), _frame_loader(X[:30], y[:30])):
+        read = DataModule(net, train, valid, recipe)
+        given = DataModule(net, (X, y, weight), None if valid is None else (X[:30], y[:30], weight[:30]), recipe)
+        for ours, theirs in (read.train, given.train), (read.valid, given.valid):
+            assert ours.order == theirs.order
+            for got, want in zip(_joined(ours), _joined(theirs), strict=True):
+                assert torch.equal(got, want)
+
+
+def test_a_shuffled_loader_is_read_in_the_order_of_the_seed(net: SmallNet) -> None:
+    X, y = rows(200)
+    before = torch.get_rng_state()
+    first, again, other = (
+        DataModule(net, _frame_loader(X, y, shuffle=True), None, Recipe(seed=seed)).train for seed in (0, 0, 1)
+    )
+    assert torch.equal(torch.get_rng_state(), before)
+    assert first.order == again.order and torch.equal(first.rows.numbers, again.rows.numbers)
+    assert not torch.equal(first.rows.numbers, other.rows.numbers)
+    assert torch.equal(first.weight.sort()[0], again.weight.sort()[0])
+
+
+class _Counted:
+    """Batches that count how often they are read."""
+
+    def __init__(self, batches: list[Any], *, sized: bool) -> None:
+        self.batches, self.sized, self.read = batches, sized, 0
+
+    def __len__(self) -> int:
+        if not self.sized:
+            raise TypeError("the length is unknown")
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self.batches:
+            self.read += 1
+            yield batch
+
+
+@pytest.mark.parametrize(("sized", "read"), [(True, 1), (False, 4)])
+def test_a_loader_beyond_the_memory_is_read_anew(net: SmallNet, sized: bool, read: int) -> None:
+    X, y = rows(100)
+    batches = _Counted(_frames(X, y), sized=sized)
+    per_row = 2 * 4 + 8 + 8  # two numbers, an id, a target
+    recipe = Recipe(loader_memory=(3 * 16 * per_row + 1) / 2**30)
+    with pytest.warns(UserWarning, match=r"anew in each epoch, as its rows take more than .* valid=\.$"):
+        data = DataModule(net, batches, None, recipe)
+    assert isinstance(data.train, LoaderAdapter) and data.validated_on == "training rows" and batches.read == read
+    DataModule(net, batches, rows(20), recipe)  # no warning
+    assert DataModule(net, iter(_frames(X, y)), None, recipe).validated_on == "held-out rows"
+
+
+STREAMED: dict[str, tuple[dict[str, Any], int, str]] = {
+    "no memory": ({"loader_memory": 0}, 1, "loader_memory=0 says so"),
+    "custom loss": ({"loss": lambda scores, target, weight: scores.mean()}, 1, "which rows are in a batch"),
+    "processes": ({}, 2, ""),
+}
+
+
+@pytest.mark.parametrize("kind", STREAMED)
+def test_loaders_that_are_read_in_each_epoch(net: SmallNet, kind: str) -> None:
+    options, processes, reason = STREAMED[kind]
+    X, y = rows(100)
+    with pytest.warns(UserWarning, match=reason) if reason else contextlib.nullcontext():
+        data = DataModule(net, _frames(X, y), None, Recipe(**options), processes)
+    assert isinstance(data.train, LoaderAdapter) and data.validated_on == "training rows"
+    assert isinstance(DataModule(net, _frames(X, y), _frames(X, y), Recipe(**options), processes).train, LoaderAdapter)
+
+
+def test_a_loader_in_memory_is_checked_as_its_rows_are(net: SmallNet) -> None:
+    X, y = rows(20)
+    with pytest.raises(BadInput, match="all 20 weights are 0"):
+        DataModule(net, [(X[:10], y[:10], np.zeros(10)), (X[10:], y[10:], np.zeros(10))])
 
 
 X, y = rows(10)

@@ -202,8 +202,9 @@ def test_weights_of_zero_make_rows_invisible() -> None:
     assert one.best < one.start
 
 
+@pytest.mark.parametrize("memory", [None, 0])
 @pytest.mark.parametrize("kind", ["list", "generator", "data loader", "unsized", "slices"])
-def test_loaders_of_any_kind(kind: str) -> None:
+def test_loaders_of_any_kind(kind: str, memory: float | None) -> None:
     X, y = rows(160)
     net = SmallNet(TASKS["binary"])
     parts = [(X[i : i + 32], y[i : i + 32]) for i in range(0, 160, 32)]
@@ -219,7 +220,7 @@ def test_loaders_of_any_kind(kind: str) -> None:
         "unsized": Unsized(),
         "slices": loader(net, X, y, batch_size=32),
     }[kind]
-    history = finetune(net, train, rows(seed=1), **QUICK)
+    history = finetune(net, train, rows(seed=1), loader_memory=memory, **QUICK)
     assert len(history.epochs) == 4 and history.best > history.start
 
 
@@ -260,7 +261,7 @@ class _BreaksInEpoch:
 @pytest.mark.parametrize("error", [ZeroDivisionError("disk gone"), KeyboardInterrupt()])
 def test_an_error_keeps_the_best_weights_so_far(error: BaseException, tmp_path: Path) -> None:
     net, whole, valid = SmallNet(TASKS["binary"]), SmallNet(TASKS["binary"]), rows(seed=1)
-    (X, y), options = rows(128), QUICK | {"metric": "log_loss"}
+    (X, y), options = rows(128), QUICK | {"metric": "log_loss", "loader_memory": 0}
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(type(error)) as caught:
         finetune(net, _BreaksInEpoch(error, epoch=3), valid, checkpoint_dir=tmp_path, **options)
@@ -281,7 +282,7 @@ def test_an_error_before_the_first_step_changes_nothing() -> None:
     with pytest.raises(ZeroDivisionError):
         finetune(net, rows(), _breaking(ZeroDivisionError()), **QUICK)
     with pytest.raises(ZeroDivisionError):
-        finetune(net, _BreaksInEpoch(ZeroDivisionError(), epoch=1), rows(), **QUICK)
+        finetune(net, _BreaksInEpoch(ZeroDivisionError(), epoch=1), rows(), loader_memory=0, **QUICK)
     assert _equal(_weights(net), before) and not net.training
 
 
@@ -536,7 +537,8 @@ def resumable(kind: str) -> dict[str, Any]:
         "stream": Stream(parts),
     }[kind]
     options = {"epochs": 4, "schedule": "cosine", "ema": 0.9, "metric": "log_loss"}
-    return {"train": train, "valid": rows(200, seed=1), **QUICK, **options}
+    memory = 0 if kind == "stream" else None
+    return {"train": train, "valid": rows(200, seed=1), "loader_memory": memory, **QUICK, **options}
 
 
 def _trajectory(history: History) -> list[dict[str, Any]]:

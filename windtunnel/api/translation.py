@@ -69,7 +69,10 @@ class Translation(TranslatedPipeline):
         ----------
         train, valid : loader, (X, y) or (X, y, weight)
             A loader yields ``(rows, target)`` or ``(rows, target, weight)``, rows raw or encoded. Without ``valid``,
-            fit holds the recipe's ``validation_fraction`` of the training rows out.
+            fit holds the recipe's ``validation_fraction`` of the training rows out. The rows of a loader are read
+            and encoded once and stay in memory if they take at most ``loader_memory``; batch size and order are then
+            the recipe's, as for ``(X, y)``. A larger loader, and one with a custom loss function, is read and encoded
+            anew in each epoch, in its own batches; without ``valid`` its training rows serve as validation rows.
         recipe : Recipe, str or None
             The options, or their name: "default", "joint" or "paper".
         resume_from : path, optional
@@ -79,7 +82,7 @@ class Translation(TranslatedPipeline):
             Folder for ``last.ckpt``, written after each epoch.
         checkpoint_every : int, optional
             Steps between checkpoints within an epoch. A resumed run continues with the very next row, for which rows
-            must come from ``(X, y)``, ``windtunnel.loader`` or ``windtunnel.stream``.
+            must be in memory or come from ``windtunnel.stream``.
         log_dir : path, optional
             Folder for ``version_<n>/metrics.csv``, and for TensorBoard's events if tensorboard is installed.
         accelerator, devices, precision, callbacks, logger

@@ -75,8 +75,7 @@ def finetune(
         Changed in place.
     train, valid : loader, (X, y) or (X, y, weight)
         A loader yields ``(rows, target)`` or ``(rows, target, weight)``. Without ``valid``, fit holds the recipe's
-        ``validation_fraction`` of the training rows out. It cannot split a loader of raw rows, whose training rows
-        then serve as validation rows.
+        ``validation_fraction`` of the training rows out.
     recipe, resume_from, ..., overrides
         The arguments of ``Translation.fit``.
 
@@ -104,7 +103,7 @@ def finetune(
 
     # Rows. A loop of the caller may have trained soft steps, which have no exact form any more.
     net.drop_trained_exact_modules()
-    data = DataModule(net, train, valid, options)
+    data = DataModule(net, train, valid, options, lightning.processes)
     checkpoints.check_loader(data.train)
 
     # Candidates, evaluated on the same validation rows.

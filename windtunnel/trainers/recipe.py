@@ -117,6 +117,10 @@ class Recipe:
         regression.
     validation_fraction : float
         Fraction of the training rows, in (0, 1), that fit holds out if no validation rows are given.
+    loader_memory : float or None
+        Largest size in GiB of the encoded rows of a loader that fit keeps in memory. fit encodes them once and treats
+        them as ``(X, y)``. A larger loader is read and encoded anew in each epoch, and so is every loader with 0. None
+        takes a quarter of the machine's memory, at most 4 GiB.
     clip : float or None
         Largest norm of the gradient.
     compile : str or None
@@ -148,6 +152,7 @@ class Recipe:
     loss: str | Callable[[Tensor, Tensor, Tensor | None], Tensor] | None = None
     metric: str | None = None
     validation_fraction: float = 0.1
+    loader_memory: float | None = None
     clip: float | None = None
     compile: str | None = None
 
@@ -261,6 +266,7 @@ _RULES: dict[str, _Rule] = {
     "loss": ("the name of a loss, a function, or None", lambda v: v is None or isinstance(v, str) or callable(v)),
     "metric": ("the name of a metric, or None", lambda v: v is None or isinstance(v, str)),
     "validation_fraction": ("in (0, 1)", lambda v: _number(v, 0, 1)),
+    "loader_memory": ("a finite number from 0, or None", lambda v: v is None or _number(v, 0, _INF, low_too=True)),
     "clip": ("a finite number above 0, or None", lambda v: v is None or _number(v, 0, _INF)),
     "compile": (f"one of {', '.join(MODES)}, or None", lambda v: v is None or v in MODES),
 }

@@ -35,6 +35,7 @@ class RecipeOptions(TypedDict, total=False):
     loss: str | Callable[[Tensor, Tensor, Tensor | None], Tensor] | None
     metric: str | None
     validation_fraction: float
+    loader_memory: float | None
     clip: float | None
     compile: str | None
 

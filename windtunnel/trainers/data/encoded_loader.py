@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -86,9 +86,7 @@ class EncodedLoader(ABC):
             count += len(item[1])
             if count >= limit:
                 break
-        rows, *rest = zip(*items, strict=True)
-        blocks = Batch(*(torch.cat(list(parts)) for parts in zip(*rows, strict=True)))
-        return blocks, *(torch.cat(list(parts)) for parts in rest)
+        return concatenate_items(items)
 
     def map(self, change: Callable[[Batch], Batch], whole: Callable[[Batch], Batch] | None = None) -> EncodedLoader:
         """The same batches, each changed by ``change``; rows in memory are changed at once, by ``whole`` if given."""
@@ -148,6 +146,13 @@ class MappedLoader(EncodedLoader):
         """The rows that the other loader collects, changed."""
         rows, *rest = self.loader.collect(limit)
         return self.change(rows), *rest
+
+
+def concatenate_items(items: Sequence[Item]) -> tuple[Any, ...]:
+    """Rows, targets and weights of several items, as those of one."""
+    rows, *rest = zip(*items, strict=True)
+    blocks = Batch(*(torch.cat(list(parts)) for parts in zip(*rows, strict=True)))
+    return blocks, *(torch.cat(list(parts)) for parts in rest)
 
 
 def check_whole(name: str, value: Any, least: int) -> int:

@@ -35,7 +35,7 @@ class LoaderAdapter(EncodedLoader):
     def __init__(self, net: TranslatedPipeline, loader: Iterable[Any], *, training: bool = False) -> None:
         if not isinstance(loader, Iterable):
             raise BadInput(f"a loader of type {type(loader).__name__} cannot be iterated; {ACCEPTED}")
-        if isinstance(loader, Sized) and _length(loader) == 0:
+        if isinstance(loader, Sized) and known_length(loader) == 0:
             raise BadInput(_EMPTY)
         self.net = net
         self.loader = loader
@@ -92,7 +92,7 @@ class LoaderAdapter(EncodedLoader):
 
     def _encoded(self, items: Iterable[Any]) -> Iterator[Item]:
         count, classes, parts = 0, SeenClasses(self.net), None
-        length = (_length(items) or 0) if isinstance(items, Sized) else 0
+        length = (known_length(items) or 0) if isinstance(items, Sized) else 0
         if length and self.source is not None:
             length -= self.source.skipped
         if self.training and not length and world() > 1:
@@ -125,7 +125,8 @@ def _chain(loader: Any) -> Iterator[Any]:
         loader = getattr(loader, "dataset", None) if inner is None else inner
 
 
-def _length(loader: Sized) -> int | None:
+def known_length(loader: Sized) -> int | None:
+    """The number of batches of a loader; None where it is unknown."""
     try:
         return len(loader)
     except TypeError:  # the length of a DataLoader over an endless data set raises

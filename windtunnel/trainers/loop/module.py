@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
@@ -18,14 +18,12 @@ from windtunnel.modules.base import Module
 from windtunnel.objectives.losses import pick
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
-from windtunnel.trainers.data.encoded_rows import EncodedRows
-from windtunnel.trainers.data.loader import loader
-from windtunnel.trainers.data.loader_adapter import LoaderAdapter
+from windtunnel.trainers.data.fit_input import FitInput
 from windtunnel.trainers.loop.compiled import check_accumulation, check_tables, compiled, explained
 from windtunnel.trainers.loop.processes import check_same, process_weight, sum_processes, world
 from windtunnel.trainers.optimizers.row_adam import RowAdam
 from windtunnel.trainers.optimizers.visited_rows import VisitedRows
-from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
+from windtunnel.trainers.recipe import Recipe
 
 
 class FineTuning(pl.LightningModule):
@@ -215,11 +213,14 @@ class DataModule(Loaders):
     net : TranslatedPipeline
         Encodes rows and targets.
     train, valid : loader, (X, y) or (X, y, weight)
-        Without ``valid``, a part of the training rows is held out if they are in memory: ``(X, y)`` or a
-        ``windtunnel.loader``. For other loaders, and for too few rows to hold any out, training rows are the validation
-        rows.
+        Without ``valid``, a part of the training rows is held out if they are in memory: ``(X, y)``, a
+        ``windtunnel.loader``, or a loader whose rows fit in ``loader_memory``. For larger loaders, and for too few rows
+        to hold any out, training rows are the validation rows.
     recipe : Recipe
-        Its batch size, seed and validation fraction are read.
+        Its batch size, seed, validation fraction and ``loader_memory`` are read.
+    processes : int
+        The number of processes that train together. With several, a loader yields the rows of its process, and is read
+        in each epoch.
 
     Attributes
     ----------
@@ -227,13 +228,15 @@ class DataModule(Loaders):
         "validation rows", "held-out rows" or "training rows".
     """
 
-    def __init__(self, net: TranslatedPipeline, train: Any, valid: Any = None, recipe: Recipe | None = None) -> None:
-        recipe = recipe or Recipe()
-        rows = encoded_loader(net, train, recipe, training=True)
+    def __init__(
+        self, net: TranslatedPipeline, train: Any, valid: Any = None, recipe: Recipe | None = None, processes: int = 1
+    ) -> None:
+        recipe, processes = recipe or Recipe(), max(processes, world())
+        rows = FitInput("train", train, processes, validated=valid is not None).encoded(net, recipe)
         rows.check_classes(net)
         self.validated_on = "validation rows"
         if valid is not None:
-            valid_rows = encoded_loader(net, valid, recipe, training=False)
+            valid_rows = FitInput("valid", valid, processes).encoded(net, recipe)
         elif (split := rows.hold_out(recipe.validation_fraction, recipe.seed)) is not None:
             rows, valid_rows = split
             self.validated_on = "held-out rows"
@@ -241,26 +244,3 @@ class DataModule(Loaders):
             valid_rows = rows
             self.validated_on = "training rows"
         super().__init__(rows, valid_rows.in_order())
-
-
-def encoded_loader(net: TranslatedPipeline, data: Any, recipe: Recipe, *, training: bool) -> EncodedLoader:
-    """Batches of ``(X, y)``, ``(X, y, weight)`` or a loader, as ``fit`` takes them."""
-    role = "train" if training else "valid"
-    batches: EncodedLoader
-    if isinstance(data, EncodedRows | LoaderAdapter):
-        batches = data
-    elif isinstance(data, tuple):
-        if len(data) not in (2, 3) or data[1] is None:
-            raise BadInput(f"{role} is a tuple of {len(data)}; give (X, y) or (X, y, weight), or a loader")
-        batches = loader(net, *data, batch_size=recipe.batch_size or LARGEST_BATCH, seed=recipe.seed, training=training)
-        if training:
-            batches.batch_size = recipe.rows_per_step(batches.size)
-    elif isinstance(data, Iterable) and not isinstance(data, (str, dict)) and not hasattr(data, "columns"):
-        batches = LoaderAdapter(net, data, training=training)
-    else:
-        raise BadInput(f"{role} is a {type(data).__name__}; give (X, y) or (X, y, weight), or a loader of such batches")
-    if batches.schema is not None:
-        batches.schema.check(net, f"the {role} loader")
-    if isinstance(batches, EncodedRows):
-        batches.check_batches(role)
-    return batches

@@ -86,10 +86,16 @@ def check_same(net: nn.Module) -> None:
         )
 
 
+def launched_processes() -> int:
+    """The number of processes that torchrun started; 1 if it started none."""
+    launched = dist.is_available() and dist.is_torchelastic_launched()
+    return int(os.environ.get("WORLD_SIZE", 1)) if launched else 1
+
+
 def launched(net: Any, devices: Any) -> dict[str, Any]:
     """Arguments of a Trainer for several processes; none for one. Processes that torchrun started are the devices."""
-    count, here = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    if count > 1 and dist.is_available() and dist.is_torchelastic_launched():
+    count, here = launched_processes(), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if count > 1:
         return {"devices": here, "num_nodes": count // here, "strategy": _averaged(net)}
     return {} if devices in (1, "1") else {"strategy": _averaged(net)}
 

@@ -12,7 +12,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 
 from windtunnel.errors import BadInput
-from windtunnel.trainers.loop.processes import launched
+from windtunnel.trainers.loop.processes import launched, launched_processes
 from windtunnel.trainers.loop.quiet import quiet
 from windtunnel.trainers.recipe import Recipe
 
@@ -31,6 +31,11 @@ class TrainerOptions:
     logger: Any = None
     trainer: pl.Trainer | None = None
     progress: bool = True
+
+    @property
+    def processes(self) -> int:
+        """The number of processes that will train together."""
+        return launched_processes() if self.trainer is None else self.trainer.world_size
 
     def check(self, clip: float | None, epochs: int | None) -> None:
         """Reject a Trainer that comes with options of its own, or does not validate on all rows after each epoch.

@@ -1,0 +1,110 @@
+"""What ``fit`` takes as rows: a tuple, encoded rows, or a loader of raw rows, which is read into memory if it fits."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from windtunnel.errors import BadInput
+from windtunnel.program.progress import Phase
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.encoded_loader import EncodedLoader
+from windtunnel.trainers.data.encoded_rows import EncodedRows
+from windtunnel.trainers.data.loader import loader
+from windtunnel.trainers.data.loader_adapter import LoaderAdapter
+from windtunnel.trainers.data.rows_of_loader import GIB, memory_limit, read_rows
+from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
+
+
+@dataclass(frozen=True)
+class FitInput:
+    """The training or the validation rows as the caller gave them.
+
+    Attributes
+    ----------
+    role : str
+        "train" or "valid".
+    data : loader, (X, y) or (X, y, weight)
+    processes : int
+        The number of processes that train together. With several, a loader yields the rows of its process.
+    validated : bool
+        Whether the caller gave validation rows.
+    """
+
+    role: str
+    data: Any
+    processes: int = 1
+    validated: bool = True
+
+    def encoded(self, net: TranslatedPipeline, recipe: Recipe) -> EncodedLoader:
+        """The rows as batches of encoded rows.
+
+        Raises
+        ------
+        BadInput
+            For anything but rows with targets, and for batches that another translation encoded.
+        """
+        batches = self._batches(net, recipe)
+        if batches.schema is not None:
+            batches.schema.check(net, f"the {self.role} loader")
+        if isinstance(batches, EncodedRows):
+            batches.check_batches(self.role)
+        return batches
+
+    def _batches(self, net: TranslatedPipeline, recipe: Recipe) -> EncodedLoader:
+        data = self.data
+        if isinstance(data, EncodedRows | LoaderAdapter):
+            return data
+        if isinstance(data, tuple):
+            if len(data) not in (2, 3) or data[1] is None:
+                raise BadInput(f"{self.role} is a tuple of {len(data)}; give (X, y) or (X, y, weight), or a loader")
+            return self._in_memory(net, data, recipe)
+        if isinstance(data, Iterable) and not isinstance(data, (str, dict)) and not hasattr(data, "columns"):
+            return self._loaded(net, LoaderAdapter(net, data, training=self.role == "train"), recipe)
+        raise BadInput(
+            f"{self.role} is a {type(data).__name__}; give (X, y) or (X, y, weight), or a loader of such batches"
+        )
+
+    def _in_memory(self, net: TranslatedPipeline, rows: tuple[Any, ...], recipe: Recipe) -> EncodedRows:
+        training = self.role == "train"
+        size = recipe.batch_size or LARGEST_BATCH
+        with Phase("encoding the rows"):
+            batches = loader(net, *rows, batch_size=size, seed=recipe.seed, training=training)
+        if training:
+            batches.batch_size = recipe.rows_per_step(batches.size)
+        return batches
+
+    def _loaded(self, net: TranslatedPipeline, batches: LoaderAdapter, recipe: Recipe) -> EncodedLoader:
+        """The rows of a loader in memory, or the loader itself if its batches are to be read in each epoch."""
+        if batches.source is not None or self.processes > 1:
+            return batches
+        if (reason := _why_streamed(net, recipe)) is None:
+            limit = memory_limit(recipe.loader_memory)
+            if (rows := read_rows(batches, limit, recipe.seed)) is not None:
+                return self._in_memory(net, rows, recipe)
+            reason = (
+                f"its rows take more than {limit / GIB:.3g} GiB once encoded (loader_memory= sets another limit; "
+                "windtunnel.stream reads Parquet files faster)"
+            )
+        if not self.validated:
+            warnings.warn(
+                f"fit reads and encodes the {self.role} loader anew in each epoch, as {reason}. It cannot hold rows "
+                "out of such a loader: it validates on training rows, and trains no residual model. Give validation "
+                "rows as valid=.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return batches
+
+
+def _why_streamed(net: TranslatedPipeline, recipe: Recipe) -> str | None:
+    """The reason why a loader is read anew in each epoch, whatever its size; None where there is none."""
+    if recipe.loader_memory == 0:
+        return "loader_memory=0 says so"
+    if callable(recipe.loss):
+        return "a custom loss may depend on which rows are in a batch"
+    if net.hosts and net.untranslated == "stream":
+        return 'untranslated="stream" keeps no outputs of host steps in memory'
+    return None
