@@ -4,8 +4,6 @@ import copy
 import importlib.util
 import os
 import pickle
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -542,12 +540,6 @@ def test_sessions_compute_no_more_than_their_answer(monkeypatch: pytest.MonkeyPa
         graph = onnx.load_from_string(model).graph
         read = {name for node in graph.node for name in node.input} | {one.name for one in graph.output}
         assert all(read & set(node.output) for node in graph.node)
-
-
-def test_onnx_is_imported_only_where_it_runs() -> None:
-    code = "import sys, windtunnel; windtunnel.compile; print({'onnx', 'onnxruntime', 'onnxscript'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stdout.strip() == "set()", done.stderr
 
 
 @pytest.mark.parametrize("right", [False, True])

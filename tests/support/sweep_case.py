@@ -58,7 +58,9 @@ def kill_in_trial(number: int) -> None:
 
 
 if __name__ == "__main__":
-    assert windtunnel.sweep and windtunnel.SweepResult and "optuna" not in sys.modules
+    assert windtunnel.compile and windtunnel.sweep and windtunnel.SweepResult
+    # Optional packages are imported only where they run.
+    assert not {"optuna", "onnx", "onnxruntime", "onnxscript"} & set(sys.modules)
     url, trials, killed = sys.argv[1], *map(int, sys.argv[2:])
     kill_in_trial(killed)
     windtunnel.sweep(logistic(), TRAIN, VALID, space=SPACE, recipe=QUICK, trials=trials, storage=url)

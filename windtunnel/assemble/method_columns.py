@@ -13,7 +13,8 @@ from windtunnel.assemble.graph_column import GraphColumn, Place, column_at
 from windtunnel.assemble.predictors import Predictors, ScoredPredictor
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.modules.ensembles.label_columns import LabelValues, Logarithm, OneHotLabel
+from windtunnel.modules.columns.elementwise import Elementwise
+from windtunnel.modules.ensembles.label_columns import LabelValues, OneHotLabel
 from windtunnel.modules.outputs.label_rules import LabelIndex, LabelThreshold
 from windtunnel.modules.outputs.method_outputs import LinkOutput
 from windtunnel.pipeline.graph import Expression, Step
@@ -80,7 +81,9 @@ class MethodColumns:
         if method in ("predict", "predict_proba"):
             return builder.run(step, [LinkOutput(predictor.link, **predictor.link_options)], scored.places)
         if method == "predict_log_proba":
-            return builder.run(step, [Logarithm()], self._method(scored, "predict_proba"))
+            return builder.run(
+                step, [Elementwise(torch.zeros(3, dtype=torch.float64), "log")], self._method(scored, "predict_proba")
+            )
         raise UnsupportedEstimator(f"step {step.name!r} ({type(step.estimator).__name__}) gives no {method}.")
 
     def _label(self, scored: ScoredPredictor, method: str) -> list[Place]:

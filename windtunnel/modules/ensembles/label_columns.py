@@ -1,12 +1,11 @@
 """Predicted labels as columns, whose gradient goes to the scores."""
 
-from typing import ClassVar, Optional
+from typing import Optional
 
 import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module
-from windtunnel.modules.columns.elementwise import differentiable_where
 
 
 class OneHotLabel(Module):
@@ -63,16 +62,3 @@ class LabelValues(Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, K], 1 at the label and 0 elsewhere, -> [B, 1]."""
         return (x * self.values).sum(dim=1, keepdim=True)
-
-
-class Logarithm(Module):
-    """The natural logarithm of probabilities; minus infinity at 0, where the gradient is 0.
-
-    y = log(p)
-    """
-
-    MAY_BE_NON_FINITE: ClassVar[bool] = True
-
-    def forward(self, p: Tensor) -> Tensor:
-        """[B, K] -> [B, K]."""
-        return torch.log(differentiable_where(p > 0, p))
