@@ -16,34 +16,22 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class GraphColumn:
-    """One column on its way through the graph: a number, a category of a raw column, or either.
-
-    Attributes
-    ----------
-    number : callable or None
-        Gives the place of the column as a number; the first call adds the step that computes it.
-    raw : int or None
-        The raw column that the category comes from.
-    categories : tuple
-        Categories of the raw column that earlier groupers and imputers distinguish; a later encoder may add more.
-    vocabulary : tuple or None
-        All categories of the raw column, once an earlier encoder has given each its code.
-    recodings : tuple of callables
-        Functions of the earlier steps, in order; each maps the list [unknown, missing, *vocabulary] to recoded values.
-    rejects : frozenset of int
-        0 if an earlier encoder rejects unknown categories, 1 missing ones, 2 infinite numbers, 3 numbers that are not
-        whole.
-    imputed : ImputedValue
-        What a missing number has become.
-    """
+    """One column on its way through the graph: a number, a category of a raw column, or either."""
 
     number: Callable[[], Place] | None = None
-    raw: int | None = None
+    """Gives the place of the column as a number; the first call adds the step that computes it."""
+    raw: int | None = None  # the raw column that the category comes from
     categories: tuple[Any, ...] = ()
+    """Categories of the raw column that earlier groupers and imputers distinguish; a later encoder may add more."""
     vocabulary: tuple[Any, ...] | None = None
+    """All categories of the raw column, once an earlier encoder has given each its code."""
     recodings: tuple[Callable[[list[Any]], list[Any]], ...] = ()
+    """Functions of the earlier steps, in order; each maps the list [unknown, missing, *vocabulary] to recoded
+    values."""
     rejects: frozenset[int] = frozenset()
-    imputed: ImputedValue = ImputedValue()
+    """0 if an earlier encoder rejects unknown categories, 1 missing ones, 2 infinite numbers, 3 numbers that are not
+    whole."""
+    imputed: ImputedValue = ImputedValue()  # what a missing number has become
 
 
 def column_at(place: Place) -> GraphColumn:

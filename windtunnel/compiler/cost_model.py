@@ -25,33 +25,19 @@ HOLLOW = 8
 
 @dataclass(frozen=True)
 class EnsembleShape:
-    """The features of an ensemble that the cost depends on.
-
-    Attributes
-    ----------
-    trees, columns : int
-        Trees, and columns that some node reads.
-    sets, codes : int
-        Nodes that split by a set of categories; the sum of the largest code in the sets of each column.
-    levels, visits : int
-        The depth of the deepest tree; the sum of the depths of all trees.
-    most_leaves, leaves, perfect, products : int
-        Leaves of the largest tree; of all trees; of all trees completed to perfect ones; the sum of squared counts.
-    asked : int
-        Depth of the deepest tree times trees, for oblivious trees; else 0.
-    """
+    """The features of an ensemble that the cost depends on."""
 
     trees: int
-    columns: int
-    sets: int
-    codes: int
-    levels: int
-    visits: int
-    most_leaves: int
-    leaves: int
-    perfect: int
-    products: int
-    asked: int
+    columns: int  # that some node reads
+    sets: int  # nodes that split by a set of categories
+    codes: int  # the sum of the largest code in the sets of each column
+    levels: int  # the depth of the deepest tree
+    visits: int  # the sum of the depths of all trees
+    most_leaves: int  # leaves of the largest tree
+    leaves: int  # of all trees
+    perfect: int  # leaves of all trees completed to perfect ones
+    products: int  # the sum of the squared numbers of leaves
+    asked: int  # depth of the deepest tree times trees, for oblivious trees; else 0
 
     @classmethod
     def of(cls, trees: HardTrees) -> EnsembleShape:

@@ -42,17 +42,11 @@ MOST_ROWS = 10_000
 
 @dataclass(frozen=True)
 class TreeRunner:
-    """A backend that can run trees without the steps around them.
-
-    Attributes
-    ----------
-    backend : str
-    run : callable
-        ``run(trees)`` gives a function of rows ``[B, width]`` to scores ``[B, K]``.
-    """
+    """A backend that can run trees without the steps around them."""
 
     backend: str
     run: Callable[[HardTrees], Callable[[Tensor], Tensor]]
+    """``run(trees)`` gives a function of rows ``[B, width]`` to scores ``[B, K]``."""
 
 
 EAGER = TreeRunner("torch", lambda trees: trees)

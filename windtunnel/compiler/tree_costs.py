@@ -22,22 +22,12 @@ SHAPE = [field.name for field in fields(EnsembleShape)]
 
 @dataclass(frozen=True)
 class TreeTiming:
-    """The seconds of one ensemble for a number of rows on one thread.
+    """The seconds of one ensemble for a number of rows on one thread."""
 
-    Attributes
-    ----------
-    device : str
-        The kind of device: "cpu", "cuda".
-    shape : EnsembleShape
-    rows : int
-    seconds : dict of str to float
-        Of a call, for each strategy that can run the ensemble.
-    """
-
-    device: str
+    device: str  # the kind of device: "cpu", "cuda"
     shape: EnsembleShape
     rows: int
-    seconds: dict[str, float]
+    seconds: dict[str, float]  # of a call, for each strategy that can run the ensemble
 
 
 def write(path: Path, timings: Iterable[TreeTiming]) -> None:

@@ -10,21 +10,11 @@ from torch.nn import functional
 
 
 class SparseRows(NamedTuple):
-    """The numbers of sparse rows, row by row.
+    """The numbers of sparse rows, row by row."""
 
-    Attributes
-    ----------
-    values : Tensor
-        ``[n]``, floats.
-    columns : Tensor
-        int64 ``[n]``, the column of each.
-    starts : Tensor
-        int64 ``[B + 1]``: row b has the numbers from ``starts[b]`` up to ``starts[b + 1]``.
-    """
-
-    values: Tensor
-    columns: Tensor
-    starts: Tensor
+    values: Tensor  # [n], floats
+    columns: Tensor  # int64 [n], the column of each
+    starts: Tensor  # int64 [B + 1]: row b has the numbers from ``starts[b]`` up to ``starts[b + 1]``
 
     def times(self, weight: Tensor) -> Tensor:
         """X W^T of weights ``[K, width]``: ``[B, K]``."""

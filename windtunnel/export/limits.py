@@ -23,27 +23,14 @@ MISSING = "<missing>"
 
 @dataclass(frozen=True)
 class Limit:
-    """One reason why a format cannot hold a translation.
+    """One reason why a format cannot hold a translation."""
 
-    Attributes
-    ----------
-    what : str
-        What is rejected, as the documentation names it.
-    formats : tuple of str
-    subject : str
-        The start of the message; the steps or columns replace ``{}``.
-    because, instead : str
-        The reason, and what to do.
-    find : callable
-        The steps or columns of a translation that meet the limit.
-    """
-
-    what: str
+    what: str  # what is rejected, as the documentation names it
     formats: tuple[str, ...]
-    subject: str
-    because: str
-    instead: str
-    find: Callable[[TranslatedPipeline], list[str]]
+    subject: str  # the start of the message; the steps or columns replace ``{}``
+    because: str  # the reason
+    instead: str  # what to do
+    find: Callable[[TranslatedPipeline], list[str]]  # the steps or columns of a translation that meet the limit
 
 
 def met(net: TranslatedPipeline, format: str) -> Limit | None:

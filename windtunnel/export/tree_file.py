@@ -35,22 +35,12 @@ class Tree:
 
 @dataclass(frozen=True)
 class FinalTrees:
-    """The trees of a translation's last step, and the link of their scores.
-
-    Attributes
-    ----------
-    ensemble : TreeEnsemble
-    columns : list of str or None
-        Names of the trees' columns, if all of them are raw columns with names.
-    link : str
-    scale : float
-        The factor of the scores in the link.
-    """
+    """The trees of a translation's last step, and the link of their scores."""
 
     ensemble: TreeEnsemble
-    columns: list[str] | None
+    columns: list[str] | None  # names of the trees' columns, if all of them are raw columns with names
     link: str
-    scale: float
+    scale: float  # the factor of the scores in the link
 
     @classmethod
     def of(cls, net: TranslatedPipeline, format: str) -> FinalTrees:

@@ -17,19 +17,13 @@ Guard = tuple[Place, frozenset[str]]
 
 @dataclass(frozen=True)
 class Causes:
-    """The columns that cause NaN and infinities of a column.
-
-    Attributes
-    ----------
-    roots : frozenset of Guard
-        The column is NaN or infinite exactly where one of these columns holds one of these kinds. Without roots it is
-        always finite.
-    same_kind : bool
-        True if there is at most one root, and the column is NaN where the root is and infinite where the root is.
-    """
+    """The columns that cause NaN and infinities of a column."""
 
     roots: frozenset[Guard]
+    """The column is NaN or infinite exactly where one of these columns holds one of these kinds. Without roots it is
+    always finite."""
     same_kind: bool = True
+    """True if there is at most one root, and the column is NaN where the root is and infinite where the root is."""
 
 
 NEVER = Causes(frozenset())

@@ -21,22 +21,10 @@ TEXT_OPTIONS = (
 
 @dataclass(frozen=True)
 class TermCounter:
-    """Counts terms of texts, from options that a file can store: no custom tokenizer.
+    """Counts terms of texts, from options that a file can store: no custom tokenizer."""
 
-    Attributes
-    ----------
-    analyzer, lowercase, strip_accents, ngram_range, token_pattern, encoding, decode_error, binary
-        As scikit-learn's vectorizers take them.
-    stop_words : sequence of str or None
-        Words that are not counted.
-    vocabulary : sequence of str or None
-        The term of each column; None if terms are hashed.
-    n_features : int
-        The number of columns of hashed terms.
-    alternate_sign : bool
-        Whether half of the hashed terms have a negative count.
-    """
-
+    # analyzer, lowercase, strip_accents, ngram_range, token_pattern, encoding, decode_error, binary: as scikit-learn's
+    # vectorizers take them
     analyzer: str
     lowercase: bool
     strip_accents: str | None
@@ -45,10 +33,10 @@ class TermCounter:
     encoding: str
     decode_error: str
     binary: bool
-    stop_words: Sequence[str] | None
-    vocabulary: Sequence[str] | None
-    n_features: int = 0
-    alternate_sign: bool = False
+    stop_words: Sequence[str] | None  # words that are not counted
+    vocabulary: Sequence[str] | None  # the term of each column; None if terms are hashed
+    n_features: int = 0  # the number of columns of hashed terms
+    alternate_sign: bool = False  # whether half of the hashed terms have a negative count
 
     @classmethod
     def from_vectorizer(cls, fitted: Any) -> TermCounter | None:

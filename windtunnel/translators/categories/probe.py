@@ -48,32 +48,19 @@ EXPECTED_WARNINGS = [
 
 @dataclass(frozen=True)
 class Probed:
-    """The table of each input column of an encoder.
-
-    Attributes
-    ----------
-    tables : list of (float64 Tensor [V_j, w_j], the same as a CSR array, or None)
-        Row i is the output for value i of input column j; None for a number that passes through. Tables of more than
-        ``CELLS`` numbers from encoders with sparse output are sparse.
-    positions : list of list of int
-        The w_j output columns of input column j; for a number, the one that it passes through to.
-    additive : bool
-        True if columns share outputs: every table is ``[V_j, width]``, the tables add up to the output (apart from
-        numbers that pass through), and ``positions`` lists all shared columns for each table.
-    width : int
-        Number of output columns.
-    rejected : list of list of int
-        The rows on which the source raises; they are zeros.
-    flat : bool
-        Whether the output of the encoder has one dimension.
-    """
+    """The table of each input column of an encoder."""
 
     tables: list[Tensor | sparse.csr_array | None]
+    """Float64 ``[V_j, w_j]``: row i is the output for value i of input column j; None for a number that passes through.
+    Tables of more than ``CELLS`` numbers from encoders with sparse output are CSR arrays."""
     positions: list[list[int]]
+    """The w_j output columns of input column j; for a number, the one that it passes through to."""
     additive: bool
-    width: int
-    rejected: list[list[int]]
-    flat: bool
+    """True if columns share outputs: every table is ``[V_j, width]``, the tables add up to the output (apart from
+    numbers that pass through), and ``positions`` lists all shared columns for each table."""
+    width: int  # number of output columns
+    rejected: list[list[int]]  # the rows on which the source raises; they are zeros
+    flat: bool  # whether the output of the encoder has one dimension
 
 
 def probe(fitted: Any, encoding: CategoryEncoding, columns: Sequence[Sequence[Any] | None]) -> Probed:

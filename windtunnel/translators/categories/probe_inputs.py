@@ -35,30 +35,14 @@ UNKNOWN: Final = Unknown()
 
 @dataclass(frozen=True)
 class ProbeColumn:
-    """The values of one input column, as the encoder sees them.
+    """The values of one input column, as the encoder sees them."""
 
-    Attributes
-    ----------
-    values : array [V]
-        int64, float64 or object; ``base`` replaces a value that the source rejects.
-    base : scalar
-        The constant value while other columns are probed.
-    rejected : list of int
-        The rows on which the source raises.
-    number : bool
-        True for a column that passes through; its values are three arbitrary numbers.
-    original : list
-        The values before any replacement.
-    as_objects : bool
-        Whether numbers are objects too.
-    """
-
-    values: Array
-    base: Any
-    rejected: list[int]
-    number: bool = False
-    original: Sequence[Any] = ()
-    as_objects: bool = False
+    values: Array  # [V], int64, float64 or object; ``base`` replaces a value that the source rejects
+    base: Any  # the constant value while other columns are probed
+    rejected: list[int]  # the rows on which the source raises
+    number: bool = False  # True for a column that passes through; its values are three arbitrary numbers
+    original: Sequence[Any] = ()  # the values before any replacement
+    as_objects: bool = False  # whether numbers are objects too
 
     @classmethod
     def from_values(

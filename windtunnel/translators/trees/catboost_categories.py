@@ -40,30 +40,15 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Splits:
-    """The columns that the trees of a model compare: numbers, then one for each statistic or compared category.
+    """The columns that the trees of a model compare: numbers, then one for each statistic or compared category."""
 
-    Attributes
-    ----------
-    features : dict
-        Number of a feature -> its column, and the treatment of missing values.
-    columns : dict
-        Number of a statistic, or a category's feature and its hash -> column.
-    borders : sequence of (int, float)
-        The splits by statistics, in the model's order: the number of the statistic, and the border.
-    first : int
-        The number of the first of these splits.
-    width : int
-        How many columns the trees read.
-    hashed : Hashed or None
-        Computes the columns after the numbers; None without categories.
-    """
-
-    features: Mapping[int, tuple[int, str]]
-    columns: Mapping[Any, int]
+    features: Mapping[int, tuple[int, str]]  # number of a feature -> its column, and the treatment of missing values
+    columns: Mapping[Any, int]  # number of a statistic, or a category's feature and its hash -> column
     borders: Sequence[tuple[int, float]]
-    first: int
-    width: int
-    hashed: HashedColumns | None
+    """The splits by statistics, in the model's order: the number of the statistic, and the border."""
+    first: int  # the number of the first of these splits
+    width: int  # how many columns the trees read
+    hashed: HashedColumns | None  # computes the columns after the numbers; None without categories
 
     @classmethod
     def of(cls, model: Mapping[str, Any], width: int, splits: Iterable[Mapping[str, Any]]) -> Splits:
