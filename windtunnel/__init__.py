@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         BadFile as BadFile,
         BadInput as BadInput,
         InvalidOption as InvalidOption,
-        NotFitted as NotFitted,
         UnfaithfulOption as UnfaithfulOption,
         UnsupportedEstimator as UnsupportedEstimator,
         WindTunnelError as WindTunnelError,
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from windtunnel.trainers.data.parquet_stream import stream as stream
     from windtunnel.trainers.recipe import Recipe as Recipe
     from windtunnel.translators import supported as supported, translates as translates
+    from windtunnel.translators.not_fitted import NotFitted as NotFitted
 
 _PLACES = {
     "BadFile": "errors",
@@ -61,7 +61,7 @@ _PLACES = {
     "InvalidOption": "errors",
     "LeafEncoder": "estimators",
     "MatrixFactorization": "estimators",
-    "NotFitted": "errors",
+    "NotFitted": "translators.not_fitted",
     "RareCategories": "estimators",
     "Recipe": "trainers.recipe",
     "SweepResult": "sweeps.result",

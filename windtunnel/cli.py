@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 # By default, waiting threads of torch and LightGBM spin against each other and stall. The OpenMP runtime reads the
@@ -155,8 +156,11 @@ def predict(
     output: Annotated[Path | None, typer.Option(help="A CSV or Parquet file; without it, CSV on stdout.")] = None,
 ) -> None:
     """Predict rows: a column ``prediction``, and for classifiers ``probability_<class>`` for each class."""
+    gc.disable()  # while torch and pandas are imported; each collection would walk through all of their objects
     from windtunnel.experiment.files import predict_file, write_table_file
 
+    gc.freeze()
+    gc.enable()
     predictions = predict_file(_load(model), rows)
     if output is None:
         predictions.to_csv(sys.stdout, index=False)

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-from sklearn.exceptions import NotFittedError
-
 
 class WindTunnelError(Exception):
     """Base of every error that the package raises on purpose."""
@@ -20,10 +18,6 @@ class UnfaithfulOption(WindTunnelError, ValueError):
 
 class InvalidOption(WindTunnelError, ValueError):
     """An argument whose value is not accepted, or not for this pipeline."""
-
-
-class NotFitted(WindTunnelError, NotFittedError):
-    """An estimator that has to be fitted before it can be translated."""
 
 
 class BadInput(WindTunnelError, ValueError):

@@ -23,7 +23,8 @@ from windtunnel.api.translation import Translation
 from windtunnel.compiler.scripted import script
 from windtunnel.errors import BadInput, UnsupportedEstimator
 from windtunnel.objectives.losses import pick
-from windtunnel.pipeline.graph import Columns, Concatenated, Expression, Raw, Step, Weighted, build_graph
+from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, Raw, Step, Weighted
+from windtunnel.pipeline.graph import build_graph
 from windtunnel.program.head import METHODS
 from windtunnel.translators.registry import supported
 

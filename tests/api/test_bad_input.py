@@ -25,7 +25,8 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import windtunnel
 from windtunnel.encode import Batch
-from windtunnel.errors import BadInput, InvalidOption, NotFitted, UnsupportedEstimator
+from windtunnel.errors import BadInput, InvalidOption, UnsupportedEstimator
+from windtunnel.translators.not_fitted import NotFitted
 
 FRAME = table()
 Y = targets(FRAME)

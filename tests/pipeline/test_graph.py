@@ -13,8 +13,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, StandardScaler
 
-from windtunnel.errors import NotFitted, UnsupportedEstimator
-from windtunnel.pipeline.graph import Columns, Concatenated, Expression, Raw, Step, Weighted, build_graph, raw_columns
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, Raw, Step, Weighted
+from windtunnel.pipeline.graph import build_graph, raw_columns
+from windtunnel.translators.not_fitted import NotFitted
 
 
 def drawn(expression: Expression) -> Any:

@@ -7,9 +7,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from windtunnel.errors import NotFitted, UnsupportedEstimator
+from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.outputs.links import LINKS
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.translators.not_fitted import NotFitted
 from windtunnel.translators.trees.lightgbm import (
     booster as read_booster,
     classifier,

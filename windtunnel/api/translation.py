@@ -8,8 +8,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from windtunnel.api.report import Report
-from windtunnel.assemble import Assembly
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import Recipe
@@ -19,6 +17,8 @@ if TYPE_CHECKING:
     from pytorch_lightning import Callback, Trainer
     from pytorch_lightning.loggers import Logger
 
+    from windtunnel.api.report import Report
+    from windtunnel.assemble import Assembly
     from windtunnel.export import Format
 
 
@@ -158,6 +158,8 @@ class Translation(TranslatedPipeline):
 
     def report(self) -> Report:
         """What each step became, its fidelity, and what training has changed."""
+        from windtunnel.api.report import Report
+
         return Report.of(self)
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -25,17 +25,8 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.columns.affine import Affine
 from windtunnel.modules.outputs.class_outputs import Squeeze
 from windtunnel.modules.tables.category_table import Identity
-from windtunnel.pipeline.graph import (
-    Columns,
-    Concatenated,
-    Expression,
-    MethodOutput,
-    Raw,
-    Step,
-    Weighted,
-    build_graph,
-    raw_columns,
-)
+from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
+from windtunnel.pipeline.graph import build_graph, raw_columns
 from windtunnel.program.head import Head
 from windtunnel.program.program import Program, ProgramStep
 from windtunnel.translators.registry import (

@@ -22,7 +22,7 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.tables.category_table import CategoryTable, SumGroups
 from windtunnel.modules.tables.one_hot import OneHot
 from windtunnel.modules.tables.target_statistics import CategoryHashes
-from windtunnel.pipeline.graph import Step
+from windtunnel.pipeline.expressions import Step
 from windtunnel.program.program import IDS
 from windtunnel.translators.categories.probe import UNKNOWN, probe
 from windtunnel.translators.categories.probe_inputs import is_missing

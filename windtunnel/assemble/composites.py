@@ -7,7 +7,8 @@ from typing import Any
 from windtunnel.assemble.conversions import Conversions
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.pipeline.graph import Columns, Concatenated, Expression, MethodOutput, Step, build_graph
+from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Step
+from windtunnel.pipeline.graph import build_graph
 from windtunnel.translators.registry import Composite, Part, Predictor
 
 

@@ -10,7 +10,7 @@ from windtunnel.assemble.composites import Composites
 from windtunnel.assemble.conversions import Conversions
 from windtunnel.assemble.graph_column import GraphColumn
 from windtunnel.assemble.program_builder import ProgramBuilder
-from windtunnel.pipeline.graph import Expression
+from windtunnel.pipeline.expressions import Expression
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.pipeline.graph import Expression, Step
+from windtunnel.pipeline.expressions import Expression, Step
 from windtunnel.translators.registry import (
     CategoryEncoding,
     CategoryRecoding,

@@ -10,7 +10,7 @@ from windtunnel.assemble.graph_column import GraphColumn
 from windtunnel.assemble.program_builder import ProgramBuilder
 from windtunnel.encode import Rows
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.pipeline.graph import Step
+from windtunnel.pipeline.expressions import Step
 from windtunnel.pipeline.host_step import HostStep, dense_frame, evaluate
 from windtunnel.translators.registry import TokenCounts
 

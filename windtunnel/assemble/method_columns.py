@@ -17,7 +17,7 @@ from windtunnel.modules.columns.elementwise import Elementwise
 from windtunnel.modules.ensembles.label_columns import LabelValues, OneHotLabel
 from windtunnel.modules.outputs.label_rules import LabelIndex, LabelThreshold
 from windtunnel.modules.outputs.method_outputs import LinkOutput
-from windtunnel.pipeline.graph import Expression, Step
+from windtunnel.pipeline.expressions import Expression, Step
 from windtunnel.translators.registry import Composite, Predictor
 
 

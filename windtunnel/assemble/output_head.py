@@ -11,7 +11,7 @@ from windtunnel.assemble.graph_column import Place
 from windtunnel.assemble.predictors import ScoredPredictor
 from windtunnel.modules.base import Module
 from windtunnel.modules.tables.category_table import Identity
-from windtunnel.pipeline.graph import Expression, Step
+from windtunnel.pipeline.expressions import Expression, Step
 from windtunnel.program.head import METHODS, Head
 from windtunnel.program.program import ProgramStep, takes_of
 from windtunnel.translators.registry import CategoryEncoding, TokenCounts, Transformer

@@ -20,7 +20,7 @@ from windtunnel.modules.columns.zero_as_missing import ZeroAsMissing
 from windtunnel.modules.outputs.inverse_links import unlinked
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.modules.trees.hard import TreeWalk
-from windtunnel.pipeline.graph import Concatenated, Expression, MethodOutput, Raw, Step
+from windtunnel.pipeline.expressions import Concatenated, Expression, MethodOutput, Raw, Step
 from windtunnel.translators.registry import Composite, Predictor, Selection, Transformer
 
 

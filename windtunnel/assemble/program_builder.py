@@ -18,7 +18,7 @@ from windtunnel.encode import RowEncoder
 from windtunnel.modules.base import Module
 from windtunnel.modules.outputs.method_outputs import CastColumns
 from windtunnel.modules.tables.category_table import Identity
-from windtunnel.pipeline.graph import Step
+from windtunnel.pipeline.expressions import Step
 from windtunnel.program.origin import Origin
 from windtunnel.program.program import NUMBERS, ProgramStep, takes_of
 

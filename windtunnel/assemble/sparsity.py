@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import SplineTransformer
 
-from windtunnel.pipeline.graph import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
+from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
 
 
 def gives_sparse(expression: Expression, *, raw: bool = False) -> bool:

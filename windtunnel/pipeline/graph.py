@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from sklearn.compose import ColumnTransformer
@@ -12,67 +11,13 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from windtunnel.encode.one_dimensional import leading_steps, one_dimensional
-from windtunnel.errors import NotFitted, UnsupportedEstimator
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, Raw, Step, Weighted
+from windtunnel.translators.not_fitted import NotFitted
 from windtunnel.translators.registry import has_converter
 
 LIBRARIES = ("sklearn", "lightgbm", "xgboost", "catboost", "category_encoders", "windtunnel")
 """Libraries whose transformers pass ``check_is_fitted`` once they are fitted."""
-
-
-@dataclass(frozen=True, eq=False)
-class Raw:
-    """The input rows of the pipeline."""
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """The output of one fitted estimator; ``name`` is its path in the pipeline, such as ``"columns.city.encoder"``."""
-
-    name: str
-    estimator: Any
-    inputs: Expression
-
-
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """Some columns, by position; ``flat`` if the source reads one column without a second dimension."""
-
-    inputs: Expression
-    positions: tuple[int, ...]
-    flat: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Weighted:
-    """All columns multiplied by one number (``transformer_weights``)."""
-
-    name: str
-    inputs: Expression
-    weight: float
-
-
-@dataclass(frozen=True, eq=False)
-class Concatenated:
-    """Concatenated columns; ``composite`` is the fitted estimator, if any, that computes them from ``inputs``."""
-
-    parts: tuple[Expression, ...]
-    composite: Any
-    inputs: Expression
-
-
-@dataclass(frozen=True, eq=False)
-class MethodOutput:
-    """The output of a method of a fitted estimator inside another one; ``columns`` selects columns of it.
-
-    ``method`` is that of ``windtunnel.translators.registry.Part``.
-    """
-
-    inputs: Expression
-    method: str
-    columns: tuple[int, ...] | None = None
-
-
-Expression = Raw | Step | Columns | Weighted | Concatenated | MethodOutput
 
 
 def build_graph(pipeline: Any, inputs: Expression | None = None, name: str = "") -> Expression:

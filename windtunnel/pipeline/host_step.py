@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
 from windtunnel.errors import BadInput
-from windtunnel.pipeline.graph import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
-from windtunnel.translators.categories.probe_inputs import is_missing
-from windtunnel.translators.registry import TokenCounts
+from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
+
+if TYPE_CHECKING:  # loading a file without host steps needs no converters
+    from windtunnel.translators.registry import TokenCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +89,8 @@ class HostStep:
         try:
             counts = self.tokens.counts(inputs)
         except Exception as error:  # a tokenizer may raise any error
+            from windtunnel.translators.categories.probe_inputs import is_missing
+
             missing = sum(pd.api.types.is_scalar(row) and is_missing(row) for row in inputs)
             hint = f" ({missing} of {len(rows)} are missing; fill them, such as with an empty text)" if missing else ""
             raise BadInput(f"step {self.name!r} ({self.estimator}) rejects these rows: {error}{hint}") from error

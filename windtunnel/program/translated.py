@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.utils.metaestimators import available_if
 from torch import Tensor, nn
 
 from windtunnel.encode import FIRST_ID, Batch, CategoryColumn, RowEncoder, Rows
@@ -30,6 +29,7 @@ from windtunnel.program.program import Program, ProgramStep
 from windtunnel.program.program_facts import ProgramFacts
 from windtunnel.program.row_slices import CPU, LARGE, has_non_finite, in_slices, rows_at_once, without_missing
 from windtunnel.program.simplification import Simplification
+from windtunnel.program.source_method import SourceMethod
 from windtunnel.program.strategy_choice import StrategyChoice
 
 MOST_RESIDUAL_COLUMNS = 1000
@@ -44,10 +44,6 @@ class Engine(Protocol):
     def output(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
         """The output of ``Program.output``; called without gradients, with rows on the device of the program."""
         ...
-
-
-def _source_has(method: str) -> Callable[[TranslatedPipeline], bool]:
-    return lambda net: method in net.head.methods
 
 
 class TranslatedPipeline(nn.Module):
@@ -438,18 +434,18 @@ class TranslatedPipeline(nn.Module):
             "Impute or drop them, or put a SimpleImputer in the pipeline before fitting it."
         )
 
-    @available_if(_source_has("predict"))
+    @SourceMethod
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Labels of a classifier (original labels), values of a regressor, the output of ``Booster.predict``."""
         output = self._predict("predict", rows, self.head.predicted)
         return self.head.labels(output) if self.head.classes is not None else self.head.typed("predict", output)
 
-    @available_if(_source_has("predict_proba"))
+    @SourceMethod
     def predict_proba(self, rows: Rows) -> Any:
         """Probabilities ``[B, classes]``; a list of such for several targets."""
         return self._typed("predict_proba", rows, self.head.probabilities)
 
-    @available_if(_source_has("predict_log_proba"))
+    @SourceMethod
     def predict_log_proba(self, rows: Rows) -> Any:
         """Natural logarithm of ``predict_proba``."""
         if "predict_log_proba" in self.program.method_steps:
@@ -459,17 +455,17 @@ class TranslatedPipeline(nn.Module):
             several = isinstance(probabilities, list)
             return [np.log(target) for target in probabilities] if several else np.log(probabilities)
 
-    @available_if(_source_has("decision_function"))
+    @SourceMethod
     def decision_function(self, rows: Rows) -> NDArray[Any]:
         """Raw scores: ``[B]`` for two classes, else ``[B, K]``."""
         return self._typed("decision_function", rows, self.head.decision)  # type: ignore[no-any-return]
 
-    @available_if(_source_has("score_samples"))
+    @SourceMethod
     def score_samples(self, rows: Rows) -> NDArray[Any]:
         """The log-density or the normality of each row, ``[B]``."""
         return self._typed("score_samples", rows)  # type: ignore[no-any-return]
 
-    @available_if(_source_has("transform"))
+    @SourceMethod
     def transform(self, rows: Rows) -> NDArray[Any]:
         """The columns of a pipeline that ends in a transformer, ``[B, width]``."""
         return self._typed("transform", rows)  # type: ignore[no-any-return]

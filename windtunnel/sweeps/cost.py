@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from windtunnel.encode import Batch
+from windtunnel.modules.trees.soft.kernel.operation import products as soft_trees_products
 from windtunnel.program.translated import TranslatedPipeline
 
 
@@ -42,6 +43,11 @@ def inference_cost(net: TranslatedPipeline, batch: Batch) -> float:
     """
     program = net.program
     device = next(program.parameters()).device
-    with torch.no_grad(), FlopCounterMode(display=False) as products, _CountOutputs() as outputs:
+    formulas = {torch.ops.windtunnel.soft_trees: soft_trees_products}
+    with (
+        torch.no_grad(),
+        FlopCounterMode(display=False, custom_mapping=formulas) as products,
+        _CountOutputs() as outputs,
+    ):
         program(*(block.to(device) for block in batch))
     return float(products.get_total_flops() + outputs.elements) / len(batch.ids)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
 
 from windtunnel.errors import InvalidOption, nearest
-from windtunnel.objectives.metrics import Metric, extra_methods
 from windtunnel.trainers.loop.compiled import MODES
+
+if TYPE_CHECKING:
+    from windtunnel.objectives.metrics import Metric
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine")
@@ -204,6 +206,8 @@ class Recipe:
 
     def metric_for(self, net: Any) -> Metric:
         """The validation metric of a net; a custom loss is its own metric."""
+        from windtunnel.objectives.metrics import Metric, extra_methods
+
         return Metric(self.metric or ("loss" if self.loss else None), net.head, extra_methods(net))
 
     def facts(self) -> dict[str, Any]:

@@ -36,8 +36,8 @@ from windtunnel.export.artefact.parts import (
     read_encoder,
     read_head,
 )
+from windtunnel.modules import import_all
 from windtunnel.modules.base import MODULES, Module
-from windtunnel.modules.linear import residual_model as residual_model  # no converter imports it, and files hold it
 from windtunnel.program.head import METHODS, Head
 from windtunnel.program.origin import Origin
 from windtunnel.program.program import Program, ProgramStep, Take
@@ -224,6 +224,8 @@ def _step(place: str, position: int, data: StepData, weights: Mapping[str, Tenso
 
 
 def _class(name: str) -> type[Module]:
+    if name not in MODULES:
+        import_all()
     if name not in MODULES:
         close = get_close_matches(name, MODULES, n=1)
         nearest = f"; the nearest is {close[0]!r}" if close else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,21 +14,12 @@ from windtunnel.errors import BadFile, InvalidOption, UnfaithfulOption
 from windtunnel.export.artefact.layout import CounterData, EncoderData, GraphData, HeadData, HostData, Labels
 from windtunnel.modules.outputs.links import LINKS
 from windtunnel.objectives.losses import LOSSES
-from windtunnel.pipeline.graph import (
-    Columns,
-    Concatenated,
-    Expression,
-    MethodOutput,
-    Raw,
-    Step,
-    Weighted,
-    build_graph,
-    raw_columns,
-)
+from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.head import METHODS, Head
-from windtunnel.translators.registry import TokenCounts, convert
-from windtunnel.translators.terms import TermCounter
+
+if TYPE_CHECKING:
+    from windtunnel.translators.registry import TokenCounts
 
 LABEL_BYTES = 1 << 28
 """The most memory that the array of labels may take."""
@@ -126,6 +117,9 @@ def host_data(host: HostStep) -> HostData:
 
 def _read_host(data: HostData, flat: bool) -> HostStep:
     """A step that counts tokens without the source pipeline."""
+    from windtunnel.translators.registry import TokenCounts
+    from windtunnel.translators.terms import TermCounter
+
     assert data.counter is not None
     counter = TermCounter(**data.counter.model_dump(exclude={"column"}))
     given = Raw() if flat else Columns(Raw(), (data.counter.column,), flat=True)
@@ -169,6 +163,8 @@ def find_hosts(graph: GraphData, host: Any) -> list[HostStep]:
             f"the steps {without} stayed on the host, and no file holds their code; "
             "give the fitted pipeline that was translated: windtunnel.load(path, host=pipeline)."
         )
+    from windtunnel.pipeline.graph import build_graph, raw_columns
+
     needed, encoder = ", ".join(f"{data.name!r} ({data.estimator})" for data in graph.hosts), graph.encoder
     if raw_columns(host) != (encoder.names, encoder.width):
         raise InvalidOption(
@@ -190,6 +186,8 @@ def find_hosts(graph: GraphData, host: Any) -> list[HostStep]:
 
 
 def _tokens(step: Step) -> TokenCounts:
+    from windtunnel.translators.registry import TokenCounts, convert
+
     reading = convert(step.estimator)
     if not isinstance(reading, TokenCounts):
         raise InvalidOption(f"step {step.name!r} of host= counts no tokens; give the pipeline that was translated.")

@@ -11,12 +11,13 @@ import torch
 from lightgbm import Booster, LGBMClassifier, LGBMRanker, LGBMRegressor
 from numpy.typing import NDArray
 
-from windtunnel.errors import NotFitted, UnsupportedEstimator
+from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees.ensemble import MISSING_NONE, TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees, TreeWalk
 from windtunnel.modules.trees.leaves import with_numbers
 from windtunnel.modules.trees.linear_leaves import LinearLeafTrees
+from windtunnel.translators.not_fitted import NotFitted
 from windtunnel.translators.registry import Predictor, translates
 
 # kZeroThreshold, a float32 in LightGBM's source. Its predictors take values up to this size as zero.

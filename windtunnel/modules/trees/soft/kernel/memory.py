@@ -47,7 +47,6 @@ def budget(device: torch.device) -> int:
     return half_of_free(device) if _given is None else _given
 
 
-@torch.compiler.assume_constant_result
 @cache
 def half_of_free(device: torch.device) -> int:
     """Half of the bytes that were free on ``device`` at the first call."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import register_flop_formula
 
 from windtunnel.modules.trees.soft.gpu import launch
 from windtunnel.modules.trees.soft.kernel import slices as kernel
@@ -103,8 +102,7 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 _soft_trees.register_autograd(_gradients, setup_context=_keep)
 
 
-@register_flop_formula(torch.ops.windtunnel.soft_trees)
-def _products(*shapes: Any, out_shape: Any = None, **facts: Any) -> int:
+def products(*shapes: Any, out_shape: Any = None, **facts: Any) -> int:
     """The floating-point operations of the products of one pass: two per row and weight."""
     shape_of = dict(zip(SoftOperands._fields, shapes, strict=False))
     weights = [shape_of[name] for name in ("weight", "path", "leaf_value")]
