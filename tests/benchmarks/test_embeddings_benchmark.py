@@ -29,8 +29,8 @@ def test_a_large_table_is_not_copied() -> None:
 @pytest.mark.parametrize("case", ["L4", "logistic"])
 def test_what_lightning_adds(case: str) -> None:
     options = "--trees 3 --leaves 4 --features 5 --batch 64 --steps 6 --turns 2 --json".split()
-    answer = CliRunner().invoke(feeding.app, [*options, "--case", case], catch_exceptions=False)
-    (line,) = [line for line in answer.stdout.splitlines() if line.startswith("{")]
+    done = CliRunner().invoke(feeding.app, [*options, "--case", case], catch_exceptions=False)
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("{")]
     result = json.loads(line)
     assert result["case"] == case and min(result["lightning_s"], result["loop_s"], result["wait_s"]) > 0
     assert result["overhead"] == pytest.approx(result["lightning_s"] / result["loop_s"] - 1)

@@ -10,8 +10,8 @@ from benchmarks import epoch
 
 def test_one_line_with_both_times() -> None:
     options = "--rows 1000 --trees 2 --leaves 4 --features 3 --batch 500 --level L2 --threads 1 --json"
-    answer = CliRunner().invoke(epoch.app, options.split(), catch_exceptions=False)
-    said = json.loads(answer.stdout)
+    done = CliRunner().invoke(epoch.app, options.split(), catch_exceptions=False)
+    said = json.loads(done.stdout)
     assert said["ratio"] == pytest.approx(said["epoch_s"] / said["fit_s"])
     assert said["samples_per_s"] == pytest.approx(1000 / said["epoch_s"]) and said["whole_s"] >= said["epoch_s"]
     assert said["rows"] == 1000 and said["device"] == "cpu"

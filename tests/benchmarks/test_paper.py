@@ -207,8 +207,8 @@ def test_every_pipeline_is_translated_whole_and_warm(path: Path) -> None:
     net = windtunnel.translate(source, calibrate=X, untranslated="error")
     assert net.fidelity.r2 > 0.999
     # And on rows that neither has seen.
-    answers = [one.predict_proba(click_log(1000, seed=1)[0].tail(500))[:, 1] for one in (net, source)]
-    assert np.corrcoef(answers)[0, 1] > 0.995
+    probabilities = [one.predict_proba(click_log(1000, seed=1)[0].tail(500))[:, 1] for one in (net, source)]
+    assert np.corrcoef(probabilities)[0, 1] > 0.995
 
 
 def test_there_are_nine_pipelines() -> None:

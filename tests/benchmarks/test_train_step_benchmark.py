@@ -21,8 +21,8 @@ def test_one_line_with_times_memory_and_settings(level: str, monkeypatch: pytest
     monkeypatch.setattr(sys, "argv", ["train_step", *arguments])  # the processes that measure memory get the same
     # Measured in this process, as a pair of processes takes ten seconds; the next test starts them.
     monkeypatch.setattr(train_step.subprocess, "run", peak_in_process)
-    answer = CliRunner().invoke(train_step.app, arguments, catch_exceptions=False)
-    (line,) = answer.stdout.splitlines()
+    done = CliRunner().invoke(train_step.app, arguments, catch_exceptions=False)
+    (line,) = done.stdout.splitlines()
     result = json.loads(line)
     assert result["ratio_to_matmul"] == pytest.approx(result["step_s"] / result["matmul_s"])
     assert result["speedup_over_direct"] == pytest.approx(result["direct_s"] / result["step_s"])
@@ -53,5 +53,5 @@ def test_products_of_another_type() -> None:
 
 @pytest.mark.parametrize("wrong", [["--level", "L9"], ["--peak-of", "theirs"], ["--products", "int4"]])
 def test_what_is_wrong_is_named(wrong: list[str]) -> None:
-    answer = CliRunner().invoke(train_step.app, [*SMALL, *wrong])
-    assert answer.exit_code == 1 and f"{wrong[0]} {wrong[1]}; choose from" in answer.stderr
+    done = CliRunner().invoke(train_step.app, [*SMALL, *wrong])
+    assert done.exit_code == 1 and f"{wrong[0]} {wrong[1]}; choose from" in done.stderr

@@ -264,7 +264,7 @@ def test_a_step_that_is_replaced_is_run(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", ["torch", "torchscript", "exported", "onnx"])
 @pytest.mark.parametrize("name", SHARED)
-def test_a_row_alone_is_answered_as_among_others(backend: str, name: str) -> None:
+def test_a_row_alone_gives_what_it_gives_among_others(backend: str, name: str) -> None:
     net, rows = compiled(name, backend=backend), CASES[name].rows()
     assert len(rows) > FEW_ROWS
     for method in {"predict", "predict_proba", "decision_function"} & {*net.head.methods}:
@@ -276,7 +276,7 @@ def test_a_row_alone_is_answered_as_among_others(backend: str, name: str) -> Non
 
 
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
-def test_what_is_known_of_a_program_is_asked_anew_of_other_modules(backend: str) -> None:
+def test_cached_facts_of_a_program_are_computed_anew_for_other_modules(backend: str) -> None:
     frame = table()[["age", "income"]]
     net = windtunnel.compile(StandardScaler().fit(frame), backend=backend)
     net.transform(frame[:1] * 0 + 101.0)
@@ -307,12 +307,12 @@ def test_what_is_encoded_is_a_copy() -> None:
 
 @pytest.mark.parametrize("count", [3, 20_000])
 @pytest.mark.parametrize("model", [FunctionTransformer(), StandardScaler()], ids=["nothing", "scaler"])
-def test_answers_leave_the_given_array_alone(model: Any, count: int) -> None:
+def test_outputs_leave_the_given_array_alone(model: Any, count: int) -> None:
     given = np.random.default_rng(0).normal(size=(count, 2))
     copy = given.copy()
-    answer = windtunnel.compile(model.fit(given)).transform(given)
-    assert not np.shares_memory(answer, given)
-    answer += 1
+    output = windtunnel.compile(model.fit(given)).transform(given)
+    assert not np.shares_memory(output, given)
+    output += 1
     np.testing.assert_array_equal(given, copy)
 
 
@@ -330,7 +330,7 @@ def test_arrays_in_any_layout(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_compile_gives_the_answers_of_the_source(backend: str, dtype: str) -> None:
+def test_compile_gives_the_outputs_of_the_source(backend: str, dtype: str) -> None:
     for name in (PIPELINE, "trees of three classes"):
         case = CASES[name]
         net = windtunnel.compile(case.fitted(), backend=backend, dtype=dtype, batch_size=64)
@@ -357,11 +357,11 @@ def check_same(scores: Tensor, wanted: Tensor, backend: str) -> None:
 def test_batches_are_cut(backend: str) -> None:
     case = CASES["trees alone"]
     net = windtunnel.compile(case.fitted(), backend=backend, batch_size=7)
-    cuts, answer = [], net.engine.output
+    cuts, run = [], net.engine.output
 
     def spy(method: str, numbers: Tensor, ids: Tensor) -> Tensor:
         cuts.append((numbers.storage_offset() // numbers.stride(0), len(ids)))
-        return answer(method, numbers, ids)
+        return run(method, numbers, ids)
 
     net.engine.output = spy
     check_same(net.scores(case.rows(20)), compiled(case.id).scores(case.rows(20)), backend)
@@ -527,7 +527,7 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         engine(compiled("trees alone"), "onnx")
 
 
-def test_sessions_compute_no_more_than_their_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_compute_no_more_than_their_output(monkeypatch: pytest.MonkeyPatch) -> None:
     onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
     given, run = [], onnxruntime.InferenceSession
     monkeypatch.setattr(

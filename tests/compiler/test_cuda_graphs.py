@@ -33,8 +33,8 @@ NAMES = [
 def trace(run: Run, numbers: Tensor, ids: Tensor) -> tuple[Tensor, Callable[[], None]]:
     """Like a CUDA graph, it holds the shapes, reads and writes the same memory, and fails where numbers are asked."""
     held = make_fx(run)(numbers, ids)
-    answer = torch.full_like(held(numbers, ids), torch.nan)
-    return answer, lambda: answer.copy_(held(numbers, ids))
+    output = torch.full_like(held(numbers, ids), torch.nan)
+    return output, lambda: output.copy_(held(numbers, ids))
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_records_give_what_the_source_gives(name: str, sizes: list[int]) -> None
     assert {1, 4, 16} <= set(sizes)
 
 
-def test_each_size_is_recorded_once_and_answers_are_kept(sizes: list[int]) -> None:
+def test_each_size_is_recorded_once_and_outputs_are_kept(sizes: list[int]) -> None:
     run = Replay(lambda numbers, ids: numbers * 2 + ids.sum(dim=1, keepdim=True))
     random = torch.Generator().manual_seed(0)
     kept = []

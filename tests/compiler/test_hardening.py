@@ -107,15 +107,15 @@ def source(name: str) -> Any:
     return make().fit(rows(missing), target())
 
 
-def answers_of(fitted: Any, x: np.ndarray) -> np.ndarray:
+def outputs_of(fitted: Any, x: np.ndarray) -> np.ndarray:
     if not hasattr(fitted, "predict_proba"):
         return np.asarray(fitted.predict(x), np.float64)
     return np.asarray(fitted.predict_proba(x), np.float64)
 
 
-def like_boosters(answers: np.ndarray, found: np.ndarray) -> np.ndarray:
+def like_boosters(outputs: np.ndarray, found: np.ndarray) -> np.ndarray:
     """Of two classes boosters give the second one's probability."""
-    return answers[:, 1] if answers.ndim == 2 and found.ndim == 1 else answers
+    return outputs[:, 1] if outputs.ndim == 2 and found.ndim == 1 else outputs
 
 
 def near(scores: np.ndarray) -> float:
@@ -141,14 +141,14 @@ READERS = {"lightgbm": from_lightgbm, "xgboost": from_xgboost}
 
 @pytest.mark.parametrize("format", READERS)
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_file_of_another_library_answers_as_the_source(name: str, format: str, tmp_path: Path) -> None:
+def test_a_file_of_another_library_gives_what_the_source_gives(name: str, format: str, tmp_path: Path) -> None:
     fitted, x = source(name), rows(SOURCES[name][2])
     net = windtunnel.compile(fitted)
     scores = net.scores(x).numpy()
-    raw, answers = READERS[format](net, tmp_path, x)
+    raw, outputs = READERS[format](net, tmp_path, x)
     np.testing.assert_allclose(raw.reshape(scores.shape), scores, rtol=0, atol=near(scores))
-    wanted = like_boosters(answers_of(fitted, x), answers)
-    np.testing.assert_allclose(answers, wanted, rtol=0, atol=near(wanted))
+    wanted = like_boosters(outputs_of(fitted, x), outputs)
+    np.testing.assert_allclose(outputs, wanted, rtol=0, atol=near(wanted))
 
 
 def test_float64_rows_decide_in_lightgbm_as_the_source_that_rounds_them(tmp_path: Path) -> None:
@@ -250,9 +250,9 @@ def test_hardened_trees_are_the_limit_of_the_soft_ones(name: str, level: str, tm
     wanted = at_temperature_zero(net).scores(x).numpy()
     np.testing.assert_allclose(hard.scores(x).numpy(), wanted, rtol=0, atol=near(wanted))
     for reader in READERS.values():
-        raw, answers = reader(hard, tmp_path, hard.tree_columns(x))
+        raw, outputs = reader(hard, tmp_path, hard.tree_columns(x))
         np.testing.assert_allclose(raw, wanted[:, 0], rtol=0, atol=near(wanted))
-        np.testing.assert_allclose(answers, hard.predict_proba(x)[:, 1], rtol=0, atol=1e-6)
+        np.testing.assert_allclose(outputs, hard.predict_proba(x)[:, 1], rtol=0, atol=1e-6)
 
 
 def test_hardened_category_tables(tmp_path: Path) -> None:

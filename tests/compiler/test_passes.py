@@ -1,4 +1,4 @@
-"""Passes over compiled programs: the source's answers and rejections, of fewer columns."""
+"""Passes over compiled programs: the source's outputs and rejections, of fewer columns."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def modules(net: windtunnel.Translation) -> list[Any]:
     return [step.module for step in net.program.steps]
 
 
-def answered(source: Any, rows: pd.DataFrame) -> np.ndarray | None:
+def probabilities(source: Any, rows: pd.DataFrame) -> np.ndarray | None:
     """Probabilities; None where rows are rejected."""
     try:
         with warnings.catch_warnings():
@@ -182,12 +182,12 @@ def answered(source: Any, rows: pd.DataFrame) -> np.ndarray | None:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_answers_are_those_of_the_source(name: str) -> None:
+def test_outputs_are_those_of_the_source(name: str) -> None:
     source, net = fitted(name), compiled(name)
     rows = table(300, seed=3).assign(c0="never seen")
     np.testing.assert_array_equal(net.predict(rows), source.predict(rows))
-    np.testing.assert_allclose(net.predict_proba(rows), answered(source, rows), 1e-9, 1e-9)
-    np.testing.assert_allclose(net.predict_proba(rows[:1]), answered(source, rows[:1]), 1e-9, 1e-9)
+    np.testing.assert_allclose(net.predict_proba(rows), probabilities(source, rows), 1e-9, 1e-9)
+    np.testing.assert_allclose(net.predict_proba(rows[:1]), probabilities(source, rows[:1]), 1e-9, 1e-9)
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -198,7 +198,7 @@ def test_what_the_source_rejects_is_rejected_and_nothing_else(name: str) -> None
         for odd in (np.nan, np.inf, 1e39) if column in NUMBERS else (None,):
             rows = table(3, seed=4)
             rows.loc[1, column] = odd
-            want, got = answered(source, rows), answered(net, rows)
+            want, got = probabilities(source, rows), probabilities(net, rows)
             assert (want is None) == (got is None), (column, odd)
             assert want is not None or repr(column) not in unread, (column, odd)
             if want is not None and got is not None:
@@ -249,9 +249,9 @@ def assert_rejected_everywhere(source: Any, rows: list[pd.DataFrame], folder: Pa
         net.export(folder / path, format=format)
         models.append(serving.load(folder / path, trusted=True))
     for given in rows:
-        want = answered(source, given)
+        want = probabilities(source, given)
         for model in models:
-            got = answered(model, given)
+            got = probabilities(model, given)
             assert (want is None) == (got is None), (given, model)
             if want is not None and type(model) is not windtunnel.Translation:
                 np.testing.assert_allclose(got, want, 1e-9, 1e-9)
@@ -450,7 +450,7 @@ def test_files_read_no_more(name: str, format: str, tmp_path: Path) -> None:
     model = serving.load(path, trusted=True)
     read = [*model.number_columns, *model.string_columns]
     assert {repr(column) for column in read} == {repr(column) for column in rows} - set(found(net).unread)
-    np.testing.assert_allclose(model.predict_proba(rows[read]), answered(fitted(name), rows), 1e-9, 1e-9)
+    np.testing.assert_allclose(model.predict_proba(rows[read]), probabilities(fitted(name), rows), 1e-9, 1e-9)
     if "L1" in name:
         for odd in (np.nan, np.inf):
             for column in NUMBERS:
@@ -463,7 +463,7 @@ def test_engines_run_less(backend: str) -> None:
     name = "L1 on one-hot and polynomials"
     rows = table(50, seed=9)
     net = windtunnel.compile(fitted(name), backend=backend)
-    np.testing.assert_allclose(net.predict_proba(rows), answered(fitted(name), rows), 1e-9, 1e-9)
+    np.testing.assert_allclose(net.predict_proba(rows), probabilities(fitted(name), rows), 1e-9, 1e-9)
     assert found(net) == found(compiled(name))
 
 
@@ -606,7 +606,7 @@ def test_missing_numbers_are_rejected_where_the_source_rejects_them(
         np.testing.assert_allclose(net.predict(X), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_what_an_answer_is_finite_with_is_told_by_identity() -> None:
+def test_what_an_output_is_finite_with_is_told_by_identity() -> None:
     class Column(int):
         def __hash__(self) -> int:
             raise AssertionError("hashed for each of the columns that it stands for")

@@ -64,7 +64,7 @@ def modules(net: windtunnel.Translation) -> list[Any]:
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("kind", ["linear", "trees"])
-def test_answers_are_those_of_the_source(encoder: str, kind: str) -> None:
+def test_outputs_are_those_of_the_source(encoder: str, kind: str) -> None:
     source, rows = fitted(encoder, kind), frame(seed=0)
     if "handle_unknown" in ENCODERS[encoder]:
         rows.loc[:9, "user"] = "never seen"
@@ -123,5 +123,5 @@ def test_rows_near_each_other_among_sparse_ones_are_rejected_by_name() -> None:
     with pytest.raises(windtunnel.errors.UnsupportedEstimator, match="sparse_output=False"):
         windtunnel.compile(source)
     within = make_pipeline(OneHotEncoder(), RadiusNeighborsRegressor(1.0)).fit(rows[["user"]], rows["size"])
-    answer = windtunnel.compile(within).predict(rows[["user"]])
-    np.testing.assert_allclose(answer, within.predict(rows[["user"]]), 1e-9, 1e-9)
+    output = windtunnel.compile(within).predict(rows[["user"]])
+    np.testing.assert_allclose(output, within.predict(rows[["user"]]), 1e-9, 1e-9)

@@ -257,7 +257,7 @@ def test_training_lets_unknown_categories_through_for_good() -> None:
     assert len(encoder.categories) == 1 and len(encoder.categories[0].vocabulary) == 4
 
 
-def test_training_on_known_categories_goes_on_refusing() -> None:
+def test_training_on_known_categories_goes_on_rejecting() -> None:
     encoder = rejecting(rejects_unknown=True, rejects_missing=True)
     encoder.encode(encoder.select(pd.DataFrame({"city": ["a"], "more": 1.0})), training=True)
     assert encoder.categories[0].rejects_unknown and encoder.categories[0].rejects_missing

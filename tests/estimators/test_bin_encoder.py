@@ -61,9 +61,9 @@ def test_fit_transform_cross_fits_as_the_encoder_does():
 def test_rows_of_bins_are_trained(encoder):
     X, y = numbers(), np.random.default_rng(3).integers(0, 2, 500)
     net = windtunnel.translate(BinEncoder(encoder, n_bins=5).fit(X, y))
-    answer = net(*net.encode(X))
-    np.testing.assert_allclose(answer.detach(), BinEncoder(encoder, n_bins=5).fit(X, y).transform(X), rtol=1e-6)
-    answer.sum().backward()
+    output = net(*net.encode(X))
+    np.testing.assert_allclose(output.detach(), BinEncoder(encoder, n_bins=5).fit(X, y).transform(X), rtol=1e-6)
+    output.sum().backward()
     (rows,) = net.parameters()
     seen = rows.grad.abs().sum(dim=(1, 2))
     assert (seen > 0).all()

@@ -214,10 +214,10 @@ def test_the_recomputed_gradient_is_that_of_autograd(level: str) -> None:
     leaves, rows = softened(level)
     leaves.padded = False  # ``plain_leaves`` gives those that pad smaller trees too
     learned = [one for one in leaves.parameters() if one.requires_grad and one.numel()]
-    answers = leaves(rows), leaves.plain_leaves(rows)
-    torch.testing.assert_close(*answers)
-    weight = torch.randn_like(answers[0])
-    ours, theirs = (torch.autograd.grad((one.square() * weight).sum(), learned) for one in answers)
+    outputs = leaves(rows), leaves.plain_leaves(rows)
+    torch.testing.assert_close(*outputs)
+    weight = torch.randn_like(outputs[0])
+    ours, theirs = (torch.autograd.grad((one.square() * weight).sum(), learned) for one in outputs)
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other)
 

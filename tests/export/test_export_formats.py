@@ -1,4 +1,4 @@
-"""Files in every format: what they answer, what they reject, and that nothing of windtunnel is needed to ask them."""
+"""Files in every format: what they give, what they reject, and that nothing of windtunnel is needed to run them."""
 
 from __future__ import annotations
 
@@ -138,12 +138,12 @@ def assert_as_net(model: serving.Model, net: windtunnel.Translation, rows: Any, 
 
 
 def assert_close(found: Any, wanted: Any, tolerance: float) -> None:
-    """Compare float64 answers with those of a translation, which rounds some as the source does."""
+    """Compare float64 outputs with those of a translation, which rounds some as the source does."""
     tolerance = max(tolerance, np.finfo(wanted.dtype).eps if wanted.dtype.kind == "f" else 0)
     np.testing.assert_allclose(np.asarray(found), wanted, tolerance, tolerance)
 
 
-# What files answer
+# What files give
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -159,7 +159,7 @@ def test_native_code_over_a_spread(case: Case, tmp_path: Path) -> None:
 
 
 def assert_same_in_file(case: Case, format: str, folder: Path) -> None:
-    """A file gives the answers for many rows, one and none, unless the table of limits has a reason against it."""
+    """A file gives the outputs for many rows, one and none, unless the table of limits has a reason against it."""
     net, rows = compiled(case.id), case.rows(60)
     if limit := met(net, format):
         with pytest.raises(UnfaithfulOption, match=re.escape(limit.because)):
@@ -503,10 +503,10 @@ def test_none_is_a_category_where_the_pipeline_says_so(format: str, tmp_path: Pa
     y = [value is None or value == "a" for value in values]
     net = windtunnel.compile(pipeline.fit(X, y))
     model = opened(net, tmp_path, format)
-    answers = np.asarray(model.predict_proba(X))
-    np.testing.assert_allclose(answers, pipeline.predict_proba(X), 1e-9)
-    assert abs(answers[2, 1] - answers[3, 1]) > 0.5  # None and NaN
-    np.testing.assert_array_equal(answers, model.predict_proba({"city": values.tolist()}))
+    probabilities = np.asarray(model.predict_proba(X))
+    np.testing.assert_allclose(probabilities, pipeline.predict_proba(X), 1e-9)
+    assert abs(probabilities[2, 1] - probabilities[3, 1]) > 0.5  # None and NaN
+    np.testing.assert_array_equal(probabilities, model.predict_proba({"city": values.tolist()}))
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -631,7 +631,7 @@ def test_names_of_files_and_formats(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["torchscript", "exported", "onnx"])
-def test_an_infinite_score_is_an_answer(format: str, tmp_path: Path) -> None:
+def test_an_infinite_score_is_an_output(format: str, tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(60, 3))
     source = LogisticRegression().fit(rows, rows[:, 0] > 0)
     far = np.sign(source.coef_) * np.array([[1e308], [-1e308]])

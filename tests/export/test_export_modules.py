@@ -1,4 +1,4 @@
-"""Every module that a translation can be made of has a graph, of torch.export and of ONNX, that gives its answers.
+"""Every module that a translation can be made of has a graph, of torch.export and of ONNX, that gives its outputs.
 
 Files are tested in ``test_export_formats.py``. Exporting takes seconds however small a program is, so that here the
 modules of many cases stand side by side in one graph, each over columns of its own.
@@ -104,8 +104,8 @@ def side_by_side(lot: int) -> tuple[SideBySide, Tensor]:
 
 
 def assert_same(module: SideBySide, wanted: Sequence[Tensor], found: Sequence[Any]) -> None:
-    for one, want, answer in zip(module.each, wanted, found, strict=True):
-        same = torch.isclose(torch.as_tensor(answer), want, rtol=1e-9, atol=1e-9, equal_nan=True)
+    for one, want, output in zip(module.each, wanted, found, strict=True):
+        same = torch.isclose(torch.as_tensor(output), want, rtol=1e-9, atol=1e-9, equal_nan=True)
         assert same.all(), f"{type(one).__name__}: {int((~same).sum())} of {same.numel()} numbers differ"
 
 
@@ -124,7 +124,7 @@ def test_graphs_of_torch_export(lot: int) -> None:
 def test_graphs_of_onnx(lot: int) -> None:
     module, x = side_by_side(lot)
     wanted = {rows: module(x[:rows]) for rows in (ROWS, 1)}
-    outputs = [f"answer_{at}" for at in range(len(module.each))]
+    outputs = [f"output_{at}" for at in range(len(module.each))]
     trees = with_nodes(module)
     model = onnx_runtime.exported(module, (x,), ("x",), outputs)
     put_nodes(model, trees)

@@ -121,8 +121,8 @@ warnings.simplefilter("ignore")
 program = torch.jit.load(sys.argv[1])
 rows = json.loads(sys.argv[2])
 numbers = torch.tensor([[float("nan") if v is None else v for v in rows[name]] for name in program.number_columns()])
-answer = program.predict_proba(numbers.t().double(), [rows[name] for name in program.string_columns()])
-print(json.dumps({"classes": program.classes(), "proba": answer.tolist()}))
+output = program.predict_proba(numbers.t().double(), [rows[name] for name in program.string_columns()])
+print(json.dumps({"classes": program.classes(), "proba": output.tolist()}))
 """
 
 
@@ -143,9 +143,9 @@ def test_the_file_needs_torch_alone(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert answer["classes"] == ["no", "yes"]
-    np.testing.assert_allclose(answer["proba"], net.predict_proba(rows), rtol=1e-6, atol=1e-6)
+    output = json.loads(done.stdout)
+    assert output["classes"] == ["no", "yes"]
+    np.testing.assert_allclose(output["proba"], net.predict_proba(rows), rtol=1e-6, atol=1e-6)
 
 
 LINKS = {

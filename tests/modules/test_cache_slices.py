@@ -1,4 +1,4 @@
-"""Rows that are taken in slices have the answers that they have all together."""
+"""Rows that are taken in slices have the outputs that they have all together."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SLICED: dict[str, Callable[[], Module]] = {
 
 
 @pytest.mark.parametrize("name", SLICED)
-def test_slices_have_the_answers_of_the_whole(name: str) -> None:
+def test_slices_have_the_outputs_of_the_whole(name: str) -> None:
     module, x = SLICED[name](), numbers(ROWS, WIDTH)
     whole = module(x)
     assert whole.requires_grad or not list(module.parameters())

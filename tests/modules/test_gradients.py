@@ -65,8 +65,8 @@ def test_gradients_are_those_of_finite_differences(subtests: Any) -> None:
             given = finite.clone().requires_grad_(finite.is_floating_point())
 
             def scored(*tensors: torch.Tensor, module: Module = module) -> torch.Tensor:
-                answer = module(tensors[0])
-                return answer[torch.isfinite(answer)]
+                output = module(tensors[0])
+                return output[torch.isfinite(output)]
 
             if name not in KINKED:
                 assert torch.autograd.gradcheck(scored, (given, *parameters), atol=1e-4, rtol=1e-3)

@@ -41,13 +41,13 @@ QUANTILE = {"n_estimators": 8, "objective": "quantile", "alpha": 0.8, "verbosity
 
 
 def own_loss(fitted: Any, y: np.ndarray, asked: str | None = None) -> float:
-    """The loss of what a source answers, as fine-tuning computes it."""
+    """The loss of what a source gives, as fine-tuning computes it."""
     net = windtunnel.compile(fitted)
     return float(pick(asked, net.head)(net.scores(net.encode(X)), net.head.encode_target(y), None))
 
 
-def pinball(y: np.ndarray, answers: np.ndarray, alpha: float = 0.8) -> float:
-    return float(sk.mean_pinball_loss(y, answers, alpha=alpha))
+def pinball(y: np.ndarray, outputs: np.ndarray, alpha: float = 0.8) -> float:
+    return float(sk.mean_pinball_loss(y, outputs, alpha=alpha))
 
 
 @pytest.mark.parametrize(
@@ -178,16 +178,16 @@ def test_the_mean_of_probabilities_is_tuned_on_their_log_loss() -> None:
     shares = 1 / (1 + np.exp(-X[:, 0]))
     boosters = [XGBRegressor(n_estimators=5, objective="reg:logistic", max_depth=depth) for depth in (1, 2)]
     fitted = vote(*boosters).fit(X, shares)
-    answers = fitted.predict(X).astype(np.float64)
-    wanted = -np.mean(shares * np.log(answers) + (1 - shares) * np.log(1 - answers))
+    outputs = fitted.predict(X).astype(np.float64)
+    wanted = -np.mean(shares * np.log(outputs) + (1 - shares) * np.log(1 - outputs))
     assert own_loss(fitted, shares) == pytest.approx(wanted, rel=1e-5)
 
 
 def test_cross_fitting_a_poisson_model_learns_from_logarithms() -> None:
     net = windtunnel.crossfit(PoissonRegressor(), X, Y, valid=(X, Y), folds=2, epochs=2, progress=False)
     assert net.head.link == "exp"
-    answers = np.array([0.5, 2.0, 7.0])
-    np.testing.assert_allclose(net.head.linked(_scores(net.head, answers))[:, 0].numpy(), answers, rtol=1e-12)
+    outputs = np.array([0.5, 2.0, 7.0])
+    np.testing.assert_allclose(net.head.linked(_scores(net.head, outputs))[:, 0].numpy(), outputs, rtol=1e-12)
     assert torch.isfinite(_scores(net.head, np.zeros(1))).all()
 
 

@@ -105,7 +105,7 @@ def test_hashes_are_those_of_catboost(tmp_path: Path) -> None:
         assert scripted(texts) == [wanted[text] for text in texts]
 
 
-# Exact answers
+# Exact outputs
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["hashes alone", "rows given"])

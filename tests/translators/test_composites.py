@@ -78,7 +78,7 @@ def skopsed(fitted: Any) -> Any:
 
 
 @pytest.mark.parametrize("again", [dumped, skopsed])
-def test_a_loaded_pipeline_compiles_to_the_same_answers(again: Any) -> None:
+def test_a_loaded_pipeline_compiles_to_the_same_outputs(again: Any) -> None:
     fitted = on_text().fit(FRAME[list(MIXED)], TARGETS["grade"])
     ours = windtunnel.compile(again(fitted)).predict_proba(MORE[list(MIXED)])
     np.testing.assert_array_equal(ours, windtunnel.compile(fitted).predict_proba(MORE[list(MIXED)]))
@@ -200,7 +200,7 @@ def test_probabilities_of_targets_of_one_class(part: Any, constant: list[int]) -
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
-def test_a_search_over_labels_answers_as_what_it_found() -> None:
+def test_a_search_over_labels_gives_what_its_best_estimator_gives() -> None:
     fitted = GridSearchCV(OneVsRestClassifier(scaled()), {"estimator__logisticregression__C": [0.3]}, cv=2).fit(X, PAIR)
     net = windtunnel.compile(fitted)
     np.testing.assert_array_equal(net.predict(ROWS), fitted.predict(ROWS))
@@ -228,7 +228,7 @@ def bad_target(**options: Any) -> Any:
     return TransformedTargetRegressor(scaled(Ridge()), check_inverse=False, **options).fit(X, TARGETS["value"])
 
 
-REFUSED: dict[str, tuple[Any, str]] = {
+REJECTED: dict[str, tuple[Any, str]] = {
     "search without refit": (
         lambda: GridSearchCV(scaled(), {"logisticregression__C": [1]}, cv=2, refit=False).fit(X, TARGETS["label"]),
         r"GridSearchCV\(refit=False\) keeps no best_estimator_ to translate",
@@ -270,9 +270,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", REJECTED)
 def test_rejected_by_name(name: str) -> None:
-    make, message = REFUSED[name]
+    make, message = REJECTED[name]
     with pytest.raises(UnsupportedEstimator, match=message):
         windtunnel.compile(make())
 

@@ -17,7 +17,7 @@ from windtunnel.translators import registry
 from windtunnel.translators.untranslated import REASONS, public_name
 
 ROOT = Path(__file__).resolve().parents[2]
-ANSWERS = ("predict", "transform", "predict_proba", "decision_function", "score_samples")
+METHODS = ("predict", "transform", "predict_proba", "decision_function", "score_samples")
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ def test_every_reason_is_about_a_class_that_is_there(coverage: ModuleType) -> No
 
 
 @pytest.mark.parametrize("name", [name for name, reason in REASONS.items() if "has no predict or transform" in reason])
-def test_what_is_said_to_have_no_answers_has_none(name: str) -> None:
+def test_what_is_said_to_have_no_outputs_has_none(name: str) -> None:
     module, _, cls = name.rpartition(".")
     found = getattr(importlib.import_module(module), cls)
-    assert not [method for method in ANSWERS if hasattr(found, method)]
+    assert not [method for method in METHODS if hasattr(found, method)]
 
 
 def test_the_peers_are_named_as_the_libraries_name_them(coverage: ModuleType) -> None:

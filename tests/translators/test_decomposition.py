@@ -1,4 +1,4 @@
-"""Decompositions and selectors beyond the case table: what is rejected, and rows that are answered together."""
+"""Decompositions and selectors beyond the case table: what is rejected, and rows that depend on one another."""
 
 from __future__ import annotations
 

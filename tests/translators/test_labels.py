@@ -44,13 +44,13 @@ BINARIZERS: dict[str, Callable[[], LabelBinarizer]] = {
 }
 
 
-def answer(source: Any, rows: Any) -> np.ndarray:
+def output(source: Any, rows: Any) -> np.ndarray:
     given = source.transform(rows)
     return np.asarray(given.toarray() if hasattr(given, "toarray") else given)
 
 
 def assert_same(source: Any, rows: Any, given: Any = None, net: Any = None) -> None:
-    wanted, got = answer(source, rows), (net or windtunnel.compile(source)).transform(rows if given is None else given)
+    wanted, got = output(source, rows), (net or windtunnel.compile(source)).transform(rows if given is None else given)
     assert got.dtype == wanted.dtype == np.int64
     assert got.shape == wanted.shape
     np.testing.assert_array_equal(got, wanted)
@@ -99,7 +99,7 @@ def test_an_unseen_label_is_a_row_of_neg_label(rows: Any) -> None:
     assert_same(LabelBinarizer(neg_label=-1).fit(["a", "b", "c"] if isinstance(rows[0], str) else [1, 2, 3]), rows)
 
 
-REFUSED: dict[str, tuple[Any, Any, Any]] = {
+REJECTED: dict[str, tuple[Any, Any, Any]] = {
     "unseen text": (LabelEncoder(), ["a", "b", "c"], ["a", "zz"]),
     "unseen number": (LabelEncoder(), [1, 2, 3], [1, 4]),
     "missing": (LabelEncoder(), ["a", "b"], np.array(["a", None], dtype=object)),
@@ -114,10 +114,10 @@ REFUSED: dict[str, tuple[Any, Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", REJECTED)
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
 def test_what_the_source_rejects_is_rejected(name: str) -> None:
-    encoder, labels, rows = REFUSED[name]
+    encoder, labels, rows = REJECTED[name]
     source = encoder.fit(labels)
     with pytest.raises((ValueError, TypeError)):
         source.transform(rows)
@@ -138,16 +138,14 @@ def test_what_the_source_rejects_is_rejected(name: str) -> None:
         pytest.param(LabelBinarizer(), [1, 2, 3], [1, "zz"], id="all made texts"),
     ],
 )
-def test_what_the_source_answers_by_its_types_or_by_other_rows_is_rejected(
-    encoder: Any, labels: Any, rows: Any
-) -> None:
+def test_what_the_source_gives_by_its_types_or_by_other_rows_is_rejected(encoder: Any, labels: Any, rows: Any) -> None:
     source = encoder.fit(labels)
     source.transform(rows)
     with pytest.raises(BadInput):
         windtunnel.compile(source).transform(rows)
 
 
-def test_two_classes_are_not_asked_with_a_third_as_the_shape_depends_on_it() -> None:
+def test_two_classes_are_not_probed_with_a_third_as_the_shape_depends_on_it() -> None:
     source = LabelBinarizer().fit(["a", "b"])
     assert source.transform(["a", "c"]).shape == (2, 1)
     assert source.transform(["a", "b", "c"]).shape == (3, 2)

@@ -83,7 +83,7 @@ def test_isotonic_beyond_the_thresholds(out_of_bounds: str) -> None:
         net.predict(rows)
 
 
-def test_isotonic_of_float32_answers_in_float32() -> None:
+def test_isotonic_of_float32_gives_float32() -> None:
     fitted = IsotonicRegression(out_of_bounds="clip").fit(X[:, :1].astype(np.float32), X[:, 1].astype(np.float32))
     for method in ("predict", "transform"):
         got = getattr(windtunnel.compile(fitted), method)(X[:, :1])
@@ -91,7 +91,7 @@ def test_isotonic_of_float32_answers_in_float32() -> None:
         np.testing.assert_array_almost_equal_nulp(got, getattr(fitted, method)(X[:, :1]), 1)
 
 
-REFUSED = {
+REJECTED = {
     "random": (DummyClassifier(strategy="stratified").fit(X, LABEL), "stratified.* predicts at random"),
     "sparse target": (DummyClassifier().fit(X, sparse.csr_array((GRADE > 0)[:, None])), "sparse target"),
     "sparse labels": (
@@ -102,9 +102,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", REJECTED)
 def test_what_cannot_be_given_exactly_is_rejected(name: str) -> None:
-    fitted, message = REFUSED[name]
+    fitted, message = REJECTED[name]
     with pytest.raises(UnsupportedEstimator, match=message):
         windtunnel.compile(fitted)
 

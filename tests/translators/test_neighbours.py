@@ -57,6 +57,6 @@ def test_a_row_without_weights_is_rejected(method: str, search: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:overflow")
 @pytest.mark.parametrize(("search", "metric"), [("brute", "euclidean"), ("kd_tree", "manhattan")])
-def test_a_row_far_away_is_answered_where_the_source_answers(search: str, metric: str) -> None:
+def test_a_row_far_away_gives_what_the_source_gives(search: str, metric: str) -> None:
     source, net, given = far(search, metric=metric)
     np.testing.assert_allclose(net.predict_proba(given), source.predict_proba(given), 1e-9, 1e-9)

@@ -57,11 +57,11 @@ def test_scaler_gives_what_its_source_gives(name: str, dtype: torch.dtype, near:
     for x in (unseen, unseen[:1], unseen[:0]):
         expected = fitted.transform(x) if len(x) else np.zeros((0, 6))
         spread = near / 10 * np.nanstd(expected, axis=0) if len(x) > 1 else near / 10
-        answer = run(convert(fitted), x, dtype)
+        output = run(convert(fitted), x, dtype)
         np.testing.assert_array_less(
-            np.nan_to_num(np.abs(answer - expected)), np.nan_to_num(near * np.abs(expected) + spread) + 1e-30
+            np.nan_to_num(np.abs(output - expected)), np.nan_to_num(near * np.abs(expected) + spread) + 1e-30
         )
-        np.testing.assert_array_equal(np.isnan(answer), np.isnan(expected))
+        np.testing.assert_array_equal(np.isnan(output), np.isnan(expected))
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "max"])

@@ -49,7 +49,7 @@ def labels(x):
     return np.digitize(values(x), [-1.0, 0.0])
 
 
-def answer(fitted, x):
+def linked(fitted, x):
     predictor = convert(fitted)
     return LINKS[predictor.link](predictor.scores(torch.from_numpy(x)), **predictor.link_options).numpy()
 
@@ -103,7 +103,7 @@ def test_on_a_float64_grid(name):
     x = rows(grid=True)
     fitted = TREES[name]().fit(x, values(x))
     near = np.concatenate([x, np.nextafter(x, np.inf), np.nextafter(x, -np.inf), x.astype(np.float32)])
-    np.testing.assert_allclose(answer(fitted, near)[:, 0], fitted.predict(near), TOLERANCE[name], TOLERANCE[name])
+    np.testing.assert_allclose(linked(fitted, near)[:, 0], fitted.predict(near), TOLERANCE[name], TOLERANCE[name])
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -124,7 +124,7 @@ def test_missing_values(name, trained_on_missing):
     except ValueError as error:  # scikit-learn's trees that saw none reject them
         assert "NaN" in str(error)
         return
-    np.testing.assert_allclose(answer(fitted, gone)[:, 0], want, TOLERANCE[name], TOLERANCE[name])
+    np.testing.assert_allclose(linked(fitted, gone)[:, 0], want, TOLERANCE[name], TOLERANCE[name])
 
 
 @pytest.mark.parametrize("name", [*TREES])
@@ -136,7 +136,7 @@ def test_awkward_numbers(name):
     odd = np.random.default_rng(1).choice(special, size=(100, 3))
     with np.errstate(invalid="ignore"):  # scikit-learn adds the numbers up to see whether they are finite
         want = fitted.predict(odd)
-    np.testing.assert_allclose(answer(fitted, odd)[:, 0], want, TOLERANCE[name], TOLERANCE[name])
+    np.testing.assert_allclose(linked(fitted, odd)[:, 0], want, TOLERANCE[name], TOLERANCE[name])
 
 
 def test_base_score_of_each_class():
@@ -144,7 +144,7 @@ def test_base_score_of_each_class():
     fitted = xgb.XGBClassifier(**SMALL | {"n_estimators": 1}).fit(x, labels(x))
     base = convert(fitted).scores.base
     assert len(set(base.tolist())) == 3
-    np.testing.assert_allclose(answer(fitted, x), fitted.predict_proba(x), 1e-6, 1e-6)
+    np.testing.assert_allclose(linked(fitted, x), fitted.predict_proba(x), 1e-6, 1e-6)
 
 
 @pytest.mark.parametrize("share", [None, 0.0, 1e-7, 0.3, 1 - 1e-7, 1.0], ids=str)
@@ -265,7 +265,7 @@ def test_two_thousand_trees():
     x = rows(100)
     fitted = ensemble.RandomForestRegressor(n_estimators=2000, max_depth=2, random_state=0, n_jobs=1).fit(x, values(x))
     assert isinstance(convert(fitted).scores, HardTrees)
-    np.testing.assert_allclose(answer(fitted, x)[:, 0], fitted.predict(x), 1e-12, 1e-12)
+    np.testing.assert_allclose(linked(fitted, x)[:, 0], fitted.predict(x), 1e-12, 1e-12)
 
 
 @pytest.mark.parametrize("function", [np.tanh, np.log1p, np.cbrt])
