@@ -39,9 +39,9 @@ def engine(net: TranslatedPipeline, backend: str) -> Engine | None:
     """
     if backend == "torch":
         return None
-    one = ENGINES[backend](net.program, net.encoder)
-    one.prepared()
-    return one
+    runner = ENGINES[backend](net.program, net.encoder)
+    runner.prepared()
+    return runner
 
 
 def tree_runner(backend: str) -> TreeRunner:
@@ -64,13 +64,13 @@ def tree_runner(backend: str) -> TreeRunner:
 def place(device: str | torch.device) -> torch.device:
     """The device of a name; ``InvalidOption`` where it is not there, or cannot hold float64."""
     try:
-        found = torch.device(device)
-        torch.zeros(1, dtype=torch.float64, device=found)
+        placed = torch.device(device)
+        torch.zeros(1, dtype=torch.float64, device=placed)
     except Exception as error:  # each backend of torch has errors of its own
         said = " ".join(str(error).split())[:200]
         raise InvalidOption(
             f"device={str(device)!r} cannot be used ({said}); accepted are 'cpu' and 'cuda'."
         ) from error
-    if found.type == "meta":
+    if placed.type == "meta":
         raise InvalidOption("device='meta' holds no numbers; accepted are 'cpu' and 'cuda'.")
-    return found
+    return placed

@@ -112,9 +112,9 @@ def failing_step(
     values = list(blocks)
     for step in (*program.steps, *program.method_steps.values()):
         assert isinstance(step, ProgramStep)
-        given = step.gather(values)
+        inputs = step.gather(values)
         try:
-            attempt(step.module, given)
+            attempt(step.module, inputs)
         except Exception as error:  # compilers and exporters have errors of many kinds
             return f"step {step.name!r} ({type(step.module).__name__})", error
         if len(values) < len(blocks) + len(program.steps):

@@ -122,21 +122,23 @@ class NativeEngine(ExportedEngine):
 
 def rows_at_once(program: Program, graph: ExportedProgram) -> int:
     """How many rows a graph of a program is given at once: it has no slices of its own. On a GPU all that there are."""
-    if program.needs_all_rows() or any(one.is_cuda for one in program.buffers()):
+    if program.needs_all_rows() or any(buffer.is_cuda for buffer in program.buffers()):
         return sys.maxsize
-    trees = max((len(one.root) for one in program.modules() if isinstance(one, TreeWalk)), default=1)
+    trees = max((len(module.root) for module in program.modules() if isinstance(module, TreeWalk)), default=1)
     return max(1, min(AT_ONCE // max(1, trees), int(WIDEST / max(1, _widest(graph)))))
 
 
 def _widest(graph: ExportedProgram) -> float:
     """Numbers for each row in the largest tensor of a graph that was taken of ``EXAMPLE_ROWS`` rows."""
-    nodes = (node for one in graph.graph_module.modules() if isinstance(one, GraphModule) for node in one.graph.nodes)
-    shapes = [one.shape for node in nodes for one in _tensors(node.meta.get("val"))]
+    nodes = (
+        node for part in graph.graph_module.modules() if isinstance(part, GraphModule) for node in part.graph.nodes
+    )
+    shapes = [tensor.shape for node in nodes for tensor in _tensors(node.meta.get("val"))]
     return max(map(_numbers, shapes), default=0) / EXAMPLE_ROWS
 
 
 def _tensors(value: Any) -> list[Tensor]:
-    return [one for one in (value if isinstance(value, list | tuple) else [value]) if isinstance(one, Tensor)]
+    return [tensor for tensor in (value if isinstance(value, list | tuple) else [value]) if isinstance(tensor, Tensor)]
 
 
 def _numbers(shape: torch.Size) -> int:

@@ -111,10 +111,10 @@ class AllMethods(nn.Module):
         return (values[-1], *(step(values) for step in self.method_steps))
 
 
-def check_installed(asked: str) -> None:
+def check_installed(option: str) -> None:
     """Reject what is asked for where its packages are missing."""
     if missing := [name for name in NEEDED if find_spec(name) is None]:
-        raise InvalidOption(f"{asked} needs {', '.join(missing)}, not installed; pip install 'windtunnel[onnx]'")
+        raise InvalidOption(f"{option} needs {', '.join(missing)}, not installed; pip install 'windtunnel[onnx]'")
 
 
 def exported(module: nn.Module, example: tuple[Tensor, ...], inputs: Sequence[str], outputs: Sequence[str]) -> Any:
@@ -170,7 +170,7 @@ def session(model: Any, output: str | None = None) -> Any:
         whole, model = model, type(model)()
         model.CopyFrom(whole)
         del model.graph.output[:]
-        model.graph.output.extend(one for one in whole.graph.output if one.name == output)
+        model.graph.output.extend(value for value in whole.graph.output if value.name == output)
         # The runtime computes what leads nowhere, too.
         optimizer.remove_unused_nodes(model)
     return onnxruntime.InferenceSession(

@@ -53,8 +53,8 @@ class NodeTrees(nn.Module):
         """Raw scores of the rows."""
         trees = self.trees
         wide = x.dtype == torch.float64 and trees.reads == "float64"
-        given = x if wide else x.to(torch.float32)
-        read = (given if self.plain else trees._values(given)).to(torch.float64)
+        rows = x if wide else x.to(torch.float32)
+        read = (rows if self.plain else trees._values(rows)).to(torch.float64)
         count = len(trees.root) if trees.vector else trees.outputs
         output: Tensor = torch.onnx.ops.symbolic(
             f"{DOMAIN}::{OPERATOR}",

@@ -75,8 +75,8 @@ def _check(model: Any, outputs: list[str], blocks: tuple[Tensor, ...], expected:
     session = onnx_runtime.session(model)
     inputs = [value.name for value in session.get_inputs()]
     for outputs_of_rows in expected:
-        given = (block[: len(outputs_of_rows[0])] for block in blocks)
-        arrays = onnx_runtime.arrays(inputs, dict(zip(onnx_runtime.INPUTS, given, strict=True)))
+        first_rows = (block[: len(outputs_of_rows[0])] for block in blocks)
+        arrays = onnx_runtime.arrays(inputs, dict(zip(onnx_runtime.INPUTS, first_rows, strict=True)))
         for output, wanted in zip(session.run(outputs, arrays), outputs_of_rows, strict=True):
             check_same(torch.from_numpy(output), wanted, outputs_of_rows[0].dtype)
 
@@ -86,7 +86,7 @@ def _with_columns(model: Any, number_columns: list[str], net: TranslatedPipeline
     import onnx
     from onnx import TensorProto, helper
 
-    inner, outputs = model, [one.name for one in model.graph.output]
+    inner, outputs = model, [value.name for value in model.graph.output]
     _prefix(inner.graph)
     read = set(_read(inner.graph))
     nodes, inputs = [], {}
@@ -95,11 +95,11 @@ def _with_columns(model: Any, number_columns: list[str], net: TranslatedPipeline
     for name in number_columns:
         inputs[name] = helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["rows"])
         parts["numbers"].append(name)
-    for slot, one in text_slots(net.encoder):
-        (name,) = names(net.encoder, [one.column])
+    for slot, category in text_slots(net.encoder):
+        (name,) = names(net.encoder, [category.column])
         inputs[name] = helper.make_tensor_value_info(name, TensorProto.STRING, ["rows"])
         ids = f"{INSIDE}id_{slot}"
-        nodes.append(_lookup(name, ids, one))
+        nodes.append(_lookup(name, ids, category))
         parts["ids"].append(ids)
     for block, columns in parts.items():
         if columns and f"{INSIDE}{block}" in read:
@@ -120,9 +120,9 @@ def _with_columns(model: Any, number_columns: list[str], net: TranslatedPipeline
     inner.graph.node.extend([*nodes, *kept])
     inner.graph.input.extend(inputs.values())
     read = set(_read(inner.graph))
-    for unread in [one for one in inner.graph.initializer if one.name not in read]:
+    for unread in [tensor for tensor in inner.graph.initializer if tensor.name not in read]:
         inner.graph.initializer.remove(unread)
-    if all(one.domain != ML for one in inner.opset_import):
+    if all(opset.domain != ML for opset in inner.opset_import):
         inner.opset_import.append(helper.make_opsetid(ML, ML_VERSION))
     onnx.checker.check_model(inner)
     return inner
@@ -169,10 +169,11 @@ def _lookup(name: str, ids: str, category: CategoryColumn) -> Any:
 
 def _misread(net: TranslatedPipeline) -> dict[str, list[str]]:
     """For each column the texts that are none of its categories, and that ``_lookup`` reads as missing."""
-    texts = {names(net.encoder, [one.column])[0]: [MISSING, *WRITTEN_FOR_MISSING] for _, one in text_slots(net.encoder)}
-    for _, one in text_slots(net.encoder):
-        (name,) = names(net.encoder, [one.column])
-        texts[name] = [text for text in texts[name] if text not in map(str, one.vocabulary.values)]
+    texts: dict[str, list[str]] = {}
+    for _, category in text_slots(net.encoder):
+        (name,) = names(net.encoder, [category.column])
+        misread = texts.get(name, [MISSING, *WRITTEN_FOR_MISSING])
+        texts[name] = [text for text in misread if text not in map(str, category.vocabulary.values)]
     return texts
 
 

@@ -50,7 +50,7 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) 
     """
     check(net, "aoti" if native else "exported")
     traced = Traced(net)
-    device = next((one.device for one in traced.program.state_dict().values()), torch.device("cpu"))
+    device = next((tensor.device for tensor in traced.program.state_dict().values()), torch.device("cpu"))
     graph = _graph(traced.to(device), net, device)
     described = json.dumps(
         facts(net, traced.outputs)
@@ -94,9 +94,9 @@ def _graph(traced: Traced, net: TranslatedPipeline, device: torch.device) -> tor
 def _check(run: Any, traced: Traced, blocks: tuple[torch.Tensor, ...]) -> None:
     """Run the example, one row and no row: a graph may hold a number of rows fixed."""
     for rows in (len(blocks[0]), 1, 0):
-        given = [block[:rows] for block in blocks]
-        expected = traced(*given) if rows else [output[:0] for output in traced(*blocks)]
-        for output, wanted in zip(run(*given), expected, strict=True):
+        first_rows = [block[:rows] for block in blocks]
+        expected = traced(*first_rows) if rows else [output[:0] for output in traced(*blocks)]
+        for output, wanted in zip(run(*first_rows), expected, strict=True):
             torch.testing.assert_close(output, wanted, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 

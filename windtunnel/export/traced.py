@@ -53,8 +53,10 @@ class Traced(nn.Module):
         self.texts = {slot: place for place, (slot, _) in enumerate(text_slots(encoder))}
         self.lookups = nn.ModuleDict(
             {
-                str(slot): NumberLookup(number_columns.index(one.column), slot, encoder.column_name(one.column), one)
-                for slot, one in enumerate(encoder.categories)
+                str(slot): NumberLookup(
+                    number_columns.index(category.column), slot, encoder.column_name(category.column), category
+                )
+                for slot, category in enumerate(encoder.categories)
                 if slot not in self.texts
             }
         )
@@ -93,9 +95,9 @@ class Traced(nn.Module):
                 columns.append(ids[:, self.texts[slot]].clamp_min(0))
                 continue
             lookup: Any = self.lookups[str(slot)]
-            given = numbers[:, lookup.place]
-            columns.append(lookup.ids_of(given))
-            rejected = _either(rejected, _rejected(lookup, given, columns[-1]))
+            column = numbers[:, lookup.place]
+            columns.append(lookup.ids_of(column))
+            rejected = _either(rejected, _rejected(lookup, column, columns[-1]))
         all_ids = torch.stack(columns, dim=1) if columns else ids[:, :0]
         return [numbers.index_select(1, self.read).to(self.dtype), all_ids], rejected
 
@@ -151,7 +153,7 @@ def example(net: TranslatedPipeline, device: torch.device | str = "cpu") -> tupl
     """Made-up rows to take a graph from, see ``EXAMPLE_ROWS``."""
     drawn = torch.Generator().manual_seed(0)
     numbers = 3 * torch.randn(EXAMPLE_ROWS, len(raw_columns(net.encoder)[0]), generator=drawn, dtype=torch.float64)
-    sizes = torch.tensor([len(one.vocabulary) for _, one in text_slots(net.encoder)], dtype=torch.float64)
+    sizes = torch.tensor([len(category.vocabulary) for _, category in text_slots(net.encoder)], dtype=torch.float64)
     ids = torch.rand(EXAMPLE_ROWS, len(sizes), generator=drawn, dtype=torch.float64) * sizes
     return numbers.to(device), ids.to(torch.int64).to(device)
 
