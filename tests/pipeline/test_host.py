@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -388,3 +389,19 @@ def test_a_transformer_without_a_state_counts_as_fitted() -> None:
     net = windtunnel.compile(source, calibrate=X)
     assert [host.name for host in net.hosts] == ["doubled"]
     np.testing.assert_allclose(net.predict_proba(X), source.predict_proba(X), 1e-9)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_calibration_rows_tell_the_columns_of_a_first_step_without_a_state(named: bool, tmp_path: Path) -> None:
+    frame = texts()[["visits", "income"]].fillna(0)
+    X, y = frame if named else frame.to_numpy(), frame["income"] > 8000
+    for first in (Doubled(), make_union(Doubled(), StandardScaler())):
+        source = make_pipeline(first, StandardScaler(), LogisticRegression()).fit(X, y)
+        with pytest.raises(UnsupportedEstimator, match="Doubled does not tell how many columns .* as calibrate="):
+            windtunnel.translate(source)
+        net = windtunnel.translate(source, calibrate=X[:50])
+        assert net.encoder.names == (["visits", "income"] if named else None)
+        assert_same(net, source, X, frame[["income", "visits"]] if named else X)
+        net.save(tmp_path / "net.windtunnel")
+        loaded = windtunnel.load(tmp_path / "net.windtunnel", host=source)
+        np.testing.assert_array_equal(loaded.predict_proba(X), net.predict_proba(X))

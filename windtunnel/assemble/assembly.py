@@ -106,7 +106,7 @@ class Assembly:
 
     def _raw_columns(self, graph: Expression, composites: Composites) -> tuple[list[str] | None, int]:
         try:
-            return raw_columns(self.pipeline)
+            return raw_columns(self.pipeline, self.sample)
         except UnsupportedEstimator:
             if isinstance(graph, Step):
                 composites.check(graph)  # which may name a better reason, such as a search that was not refitted

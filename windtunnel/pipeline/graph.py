@@ -10,7 +10,9 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
+from windtunnel.encode import Rows, as_frame
 from windtunnel.encode.one_dimensional import leading_steps, one_dimensional
+from windtunnel.encode.rows import is_named
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, Raw, Step, Weighted
 from windtunnel.translators.not_fitted import NotFitted
@@ -29,8 +31,11 @@ def build_graph(pipeline: Any, inputs: Expression | None = None, name: str = "")
     return _walk(pipeline, inputs or Raw(), name)
 
 
-def raw_columns(pipeline: Any) -> tuple[list[str] | None, int]:
-    """Names (None if it was fitted on an array) and number of the columns that a pipeline was fitted on."""
+def raw_columns(pipeline: Any, sample: Rows | None = None) -> tuple[list[str] | None, int]:
+    """Names (None if it was fitted on an array) and number of the columns that a pipeline was fitted on.
+
+    A custom transformer as the first step may store neither; then the raw rows of ``sample`` tell.
+    """
     if one_dimensional(pipeline):
         return None, 1
     first: Any = next(leading_steps(pipeline), None)
@@ -42,10 +47,14 @@ def raw_columns(pipeline: Any) -> tuple[list[str] | None, int]:
     if hasattr(first, "tree_count_"):  # CatBoost, whose n_features_in_ is 0 once it comes from a file
         names = first.feature_names_
         width = len(names)
+    if width is None and sample is not None and hasattr(first, "transform"):
+        frame = as_frame(sample)
+        return ([str(name) for name in frame.columns] if is_named(sample) else None), frame.shape[1]
     if width is None:
         raise UnsupportedEstimator(
-            f"{type(pipeline).__name__} does not tell how many columns it was fitted on (n_features_in_); "
-            "fit it, or put a step that does in front, such as a ColumnTransformer."
+            f"{type(first or pipeline).__name__} does not tell how many columns it was fitted on (n_features_in_); "
+            "fit it, or put a step that does in front, such as a ColumnTransformer; of a custom transformer, give a "
+            "few raw rows as calibrate=."
         )
     # LightGBM and CatBoost invent names for arrays; such rows are taken by position.
     invented = names is None or all(str(name) in (f"Column_{i}", str(i)) for i, name in enumerate(names))
