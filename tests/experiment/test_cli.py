@@ -153,7 +153,7 @@ def test_positive_makes_a_binary_target_and_drop_removes_columns(tmp_path: Path)
     done = run("fit", "--config", config, *(argument for option in options[1:] for argument in ("--set", option)))
     assert done.exit_code == 0, done.output
     net = windtunnel.load(tmp_path / "run" / "model.windtunnel")
-    assert net.classes_.tolist() == [0, 1]
+    assert net.classes_.tolist() == ["no", "yes"]
     assert "bid" not in net.encoder.names
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from windtunnel.encode import Rows
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import Recipe
@@ -143,6 +145,49 @@ class Translation(TranslatedPipeline):
             raise
         self.record(history=history)
         return self
+
+    def __repr__(self) -> str:
+        """Task, steps, parameters and fine-tuning in one line; ``program`` shows the modules."""
+        return f"{type(self).__name__}({'; '.join(f'{name}: {value}' for name, value in self._facts_in_short())})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks; ``report`` says more."""
+        facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in self._facts_in_short())
+        return f"<strong>{type(self).__name__}</strong><dl>{facts}</dl>"
+
+    def _facts_in_short(self) -> list[tuple[str, str]]:
+        labels = [*map(str, self.head.labels_in_order)]
+        classes = f", {len(labels)} classes: {', '.join(labels[:4])}{', ...' * (len(labels) > 4)}" if labels else ""
+        steps = list(dict.fromkeys(origin.estimator for origin in self.origins if origin.estimator))
+        sizes = [(parameter.numel(), parameter.requires_grad) for parameter in self.parameters()]
+        trainable, total = (sum(size for size, learned in sizes if learned or each) for each in (False, True))
+        history = self.history
+        tuned = f"{history.metric} {history.start:.4f} -> {history.best:.4f}" if history else "no"
+        return [
+            ("task", f"{self.head.task}{classes}"),
+            ("steps", ", ".join(steps)),
+            ("parameters", f"{total:,}, {trainable:,} trainable"),
+            ("fine-tuned", tuned),
+        ]
+
+    def score(self, rows: Rows, target: Any, sample_weight: Any = None) -> float:
+        """Accuracy of a classifier, R squared of a regressor: what ``score`` of scikit-learn's estimators returns."""
+        from sklearn.metrics import accuracy_score, r2_score
+
+        metric = r2_score if self.head.classes is None else accuracy_score
+        return float(metric(target, self.predict(rows), sample_weight=sample_weight))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """For scikit-learn: a translation always predicts."""
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        """For scikit-learn: whether this is a classifier, a regressor or a transformer."""
+        from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+
+        mixins: dict[str, type] = {"regression": RegressorMixin, "transform": TransformerMixin}
+        mixin = mixins.get(self.head.task, ClassifierMixin if self.head.classes is not None else RegressorMixin)
+        return type("Tagged", (mixin, BaseEstimator), {})().__sklearn_tags__()
 
     def harden(self, valid: Any = None) -> Translation:
         """A copy with hard trees in the place of soft ones; see ``windtunnel.compiler.hardening.harden``.

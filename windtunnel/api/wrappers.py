@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import fields
 from inspect import signature
 from numbers import Integral, Number
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +29,7 @@ from sklearn.utils.validation import (
 )
 
 from windtunnel.api.crossfit import crossfit
+from windtunnel.api.report import Report
 from windtunnel.api.translate import translate
 from windtunnel.encode import as_column, indexable
 from windtunnel.encode.one_dimensional import one_dimensional
@@ -41,6 +45,8 @@ from windtunnel.estimators.fitting import (
 from windtunnel.trainers.recipe import Recipe, reject
 
 CALIBRATION_ROWS = 5000
+RECIPE = "recipe__"
+"""Prefix of the options of the recipe among the parameters."""
 
 
 class _WindTunnel(BaseEstimator):
@@ -77,7 +83,24 @@ class _WindTunnel(BaseEstimator):
         self.random_state = random_state
         self.progress = progress
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The options by name; with ``deep`` also those of the pipeline and, as ``recipe__epochs``, of the recipe."""
+        params: dict[str, Any] = super().get_params(deep)
+        if deep:
+            with suppress(InvalidOption):  # ``fit`` rejects it
+                recipe = Recipe.resolve(self.recipe, {})
+                params |= {f"{RECIPE}{field.name}": getattr(recipe, field.name) for field in fields(Recipe)}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set options by name, such as ``recipe__epochs=3``, which replaces the recipe by a changed one."""
+        changes = {name.removeprefix(RECIPE): params.pop(name) for name in [*params] if name.startswith(RECIPE)}
+        super().set_params(**params)
+        if changes:
+            self.recipe = Recipe.resolve(self.recipe, changes)
+        return self
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: Any = None) -> Self:
         """Fit the pipeline on the training part of the rows, translate it and fine-tune it; the rest chooses the epoch.
 
         With folds, each member is fitted on all but one fold of the training part: see ``windtunnel.crossfit``.
@@ -89,6 +112,8 @@ class _WindTunnel(BaseEstimator):
         y : array of shape (rows,)
         sample_weight : array of shape (rows,), optional
             For the pipeline's last step and for the loss.
+        eval_set : (X, y), (X, y, weight), or a list with one of these, optional
+            Validation rows in the place of those that are held out.
         """
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
@@ -99,10 +124,15 @@ class _WindTunnel(BaseEstimator):
         check_consistent_length(X, y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
         seed = self._seed()
-        valid, train = self._split(y, seed)
-        parts = [
-            (_safe_indexing(X, rows), y[rows], *(() if weight is None else (weight[rows],))) for rows in (train, valid)
-        ]
+        if eval_set is None:
+            valid, train = self._split(y, seed)
+            parts = [
+                (_safe_indexing(X, rows), y[rows], *(() if weight is None else (weight[rows],)))
+                for rows in (train, valid)
+            ]
+        else:
+            train = np.arange(len(y))
+            parts = [(X, y) if weight is None else (X, y, weight), self._validation(eval_set)]
         recipe = Recipe.resolve(self.recipe, {} if seed is None else {"seed": seed})
         source = self._source()
         if self.folds not in ("auto", None):
@@ -128,6 +158,14 @@ class _WindTunnel(BaseEstimator):
         )
         self.translation_.fit(*parts, recipe=recipe, progress=self.progress)
         return self
+
+    def _validation(self, eval_set: Any) -> tuple[Any, ...]:
+        """The validation rows, in the form that ``Translation.fit`` takes."""
+        parts = eval_set[0] if isinstance(eval_set, list) and len(eval_set) == 1 else eval_set
+        if not isinstance(parts, tuple) or len(parts) not in (2, 3):
+            raise InvalidOption("eval_set must be (X, y), (X, y, weight), or a list with one of these")
+        rows, target, *weight = parts
+        return (self._rows(rows), column_or_1d(target), *weight)
 
     def _seed(self) -> int | None:
         """``random_state`` as a whole number, drawn if it is a generator."""
@@ -190,6 +228,16 @@ class _WindTunnel(BaseEstimator):
         """Rows that can be indexed; one column of objects for a pipeline that takes texts or the like."""
         return indexable(as_column(X)) if one_dimensional(self._pipeline()) else _table(X)
 
+    def report(self) -> Report:
+        """The report of the translation."""
+        check_is_fitted(self)
+        return self.translation_.report()
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Save the translation, which ``windtunnel.load`` reads; the wrapper's options are not in the file."""
+        check_is_fitted(self)
+        self.translation_.save(path)
+
     @property
     def history_(self) -> Any:
         """What fine-tuning did, epoch by epoch."""
@@ -244,8 +292,8 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
     level, start, temperature, untranslated
         See ``windtunnel.translate``.
     recipe : Recipe, str or None
-        All options of fine-tuning, such as ``windtunnel.Recipe(epochs=5)``. A recipe never changes, so a search takes
-        whole ones: ``{"recipe": [Recipe(epochs=3), Recipe(epochs=6)]}``, not ``recipe__epochs``.
+        All options of fine-tuning, such as ``windtunnel.Recipe(epochs=5)``. A search takes whole recipes, or single
+        options: ``{"recipe__epochs": [3, 6]}``.
     validation_fraction : float, default 0.1
         Fraction of the rows for validation, which choose the epoch. LightGBM, XGBoost or CatBoost as the last step,
         with early stopping among its options, stops by these rows too.

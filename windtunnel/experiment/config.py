@@ -51,7 +51,8 @@ class DataConfig(Section):
     seed : int
         Seed of the rows held out, and of the calibration rows.
     positive : scalar or None
-        The target becomes 1 where the column has this value, else 0.
+        The class to predict, the second one of the model. The first is the other value of the column, or "not
+        <positive>" if there are more.
     """
 
     folder: Path = Path()

@@ -34,6 +34,13 @@ def load_parts(data: DataConfig) -> dict[str, Part]:
     return {part: _rows_and_target(frames[part], part, data) for part in PARTS}
 
 
+def labels_of_positive(data: DataConfig) -> NDArray[Any]:
+    """The labels of the classes 0 and 1 that ``data.positive`` makes of the target."""
+    values = read_table_file(data.folder / data.train, text=data.categorical)[data.target].dropna().unique().tolist()
+    others = [value for value in values if value != data.positive]
+    return np.array([others[0] if len(others) == 1 else f"not {data.positive}", data.positive])
+
+
 def _read(data: DataConfig, name: str) -> pd.DataFrame:
     frame = read_table_file(data.folder / name, text=data.categorical)
     named = {data.target, *data.drop, *data.categorical, *([data.split] if data.split else [])}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from windtunnel.api.translation import Translation
 from windtunnel.errors import BadInput
 from windtunnel.estimators.fitting import fit_estimator
 from windtunnel.experiment.config import Config, PipelineConfig
-from windtunnel.experiment.parts import Part, load_parts
+from windtunnel.experiment.parts import Part, labels_of_positive, load_parts
 from windtunnel.experiment.scores import Scores, measure
 from windtunnel.experiment.steps import StepConfig
 from windtunnel.sweeps.result import SweepResult
@@ -83,6 +83,9 @@ def run_fit(config: Config, *, resume: bool = False) -> Comparison:
             "progress": sys.stderr.isatty(),
         },
     )
+    if config.data.positive is not None:
+        net = comparison.net
+        net.replace_head(replace(net.head, classes=labels_of_positive(config.data)))
     write_model(comparison.net, folder)
     write_json(folder / "summary.json", {**comparison.summary(), "config": config.model_dump(mode="json")})
     return comparison

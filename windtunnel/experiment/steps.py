@@ -36,8 +36,9 @@ class Section(BaseModel):
 class StepConfig(Section):
     """One estimator that has a translation, by name, with the options of its constructor.
 
-    Written as ``Name`` or ``Name: {option: value, ...}``. A name that two libraries use is written with its library,
-    such as ``category_encoders.OneHotEncoder``. An option that takes another estimator is a step itself:
+    Written as ``Name`` or ``Name: {option: value, ...}``. If two libraries use a name, it means scikit-learn's class;
+    the other is written with its library, such as ``category_encoders.OneHotEncoder``. An option that takes
+    another estimator is a step itself:
     ``LeafEncoder: {estimator: {LGBMClassifier: {num_leaves: 64}}}``. ``Pipeline: [step, ...]`` applies steps one after
     another; ``FeatureUnion: [step, ...]`` concatenates their outputs, and ``passthrough`` in it is the input.
     """
@@ -116,7 +117,11 @@ def estimators() -> dict[str, type]:
     ]
     names = [estimator.__name__ for _, estimator in classes]
     return {
-        estimator.__name__ if names.count(estimator.__name__) == 1 else f"{library}.{estimator.__name__}": estimator
+        (
+            estimator.__name__
+            if library == "sklearn" or names.count(estimator.__name__) == 1
+            else f"{library}.{estimator.__name__}"
+        ): estimator
         for library, estimator in classes
     }
 
@@ -126,7 +131,9 @@ def estimator_class(name: str) -> type:
     classes = estimators()
     if name in classes:
         return classes[name]
-    bare = name.rpartition(".")[2]
+    library, _, bare = name.rpartition(".")
+    if library == "sklearn" and bare in classes and classes[bare].__module__.startswith("sklearn."):
+        return classes[bare]
     if same := [full for full in classes if full.rpartition(".")[2] == name]:
         raise BadInput(f"{name!r} is in more than one library; write {' or '.join(same)}")
     if bare in classes:

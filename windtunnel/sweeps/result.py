@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,13 @@ class SweepResult:
         from windtunnel.sweeps.plots import write_plots
 
         return write_plots(self.study, self.metric, Path(folder))
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return f"<pre>{escape(str(self))}</pre>{self.history.to_html(index=False, max_rows=20)}"
 
     def __str__(self) -> str:
         states = ", ".join(f"{count} {state}" for state, count in self.history["state"].value_counts().items())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from html import escape
 from typing import Any, Literal
 
 from windtunnel.errors import UnsupportedEstimator
@@ -353,12 +355,25 @@ class SupportedEstimator:
         return self.estimator.__module__.split(".")[0]
 
 
+TITLES = ("class", "library", "exact", "differentiable", "trainable")
+
+
 class SupportedEstimators(list[SupportedEstimator]):
     """Rows of ``windtunnel.supported()``; ``str`` gives a table."""
 
+    def __repr__(self) -> str:
+        libraries = ", ".join(f"{name} {count}" for name, count in Counter(each.library for each in self).items())
+        return f"{len(self)} estimator classes ({libraries}); print shows the table"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        cells = [(e.name, e.library, _word(e.exact), _word(e.differentiable), e.trainable) for e in self]
+        rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in cells)
+        titles = "".join(f"<th>{title}</th>" for title in TITLES)
+        return f"<table><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>"
+
     def __str__(self) -> str:
-        titles = ("class", "library", "exact", "differentiable", "trainable")
-        rows = [titles, *((e.name, e.library, _word(e.exact), _word(e.differentiable), e.trainable) for e in self)]
+        rows = [TITLES, *((e.name, e.library, _word(e.exact), _word(e.differentiable), e.trainable) for e in self)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 

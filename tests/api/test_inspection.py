@@ -1,0 +1,74 @@
+"""A translation inside tools of scikit-learn, and its short forms."""
+
+import numpy as np
+import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.frozen import FrozenEstimator
+from sklearn.inspection import partial_dependence, permutation_importance
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import windtunnel
+from windtunnel import Recipe, WindTunnelClassifier
+
+DATA = {"classes": load_breast_cancer, "values": load_diabetes}
+
+
+def both(kind: str):
+    X, y = DATA[kind](return_X_y=True, as_frame=True)
+    X = X.iloc[:120, :3]
+    last = LogisticRegression() if kind == "classes" else Ridge()
+    source = make_pipeline(StandardScaler(), last).fit(X, y[:120])
+    return source, windtunnel.compile(source), X, y[:120]
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_inspection_of_a_net_is_that_of_its_source(kind: str) -> None:
+    source, net, X, y = both(kind)
+    assert net.score(X, y) == pytest.approx(source.score(X, y))
+    ours, theirs = (permutation_importance(each, X, y, n_repeats=2, random_state=0) for each in (net, source))
+    np.testing.assert_allclose(ours.importances, theirs.importances, atol=1e-9)
+    ours, theirs = (partial_dependence(each, X, [0], grid_resolution=5) for each in (net, source))
+    np.testing.assert_allclose(ours["average"], theirs["average"], rtol=1e-9)
+
+
+def test_a_frozen_net_is_calibrated_as_its_source() -> None:
+    source, net, X, y = both("classes")
+    ours, theirs = (CalibratedClassifierCV(FrozenEstimator(each), cv=3).fit(X, y) for each in (net, source))
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-6)
+
+
+def test_short_forms() -> None:
+    source, *_ = both("classes")
+    net = windtunnel.translate(source).requires_grad_(False)
+    assert repr(net) == (
+        "Translation(task: binary, 2 classes: 0, 1; steps: StandardScaler, LogisticRegression; "
+        f"parameters: {sum(each.numel() for each in net.parameters())}, 0 trainable; fine-tuned: no)"
+    )
+    assert "StandardScaler" in net._repr_html_()
+    supported = windtunnel.supported()
+    assert f"{len(supported)} estimator classes (" in repr(supported)
+    assert supported._repr_html_().count("<tr>") == len(supported) + 1
+
+
+def test_options_of_the_recipe_are_parameters() -> None:
+    estimator = WindTunnelClassifier(recipe=Recipe(epochs=2)).set_params(recipe__epochs=1, recipe__seed=4)
+    assert estimator.recipe == Recipe(epochs=1, seed=4)
+    assert estimator.get_params()["recipe__epochs"] == 1
+    with pytest.raises(windtunnel.InvalidOption, match="epoch=1 is not an option: did you mean epochs"):
+        estimator.set_params(recipe__epoch=1)
+
+
+def test_an_eval_set_replaces_the_rows_held_out(tmp_path) -> None:
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    estimator = WindTunnelClassifier(recipe=Recipe(epochs=1)).fit(X[:150], y[:150], eval_set=[(X[150:250], y[150:250])])
+    expected = make_pipeline(StandardScaler(), LogisticRegression()).fit(X[:150], y[:150])
+    np.testing.assert_allclose(estimator.pipeline_.predict_proba(X), expected.predict_proba(X))
+    assert "LogisticRegression" in str(estimator.report())
+    estimator.save(tmp_path / "net.windtunnel")
+    loaded = windtunnel.load(tmp_path / "net.windtunnel")
+    assert (loaded.predict_proba(X) == estimator.predict_proba(X)).all()
+    with pytest.raises(windtunnel.InvalidOption, match="eval_set must be"):
+        estimator.fit(X[:150], y[:150], eval_set=X)
