@@ -22,6 +22,7 @@ LAYERS = (
     "export",
     "trainers",
     "sweeps",
+    "explain",
     "api",
     "testing",
     "clicklog",

@@ -79,6 +79,7 @@ def copies(one, count):
         one,
         **{name: np.append((at[:-1] + at[-1] * steps).reshape(-1), count * at[-1]) for name, at in starts.items()},
         **{name: np.tile(getattr(one, name), count) for name in arrays},
+        leaf_cover=None,
     )
 
 

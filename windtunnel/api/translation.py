@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from windtunnel.api.report import Report
     from windtunnel.assemble import Assembly
+    from windtunnel.encode import Rows
+    from windtunnel.explain import Explanation
     from windtunnel.export import Format
 
 
@@ -200,6 +202,44 @@ class Translation(TranslatedPipeline):
         from windtunnel.compiler.hardening import harden
 
         return harden(self, valid)
+
+    def explain(self, rows: Rows, background: Rows | None = None, *, samples: int = 50) -> Explanation:
+        """Contributions of raw columns, and of interactions of a residual model, to the raw scores of rows.
+
+        With ``base`` they add up to the raw score. They are
+
+        - of a residual model, exact: the rows of its tables for the values of a column or interaction. A product of
+          the factorization machine counts half for either column;
+        - of trees behind steps that compute each of their columns from one raw column, exact: path-dependent TreeSHAP
+          against the training rows of the trees, whose counts a saved file keeps. The values of encoded columns, such
+          as one-hot ones, are added up by raw column;
+        - of linear models behind such steps, or behind linear ones, exact: f_j(x_j) less its mean over the background
+          rows, where the raw score is a sum of f_j(x_j);
+        - of any other pipeline, Shapley values of the raw columns sampled in random orders, with a column missing from
+          a coalition taken from a background row (interventional). They have a standard error.
+
+        Parameters
+        ----------
+        rows : raw rows
+            B rows, as for ``predict``.
+        background : raw rows, optional
+            At least 2 rows that linear models and sampled values are compared with, such as training rows. By default
+            the explained rows themselves.
+        samples : int
+            Background rows that sampling uses, each with one order of the columns per row and its reverse.
+
+        Returns
+        -------
+        Explanation
+
+        Raises
+        ------
+        BadInput
+            Rows that ``predict`` rejects, too few background rows, or a pipeline that ends in a transformer.
+        """
+        from windtunnel.explain import explain
+
+        return explain(self, rows, background, samples=samples)
 
     def report(self) -> Report:
         """What each step became, its fidelity, and what training has changed."""

@@ -240,8 +240,10 @@ def _module(cls: type[Module], data: StepData, tensors: Mapping[str, Tensor], wh
     hints = get_type_hints(cls.__init__)
     parameters = inspect.signature(cls.__init__).parameters.values()
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    wanted = {parameter.name for parameter in parameters if parameter.kind not in variadic} - {"self"}
-    if set(data.facts) != set(cls.FACTS) or set(tensors) | set(cls.FACTS) != wanted:
+    accepted = {parameter.name: parameter for parameter in parameters if parameter.kind not in variadic}
+    wanted = set(accepted) - {"self"}
+    optional = {name for name in wanted if accepted[name].default is not inspect.Parameter.empty}
+    if set(data.facts) != set(cls.FACTS) or not wanted - optional <= set(tensors) | set(cls.FACTS) <= wanted:
         raise BadFile(
             f"{where}: {cls.__name__} takes {sorted(wanted)}; "
             f"the file has the facts {sorted(data.facts)} and the tensors {sorted(tensors)}."
@@ -258,8 +260,10 @@ def _module(cls: type[Module], data: StepData, tensors: Mapping[str, Tensor], wh
 
 def _check_weights(program: nn.Module, weights: Mapping[str, Tensor], group: str) -> None:
     rebuilt = program.state_dict()
-    if unknown := sorted(set(weights) ^ set(rebuilt)):
-        raise BadFile(f"{group} and the steps differ in {unknown[:5]}.")
+    # An optional tensor that the file does not have is empty.
+    missing = {name for name in set(rebuilt) - set(weights) if rebuilt[name].numel()}
+    if different := sorted(set(weights) - set(rebuilt) | missing):
+        raise BadFile(f"{group} and the steps differ in {different[:5]}.")
     for name, value in weights.items():
         if rebuilt[name].shape != value.shape or rebuilt[name].dtype != value.dtype:
             raise BadFile(

@@ -46,6 +46,8 @@ class TreeEnsemble:
     categories: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
     # [width, 2], least and greatest value seen in training, where the model stores it (NaN where not):
     feature_range: NDArray[np.float64] | None = None
+    # [L], weight of the training rows in each leaf, as the source counts it (XGBoost: sum of hessians), where stored:
+    leaf_cover: NDArray[np.float64] | None = None
     divisor: float = 1.0  # 1 for boosted trees, the number of trees for their mean
     reads: str = "float64"  # "float64" if the source compares in it, "float32" if it rounds rows to float32 first
 

@@ -12,7 +12,7 @@ from windtunnel.errors import BadFile
 from windtunnel.modules.base import Module, derived
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.fixed_precision import FixedPrecision
-from windtunnel.modules.trees.walk_layout import CODE, FLAG, HIGH, LOW, ZERO, walk_layout
+from windtunnel.modules.trees.walk_layout import CODE, FLAG, HIGH, LOW, ZERO, node_positions, walk_layout
 
 
 class TreeWalk(FixedPrecision, Module, kw_only=True):
@@ -55,6 +55,7 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
     category_start: Tensor
     category: Tensor
     feature_range: Tensor  # float64 [width, 2], or [0, 2] where the model stores none
+    leaf_cover: Tensor = torch.empty(0, dtype=torch.float64)  # [L], or [0] where the model stores none
     divisor: float = 1.0  # what the sums are divided by
     reads: str = "float64"  # "float64" or "float32", see ``TreeEnsemble``
     column: Tensor = derived()
@@ -115,12 +116,13 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
         """Build the module that computes the scores of an ensemble; it shares no memory with it."""
         nodes = sorted(ensemble.categories)
         sets = [np.asarray(ensemble.categories[node], np.int64) for node in nodes]
-        bounds = ensemble.feature_range
+        bounds, cover = ensemble.feature_range, ensemble.leaf_cover
         facts = {
             "category_node": np.array(nodes, np.int64),
             "category_start": np.cumsum([0, *map(len, sets)], dtype=np.int64),
             "category": np.concatenate([*sets, np.empty(0, np.int64)]),
             "feature_range": np.empty((0, 2)) if bounds is None else bounds,
+            "leaf_cover": np.empty(0) if cover is None else np.asarray(cover, np.float64),
         }
         facts |= {name: getattr(ensemble, name) for name in _DTYPES}
         tensors = {name: torch.from_numpy(np.array(value, _DTYPES.get(name))) for name, value in facts.items()}
@@ -135,6 +137,7 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
             width=self.width,
             categories={n: category[start[c] : start[c + 1]] for c, n in enumerate(self.category_node.tolist())},
             feature_range=_array(self.feature_range) if len(self.feature_range) else None,
+            leaf_cover=_array(self.leaf_cover) if len(self.leaf_cover) else None,
             divisor=self.divisor,
             reads=self.reads,
             **buffer,
@@ -268,6 +271,20 @@ class HardTrees(TreeWalk):
         return self.features() if len(wanted) == self.outputs else None
 
     @torch.jit.unused
+    def goes_right(self, x: Tensor) -> Tensor:
+        """Whether a row goes right at each node, in the order of ``TreeEnsemble``, bool ``[B, N]``."""
+        place = torch.from_numpy(node_positions(self.ensemble())).to(x.device)
+        wide = x.dtype == torch.float64 and self.reads == "float64"
+        readings = self._readings(x if wide else x.to(torch.float32))
+        value = readings.index_select(1, self.column[place])
+        right = value > (self.split if wide else self.split32)[place]
+        if self.has_sets:
+            code = value.clamp(-1.0, self.NO_CODE).to(torch.int64) + 1
+            members = torch.minimum(code, self.set_last[place]) + self.set_start[place]
+            right = right | self.set_goes_right[members]
+        return right
+
+    @torch.jit.unused
     def leaf_values(self, x: Tensor) -> Tensor:
         """The value of the leaf that each row falls into, ``[B, K, trees of a score]``; 0 where a score has fewer."""
         rows = max(1, (1 << 16) // max(1, self.row_cost))
@@ -316,6 +333,9 @@ def _check(ensemble: TreeEnsemble) -> None:
         wrong.append("a set of categories belongs to no node")
     if np.isnan(ensemble.threshold).any() or any((members < 0).any() for members in ensemble.categories.values()):
         wrong.append("a threshold is NaN or a category negative")
+    cover = ensemble.leaf_cover
+    if cover is not None and (len(cover) != leaves or not np.isfinite(cover).all() or (cover < 0).any()):
+        wrong.append("leaf_cover is not a number of 0 or more for each leaf")
     if ensemble.vector and ensemble.leaf_value.shape[1] != ensemble.outputs:
         wrong.append(f"leaves hold {ensemble.leaf_value.shape[1]} values for {ensemble.outputs} scores")
     if not ensemble.divisor > 0 or ensemble.reads not in ("float32", "float64"):

@@ -23,6 +23,7 @@ def with_numbers(ensemble: TreeEnsemble, numbers: NDArray[np.int64]) -> TreeEnse
         output=np.arange(trees),
         base=np.zeros(trees),
         divisor=1.0,
+        leaf_cover=None,
     )
 
 

@@ -27,6 +27,7 @@ class SingleTree:
     right: NDArray[np.int64]
     leaf_value: Floats
     categories: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
+    leaf_cover: Floats | None = None
 
 
 def child_numbers(is_leaf: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -51,6 +52,7 @@ def join(
         output = np.zeros(len(trees), np.int64)
     elif output is None:
         output = np.arange(len(trees)) % len(base)
+    covers = [tree.leaf_cover for tree in trees if tree.leaf_cover is not None]
     return TreeEnsemble(
         width=width,
         node_start=node_start,
@@ -69,6 +71,7 @@ def join(
             for first, tree in zip(node_start, trees, strict=False)
             for node, members in tree.categories.items()
         },
+        leaf_cover=np.concatenate(covers).astype(np.float64) if covers and len(covers) == len(trees) else None,
         divisor=divisor,
         reads=reads,
     )

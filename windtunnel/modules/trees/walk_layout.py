@@ -54,6 +54,15 @@ def walk_layout(ensemble: TreeEnsemble) -> tuple[int, list[int], dict[str, NDArr
     return _depth(walk["follow"], is_node, ensemble.trees), readings.tolist(), walk
 
 
+def node_positions(ensemble: TreeEnsemble) -> NDArray[np.int64]:
+    """The position of each node in the arrays of ``walk_layout``, int64 ``[N]``."""
+    items, nodes = _items(ensemble), len(ensemble.feature)
+    places = np.empty(nodes, np.int64)
+    is_node = items < nodes
+    places[items[is_node]] = np.flatnonzero(is_node)
+    return places
+
+
 def _with_zero(leaf_value: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([leaf_value, np.zeros((1, *leaf_value.shape[1:]))])
 

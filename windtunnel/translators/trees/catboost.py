@@ -191,12 +191,13 @@ class _Model:
 
 @dataclass(frozen=True)
 class _Tree:
-    """Splits from the root down, children as in ``TreeEnsemble``, leaf values ``[leaves, K]``."""
+    """Splits from the root down, children as in ``TreeEnsemble``, leaf values ``[leaves, K]``, weights ``[leaves]``."""
 
     splits: list[Mapping[str, Any]]
     left: list[int]
     right: list[int]
     leaves: NDArray[np.float64]
+    cover: NDArray[np.float64] | None
 
 
 def _model(fitted: Any) -> _Model:
@@ -217,7 +218,8 @@ def _oblivious(tree: Mapping[str, Any], outputs: int) -> _Tree:
     levels = [splits[depth - 1 - level] for level in range(depth) for _ in range(2**level)]
     children = [[2 * node + 1 + side for node in range(nodes)] for side in (0, 1)]
     left, right = ([child if child < nodes else -1 - (child - nodes) for child in side] for side in children)
-    return _Tree(levels, left, right, values)
+    weights = tree.get("leaf_weights")
+    return _Tree(levels, left, right, values, np.array(weights, np.float64) if weights else None)
 
 
 def _nested(tree: Mapping[str, Any], outputs: int) -> _Tree:
@@ -239,7 +241,7 @@ def _nested(tree: Mapping[str, Any], outputs: int) -> _Tree:
         if parent >= 0:
             sides[parent][side] = number
     values = np.asarray(leaves, np.float64).reshape(-1, outputs)
-    return _Tree(splits, [children[0] for children in sides], [children[1] for children in sides], values)
+    return _Tree(splits, [children[0] for children in sides], [children[1] for children in sides], values, None)
 
 
 def _check(fitted: Any) -> None:
@@ -264,4 +266,5 @@ def _one_tree(tree: _Tree, splits: Sequence[Split], scale: float) -> SingleTree:
         left=np.array(tree.left, np.int64),
         right=np.array(tree.right, np.int64),
         leaf_value=values if values.shape[1] > 1 else values[:, 0],
+        leaf_cover=tree.cover,
     )

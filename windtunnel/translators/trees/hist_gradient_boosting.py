@@ -86,6 +86,7 @@ def _tree(predictor: Any, columns: NDArray[np.int64]) -> SingleTree:
         left=number[split["left"].astype(np.int64)],
         right=number[split["right"].astype(np.int64)],
         leaf_value=nodes["value"][is_leaf],
+        leaf_cover=nodes["count"][is_leaf].astype(np.float64),
         categories={
             node: np.flatnonzero(np.unpackbits(sets[split["bitset_idx"][node]], bitorder="little"))
             for node in np.flatnonzero(is_set).tolist()

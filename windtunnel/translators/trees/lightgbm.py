@@ -271,8 +271,20 @@ def _ensemble(text: _Text) -> TreeEnsemble:
         base=np.zeros(outputs),
         categories=categories,
         feature_range=_feature_range(text.header["feature_infos"].split(" ")),
+        leaf_cover=_leaf_cover(trees, leaves),
         divisor=float(max(1, len(trees) // outputs)) if "average_output" in text.header else 1.0,
     )
+
+
+def _leaf_cover(trees: list[dict[str, str]], leaves: NDArray[np.int64]) -> NDArray[np.float64] | None:
+    """Training rows of each leaf; a tree without a split stores none and gets 1. None if a tree lacks the counts."""
+    split = [tree for tree, count in zip(trees, leaves.tolist(), strict=True) if count > 1]
+    counts = _numbers(split, "leaf_count", np.float64)
+    if len(counts) != leaves[leaves > 1].sum():
+        return None
+    cover = np.ones(int(leaves.sum()))
+    cover[np.repeat(leaves > 1, leaves)] = counts
+    return cover
 
 
 def _linear_leaves(ensemble: TreeEnsemble, trees: list[dict[str, str]]) -> LinearLeafTrees:

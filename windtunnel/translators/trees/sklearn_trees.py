@@ -68,6 +68,7 @@ def _one_tree(tree_: Any, value: NDArray[np.float64], columns: NDArray[np.int64]
         left=number[tree_.children_left[split]],
         right=number[tree_.children_right[split]],
         leaf_value=value[is_leaf],
+        leaf_cover=tree_.weighted_n_node_samples[is_leaf],
     )
 
 

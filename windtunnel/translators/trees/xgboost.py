@@ -245,6 +245,7 @@ def _tree(tree: Mapping[str, Any], weight: float) -> SingleTree:
         left=np.where(is_set, right, left),
         right=np.where(is_set, left, right),
         leaf_value=_leaf_value(tree, is_leaf, condition) * weight,
+        leaf_cover=np.array(tree["sum_hessian"], np.float64)[is_leaf],
         categories={int(number[node]): members for node, members in _sets(tree)},
     )
 

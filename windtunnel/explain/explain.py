@@ -1,0 +1,131 @@
+"""Explain the raw scores of rows: the procedure."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from windtunnel.encode import Batch, Rows
+from windtunnel.errors import BadInput
+from windtunnel.explain.contributions import Contributions, ScorePart
+from windtunnel.explain.explanation import Explanation
+from windtunnel.explain.raw_columns import RawColumns, input_places
+from windtunnel.explain.residual_terms import ResidualTerms
+from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
+from windtunnel.modules.outputs.links import PROBABILITIES
+from windtunnel.program.head import Head
+from windtunnel.program.program import NUMBERS
+from windtunnel.program.translated import TranslatedPipeline
+
+
+def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None, *, samples: int = 50) -> Explanation:
+    """Contributions of the raw columns, and of the interactions of a residual model, to the raw scores of rows.
+
+    See ``Translation.explain``.
+    """
+    if net.head.task == "transform":
+        raise BadInput("this pipeline ends in a transformer, so there is no score to explain; add a final predictor.")
+    if net.program.needs_all_rows():
+        raise BadInput("the score of a row depends on the other rows, so that contributions to it are not defined.")
+    if samples < 2:
+        raise BadInput(f"samples={samples}; give 2 or more, as the standard error needs two.")
+    raw, encoded = RawColumns.of(net), net.encode(rows)
+    pipeline, residual = _parts(net, raw)
+    rows_to_compare = partial(_background, net, encoded, background)
+    of_columns = pipeline.contributions(encoded, rows_to_compare, samples)
+    terms: list[tuple[int, ...]] = [(column,) for column in range(len(raw.names))]
+    values, method = of_columns.values, of_columns.method
+    if residual is not None:
+        module, sources, slot = residual
+        added = ResidualTerms.of(module, sources)
+        inputs = net.run_in_slices(lambda *block: net.program.inputs_of(slot - 2, *block), encoded)
+        values, terms = _join(values, terms, added.values(inputs), added.columns)
+        method = f"pipeline: {method}; residual model: exact, the rows of its tables"
+    return Explanation(
+        values=values,
+        base=of_columns.base,
+        columns=tuple(tuple(raw.names[column] for column in columns) for columns in terms),
+        data=raw.values(net.encoder, rows),
+        outputs=_outputs(net.head, len(of_columns.base)),
+        unit=unit_of(net.head),
+        method=method,
+        standard_error=_standard_error(of_columns, len(terms)),
+    )
+
+
+def _parts(net: TranslatedPipeline, raw: RawColumns) -> tuple[ScorePart, tuple[ResidualModel, list[int], int] | None]:
+    """The scores of the pipeline; and the residual model, the raw columns that it reads, and its slot."""
+    last = 1 + len(net.program.steps)
+    step: Any = net.program.steps[-1]
+    if not isinstance(step.module, ResidualSum):
+        width = net.run_in_slices(net.program, _one_row(net)).shape[1]
+        return ScorePart(net, raw, last, list(range(width))), None
+    places = input_places(net.program, last)
+    half = len(places) // 2
+    slot = places[half][0]
+    module: Any = net.program.steps[slot - 2].module
+    sources = [
+        (raw.numbers if block == NUMBERS else raw.ids)[column] for block, column in input_places(net.program, slot)
+    ]
+    part = ScorePart(net, raw, places[0][0], [column for _, column in places[:half]])
+    return part, (module, sources, slot)
+
+
+def _background(net: TranslatedPipeline, rows: Batch, background: Rows | None) -> Batch:
+    """The rows that contributions are measured against: those given, else the explained ones."""
+    batch = rows if background is None else net.encode(background)
+    if len(batch.ids) < 2:
+        raise BadInput(
+            f"{len(batch.ids)} rows to compare with; this model is explained against at least 2: give background=, "
+            "such as a hundred training rows."
+        )
+    return batch
+
+
+def _one_row(net: TranslatedPipeline) -> Batch:
+    """An encoded row of zeros."""
+    numbers = torch.zeros(1, len(net.encoder.numbers), dtype=getattr(torch, net.encoder.dtype))
+    return Batch(numbers, torch.zeros(1, len(net.encoder.categories), dtype=torch.int64))
+
+
+def _join(
+    values: NDArray[np.float64],
+    terms: list[tuple[int, ...]],
+    added: NDArray[np.float64],
+    added_terms: list[tuple[int, ...]],
+) -> tuple[NDArray[np.float64], list[tuple[int, ...]]]:
+    """Values ``[B, terms, K]`` plus those of other terms, which may be the same."""
+    every = list(dict.fromkeys([*terms, *added_terms]))
+    place = {term: position for position, term in enumerate(every)}
+    joined = np.zeros((values.shape[0], len(every), values.shape[2]))
+    joined[:, : len(terms)] = values
+    joined[:, [place[term] for term in added_terms]] += added
+    return joined, every
+
+
+def _standard_error(of_columns: Contributions, terms: int) -> NDArray[np.float64] | None:
+    """The standard errors of the columns, and 0 for the interactions, which are exact."""
+    if of_columns.standard_error is None:
+        return None
+    return np.pad(of_columns.standard_error, ((0, 0), (0, terms - len(of_columns.standard_error[0])), (0, 0)))
+
+
+def _outputs(head: Head, count: int) -> tuple[str, ...]:
+    """A name for each raw score: the label that it speaks for."""
+    labels = [str(label) for label in head.labels_in_order]
+    if count == 1:
+        return (labels[1] if len(labels) == 2 else "prediction",)
+    return tuple(labels) if len(labels) == count else tuple(f"output {k}" for k in range(count))
+
+
+def unit_of(head: Head) -> str:
+    """What the raw scores are."""
+    if head.link in PROBABILITIES:
+        return "probability"
+    if head.task == "regression" and head.link == "identity":
+        return "prediction"
+    return {"sigmoid": "log-odds", "logistic": "log-odds", "exp": "log of the prediction"}.get(head.link, "raw score")

@@ -1,0 +1,126 @@
+"""Plots of an explanation: bars of all rows, a waterfall of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windtunnel.errors import BadInput
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from windtunnel.explain.explanation import Explanation
+
+UP, DOWN, NEUTRAL = "#e07b39", "#3b76af", "#9a9a9a"
+"""Colours of contributions above and below 0, and of sums of small ones."""
+
+
+def plot_importance(explanation: Explanation, output: int | None, max_terms: int, ax: Axes | None) -> Axes:
+    """Horizontal bars of the mean absolute contribution; of several scores one part of the bar for each."""
+    chosen = range(len(explanation.outputs)) if output is None else [output]
+    sizes = np.abs(explanation.values[:, :, list(chosen)]).mean(axis=0)  # [terms, outputs]
+    order, names = _largest(sizes.sum(axis=1), max_terms), explanation.names
+    labels, bars = [names[term] for term in order], [sizes[term] for term in order]
+    if others := sorted(set(range(len(names))) - set(order)):
+        labels.append(f"sum of {len(others)} others")
+        bars.append(np.abs(explanation.values[:, others][:, :, list(chosen)].sum(axis=1)).mean(axis=0))
+    ax = _axes(ax, len(bars))
+    places, parts = np.arange(len(bars)), np.stack(bars)
+    starts = np.zeros(len(bars))
+    for position, k in enumerate(chosen):
+        single = len(parts[0]) == 1
+        ax.barh(
+            places,
+            parts[:, position],
+            left=starts,
+            color=[UP] * len(order) + [NEUTRAL] * (len(bars) - len(order)) if single else None,
+            label=explanation.outputs[k],
+        )
+        starts = starts + parts[:, position]
+    for place, total in zip(places, starts, strict=True):
+        ax.annotate(f"{total:.3g}", (total, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=9)
+    _finish(ax, labels, f"mean |contribution| ({explanation.unit})")
+    ax.margins(x=0.1)
+    if len(parts[0]) > 1:
+        ax.legend(frameon=False, loc="lower right")
+    ax.set_title(f"Importance over {len(explanation.values):,} rows", loc="left")
+    return ax
+
+
+def plot_waterfall(explanation: Explanation, row: int, output: int, max_terms: int, ax: Axes | None) -> Axes:
+    """Contributions of a row, largest first, from the base at the top to the score at the bottom."""
+    values = explanation.values[row, :, output]
+    order = _largest(np.abs(values), max_terms)
+    texts = explanation.term_values(row)
+    labels = [f"{explanation.names[term]} = {texts[term]}" for term in order]
+    steps, errors = values[order], _errors(explanation, row, output)[order]
+    if others := len(values) - len(order):
+        labels.append(f"sum of {others} others")
+        steps, errors = np.append(steps, values.sum() - steps.sum()), np.append(errors, 0.0)
+    base = float(explanation.base[output])
+    ends = base + np.cumsum(steps)
+    starts = ends - steps
+    ax = _axes(ax, len(steps) + 2)
+    places = np.arange(1, len(steps) + 1)
+    ax.barh(places, steps, left=starts, color=[UP if step >= 0 else DOWN for step in steps])
+    if errors.any():
+        ax.errorbar(ends, places, xerr=errors, fmt="none", ecolor="#404040", elinewidth=1, capsize=2)
+    score = float(base + values.sum())
+    levels = [base, *ends]
+    for place, level in enumerate(levels):  # from the end of a bar to the start of the next
+        ax.plot([level, level], [place, place + 1], color=NEUTRAL, linewidth=0.8, zorder=0)
+    for place, level in ((0, base), (len(steps) + 1, score)):
+        ax.plot([level], [place], marker="D", color="#404040", markersize=6)
+    _annotate(ax, [base, *np.maximum(starts, ends), score], [f"{base:.3g}", *(f"{s:+.3g}" for s in steps), f"{score:.3g}"])
+    _finish(ax, ["base", *labels, "score"], explanation.unit)
+    ax.margins(x=0.12)
+    name = f" of {explanation.outputs[output]}" if explanation.outputs[output] != "prediction" else ""
+    ax.set_title(f"Row {row}: {explanation.unit}{name} {score:.3g}", loc="left")
+    return ax
+
+
+def _annotate(ax: Axes, ends: list[float], texts: list[str]) -> None:
+    """A text to the right of each bar."""
+    for place, (end, text) in enumerate(zip(ends, texts, strict=True)):
+        ax.annotate(text, (end, place), xytext=(6, 0), textcoords="offset points", va="center", fontsize=9)
+
+
+def _errors(explanation: Explanation, row: int, output: int) -> NDArray[np.float64]:
+    if explanation.standard_error is None:
+        return np.zeros(len(explanation.columns))
+    return explanation.standard_error[row, :, output]
+
+
+def _largest(sizes: NDArray[np.float64], count: int) -> list[int]:
+    """Positions of the largest sizes, descending; all if the others would be a single one."""
+    if count < 1:
+        raise BadInput(f"max_terms={count}; give 1 or more.")
+    order: list[int] = np.argsort(-sizes, kind="stable").tolist()
+    return order if len(order) <= count + 1 else order[:count]
+
+
+def _axes(ax: Axes | None, bars: int) -> Any:
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError('plots need matplotlib: pip install "windtunnel[explain]"') from error
+    from matplotlib import pyplot
+
+    figure: Figure = pyplot.figure(figsize=(8, 1.2 + 0.3 * bars), layout="constrained")
+    return figure.add_subplot()
+
+
+def _finish(ax: Axes, labels: list[str], unit: str) -> None:
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set_ylim(len(labels) - 0.4, -0.6)
+    ax.set_xlabel(unit)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", alpha=0.3)
+    ax.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        ax.spines[side].set_visible(False)

@@ -1,0 +1,136 @@
+"""The raw columns that the columns of a program are computed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from windtunnel.encode import RowEncoder, Rows
+from windtunnel.encode.rows import as_column
+from windtunnel.pipeline.graph import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
+from windtunnel.pipeline.host_step import HostStep
+from windtunnel.program.program import IDS, NUMBERS, Program
+from windtunnel.program.translated import TranslatedPipeline
+
+
+@dataclass(frozen=True)
+class RawColumns:
+    """What contributions are given to: the raw columns that a translation encodes.
+
+    A step on the host that reads several columns counts as one.
+
+    Attributes
+    ----------
+    names : list of str
+    numbers, ids : list of int
+        The raw column of each column of ``Batch.numbers`` and ``Batch.ids``, as a position in ``names``.
+    positions : list of int or None
+        The position of each raw column among those that the source was fitted on; None for a step on the host.
+    """
+
+    names: list[str]
+    numbers: list[int]
+    ids: list[int]
+    positions: list[int | None]
+
+    @classmethod
+    def of(cls, net: TranslatedPipeline) -> RawColumns:
+        """The raw columns of a translation, in the order of the source."""
+        encoder = net.encoder
+        hosts = {column: host for host in net.hosts for column in host.columns}
+        sources: list[int | HostStep] = [_source(column, hosts) for column in encoder.numbers]
+        coded: list[int | HostStep] = [_source(category.column, hosts) for category in encoder.categories]
+        order = sorted({*sources, *coded}, key=lambda source: source if isinstance(source, int) else encoder.width)
+        place = {source: position for position, source in enumerate(order)}
+        return cls(
+            names=[_name(encoder, source) for source in order],
+            numbers=[place[source] for source in sources],
+            ids=[place[source] for source in coded],
+            positions=[source if isinstance(source, int) else None for source in order],
+        )
+
+    def values(self, encoder: RowEncoder, rows: Rows) -> pd.DataFrame:
+        """The raw values of the rows, a column per name; None in those of steps on the host."""
+        if encoder.flat:
+            column = pd.Series(list(as_column(rows)), dtype=object)
+            return pd.DataFrame({name: column for name in self.names})
+        raw = encoder.select(rows, every=not set(self.positions) <= {None, *encoder.used_columns()})
+        columns: dict[str, Any] = {
+            name: None if position is None else raw[position]
+            for name, position in zip(self.names, self.positions, strict=True)
+        }
+        return pd.DataFrame(columns, index=raw.index)
+
+
+def _source(column: int, hosts: dict[int, HostStep]) -> int | HostStep:
+    """A raw column, or a host step that reads several."""
+    if column not in hosts:
+        return column
+    columns = _columns_read(hosts[column].step.inputs)
+    return next(iter(columns)) if columns is not None and len(columns) == 1 else hosts[column]
+
+
+def _columns_read(expression: Expression) -> set[int] | None:
+    """The raw columns that an expression reads; None for all."""
+    match expression:
+        case Columns(inputs=Raw(), positions=positions):
+            return set(positions)
+        case Concatenated(parts=parts):
+            read = [_columns_read(part) for part in parts]
+            return None if None in read else set().union(*(part for part in read if part is not None))
+        case Columns(inputs=inputs) | Step(inputs=inputs) | Weighted(inputs=inputs) | MethodOutput(inputs=inputs):
+            return _columns_read(inputs)
+        case Raw():
+            return None
+
+
+def _name(encoder: RowEncoder, source: int | HostStep) -> str:
+    if isinstance(source, HostStep):
+        return source.name
+    if encoder.flat:
+        return "text"
+    return encoder.names[source] if encoder.names else f"x{source}"
+
+
+@dataclass
+class Dependencies:
+    """Finds the raw columns that columns of a program depend on."""
+
+    program: Program
+    raw: RawColumns
+    _cache: dict[tuple[int, int], frozenset[int]] = field(default_factory=dict)
+
+    def of(self, slot: int, column: int) -> frozenset[int]:
+        """The raw columns that a column of a slot is computed from, as positions in ``raw.names``."""
+        if slot in (NUMBERS, IDS):
+            return frozenset([(self.raw.numbers if slot == NUMBERS else self.raw.ids)[column]])
+        if (slot, column) not in self._cache:
+            self._cache[slot, column] = self._of_step(slot, column)
+        return self._cache[slot, column]
+
+    def _of_step(self, slot: int, column: int) -> frozenset[int]:
+        inputs = input_places(self.program, slot)
+        module: Any = self.program.steps[slot - 2].module
+        needed = module.required_columns([column], len(inputs))
+        if needed is None and (slot, -1) in self._cache:
+            return self._cache[slot, -1]
+        places = inputs if needed is None else [inputs[position] for position in needed]
+        columns = frozenset[int]().union(*(self.of(*place) for place in places))
+        if needed is None:
+            self._cache[slot, -1] = columns
+        return columns
+
+    def single(self, slot: int) -> list[int | None] | None:
+        """The raw column of each input column of a step, None for a constant; None if one depends on several."""
+        columns = [self.of(*place) for place in input_places(self.program, slot)]
+        if any(len(raw) > 1 for raw in columns):
+            return None
+        return [next(iter(raw), None) for raw in columns]
+
+
+def input_places(program: Program, slot: int) -> list[tuple[int, int]]:
+    """Slot and position of each input column of the step that fills a slot."""
+    takes: Any = program.steps[slot - 2].takes
+    return [(take.slot, column) for take in takes for column in take.columns.tolist()]
