@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         RareCategories as RareCategories,
         TwoHotEncoder as TwoHotEncoder,
     )
+    from windtunnel.explain.explanation import Explanation as Explanation
     from windtunnel.sweeps.result import SweepResult as SweepResult
     from windtunnel.trainers.data.loader import loader as loader
     from windtunnel.trainers.data.parquet_stream import stream as stream
@@ -58,6 +59,7 @@ _PLACES = {
     "CrossFittedRegressor": "estimators",
     "FactorizationMachineClassifier": "estimators",
     "FactorizationMachineRegressor": "estimators",
+    "Explanation": "explain.explanation",
     "InvalidOption": "errors",
     "LeafEncoder": "estimators",
     "MatrixFactorization": "estimators",

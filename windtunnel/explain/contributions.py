@@ -136,7 +136,7 @@ class ScorePart:
 
     def _score(self, dtype: torch.dtype | None) -> Score:
         """The scores of this part, on a copy that computes in ``dtype`` if this is not None."""
-        program = Program([*self.net.program.steps][: self.slot - 1])  # type: ignore[arg-type]
+        program = Program([*self.net.program.steps][: self.slot - 1])
         if dtype is not None:
             program = deepcopy(program)
             for step in program.steps:

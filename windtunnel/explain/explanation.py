@@ -114,7 +114,8 @@ class Explanation:
         if not -len(self.values) <= row < len(self.values):
             raise BadInput(f"row={row}; there are {len(self.values)} rows, counted from 0.")
         scores = self.base + self.values[row].sum(axis=0)
-        return plot_waterfall(self, row, int(scores.argmax()) if output is None else self.outputs.index(output), max_terms, ax)
+        shown = int(scores.argmax()) if output is None else self.outputs.index(output)
+        return plot_waterfall(self, row, shown, max_terms, ax)
 
     def __repr__(self) -> str:
         lines = [self._summary(), *(f"  {value:8.4f}  {name}" for name, value in self._top())]
@@ -125,7 +126,7 @@ class Explanation:
         top = self._top()
         largest = max((value for _, value in top), default=0.0) or 1.0
         rows = "".join(
-            f'<tr><td>{escape(name)}</td><td>{value:.4f}</td>'
+            f"<tr><td>{escape(name)}</td><td>{value:.4f}</td>"
             f'<td><span class="bar" style="width: {12 * value / largest:.2f}em"></span></td></tr>'
             for name, value in top
         )

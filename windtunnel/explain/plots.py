@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,32 @@ from windtunnel.errors import BadInput
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from windtunnel.explain.explanation import Explanation
-
 UP, DOWN, NEUTRAL = "#e07b39", "#3b76af", "#9a9a9a"
 """Colours of contributions above and below 0, and of sums of small ones."""
 
 
-def plot_importance(explanation: Explanation, output: int | None, max_terms: int, ax: Axes | None) -> Axes:
+class Explained(Protocol):
+    """What the plots need of an ``Explanation``."""
+
+    @property
+    def values(self) -> NDArray[np.float64]: ...  # noqa: D102  [B, terms, K]
+    @property
+    def base(self) -> NDArray[np.float64]: ...  # noqa: D102  [K]
+    @property
+    def names(self) -> list[str]: ...  # noqa: D102
+    @property
+    def outputs(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def unit(self) -> str: ...  # noqa: D102
+    @property
+    def standard_error(self) -> NDArray[np.float64] | None: ...  # noqa: D102
+
+    def term_values(self, row: int) -> list[str]:
+        """The raw values of each term in a row."""
+        ...
+
+
+def plot_importance(explanation: Explained, output: int | None, max_terms: int, ax: Axes | None) -> Axes:
     """Horizontal bars of the mean absolute contribution; of several scores one part of the bar for each."""
     chosen = range(len(explanation.outputs)) if output is None else [output]
     sizes = np.abs(explanation.values[:, :, list(chosen)]).mean(axis=0)  # [terms, outputs]
@@ -43,23 +62,24 @@ def plot_importance(explanation: Explanation, output: int | None, max_terms: int
     for place, total in zip(places, starts, strict=True):
         ax.annotate(f"{total:.3g}", (total, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=9)
     _finish(ax, labels, f"mean |contribution| ({explanation.unit})")
-    ax.margins(x=0.1)
+    ax.set_xlim(0, 1.1 * float(starts.max()) or 1.0)
     if len(parts[0]) > 1:
         ax.legend(frameon=False, loc="lower right")
     ax.set_title(f"Importance over {len(explanation.values):,} rows", loc="left")
     return ax
 
 
-def plot_waterfall(explanation: Explanation, row: int, output: int, max_terms: int, ax: Axes | None) -> Axes:
+def plot_waterfall(explanation: Explained, row: int, output: int, max_terms: int, ax: Axes | None) -> Axes:
     """Contributions of a row, largest first, from the base at the top to the score at the bottom."""
     values = explanation.values[row, :, output]
     order = _largest(np.abs(values), max_terms)
-    texts = explanation.term_values(row)
-    labels = [f"{explanation.names[term]} = {texts[term]}" for term in order]
+    names, raw_values = explanation.names, explanation.term_values(row)
+    labels = [f"{names[term]} = {raw_values[term]}" for term in order]
     steps, errors = values[order], _errors(explanation, row, output)[order]
     if others := len(values) - len(order):
         labels.append(f"sum of {others} others")
-        steps, errors = np.append(steps, values.sum() - steps.sum()), np.append(errors, 0.0)
+        rest, squares = values.sum() - steps.sum(), (_errors(explanation, row, output) ** 2).sum() - (errors**2).sum()
+        steps, errors = np.append(steps, rest), np.append(errors, np.sqrt(max(squares, 0.0)))
     base = float(explanation.base[output])
     ends = base + np.cumsum(steps)
     starts = ends - steps
@@ -74,11 +94,14 @@ def plot_waterfall(explanation: Explanation, row: int, output: int, max_terms: i
         ax.plot([level, level], [place, place + 1], color=NEUTRAL, linewidth=0.8, zorder=0)
     for place, level in ((0, base), (len(steps) + 1, score)):
         ax.plot([level], [place], marker="D", color="#404040", markersize=6)
-    _annotate(ax, [base, *np.maximum(starts, ends), score], [f"{base:.3g}", *(f"{s:+.3g}" for s in steps), f"{score:.3g}"])
+    texts = [f"{base:.3g}", *(f"{step:+.3g}" for step in steps), f"{score:.3g}"]
+    _annotate(ax, [base, *np.maximum(starts, ends), score], texts)
     _finish(ax, ["base", *labels, "score"], explanation.unit)
-    ax.margins(x=0.12)
-    name = f" of {explanation.outputs[output]}" if explanation.outputs[output] != "prediction" else ""
-    ax.set_title(f"Row {row}: {explanation.unit}{name} {score:.3g}", loc="left")
+    low, high = min(*levels, score), max(*levels, score)
+    room = (high - low) or 1.0
+    ax.set_xlim(low - 0.04 * room, high + 0.12 * room)
+    name = f" for {explanation.outputs[output]}" if explanation.outputs[output] != "prediction" else ""
+    ax.set_title(f"Row {row}: {explanation.unit} {score:.3g}{name}", loc="left")
     return ax
 
 
@@ -88,9 +111,9 @@ def _annotate(ax: Axes, ends: list[float], texts: list[str]) -> None:
         ax.annotate(text, (end, place), xytext=(6, 0), textcoords="offset points", va="center", fontsize=9)
 
 
-def _errors(explanation: Explanation, row: int, output: int) -> NDArray[np.float64]:
+def _errors(explanation: Explained, row: int, output: int) -> NDArray[np.float64]:
     if explanation.standard_error is None:
-        return np.zeros(len(explanation.columns))
+        return np.zeros(len(explanation.names))
     return explanation.standard_error[row, :, output]
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from windtunnel.encode import RowEncoder, Rows
 from windtunnel.encode.rows import as_column
-from windtunnel.pipeline.graph import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
+from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.program import IDS, NUMBERS, Program
 from windtunnel.program.translated import TranslatedPipeline
@@ -40,8 +40,8 @@ class RawColumns:
         """The raw columns of a translation, in the order of the source."""
         encoder = net.encoder
         hosts = {column: host for host in net.hosts for column in host.columns}
-        sources: list[int | HostStep] = [_source(column, hosts) for column in encoder.numbers]
-        coded: list[int | HostStep] = [_source(category.column, hosts) for category in encoder.categories]
+        sources: list[int | HostStep] = [_source(column, hosts, encoder.width) for column in encoder.numbers]
+        coded: list[int | HostStep] = [_source(each.column, hosts, encoder.width) for each in encoder.categories]
         order = sorted({*sources, *coded}, key=lambda source: source if isinstance(source, int) else encoder.width)
         place = {source: position for position, source in enumerate(order)}
         return cls(
@@ -64,11 +64,11 @@ class RawColumns:
         return pd.DataFrame(columns, index=raw.index)
 
 
-def _source(column: int, hosts: dict[int, HostStep]) -> int | HostStep:
-    """A raw column, or a host step that reads several."""
+def _source(column: int, hosts: dict[int, HostStep], width: int) -> int | HostStep:
+    """A raw column, or a host step that reads several of the ``width`` columns."""
     if column not in hosts:
         return column
-    columns = _columns_read(hosts[column].step.inputs)
+    columns = {0} if width == 1 else _columns_read(hosts[column].step.inputs)
     return next(iter(columns)) if columns is not None and len(columns) == 1 else hosts[column]
 
 

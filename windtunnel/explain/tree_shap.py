@@ -86,7 +86,7 @@ def tree_shap(trees: HardTrees, x: Tensor) -> tuple[NDArray[np.float64], NDArray
             base.index_add_(0, output[group.leaf], reached[:, 0])
     largest = max((group.feature.numel() for group in groups), default=1)
     with torch.inference_mode():
-        for rows in torch.arange(len(x)).split(max(1, CELLS // max(1, largest))):
+        for rows in torch.split(torch.arange(len(x)), max(1, CELLS // max(1, largest))):
             goes_right = trees.goes_right(x[rows])
             for group in groups:
                 if group.feature.shape[1] == 0:
