@@ -99,7 +99,7 @@ def pipeline(of: Settings) -> tuple[Any, Any, Any]:
         (OneHotEncoder(handle_unknown="ignore"), [*categories]), (StandardScaler(), [f"n{at}" for at in range(10)])
     )
     source = make_pipeline(columns, LogisticRegression()).fit(X[:5000], y[:5000])
-    return windtunnel.translate(source), (X, y), (X[:1000], y[:1000])
+    return windtunnel.translate(source).soften(), (X, y), (X[:1000], y[:1000])
 
 
 if __name__ == "__main__":

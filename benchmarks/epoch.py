@@ -73,7 +73,7 @@ def measure(of: Settings) -> dict[str, float]:
     began = time.perf_counter()
     source = LGBMClassifier(n_estimators=of.trees, num_leaves=of.leaves, n_jobs=of.threads, verbosity=-1).fit(X, y)
     fit_s = time.perf_counter() - began
-    net = windtunnel.translate(source, level=of.level, calibrate=X[:CALIBRATE])
+    net = windtunnel.translate(source, level=of.level, calibrate=X[:CALIBRATE]).soften()
     net.fit(
         (X, y),
         drawn(of.rows // 100, of.features, seed=1),

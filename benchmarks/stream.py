@@ -62,7 +62,7 @@ def measure(
     *files, last = sorted(data.glob("*.parquet"))
     X, y = _rows(files[0], source_rows)
     pipeline = _pipeline(trees, leaves, threads).fit(X, y)
-    net = windtunnel.translate(pipeline, level=level, calibrate=X[:5000])
+    net = windtunnel.translate(pipeline, level=level, calibrate=X[:5000]).soften()
     stream = Timed(windtunnel.stream(net, files, target=TARGET, batch_size=batch_size))
     before = _peak_mib()
     started = time.perf_counter()

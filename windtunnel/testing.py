@@ -246,7 +246,7 @@ def _translated(fitted: Any, X: Any, untranslated: str) -> Translation | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a low R squared is an error below
         try:
-            return translate(fitted, calibrate=X, untranslated=untranslated)
+            return translate(fitted, calibrate=X, untranslated=untranslated).soften()
         except UnsupportedEstimator as error:
             assert exact_only, f"every converter is registered as differentiable, and translate raises: {error}"
             return None

@@ -191,7 +191,7 @@ def tuned(
     """Translate, fine-tune and measure."""
     started = time.perf_counter()
     sample = train[0].sample(min(CALIBRATION, len(train[0])), random_state=cell.seed)
-    net = windtunnel.translate(source, calibrate=sample, **VARIANTS[cell.variant])
+    net = windtunnel.translate(source, calibrate=sample, **VARIANTS[cell.variant]).soften()
     if cell.variant == "trees":
         freeze_all_but_trees(net)
     start = auc(net, *test)

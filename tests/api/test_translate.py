@@ -144,7 +144,7 @@ def test_soft_trees_score_the_metric_of_the_source(name: str) -> None:
     case, frame = SOFT[name], table(2000, missing=SOFT[name].missing)
     X, y = frame[list(case.columns)], targets(frame)[case.target]
     source = case.make().fit(X, y)
-    net = windtunnel.translate(source, calibrate=X)
+    net = windtunnel.translate(source, calibrate=X).soften()
     if hasattr(source, "predict_proba"):
         want, got = (one.predict_proba(X) for one in (source, net))
         scores = [roc_auc_score(y == label, one[:, at]) for one in (want, got) for at, label in enumerate(net.classes_)]
@@ -237,7 +237,7 @@ def test_levels() -> None:
     case = CASES["rare, two-hot, trees"]
     trained = {}
     for level in ("L0", "L1", "L2", "L3", "L4"):
-        net = windtunnel.translate(case.fitted(), level=level)
+        net = windtunnel.translate(case.fitted(), level=level).soften()
         trained[level] = {name for name, one in soft(net)[0].named_parameters() if one.requires_grad and one.numel()}
     assert trained["L0"] == set() and "leaf_value" in trained["L1"] and "threshold" in trained["L2"] - trained["L1"]
     assert all(trained[f"L{depth}"] < trained[f"L{depth + 1}"] for depth in range(4))
@@ -245,20 +245,20 @@ def test_levels() -> None:
 
 def test_levels_by_step() -> None:
     fitted = CASES["nested pipelines and steps that pass"].fitted()
-    net = windtunnel.translate(fitted, level={"model.last": "L2"})
+    net = windtunnel.translate(fitted, level={"model.last": "L2"}).soften()
     assert soft(net)[0].level == "L2"
     with pytest.raises(InvalidOption, match=r"steps without trees: 'model.lost'; .* 'model.last'. Did you mean 'mod"):
         windtunnel.translate(fitted, level={"model.lost": "L2"})
 
 
 def test_a_bare_estimator_is_a_step_by_its_class() -> None:
-    net = windtunnel.translate(CASES["trees alone"].fitted(), level={"LGBMClassifier": "L1"})
+    net = windtunnel.translate(CASES["trees alone"].fitted(), level={"LGBMClassifier": "L1"}).soften()
     assert soft(net)[0].level == "L1" and [origin.name for origin in net.origins] == ["LGBMClassifier"]
 
 
 def test_cold_start_keeps_the_architecture() -> None:
     case = CASES["rare, two-hot, trees"]
-    warm, cold = (windtunnel.translate(case.fitted(), start=start) for start in ("warm", "cold"))
+    warm, cold = (windtunnel.translate(case.fitted(), start=start).soften() for start in ("warm", "cold"))
     facts = {name: value for name, value in warm.named_buffers()}
     assert all(torch.equal(value, facts[name]) for name, value in cold.named_buffers())
     assert [one.shape for one in cold.parameters()] == [one.shape for one in warm.parameters()]
@@ -271,7 +271,7 @@ def test_cold_start_keeps_the_architecture() -> None:
 def test_one_temperature_for_all() -> None:
     fitted = CASES["trees alone"].fitted()
     for temperature in (1, 0.25):
-        (trees,) = soft(windtunnel.translate(fitted, temperature=temperature))
+        (trees,) = soft(windtunnel.translate(fitted, temperature=temperature).soften())
         assert (trees.slope[trees.node_mask > 0] == 1 / temperature).all()
         assert (trees.leaf_slope[trees.leaf_mask > 0] == 1 / temperature).all()
 

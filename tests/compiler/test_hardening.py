@@ -244,7 +244,7 @@ def at_temperature_zero(net: windtunnel.Translation) -> windtunnel.Translation:
 @pytest.mark.parametrize("name", ["lightgbm, binary", "xgboost, binary", "histogram, binary", "catboost, oblivious"])
 def test_hardened_trees_are_the_limit_of_the_soft_ones(name: str, level: str, tmp_path: Path) -> None:
     x, y = rows(), binary()
-    net = moved(windtunnel.translate(source(name), level=level, calibrate=x), x, y)
+    net = moved(windtunnel.translate(source(name), level=level, calibrate=x).soften(), x, y)
     assert net.program.steps[-1].module.leaf_value.grad.abs().max() > 0
     hard = net.harden()
     wanted = at_temperature_zero(net).scores(x).numpy()
@@ -257,7 +257,7 @@ def test_hardened_trees_are_the_limit_of_the_soft_ones(name: str, level: str, tm
 
 def test_hardened_category_tables(tmp_path: Path) -> None:
     fitted = LGBMClassifier(min_data_per_group=5, cat_smooth=1, **LGBM).fit(frame(), binary())
-    net = moved(windtunnel.translate(fitted, level="L2", calibrate=frame()), frame(), binary())
+    net = moved(windtunnel.translate(fitted, level="L2", calibrate=frame()).soften(), frame(), binary())
     trees = net.program.steps[-1].module
     with torch.no_grad():
         trees.category_table[0] *= -1  # an unknown category goes left now
@@ -273,7 +273,9 @@ def test_hardened_category_tables(tmp_path: Path) -> None:
 
 
 def test_every_float32_row_goes_the_way_its_soft_node_leans() -> None:
-    net = moved(windtunnel.translate(source("lightgbm, binary"), level="L2", calibrate=rows()), rows(), binary())
+    net = moved(
+        windtunnel.translate(source("lightgbm, binary"), level="L2", calibrate=rows()).soften(), rows(), binary()
+    )
     trees = net.program.steps[-1].module
     of = net.harden().program.steps[-1].module.ensemble()
     real = trees.node_mask > 0
@@ -287,7 +289,7 @@ def test_every_float32_row_goes_the_way_its_soft_node_leans() -> None:
 
 def test_what_hardening_costs_is_measured_shown_and_saved(tmp_path: Path) -> None:
     x, y = rows(), binary()
-    net = moved(windtunnel.translate(source("lightgbm, binary"), level="L2", calibrate=x), x, y)
+    net = moved(windtunnel.translate(source("lightgbm, binary"), level="L2", calibrate=x).soften(), x, y)
     weight = np.linspace(0.5, 2, COUNT)
     hard = net.harden((x, y, weight))
     found = hard.hardening
@@ -303,7 +305,7 @@ def test_what_hardening_costs_is_measured_shown_and_saved(tmp_path: Path) -> Non
 
 
 def test_without_targets_only_the_change_is_told() -> None:
-    net = windtunnel.translate(source("lightgbm, binary"), level="L1", calibrate=rows())
+    net = windtunnel.translate(source("lightgbm, binary"), level="L1", calibrate=rows()).soften()
     net.set_exact_modules({})
     found = net.harden(rows()).hardening
     assert found is not None and np.isnan(found.before) and 0 < found.change < 0.05
@@ -312,19 +314,21 @@ def test_without_targets_only_the_change_is_told() -> None:
 @pytest.mark.parametrize("level", ["L1", "L4"])
 def test_what_has_not_moved_becomes_the_source_again(level: str) -> None:
     fitted = source("lightgbm, binary")
-    hard = windtunnel.translate(fitted, level=level, calibrate=rows()).harden()
+    hard = windtunnel.translate(fitted, level=level, calibrate=rows()).soften().harden()
     np.testing.assert_allclose(hard.scores(rows())[:, 0], fitted.predict(rows(), raw_score=True), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("level", "reason"), [("L3", "weigh several columns"), ("L4", "weigh several columns")])
 def test_what_is_no_tree_any_more_is_rejected_by_name(level: str, reason: str) -> None:
-    net = moved(windtunnel.translate(source("lightgbm, binary"), level=level, calibrate=rows()), rows(), binary())
+    net = moved(
+        windtunnel.translate(source("lightgbm, binary"), level=level, calibrate=rows()).soften(), rows(), binary()
+    )
     with pytest.raises(UnfaithfulOption, match=f"'LGBMClassifier': trees trained at {level}.*{reason}"):
         net.harden()
 
 
 def test_a_second_layer_that_has_moved_is_rejected() -> None:
-    net = windtunnel.translate(source("lightgbm, binary"), level="L4", calibrate=rows())
+    net = windtunnel.translate(source("lightgbm, binary"), level="L4", calibrate=rows()).soften()
     with torch.no_grad():
         net.program.steps[-1].module.path += 0.01
     net.set_exact_modules({})
@@ -333,7 +337,9 @@ def test_a_second_layer_that_has_moved_is_rejected() -> None:
 
 
 def test_a_hardened_model_in_onnx_runtime_is_tree_nodes(tmp_path: Path) -> None:
-    net = moved(windtunnel.translate(source("lightgbm, binary"), level="L2", calibrate=rows()), rows(), binary())
+    net = moved(
+        windtunnel.translate(source("lightgbm, binary"), level="L2", calibrate=rows()).soften(), rows(), binary()
+    )
     hard = net.harden()
     hard.export(tmp_path / "model.onnx", format="onnx")
     graph = onnx.load(tmp_path / "model.onnx").graph
@@ -346,7 +352,7 @@ def test_a_hardened_model_in_onnx_runtime_is_tree_nodes(tmp_path: Path) -> None:
 def test_leaves_harden_too_and_no_tree_file_holds_what_reads_them(tmp_path: Path) -> None:
     encoder = windtunnel.LeafEncoder(LGBMClassifier(**LGBM))
     pipeline = make_pipeline(encoder, LogisticRegression(max_iter=500)).fit(rows(), binary())
-    net = windtunnel.translate(pipeline, level="L2", calibrate=rows())
+    net = windtunnel.translate(pipeline, level="L2", calibrate=rows()).soften()
     net.set_exact_modules({})
     hard = net.harden(rows())
     assert any(isinstance(step.module, LeafOneHot) for step in hard.program.steps)
@@ -372,7 +378,7 @@ def test_a_branch_is_named_as_what_cannot_go_into_a_tree_file(tmp_path: Path) ->
 
 
 def test_soft_trees_are_sent_to_harden_first(tmp_path: Path) -> None:
-    net = windtunnel.translate(source("lightgbm, binary"), level="L2", calibrate=rows())
+    net = windtunnel.translate(source("lightgbm, binary"), level="L2", calibrate=rows()).soften()
     with pytest.raises(UnfaithfulOption, match="soft trees at L2. Export net.harden"):
         net.export(tmp_path / "model.json", format="xgboost")
 
@@ -393,7 +399,7 @@ def test_columns_that_reach_the_trees_are_those_of_the_pipeline_before_them(tmp_
 
 
 def test_hard_trees_stay_and_the_net_that_was_given_too() -> None:
-    net = windtunnel.translate(source("lightgbm, binary"), level="L2", calibrate=rows())
+    net = windtunnel.translate(source("lightgbm, binary"), level="L2", calibrate=rows()).soften()
     before = net.scores(rows())
     hard = net.harden()
     assert isinstance(hard.program.steps[-1].module, HardTrees)
@@ -403,7 +409,7 @@ def test_hard_trees_stay_and_the_net_that_was_given_too() -> None:
 
 
 def test_wrong_rows_are_rejected() -> None:
-    net = windtunnel.translate(source("lightgbm, binary"), level="L2", calibrate=rows())
+    net = windtunnel.translate(source("lightgbm, binary"), level="L2", calibrate=rows()).soften()
     with pytest.raises(BadInput, match="a tuple of 4"):
         net.harden((rows(), binary(), None, None))
     with pytest.raises(BadInput, match="600 rows and 10 targets"):

@@ -135,7 +135,7 @@ def test_a_pipeline_from_end_to_end() -> None:
     compiled = windtunnel.compile(source)
     np.testing.assert_allclose(compiled.predict_proba(others), source.predict_proba(others[MIXED]), 1e-9)
 
-    net = windtunnel.translate(source, level="L4", calibrate=frame[MIXED])
+    net = windtunnel.translate(source, level="L4", calibrate=frame[MIXED]).soften()
     for rows, labels in ((frame, y), (others, wanted)):
         ours, theirs = (roc_auc_score(labels, one.predict_proba(rows[MIXED])[:, 1]) for one in (net, source))
         assert ours == pytest.approx(theirs, abs=0.005)
@@ -170,20 +170,20 @@ def test_levels() -> None:
     source = pipeline(quick()).fit(frame[MIXED], targets(frame)["label"])
     trained = {}
     for level in ("L0", "L1", "L2", "L3", "L4"):
-        leaves = soft(windtunnel.translate(source, level={"leaves": level}))
+        leaves = soft(windtunnel.translate(source, level={"leaves": level}).soften())
         trained[level] = {name for name, one in leaves.named_parameters() if one.requires_grad and one.numel()}
     assert trained["L0"] == trained["L1"] == set()
     assert trained["L2"] == {"threshold"} and trained["L3"] == {"threshold", "node_weight"}
     assert trained["L4"] == {"threshold", "node_weight", "path", "path_bias"}
-    assert "SoftLeaves L4" in str(windtunnel.translate(source).report())
+    assert "SoftLeaves L4" in str(windtunnel.translate(source).soften().report())
     with pytest.raises(InvalidOption, match="steps with trees are 'leaves'"):
-        windtunnel.translate(source, level={"machine": "L2"})
+        windtunnel.translate(source, level={"machine": "L2"}).soften()
 
 
 def test_one_temperature_is_the_form_of_the_paper() -> None:
     frame = table()
     source = pipeline(quick()).fit(frame[MIXED], targets(frame)["label"])
-    leaves = soft(windtunnel.translate(source, temperature=0.5))
+    leaves = soft(windtunnel.translate(source, temperature=0.5).soften())
     assert (leaves.slope[leaves.node_mask > 0] == 2).all() and (leaves.leaf_slope == 2).all()
     cold = soft(windtunnel.translate(source, start="cold"))
     assert cold.path.shape == leaves.path.shape and not torch.allclose(cold.path, leaves.path, atol=1e-2)

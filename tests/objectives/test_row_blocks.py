@@ -67,7 +67,7 @@ def test_a_residual_model_computes_it_in_blocks() -> None:
     odds = np.where((X[:, 0] + X[:, 1]) % 2 == 0, 2.0, -2.0) + X[:, 2]
     y = (random.random(len(X)) < 1 / (1 + np.exp(-odds))).astype(int)
     source = LGBMClassifier(n_estimators=20, num_leaves=2, verbosity=-1).fit(X[:1000], y[:1000])
-    net = windtunnel.translate(source, level="L0", calibrate=X[:500])
+    net = windtunnel.translate(source, level="L0", calibrate=X[:500]).soften()
     half = len(X) // 2
     net.fit((X[:half], y[:half]), (X[half:], y[half:]), loss=watched, metric="auroc", epochs=1, progress=False)
     assert net.program.steps[-1].name == "residual" and ROWS < most <= LARGEST_BATCH

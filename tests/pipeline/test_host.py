@@ -181,7 +181,7 @@ def test_scores_are_those_of_the_source(name: str) -> None:
 @pytest.mark.parametrize("name", HOSTED)
 def test_a_translation_scores_alike(name: str) -> None:
     source, rows = fitted(name)
-    net = windtunnel.translate(source, calibrate=rows)
+    net = windtunnel.translate(source, calibrate=rows).soften()
     assert [host.name for host in net.hosts] == HOSTED[name][2]
     assert net.fidelity.r2 > 0.999
     if not any(isinstance(step.module, SoftTrees) for step in net.program.steps):
@@ -191,7 +191,7 @@ def test_a_translation_scores_alike(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, (pipeline, *_) in HOSTED.items() if hasattr(pipeline, "predict")])
 def test_what_comes_after_is_trained(name: str) -> None:
     source, rows = fitted(name)
-    net = windtunnel.translate(source, calibrate=rows)
+    net = windtunnel.translate(source, calibrate=rows).soften()
     net.train()
     net(*net.encode(rows)).sum().backward()
     trained = [parameter for parameter in net.parameters() if parameter.requires_grad and parameter.numel()]
@@ -271,7 +271,7 @@ def trees_after_squares(untranslated: str) -> tuple[windtunnel.Translation, pd.D
     frame = texts(200)[["income", "visits"]]
     y = targets(texts(200))["value"]
     source = make_pipeline(NamedSquares(), StandardScaler(), quick(LGBMRegressor)).fit(frame, y)
-    return windtunnel.translate(source, untranslated=untranslated, level="L1"), frame, y
+    return windtunnel.translate(source, untranslated=untranslated, level="L1").soften(), frame, y
 
 
 def test_cached_answers_are_computed_once() -> None:

@@ -26,7 +26,7 @@ def compiled(name: str, **options: Any) -> windtunnel.Translation:
 def translated(name: str) -> windtunnel.Translation:
     """The translated pipeline of a case, calibrated on its training rows; copy it before you change it."""
     case = CASES[name]
-    return windtunnel.translate(case.fitted(), calibrate=case.train()[0])
+    return windtunnel.translate(case.fitted(), calibrate=case.train()[0]).soften()
 
 
 def source_output(source: Any, method: str, rows: Any) -> Any:

@@ -26,6 +26,7 @@ class SmallNet(nn.Module):
         super().__init__()
         self.head = head
         self.exact_modules: dict[int, Any] = {}
+        self.softening = None
         self.encoder, self.hosts = RowEncoder(["x", "z", "c"], 3, [0, 1]), list[Any]()
         self.dropout = 0.0
         outputs = len(head.classes) if head.task == "multiclass" and head.classes is not None else 1

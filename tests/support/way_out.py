@@ -133,4 +133,4 @@ def rows_for(name: str) -> pd.DataFrame:
 
 def translated(name: str, **options: Any) -> windtunnel.Translation:
     rows = pandas_categories(frame()) if name == "lightgbm_categories" else frame()
-    return windtunnel.translate(fitted(name), **{"calibrate": rows, **options})
+    return windtunnel.translate(fitted(name), **{"calibrate": rows, **options}).soften()

@@ -139,7 +139,7 @@ def test_the_history_has_the_metric_of_the_result_which_is_no_worse(kind: str) -
         for metric in SOURCES[kind][1]:
             for product in (False, True):
                 train, valid = of_kind(kind, product)
-                net = windtunnel.translate(source.fit(*train), calibrate=train[0], temperature=0.5)
+                net = windtunnel.translate(source.fit(*train), calibrate=train[0], temperature=0.5).soften()
                 before = [score(metric, model, *valid) for model in (net, source)]
                 net.fit(train, valid, metric=metric, epochs=2, learning_rate=5e-3, progress=False, accelerator="cpu")
                 assert net.history is not None
@@ -156,7 +156,7 @@ def test_without_a_significant_residual_model_the_exact_trees_are_installed(monk
     monkeypatch.setattr(InitialResidual, "compare", lambda *_: INSIGNIFICANT)
     train, valid = of_kind("two values", product=True)
     source = XGBRegressor(n_estimators=5, n_jobs=1).fit(*train)  # too few for tree-block weights
-    net = windtunnel.translate(source, calibrate=train[0], temperature=0.5)
+    net = windtunnel.translate(source, calibrate=train[0], temperature=0.5).soften()
     assert score("r2", net, *valid) < score("r2", source, *valid)
     net.fit(train, valid, metric="r2", epochs=1, progress=False)
     np.testing.assert_allclose(net.predict(valid[0]), source.predict(valid[0]), rtol=1e-5, atol=1e-5)
@@ -174,7 +174,7 @@ def test_trees_trained_without_a_residual_model_are_replaced_by_a_better_source(
     source = LGBMClassifier(**BOOSTED).fit(*train)
     options: Any = {"metric": "accuracy", "epochs": 1, "learning_rate": 1e-6, "progress": False}
     for temperature, better in ((3.0, True), (0.01, False)):
-        net = windtunnel.translate(source, calibrate=train[0], temperature=temperature)
+        net = windtunnel.translate(source, calibrate=train[0], temperature=temperature).soften()
         came = score("accuracy", net, *valid)
         assert (score("accuracy", source, *valid) > came) == better
         net.fit(train, valid, **options)
@@ -186,7 +186,7 @@ def test_trees_trained_without_a_residual_model_are_replaced_by_a_better_source(
         if better:
             np.testing.assert_allclose(net.predict_proba(valid[0]), source.predict_proba(valid[0]), atol=1e-5)
     # Who asks for trained trees gets them.
-    net = windtunnel.translate(source, calibrate=train[0], temperature=3.0)
+    net = windtunnel.translate(source, calibrate=train[0], temperature=3.0).soften()
     net.fit(train, valid, recipe="joint", **options)
     assert isinstance(net.program.steps[-1].module, SoftTrees)
 
@@ -196,7 +196,7 @@ def test_labels_by_a_threshold_are_validated_as_predicted(temperature: float) ->
     (X, y), valid = of_kind("three classes", product=True)
     train, valid = (X, y > 0), (valid[0], valid[1] > 0)
     model = FixedThresholdClassifier(LGBMClassifier(**BOOSTED), threshold=0.8, response_method="predict_proba")
-    net = windtunnel.translate(model.fit(*train), calibrate=X, temperature=temperature)
+    net = windtunnel.translate(model.fit(*train), calibrate=X, temperature=temperature).soften()
     net.fit(train, valid, metric="accuracy", epochs=1, learning_rate=1e-6, progress=False)
     assert net.history is not None
     assert net.history.best == pytest.approx(score("accuracy", net, *valid))

@@ -37,7 +37,7 @@ def source(kind: str = "label", trees: int = 60, rate: float = 0.5) -> Any:
 
 def tree_rows(net: windtunnel.Translation, kind: str) -> tuple[HardTrees, TreeRows, Any]:
     X, y = rows(2000, 1, kind)
-    trees = net.exact_modules[len(net.program.steps) - 1]
+    trees: Any = net.program.steps[-1].module
     inputs = net.program.inputs_of(len(net.program.steps) - 1, *net.encode(X))
     return trees, TreeRows(inputs, net.head.encode_target(y)), pick(None, net.head)
 
@@ -111,7 +111,7 @@ def test_forests_have_none() -> None:
     forest = RandomForestClassifier(n_estimators=20, random_state=0).fit(X, y)
     net = windtunnel.translate(forest)
     head: Head = net.head
-    trees = net.exact_modules[len(net.program.steps) - 1]
+    trees: Any = net.program.steps[-1].module
     valid = TreeRows(net.program.inputs_of(len(net.program.steps) - 1, *net.encode(X)), head.encode_target(y))
     assert fit_block_weights(trees, valid, pick("probabilities", head), DRAWS) is None
 

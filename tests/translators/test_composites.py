@@ -131,7 +131,7 @@ def test_levels_by_the_path_of_a_part() -> None:
     parts = [("linear", scaled()), ("trees", quick(n_estimators=4)), ("pipe", make_pipeline(SimpleImputer(), quick()))]
     fitted = make_pipeline(StackingClassifier(parts, logistic(), cv=2)).fit(X, TARGETS["label"])
     wanted = {"stackingclassifier.trees": "L1", "stackingclassifier.pipe.lgbmclassifier": "L2"}
-    net = windtunnel.translate(fitted, calibrate=X, level=wanted)
+    net = windtunnel.translate(fitted, calibrate=X, level=wanted).soften()
     levels = {step.name: step.module.level for step in net.program.steps if isinstance(step.module, SoftTrees)}
     assert levels == wanted
 
@@ -145,7 +145,7 @@ def test_an_estimator_that_is_named_twice_is_computed_once() -> None:
 def test_soft_trees_inside_a_stack_are_fine_tuned() -> None:
     parts = [("linear", scaled(Ridge())), ("trees", quick(LGBMRegressor, n_estimators=4))]
     fitted = StackingRegressor(parts, LinearRegression(), cv=2).fit(X, TARGETS["value"])
-    net = windtunnel.translate(fitted, calibrate=X)
+    net = windtunnel.translate(fitted, calibrate=X).soften()
     before = {name: one.detach().clone() for name, one in net.named_parameters()}
     rows = (X, TARGETS["value"])
     net.fit(rows, rows, recipe="joint", epochs=2, batch_size=64, progress=False, accelerator="cpu")
@@ -332,10 +332,10 @@ def test_trees_too_large_to_soften_stay_hard(monkeypatch: pytest.MonkeyPatch) ->
         X, TARGETS["label"]
     )
     with pytest.warns(UserWarning, match=r"3 soft trees of up to \d+ leaves .*max_leaf_nodes"):
-        net = windtunnel.translate(source)
+        net = windtunnel.translate(source).soften()
     assert isinstance(net.program.steps[-1].module, HardTrees)
     np.testing.assert_allclose(net.predict_proba(X), source.predict_proba(X), 1e-5)
     net.fit((X, TARGETS["label"]), (ROWS, targets(MORE)["label"]), progress=False)
     assert net.history.best >= net.history.start
-    insisted = windtunnel.translate(source, level={"randomforestclassifier": "L1"})
+    insisted = windtunnel.translate(source, level={"randomforestclassifier": "L1"}).soften()
     assert type(insisted.program.steps[-1].module) is SoftTrees

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,15 +9,11 @@ from typing import Any
 from windtunnel.api.translation import Translation
 from windtunnel.assemble import Assembly
 from windtunnel.compiler.passes import look_up_sums
-from windtunnel.compiler.strategies import choose, fastest
+from windtunnel.compiler.strategies import choose
 from windtunnel.encode import Rows
-from windtunnel.modules.trees import HardTrees
-from windtunnel.program.fidelity import OUTPUT_METHODS, Fidelity
-from windtunnel.program.softening import redraw_tables, soften_steps
-from windtunnel.program.translate_options import check_calibration_rows, check_options
-
-LEAST_R2 = 0.999
-"""R squared against the source's outputs, below which ``translate`` warns."""
+from windtunnel.program.fidelity import CalibrationRows, warn_if_low
+from windtunnel.program.softening import check_level, may_soften, soften
+from windtunnel.program.translate_options import SofteningPlan, check_calibration_rows, check_options
 
 
 def translate(
@@ -32,24 +27,28 @@ def translate(
 ) -> Translation:
     """Translate a fitted pipeline into a differentiable module whose initial weights are those of the pipeline.
 
+    Trees stay exact, and no parameter of a pipeline with trees is trainable, until ``Translation.soften`` makes them
+    soft. Joint training calls it; a custom training loop has to. The default ``fit`` needs no soft trees.
+
     Parameters
     ----------
     pipeline : fitted scikit-learn estimator or Pipeline, or model of LightGBM, XGBoost or CatBoost
         Left as it is.
     level : str or {step name: str}
-        The trainable weights of trees: "L0" none, "L1" leaf values, "L2" also thresholds, "L3" also the weights of
+        The trainable weights of soft trees: "L0" none, "L1" leaf values, "L2" also thresholds, "L3" also the weights of
         the first layer, "L4" also those of the second. Trees of thousands of leaves stay hard, with a warning, unless
         a mapping names them.
     start : "warm" or "cold"
-        Copied from the fitted pipeline, or the same architecture with random trees and tables.
+        Copied from the fitted pipeline, or the same architecture with random trees and tables, soft at once.
     temperature : "auto" or float
         "auto": thresholds move to the middle of their gap, and every node gets its own temperature. The trees are as
         soft as they can be with 99.995 % of the variance of the raw scores kept on the ``calibrate`` rows. Without
         rows, temperatures come from the values of tables, the ranges that the model stores and the distances between
         its thresholds. A number is the temperature of every node and leaf, in the unit of the input; the paper takes 1.
     calibrate : rows, optional
-        A few thousand raw rows, such as a sample of the training rows. The report has R squared on these rows. It is
-        lower on new rows, the more so the fewer calibration rows there are.
+        A few thousand raw rows, such as a sample of the training rows. The report has R squared on these rows. With
+        soft trees it is lower on new rows, the more so the fewer calibration rows there are. The translation keeps up
+        to 100,000 of them, encoded, until its trees are soft; a file never holds them.
     untranslated : "cache", "stream" or "error"
         For a step that has no translation: keep it on the host and compute its output once, or batch by batch; or
         raise.
@@ -71,27 +70,28 @@ def translate(
     check_calibration_rows(calibrate)
     net = Translation.of(Assembly(pipeline, untranslated, calibrate))
     look_up_sums(net)
-    batch = None if calibrate is None else net.encode(calibrate)
-    exact = soften_steps(net, level, start, temperature, batch)
-    if exact and net.head.link == "probabilities" and not isinstance(net.head.classes, list):
-        net.replace_head(replace(net.head, link="shares"))  # soft leaves leak: outputs may be below 0 or above 1
-    if start == "warm":
-        net.set_exact_modules({at: fastest(old) if isinstance(old, HardTrees) else old for at, old in exact.items()})
-    net.configure(strategy_choices=choose(net.program, "auto"))  # of trees that are too large to be soft
-    if start == "cold":
-        redraw_tables(net.program)
-    if batch is not None:
-        method = next(name for name in OUTPUT_METHODS if name in net.head.methods)
-        source_outputs = getattr(pipeline, method)(net.encoder.source_rows(calibrate))
-        fidelity = Fidelity.between(getattr(net, method)(batch), source_outputs)
-        net.record(fidelity=fidelity)
-        if start == "warm" and temperature == "auto" and fidelity.r2 < LEAST_R2:
-            warnings.warn(
-                f"the translation keeps R2 {fidelity.r2:.4f} of the source's outputs on the "
-                f"{fidelity.rows:,} calibration rows, which should be {LEAST_R2} or more. Give more calibration rows, "
-                "or take windtunnel.compile for exact outputs without training.",
-                UserWarning,
-                stacklevel=2,
-            )
+    check_level(net.program, level)
+    softens = may_soften(net.program)
+    if softens and net.head.link == "probabilities" and not isinstance(net.head.classes, list):
+        # Outputs of float32 trees do not quite add up to 1, and those of soft trees may be below 0 or above 1.
+        net.replace_head(replace(net.head, link="shares"))
+    net.configure(strategy_choices=choose(net.program, "auto"))
     net.mark_initial_weights()
-    return net.eval()  # with the soft modules
+    calibration = None
+    if calibrate is not None:
+        rows = net.encoder.source_rows(calibrate)
+        calibration = CalibrationRows.of(net.encode(calibrate), net.head.methods, pipeline, rows)
+        fidelity = calibration.fidelity(net)
+        net.record(fidelity=fidelity)
+        warn_if_low(fidelity, stacklevel=3)
+        calibration = calibration.sample()
+    trainable = tuple(name for name, parameter in net.program.named_parameters() if parameter.requires_grad)
+    plan = SofteningPlan(
+        dict(level) if isinstance(level, Mapping) else level,
+        "auto" if temperature == "auto" else float(temperature),
+        trainable,
+    )
+    net.defer_softening(plan, calibration)
+    if start == "cold" or not softens:
+        soften(net, start=start)
+    return net.eval()

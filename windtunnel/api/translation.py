@@ -191,6 +191,33 @@ class Translation(TranslatedPipeline):
         mixin = mixins.get(self.head.task, ClassifierMixin if self.head.classes is not None else RegressorMixin)
         return type("Tagged", (mixin, BaseEstimator), {})().__sklearn_tags__()
 
+    def soften(self, calibrate: Rows | None = None) -> Self:
+        """Make exact trees soft, in place, at the level and temperature that ``translate`` was given.
+
+        Joint training does this itself. For a custom training loop, call it before the optimizer is made: only then are
+        the parameters that ``level`` names in ``parameters()``. The other steps without a gradient (bins, votes) become
+        smooth too. Trees that are soft already stay as they are.
+
+        Parameters
+        ----------
+        calibrate : rows, optional
+            A few thousand raw rows; by default those that ``translate`` was given. A file does not hold them: give them
+            again after ``load``.
+
+        Returns
+        -------
+        Translation
+            This one.
+        """
+        from windtunnel.program.fidelity import CalibrationRows
+        from windtunnel.program.softening import soften
+        from windtunnel.program.translate_options import check_calibration_rows
+
+        check_calibration_rows(calibrate)
+        rows = None if calibrate is None else self.encode(calibrate)
+        soften(self, None if rows is None else CalibrationRows.of(rows, self.head.methods, self, rows))
+        return self
+
     def harden(self, valid: Any = None) -> Translation:
         """A copy with hard trees in the place of soft ones; see ``windtunnel.compiler.hardening.harden``.
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import warnings
+from collections.abc import Container
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windtunnel.encode import Batch
+
 OUTPUT_METHODS = ("predict_proba", "decision_function", "predict", "transform", "score_samples")
 """The methods to compare, the most informative first."""
+LEAST_R2 = 0.999
+"""R squared against the source's outputs, below which a warning is given."""
+MAX_ROWS = 100_000
+"""The most calibration rows that are kept until trees are made soft."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,53 @@ class Fidelity:
             labels = np.unique(np.concatenate([ours, theirs]))
             ours, theirs = np.searchsorted(labels, ours), np.searchsorted(labels, theirs)
         return cls(len(theirs), explained_variance(_columns(ours), _columns(theirs)))
+
+
+@dataclass(frozen=True)
+class CalibrationRows:
+    """Encoded calibration rows, and the exact outputs of one method for them.
+
+    Attributes
+    ----------
+    batch : Batch
+    method : str
+        One of ``OUTPUT_METHODS``.
+    outputs : ndarray
+        ``[rows, ...]``, those of the source pipeline, or of its exact translation.
+    """
+
+    batch: Batch
+    method: str
+    outputs: NDArray[Any]
+
+    @classmethod
+    def of(cls, batch: Batch, methods: Container[str], model: Any, rows: Any) -> Self:
+        """Encoded rows with what ``model``, which has these methods, outputs for ``rows``."""
+        method = next(name for name in OUTPUT_METHODS if name in methods)
+        return cls(batch, method, _array(getattr(model, method)(rows)))
+
+    def fidelity(self, net: Any) -> Fidelity:
+        """Compare the outputs of a translation."""
+        return Fidelity.between(getattr(net, self.method)(self.batch), self.outputs)
+
+    def sample(self) -> Self:
+        """At most ``MAX_ROWS`` of the rows, evenly spaced."""
+        if len(self.outputs) <= MAX_ROWS:
+            return self
+        rows = torch.linspace(0, len(self.outputs) - 1, MAX_ROWS, dtype=torch.float64).long()
+        return replace(self, batch=Batch(*(block[rows] for block in self.batch)), outputs=self.outputs[rows.numpy()])
+
+
+def warn_if_low(fidelity: Fidelity, stacklevel: int) -> None:
+    """Warn of a translation that does not keep ``LEAST_R2``."""
+    if fidelity.r2 < LEAST_R2:
+        warnings.warn(
+            f"the translation keeps R2 {fidelity.r2:.4f} of the source's outputs on the {fidelity.rows:,} calibration "
+            f"rows, which should be {LEAST_R2} or more. Give more calibration rows, or take windtunnel.compile for "
+            "exact outputs without training.",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def explained_variance(ours: Tensor, theirs: Tensor) -> float:

@@ -18,9 +18,10 @@ from windtunnel.modules.tables.category_table import CategoryTable
 from windtunnel.modules.tables.code_tables import CodeTables
 from windtunnel.modules.tables.target_statistics import TargetStatistics
 from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftTrees, TreeEnsemble
-from windtunnel.modules.trees.soft.soften import soften, soften_leaves
-from windtunnel.program.fidelity import explained_variance
+from windtunnel.modules.trees.soft.soften import soften as soften_trees, soften_leaves
+from windtunnel.program.fidelity import CalibrationRows, explained_variance, warn_if_low
 from windtunnel.program.program import Program, ProgramStep, Take, steps_read
+from windtunnel.program.translate_options import SofteningPlan
 from windtunnel.program.translated import TranslatedPipeline
 
 SOFT_FRACTIONS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.0)
@@ -31,75 +32,134 @@ LARGEST = 2**26
 """The most weights of the second layer of soft trees: trees times the nodes and the leaves of the largest one."""
 
 
-def soften_steps(
-    net: TranslatedPipeline, level: str | Mapping[str, str], start: str, temperature: float | str, batch: Batch | None
-) -> dict[int, Module]:
-    """Put soft modules into steps; the modules that they replace, by position. Arguments as those of ``translate``.
+def soften(net: TranslatedPipeline, calibration: CalibrationRows | None = None, start: str = "warm") -> None:
+    """Replace exact trees, and other modules without a gradient, by soft ones, as ``translate`` was told.
 
-    Raises
-    ------
-    InvalidOption
-        ``level`` names a step that holds no trees.
+    Nothing happens if they are soft already. An error or an interrupt leaves the exact modules.
+
+    Parameters
+    ----------
+    net : TranslatedPipeline
+        Changed in place.
+    calibration : CalibrationRows, optional
+        By default those that ``translate`` was given.
+    start : "warm" or "cold"
+        See ``translate``.
     """
-    levels = _levels(net.program, level)
-    _freeze_behind(net.program, levels)
-    exact: dict[int, Any] = {position: step.module for position, step in enumerate(net.program.steps)}
+    plan = net.softening
+    if plan is None:
+        return
+    calibration = calibration or net.calibration
+    device, exact = net.device(), {at: step.module for at, step in enumerate(net.program.steps)}
+    for name in plan.trainable:
+        net.program.get_parameter(name).requires_grad_()
+    try:
+        net.cpu()
+        soften_steps(net, plan, start, None if calibration is None else calibration.batch)
+        net.to(device)
+    except BaseException:
+        net.replace_modules(exact)  # type: ignore[arg-type]
+        net.defer_softening(plan, net.calibration)
+        raise
+    replaced = {at: exact[at] for at, step in enumerate(net.program.steps) if step.module is not exact[at]}
+    net.set_exact_modules(replaced if start == "warm" else {})  # type: ignore[arg-type]
+    names = {net.program.steps[at].name for at in replaced}
+    net.configure(strategy_choices=[choice for choice in net.strategy_choices if choice.step not in names])
+    if start == "cold":
+        redraw_tables(net.program)
+    net.mark_initial_weights()
+    net.train(net.training)
+    if calibration is not None and (replaced or start == "cold"):
+        fidelity = calibration.fidelity(net)
+        net.record(fidelity=fidelity)
+        if start == "warm" and plan.temperature == "auto":
+            warn_if_low(fidelity, stacklevel=4)
+
+
+def may_soften(program: Program) -> bool:
+    """Whether a step of a program has a soft form."""
+    modules: list[Any] = [step.module for step in program.steps]
+    return any(isinstance(each, HardTrees | LeafOneHot) or type(each).soft is not Module.soft for each in modules)
+
+
+def soften_steps(net: TranslatedPipeline, plan: SofteningPlan, start: str, batch: Batch | None) -> None:
+    """Put soft modules into the steps of a program that is exact."""
+    levels = _levels(net.program, plan.level)
+    for position in _tree_steps(net.program).keys() - levels.keys():
+        _warn_of_hard_trees(net.program.steps[position])  # type: ignore[arg-type]
+    for position in _without_gradient(net.program, levels):
+        net.program.steps[position].requires_grad_(False)
     for position, step in enumerate(net.program.steps):
         if position not in levels and isinstance(step.module, Module):
             if isinstance(step.module, CodeTables):
                 _freeze(_tables(net.program, step).values())  # type: ignore[arg-type]
             net.replace_modules({position: _softened(net.program, position, batch)})
     for position, name in levels.items():
-        net.replace_modules({position: _soft_trees(net, position, name, start, temperature, batch)})
-    steps = enumerate(net.program.steps)
-    return {position: exact[position] for position, step in steps if step.module is not exact[position]}
+        net.replace_modules({position: _soft_trees(net, position, name, start, plan.temperature, batch)})
+
+
+def check_level(program: Program, level: str | Mapping[str, str]) -> None:
+    """Raise ``InvalidOption`` where ``level`` names a step that holds no trees."""
+    names = list(_tree_steps(program).values())
+    unknown = sorted(set(level) - set(names)) if isinstance(level, Mapping) else []
+    if unknown:
+        close = get_close_matches(unknown[0], names, n=1)
+        raise InvalidOption(
+            f"level names steps without trees: {', '.join(map(repr, unknown))}; steps with trees are "
+            f"{', '.join(map(repr, names)) or 'none'}" + (f". Did you mean {close[0]!r}?" if close else ".")
+        )
+
+
+def trainable_when_soft(program: Program, plan: SofteningPlan) -> bool:
+    """Whether an exact program has something to train once it is soft."""
+    levels = _levels(program, plan.level)
+    blocked = _without_gradient(program, levels)
+    steps = [int(name.split(".")[1]) for name in plan.trainable if name.startswith("steps.")]
+    return any(level != "L0" for level in levels.values()) or bool(set(steps) - blocked)
 
 
 def _levels(program: Program, level: str | Mapping[str, str]) -> dict[int, str]:
-    """The level of each program step that holds trees."""
+    """The level of each program step whose trees become soft."""
+    trees, steps = _tree_steps(program), list(program.steps)
+    if isinstance(level, Mapping):
+        return {index: level.get(name, "L4") for index, name in trees.items()}
+    return {index: level for index in trees if _second_layer(steps[index])[-1] <= LARGEST}  # type: ignore[arg-type]
+
+
+def _tree_steps(program: Program) -> dict[int, str]:
+    """The names of the steps that hold trees, by position."""
     steps: dict[int, Any] = dict(enumerate(program.steps))
-    trees = {index: step.name for index, step in steps.items() if isinstance(step.module, HardTrees | LeafOneHot)}
-    if not isinstance(level, Mapping):
-        return dict.fromkeys((index for index in trees if _may_soften(steps[index])), level)
-    unknown = sorted(set(level) - set(trees.values()))
-    if unknown:
-        close = get_close_matches(unknown[0], list(trees.values()), n=1)
-        raise InvalidOption(
-            f"level names steps without trees: {', '.join(map(repr, unknown))}; steps with trees are "
-            f"{', '.join(map(repr, trees.values())) or 'none'}" + (f". Did you mean {close[0]!r}?" if close else ".")
-        )
-    return {index: level.get(name, "L4") for index, name in trees.items()}
+    return {index: step.name for index, step in steps.items() if isinstance(step.module, HardTrees | LeafOneHot)}
 
 
-def _freeze_behind(program: Program, levels: Mapping[int, str]) -> None:
-    """Freeze steps whose output only reaches trees that stay hard: no gradient comes back."""
+def _without_gradient(program: Program, levels: Mapping[int, str]) -> set[int]:
+    """The steps whose output only reaches trees that stay hard, and these trees: no gradient comes back."""
     steps: list[Any] = list(program.steps)
-    hard = {index for index, step in enumerate(steps) if isinstance(step.module, HardTrees | LeafOneHot)} - {*levels}
+    hard = _tree_steps(program).keys() - levels.keys()
     reached, new = set[int](), {len(steps) - 1}
     while new:
         reached |= new
         new = set[int]().union(*(steps_read(steps[index]) for index in new - hard)) - reached
-    for index, step in enumerate(steps):
-        if hard and (index in hard or index not in reached):
-            step.requires_grad_(False)
+    return {index for index in range(len(steps)) if index in hard or index not in reached} if hard else set()
 
 
-def _may_soften(step: ProgramStep) -> bool:
-    """Whether the trees of a step are small enough; warns if not."""
+def _second_layer(step: ProgramStep) -> tuple[int, int, int]:
+    """The trees of a step, the leaves of the largest, and the weights of their second layer."""
     ensemble: TreeEnsemble = step.module.ensemble()  # type: ignore[operator]
     leaves = int(np.diff(ensemble.leaf_start).max(initial=0))
-    numbers = len(ensemble.output) * leaves * max(leaves - 1, 0)
-    if numbers <= LARGEST:
-        return True
+    return len(ensemble.output), leaves, len(ensemble.output) * leaves * max(leaves - 1, 0)
+
+
+def _warn_of_hard_trees(step: ProgramStep) -> None:
+    trees, leaves, weights = _second_layer(step)
     warnings.warn(
-        f"the trees of step {step.name!r} stay hard: {len(ensemble.output):,} soft trees of up to {leaves:,} leaves "
-        f"would have {numbers:,} weights in their second layer ({numbers * 4 / 2**30:.1f} GiB). fit trains a residual "
-        "model on top of them. To tune the trees too, fit smaller ones (max_leaf_nodes=256, say), or insist: "
+        f"the trees of step {step.name!r} stay hard: {trees:,} soft trees of up to {leaves:,} leaves would have "
+        f"{weights:,} weights in their second layer ({weights * 4 / 2**30:.1f} GiB). fit trains a residual model on "
+        "top of them. To tune the trees too, fit smaller ones (max_leaf_nodes=256, say), or insist: "
         f"level={{{step.name!r}: 'L4'}}.",
         UserWarning,
-        stacklevel=6,
+        stacklevel=5,
     )
-    return False
 
 
 def _soft_trees(
@@ -108,7 +168,7 @@ def _soft_trees(
     """Soft trees for a step of hard ones, soft leaves for one of one-hot leaves."""
     step: ProgramStep = net.program.steps[position]  # type: ignore[assignment]
     hard: HardTrees | LeafOneHot = step.module  # type: ignore[assignment]
-    form = soften_leaves if isinstance(hard, LeafOneHot) else soften
+    form = soften_leaves if isinstance(hard, LeafOneHot) else soften_trees
     ensemble = hard.ensemble()
     tables = _tables(net.program, step)
     _freeze_codes(ensemble, tables)

@@ -1,15 +1,36 @@
-"""Checks of the options of ``translate``, for sweeps and configs too."""
+"""Options of ``translate``: their checks, for sweeps and configs too, and what is kept of them until trees are soft."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 from windtunnel.encode import Rows, count_rows
 from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.modules.trees.soft.trees import LEVELS
+
+
+@dataclass(frozen=True)
+class SofteningPlan:
+    """How the exact trees of a translation become soft, and what is trainable then.
+
+    Attributes
+    ----------
+    level, temperature
+        See ``translate``.
+    trainable : tuple of str
+        The parameters of the exact program that are frozen until then.
+    """
+
+    level: str | dict[str, str]
+    temperature: float | str
+    trainable: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        check_options(level=self.level, temperature=self.temperature)
 
 
 def check_options(

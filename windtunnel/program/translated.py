@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.tables.tfidf import TermSums
 from windtunnel.pipeline.host_step import HostStep
-from windtunnel.program.fidelity import Fidelity
+from windtunnel.program.fidelity import CalibrationRows, Fidelity
 from windtunnel.program.hardening_result import HardeningResult
 from windtunnel.program.head import Head
 from windtunnel.program.history import History
@@ -31,6 +31,7 @@ from windtunnel.program.row_slices import CPU, LARGE, has_non_finite, in_slices,
 from windtunnel.program.simplification import Simplification
 from windtunnel.program.source_method import SourceMethod
 from windtunnel.program.strategy_choice import StrategyChoice
+from windtunnel.program.translate_options import SofteningPlan
 
 MOST_RESIDUAL_COLUMNS = 1000
 """The most columns of a translation that gets a residual model; counts of words have more."""
@@ -73,8 +74,13 @@ class TranslatedPipeline(nn.Module):
         Program step -> the module that computes exactly what the source does, while an untrained soft one runs.
     initial_weights : InitialWeights
         The weights before training, from which the report's drift is measured.
+    softening : SofteningPlan or None
+        How ``soften`` will replace exact modules by soft ones. Until then all parameters are frozen. None if there is
+        nothing to soften, or nothing left.
+    calibration : CalibrationRows or None
+        The rows to soften with; not saved.
     strategy_choices : list of StrategyChoice
-        How ``windtunnel.compile`` chose to run each tree ensemble.
+        How to run each ensemble of exact trees.
     engine : Engine or None
         What runs the program; None is eager torch.
     batch_size : int
@@ -101,6 +107,7 @@ class TranslatedPipeline(nn.Module):
         untranslated: str = "cache",
         *,
         exact_modules: Mapping[int, Module] | None = None,
+        softening: SofteningPlan | None = None,
         initial_weights: Mapping[str, Tensor] | None = None,
         strategy_choices: Sequence[StrategyChoice] = (),
         fidelity: Fidelity | None = None,
@@ -114,6 +121,7 @@ class TranslatedPipeline(nn.Module):
         self.encoder, self.head, self.origins = encoder, head, list(origins)
         self.hosts, self.untranslated = list(hosts), untranslated
         self.exact_modules = dict(exact_modules or {})
+        self.softening, self.calibration = softening, cast(CalibrationRows | None, None)
         self.strategy_choices = list(strategy_choices)
         self.engine: Engine | None = None
         self.batch_size = rows_at_once(program)
@@ -158,9 +166,15 @@ class TranslatedPipeline(nn.Module):
         """Encode ids with other category columns."""
         self.encoder.categories = list(categories)
 
+    def defer_softening(self, plan: SofteningPlan, calibration: CalibrationRows | None) -> None:
+        """Freeze the exact program until ``soften`` follows the plan."""
+        self.softening, self.calibration = plan, calibration
+        self.program.requires_grad_(False)
+
     def set_exact_modules(self, modules: Mapping[int, Module]) -> None:
-        """Take these as the exact modules behind untrained soft steps, by position."""
+        """Take these as the exact modules behind untrained soft steps, by position; nothing is left to soften."""
         self.exact_modules = dict(modules)
+        self.softening = self.calibration = None
 
     def drop_trained_exact_modules(self) -> None:
         """Keep the exact modules of those soft steps only whose weights are still the initial ones."""
@@ -205,7 +219,19 @@ class TranslatedPipeline(nn.Module):
         self.history = history or self.history
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """Raw scores ``[B, K]`` of encoded rows."""
+        """Raw scores ``[B, K]`` of encoded rows.
+
+        Raises
+        ------
+        BadInput
+            In training, if a step is still exact and has no gradient; see ``Translation.soften``.
+        """
+        if self.softening is not None and (self.training or numbers.requires_grad) and torch.is_grad_enabled():
+            raise BadInput(
+                "this translation holds exact trees, or other steps without a gradient. To train it in a custom loop, "
+                'call net.soften() before the optimizer is made; fit(recipe="joint") does so itself. To predict, call '
+                "net.eval(), or use torch.no_grad()."
+            )
         return self.program(numbers, ids)  # type: ignore[no-any-return]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -385,6 +411,10 @@ class TranslatedPipeline(nn.Module):
     def output(self, method: str, batch: Batch) -> Tensor:
         """The program's output for encoded rows: "scores", or a method that has a step in the program."""
         return self.run_in_slices(partial((self.engine or self.program).output, method), batch)
+
+    def device(self) -> torch.device:
+        """The device of the program."""
+        return self._program_facts().device()
 
     def _program_facts(self) -> ProgramFacts:
         """Facts of the program, computed anew once a step has another module."""

@@ -42,7 +42,7 @@ def inference_cost(net: TranslatedPipeline, batch: Batch) -> float:
         A few hundred encoded rows; the fixed cost of a call is divided among them.
     """
     program = net.program
-    device = next(program.parameters()).device
+    device = net.device()
     formulas = {torch.ops.windtunnel.soft_trees: soft_trees_products}
     with (
         torch.no_grad(),

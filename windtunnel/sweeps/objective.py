@@ -77,7 +77,7 @@ class Objective:
         self.calibrate = settings.calibrate
         if self.calibrate is None:
             self.calibrate = calibration_rows(settings.train, settings.seed)
-        net = settings.translate(settings.pipeline, calibrate=self.calibrate, **settings.translate_options)
+        net = settings.translate(settings.pipeline, calibrate=self.calibrate, **settings.translate_options).soften()
         self.takes_residual = net.takes_residual_model()
         name = "joint" if settings.recipe in (None, "default") and not self.takes_residual else settings.recipe
         self.recipe = Recipe.resolve(name, settings.recipe_options)

@@ -12,6 +12,7 @@ from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.objectives.losses import pick
+from windtunnel.program.softening import soften, trainable_when_soft
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.loop.module import DataModule
@@ -22,12 +23,14 @@ from windtunnel.trainers.residual.installation import FrozenPipeline
 
 
 def is_trainable(net: TranslatedPipeline) -> bool:
-    """Whether a parameter takes gradients."""
+    """Whether a parameter takes gradients, or will once trees are soft."""
+    if net.softening is not None:
+        return trainable_when_soft(net.program, net.softening)
     return any(parameter.requires_grad for parameter in net.parameters())
 
 
 def prepare_joint_training(net: TranslatedPipeline) -> None:
-    """Forget the exact modules, which no longer match once soft steps are trained.
+    """Make exact trees soft, and forget the exact modules, which no longer match once soft steps are trained.
 
     The link of probabilities becomes one that rescales outputs that leave [0, 1].
 
@@ -36,6 +39,7 @@ def prepare_joint_training(net: TranslatedPipeline) -> None:
     BadInput
         If nothing is trainable.
     """
+    soften(net)
     if not is_trainable(net) and getattr(net, "history", None) is not None:
         raise BadInput(
             "nothing in this translation is trainable: an earlier fit replaced its steps by the exact, frozen steps of "
@@ -52,13 +56,13 @@ def prepare_joint_training(net: TranslatedPipeline) -> None:
 
 
 def source_candidate(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> Candidate | None:
-    """The source pipeline with exact trees, evaluated before training; None where the translation has no soft step.
+    """The source pipeline with exact trees, evaluated before training; None where nothing has to become soft.
 
     Soft trees may start a little below the exact ones, and training may not make up for that.
     """
     head, metric = net.head, recipe.metric_for(net)
     skip = data.validated_on == "training rows" or (head.link in PROBABILITIES and metric.name == "loss")
-    if not net.exact_modules or skip:
+    if not (net.softening or net.exact_modules) or skip:
         return None
     program = deepcopy(net.program.with_modules(net.exact_modules)).eval()
 

@@ -74,6 +74,7 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
         steps=[_step_data(step, origin) for step, origin in zip(net.program.steps, net.origins, strict=True)],
         method_steps={method: _step_data(step, Origin("", "")) for method, step in net.program.method_steps.items()},
         exact={position: _step_data(step, Origin("", "")) for position, step in exact.items()},
+        softening=net.softening,
         trainable=[name for name, parameter in net.program.named_parameters() if parameter.requires_grad],
         head=head_data(net.head),
         encoder=encoder_data(net.encoder),
@@ -133,7 +134,9 @@ def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, build: type[Bu
         {method: _step(f"method_steps.{method}.", last, data, weights) for method, data in graph.method_steps.items()},
     )
     _check_weights(program, weights, WEIGHTS)
-    _restore_flags(program, graph.trainable)
+    _restore_flags(program, [*graph.trainable, *(graph.softening.trainable if graph.softening else ())])
+    if graph.softening is not None:
+        program.requires_grad_(False)
     encoder = read_encoder(graph.encoder, categories)
     head = read_head(graph.head)
     check_hosts(graph, categories)
@@ -149,6 +152,7 @@ def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, build: type[Bu
         hosts,
         graph.untranslated,
         exact_modules=exact_modules,
+        softening=graph.softening,
         initial_weights=start,
         strategy_choices=graph.choices,
         fidelity=graph.fidelity,

@@ -16,6 +16,7 @@ from windtunnel.program.history import History
 from windtunnel.program.origin import Origin
 from windtunnel.program.simplification import Simplification
 from windtunnel.program.strategy_choice import StrategyChoice
+from windtunnel.program.translate_options import SofteningPlan
 
 SCHEMA = 2
 """The number of the layout that this version writes and reads."""
@@ -137,6 +138,7 @@ class GraphData(Strict):
     steps: Annotated[list[StepData], Field(min_length=1)]
     method_steps: dict[str, StepData]
     exact: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], StepData]
+    softening: SofteningPlan | None = None
     trainable: list[str]
     head: HeadData
     encoder: EncoderData

@@ -1,0 +1,99 @@
+"""Exact trees until soft ones are needed."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from case import NUMBERS, quick, table, targets
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import windtunnel
+from windtunnel.errors import BadInput
+from windtunnel.modules.trees import HardTrees, SoftTrees
+from windtunnel.program import fidelity
+
+X, Y = table()[list(NUMBERS)], targets(table())["label"]
+
+
+def net(**options: Any) -> windtunnel.Translation:
+    return windtunnel.translate(make_pipeline(StandardScaler(), quick()).fit(X, Y), calibrate=X, **options)
+
+
+def trainable(given: windtunnel.Translation) -> list[str]:
+    return [name for name, parameter in given.named_parameters() if parameter.requires_grad]
+
+
+def test_trees_are_exact_until_soften_is_called() -> None:
+    lazy = net(level="L2")
+    assert isinstance(lazy.program.steps[-1].module, HardTrees) and not trainable(lazy)
+    assert lazy.fidelity.r2 > 1 - 1e-9 and "exact: every step" in str(lazy.report())
+    before = lazy.scores(X)
+    assert lazy.soften() is lazy and isinstance(lazy.program.steps[-1].module, SoftTrees)
+    assert any("threshold" in name for name in trainable(lazy)) and any("steps.0." in name for name in trainable(lazy))
+    assert lazy.calibration is None and 0.999 < lazy.fidelity.r2 < 1
+    soft = lazy.scores(X)
+    assert not torch.equal(soft, before) and torch.equal(lazy.soften().scores(X), soft)
+
+
+def test_a_custom_loop_is_told_to_soften_first() -> None:
+    lazy, batch = net(), net().encode(X)
+    with pytest.raises(BadInput, match=r"call net.soften\(\) before the optimizer"):
+        lazy.train()(*batch)
+    with torch.no_grad():
+        assert torch.equal(lazy(*batch), lazy.scores(X))
+    lazy.soften().train()(*batch).sum().backward()
+    assert all(one.grad is not None for one in lazy.parameters() if one.requires_grad)
+
+
+def test_nothing_is_frozen_where_nothing_has_to_become_soft() -> None:
+    linear = windtunnel.translate(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y), calibrate=X)
+    assert linear.softening is None and trainable(linear)
+    linear.train()(*linear.encode(X)).sum().backward()
+
+
+def test_joint_training_starts_from_the_trees_that_soften_makes() -> None:
+    options: Any = {"recipe": "joint", "epochs": 1, "progress": False, "accelerator": "cpu"}
+    lazy, softened = net(), net().soften()
+    for each in (lazy, softened):
+        each.fit((X, Y), (X, Y), **options)
+    assert [epoch.metric for epoch in lazy.history.epochs] == [epoch.metric for epoch in softened.history.epochs]
+    assert torch.equal(lazy.scores(X), softened.scores(X))
+
+
+def test_a_loaded_file_has_the_plan_and_takes_the_rows_again(tmp_path: Path) -> None:
+    lazy = net(level="L1")
+    lazy.save(tmp_path / "net")
+    loaded, copied = windtunnel.load(tmp_path / "net"), copy.deepcopy(lazy)
+    assert loaded.softening == lazy.softening and loaded.calibration is None and not trainable(loaded)
+    scores = lazy.soften().scores(X)
+    assert torch.equal(loaded.soften(X).scores(X), scores) and torch.equal(copied.soften().scores(X), scores)
+    assert trainable(loaded) == trainable(lazy) == trainable(copied)
+
+
+def test_an_interrupt_leaves_exact_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    lazy = net()
+    before = lazy.scores(X)
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("windtunnel.program.softening.explained_variance", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            lazy.soften()
+    assert torch.equal(lazy.scores(X), before) and not trainable(lazy)
+    assert torch.equal(lazy.soften().scores(X), net().soften().scores(X))
+
+
+def test_few_of_many_rows_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fidelity, "MAX_ROWS", 50)
+    rows = net().calibration
+    assert rows is not None and len(rows.batch.ids) == len(rows.outputs) == 50
+    np.testing.assert_allclose(rows.outputs[[0, -1]], net().predict_proba(X)[[0, -1]], atol=1e-6)
