@@ -1,4 +1,4 @@
-"""The command line: ``windtunnel demo | fit | sweep | predict | export | report``."""
+"""The command line: ``windtunnel demo | fit | sweep | predict | explain | export | report``."""
 
 from __future__ import annotations
 
@@ -168,6 +168,31 @@ def predict(
         predictions.to_csv(sys.stdout, index=False)
     else:
         write_table_file(predictions, output)
+
+
+@app.command()
+def explain(
+    model: Model,
+    rows: Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file with the columns of the training rows.")],
+    output: Annotated[Path | None, typer.Option(help="A CSV or Parquet file of all contributions.")] = None,
+    background: Annotated[
+        Path | None, typer.Option(help="A file of rows to compare with, such as training rows.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="A PNG, SVG or PDF file of the importance of each term.")] = None,
+    row: Annotated[int | None, typer.Option(help="Plot this row instead, counted from 0.")] = None,
+) -> None:
+    """Explain rows: the contribution of each column and interaction to the raw score, which they add up to."""
+    from windtunnel.experiment.files import explain_file, write_table_file
+
+    explanation = explain_file(_load(model), rows, background)
+    typer.echo(str(explanation))
+    if output is not None:
+        write_table_file(explanation.to_frame(), output)
+        typer.echo(f"wrote {output}")
+    if plot is not None:
+        axes: Any = explanation.plot(row)
+        axes.figure.savefig(plot, dpi=150)
+        typer.echo(f"wrote {plot}")
 
 
 def _load(path: Path) -> Translation:

@@ -93,6 +93,19 @@ def test_predict_writes_csv_to_stdout_without_output(fitted: Path, tmp_path: Pat
     assert len(done.stdout.splitlines()) == 4
 
 
+def test_explain_writes_contributions_that_add_up(fitted: Path, tmp_path: Path) -> None:
+    model, rows = fitted / "run" / "model.windtunnel", clicks(21)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    done = run(
+        "explain", model, tmp_path / "rows.csv", "--output", tmp_path / "out.csv", "--plot", tmp_path / "bars.png"
+    )
+    assert done.exit_code == 0 and "Mean absolute contribution (log-odds)" in done.output
+    frame = pd.read_csv(tmp_path / "out.csv")
+    np.testing.assert_allclose(frame["score"], windtunnel.load(model).scores(rows)[:, 0], atol=1e-6)
+    np.testing.assert_allclose(frame["score"], frame.drop(columns="score").sum(axis=1), atol=1e-9)
+    assert (tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_export_and_report(fitted: Path, tmp_path: Path) -> None:
     model = fitted / "run" / "model.windtunnel"
     assert run("export", model, tmp_path / "model.ts", "--format", "torchscript").exit_code == 0

@@ -9,6 +9,7 @@ import pandas as pd
 
 from windtunnel.api.translation import Translation
 from windtunnel.errors import BadInput
+from windtunnel.explain.explanation import Explanation
 
 
 def read_table_file(path: str | Path, *, text: Collection[str] = ()) -> pd.DataFrame:
@@ -66,13 +67,7 @@ def predict_file(net: Translation, path: str | Path) -> pd.DataFrame:
         ``prediction`` (``prediction_0``, ... for several outputs), for classifiers also ``probability_<class>``; for a
         transformer ``column_0``, ...
     """
-    names = net.encoder.names or []
-    text = [
-        names[category.column]
-        for category in net.encoder.categories
-        if category.vocabulary.kind == "text" and category.column < len(names)
-    ]
-    rows = read_table_file(path, text=text)
+    rows = read_rows_of(net, path)
     if not hasattr(net, "predict"):
         return pd.DataFrame(net.transform(rows)).add_prefix("column_")
     predictions = pd.DataFrame(net.predict(rows))
@@ -83,6 +78,22 @@ def predict_file(net: Translation, path: str | Path) -> pd.DataFrame:
         names = [f"probability_{label}" for label in net.classes_]
         predictions = pd.concat([predictions, pd.DataFrame(net.predict_proba(rows), columns=names)], axis=1)
     return predictions
+
+
+def read_rows_of(net: Translation, path: str | Path) -> pd.DataFrame:
+    """Read raw rows of a translation: its columns of texts stay texts."""
+    names = net.encoder.names or []
+    text = [
+        names[category.column]
+        for category in net.encoder.categories
+        if category.vocabulary.kind == "text" and category.column < len(names)
+    ]
+    return read_table_file(path, text=text)
+
+
+def explain_file(net: Translation, path: str | Path, background: str | Path | None = None) -> Explanation:
+    """Explain the rows of a file, against the background rows of another; see ``Translation.explain``."""
+    return net.explain(read_rows_of(net, path), None if background is None else read_rows_of(net, background))
 
 
 def _is_parquet(path: Path) -> bool:
