@@ -31,7 +31,6 @@ from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.finetune import finetune
 from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT, BestCheckpoint
 from windtunnel.trainers.loop.module import DataModule, FineTuning
-from windtunnel.trainers.loop.processes import check_devices
 from windtunnel.trainers.recipe import Recipe
 
 QUICK: dict[str, Any] = {
@@ -70,7 +69,7 @@ def test_it_learns(task: str) -> None:
     assert history.epochs[8].train_loss < history.epochs[1].train_loss
     assert history.best == history.epochs[history.best_epoch].metric
     assert torch.equal(net.frozen, frozen) and not net.training
-    assert f"{history.metric} on validation rows" in str(history)
+    assert f"{history.metric} {history.start:.6f} -> {history.best:.6f} on 200 validation rows" in str(history)
 
 
 def test_the_net_holds_the_epoch_that_the_history_names() -> None:
@@ -380,18 +379,6 @@ def test_a_whole_trainer_resumes_from_a_checkpoint(tmp_path: Path) -> None:
     assert _equal(_weights(trained(4, resume_from=tmp_path)), _weights(whole))
 
 
-def test_devices_need_a_script_or_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["-c"])
-    for devices in (2, "2", [0, 1]):
-        with pytest.raises(BadInput, match="torchrun --standalone --nproc-per-node 2 train.py; or give devices=1"):
-            finetune(SmallNet(TASKS["binary"]), rows(), devices=devices)
-    monkeypatch.setattr(sys, "argv", [__file__])
-    check_devices(2)
-    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
-    with pytest.raises(BadInput, match="from a notebook"):
-        check_devices(2)
-
-
 def test_lightning_itself_takes_the_parts() -> None:
     net = SmallNet(TASKS["binary"])
     trainer = pl.Trainer(
@@ -459,10 +446,10 @@ def test_nothing_is_printed_and_nothing_written(
     assert logging.getLogger("pytorch_lightning").level == level
 
 
-def test_the_progress_bar(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_progress_names_what_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "windtunnel")
     finetune(SmallNet(TASKS["binary"]), rows(), **QUICK | {"progress": True})
-    said = "".join(capfd.readouterr())
-    assert "Epoch 2/2" in said and "val_auroc" in said
+    assert caplog.messages[-1].startswith("fit: auroc 0.") and "kept: joint training, epoch" in caplog.messages[-1]
 
 
 def test_logs(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from windtunnel.modules.trees.soft.trees import SoftTrees
 from windtunnel.trainers.residual.significance import SignificanceTest
 from windtunnel.trainers.residual.training import InitialResidual
 
-INSIGNIFICANT = SignificanceTest(0.0, 1.0, significant=False)
+INSIGNIFICANT = SignificanceTest(0.0, 1.0, rows=500, significant=False, reason="no gain")
 
 
 def rows(count: int = 1_500) -> tuple[Any, Any]:
@@ -38,12 +38,7 @@ def parts(y: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
 
 
 def test_columns_that_are_not_significant_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    compare = InitialResidual.compare
-
-    def reject_columns(model: InitialResidual, metric: Any, before: Any, after: Any) -> SignificanceTest:
-        return INSIGNIFICANT if after == model.scores else compare(model, metric, before, after)
-
-    monkeypatch.setattr(InitialResidual, "compare", reject_columns)
+    monkeypatch.setattr(InitialResidual, "test_columns", lambda *_: INSIGNIFICANT)
     train, valid = parts(rows()[1] > 0)
     options = {"epochs": 2, "batch_size": 256, "progress": False}
     net = windtunnel.translate(LogisticRegression().fit(*train)).fit(train, valid, **options)
@@ -153,7 +148,7 @@ def test_the_history_has_the_metric_of_the_result_which_is_no_worse(kind: str) -
 
 
 def test_without_a_significant_residual_model_the_exact_trees_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(InitialResidual, "compare", lambda *_: INSIGNIFICANT)
+    monkeypatch.setattr(InitialResidual, "_compare", lambda *_: INSIGNIFICANT)
     train, valid = of_kind("two values", product=True)
     source = XGBRegressor(n_estimators=5, n_jobs=1).fit(*train)  # too few for tree-block weights
     net = windtunnel.translate(source, calibrate=train[0], temperature=0.5).soften()
@@ -185,10 +180,11 @@ def test_trees_trained_without_a_residual_model_are_replaced_by_a_better_source(
         assert score("accuracy", net, *valid) >= max(came, score("accuracy", source, *valid))
         if better:
             np.testing.assert_allclose(net.predict_proba(valid[0]), source.predict_proba(valid[0]), atol=1e-5)
-    # Who asks for trained trees gets them.
-    net = windtunnel.translate(source, calibrate=train[0], temperature=3.0).soften()
-    net.fit(train, valid, recipe="joint", **options)
-    assert isinstance(net.program.steps[-1].module, SoftTrees)
+    # Whatever the recipe, the result is no worse than the source.
+    for temperature, trained in ((3.0, HardTrees), (0.01, SoftTrees)):
+        net = windtunnel.translate(source, calibrate=train[0], temperature=temperature).soften()
+        net.fit(train, valid, recipe="joint", **options)
+        assert isinstance(net.program.steps[-1].module, trained)
 
 
 @pytest.mark.parametrize("temperature", [3.0, 0.01])

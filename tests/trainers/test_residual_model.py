@@ -153,7 +153,7 @@ def test_noise_gives_no_better_model() -> None:
     noise = [random.choice(["yes", "no"], len(rows)) for rows in (X, held)]
     net.fit((X, noise[0]), (held, noise[1]), **OPTIONS)
     assert net.history.best >= net.history.start
-    if net.history.best_epoch == 0:
+    if net.history.kept.name == "translation":
         assert torch.equal(net.scores(held), before)
 
 
@@ -229,7 +229,7 @@ def test_a_forest_predicts_probabilities_after_any_fit(classes: int) -> None:
     forest = RandomForestClassifier(5, max_depth=8, random_state=0).fit(*train)
     starts = []
     for options in ({}, {"recipe": "joint", "epochs": 1}):
-        net = windtunnel.translate(forest, calibrate=X[:600])
+        net = windtunnel.translate(forest, calibrate=X[:600]).soften()
         assert (net.program(*net.encode(valid[0])) < 0).any()  # the raw scores, of leaves that are not quite shut
         came = log_loss(valid[1], net.predict_proba(valid[0]))
         net.fit(train, valid, metric="log_loss", **OPTIONS, **options)
@@ -455,7 +455,7 @@ def test_an_exact_translation_stays_without_significant_columns() -> None:
     net = windtunnel.compile(make_pipeline(encoded(), PoissonRegressor(alpha=100)).fit(X, y))
     before = net.predict(held)
     net.fit((X, y), (held, z), **OPTIONS)
-    assert net.history.best == net.history.start and net.history.best_epoch == 0 and len(net.history.epochs) == 1
+    assert net.history.best == net.history.start and net.history.best_epoch == 0
     np.testing.assert_array_equal(net.predict(held), before)
 
 

@@ -5,13 +5,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from windtunnel.encode import Batch
 from windtunnel.objectives.losses import LOSSES
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import balanced_order
 from windtunnel.program.head import Head
 from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.residual.significance import GROUPS, GroupLosses, compare_losses, group_losses
-from windtunnel.trainers.residual.validation_rows import random_order
+from windtunnel.trainers.residual.validation_rows import halves
 
 
 def loss(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
@@ -104,8 +105,23 @@ def test_rows_of_weight_0_are_as_if_they_were_not_there() -> None:
     found = group_losses(loss, after, target, weight)
     wanted = group_losses(loss, after[there], target[there], weight[there])
     assert torch.equal(found.loss, wanted.loss) and torch.equal(found.weight, wanted.weight)
-    order = random_order((None, target, weight), torch.Generator().manual_seed(0))
-    assert order.sort().values.tolist() == there.nonzero()[:, 0].tolist() and order.tolist() != sorted(order.tolist())
+    rows = Batch(after, torch.zeros(len(target), 0, dtype=torch.int64))
+    assert torch.cat(halves((rows, target, weight), 0)).sort().values.tolist() == there.nonzero()[:, 0].tolist()
+
+
+def test_the_halves_are_the_same_rows_in_any_order() -> None:
+    _, scores, target = scores_and_labels(1001)
+    scores = scores.round(decimals=1)  # many equal rows, which both halves share
+    order = torch.randperm(len(target), generator=torch.Generator().manual_seed(6))
+
+    def split(index: Tensor, seed: int) -> list[list[tuple[float, float]]]:
+        rows = Batch(scores[index], torch.zeros(len(index), 0, dtype=torch.int64))
+        pairs = [(scores[index][half, 0], target[index][half]) for half in halves((rows, target[index]), seed)]
+        return [sorted(zip(*(part.tolist() for part in pair), strict=True)) for pair in pairs]
+
+    first, second = split(torch.arange(len(target)), 0)
+    assert [first, second] == split(order, 0) != split(order, 1)
+    assert abs(len(first) - len(second)) == 1 and len({*first} & {*second}) > 20
 
 
 def test_the_mean_loss_over_batches_counts_weights() -> None:

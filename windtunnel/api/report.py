@@ -218,11 +218,8 @@ def _fidelity(net: TranslatedPipeline) -> str:
 
 
 def _candidate(history: History, result: CandidateResult) -> str:
-    tested = ""
-    if result.gain is not None:
-        tested = f", loss lower by {result.gain:.4f} ± {result.standard_error:.4f} in the significance test"
-    kept = "kept" if result.kept else "not kept"
-    return f"{result.name}: {history.metric} {result.metric:.6f}{tested}, {kept}: {result.reason}"
+    metric = "" if result.metric is None else f" {history.metric} {result.metric:.6f}."
+    return f"{result}{metric}"
 
 
 def _history(history: History) -> str:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CHANGED = ("tree-block weights", "interactions", "residual model", "joint training")
+"""Candidates that differ from the source pipeline."""
+BLUE, ORANGE, GREY = "#1f6fb4", "#d1731f", "#777777"
 
 
 @dataclass(frozen=True)
@@ -32,38 +41,47 @@ class Epoch:
 
 @dataclass(frozen=True)
 class CandidateResult:
-    """A model that fit evaluated.
+    """A model that fit evaluated; ``str`` says in a line how it was tested, and why it was kept or not.
 
     Attributes
     ----------
     name : str
         "translation" (as it was before fit), "source pipeline" (with exact trees), "tree-block weights",
         "interactions", "residual model" or "joint training".
-    metric : float
-        On all validation rows.
-    loss : float or None
+    metric, loss : float or None
         On all validation rows; None where fit does not compute it.
     gain, standard_error : float or None
-        Decrease of the loss on validation rows that had no part in fitting, against the model that it extends; None
-        where fit does not test it.
+        Decrease of the loss on validation rows that had no part in fitting, against the model that it extends, and the
+        standard error of this mean; None where fit does not test it.
     kept : bool
         Whether fit installed it.
     reason : str
         Why, or why not.
+    rows : int or None
+        Validation rows of the test.
+    epoch : int or None
+        Its row of ``History.epochs``; None if it has none.
     """
 
     name: str
-    metric: float
+    metric: float | None
     loss: float | None
     gain: float | None
     standard_error: float | None
     kept: bool
     reason: str
+    rows: int | None = None
+    epoch: int | None = None
+
+    def __str__(self) -> str:
+        tested = "" if self.gain is None else f"loss {-self.gain:+.4f} ± {self.standard_error:.4f}"
+        tested += f" on {self.rows:,} rows; " if tested and self.rows is not None else "; " * bool(tested)
+        return f"{self.name}{' (kept)' * self.kept}: {tested}{self.reason.rstrip('.')}."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class History:
-    """What ``fit`` did.
+    """What ``fit`` did; ``str`` returns text, a notebook shows tables.
 
     Attributes
     ----------
@@ -82,6 +100,12 @@ class History:
         Wall time, with encoding.
     candidates : list of CandidateResult
         The models that fit chose from, in the order in which ties are decided.
+    validation_rows : int or None
+        Number of these rows; None for a loader that does not tell it.
+    epoch_rule : str
+        Which epoch is the best one, such as "the best auroc".
+    stopped : str
+        What ended training, such as "early: 3 epochs without a lower loss".
     """
 
     epochs: list[Epoch]
@@ -93,16 +117,156 @@ class History:
     validated_on: str
     seconds: float
     candidates: list[CandidateResult] = field(default_factory=list)
+    validation_rows: int | None = None
+    epoch_rule: str = ""
+    stopped: str = ""
+
+    @property
+    def kept(self) -> CandidateResult | None:
+        """The candidate that fit installed; None in files of older versions, which have no candidates."""
+        return next((candidate for candidate in self.candidates if candidate.kept), None)
+
+    def __repr__(self) -> str:
+        return f"History({self.summary})"
 
     def __str__(self) -> str:
-        lines = [f"epoch  train_loss    val_loss  {self.metric:>10}  seconds"]
-        for row in self.epochs:
-            train = "-" if row.train_loss is None else f"{row.train_loss:.6f}"
-            mark = "  kept" if row.epoch == self.best_epoch and row.metric == self.best else ""
-            lines.append(
-                f"{row.epoch:5d}  {train:>10}  {row.val_loss:10.6f}  {row.metric:10.6f}  {row.seconds:7.2f}{mark}"
+        return "\n".join([self.summary, "", *self._candidate_lines(), "", *self._epoch_lines(), "", *self.notes()])
+
+    def to_frame(self, rows: Literal["epochs", "candidates"] = "epochs") -> pd.DataFrame:
+        """A row per epoch, or per candidate, with the attributes of ``Epoch`` or ``CandidateResult`` as columns.
+
+        The column ``metric`` has the name of the metric; ``kept`` says which row fit installed.
+        """
+        import pandas as pd
+
+        if rows not in ("epochs", "candidates"):
+            raise ValueError(f"to_frame(rows={rows!r}): give 'epochs' or 'candidates'")
+        frame = pd.DataFrame([asdict(row) for row in getattr(self, rows)])
+        if rows == "epochs":
+            frame["kept"] = frame["epoch"] == self._kept_epoch()
+        return frame.rename(columns={"metric": self.metric})
+
+    def plot(self) -> Any:
+        """Draw losses by epoch, the metric by epoch, and, where candidates were tested, their gains with matplotlib.
+
+        Returns
+        -------
+        array of matplotlib Axes
+        """
+        from matplotlib import pyplot as plt
+        from matplotlib.ticker import MaxNLocator
+
+        tested = [candidate for candidate in self.candidates if candidate.gain is not None]
+        panels = 2 + bool(tested)
+        _, axes = plt.subplots(1, panels, figsize=(4.5 * panels, 3.6), layout="constrained")
+        epochs = [row.epoch for row in self.epochs]
+        by_epoch: dict[str, Any] = {"marker": "o", "markersize": 3}
+        axes[0].plot(epochs[1:], [row.train_loss for row in self.epochs[1:]], color=GREY, label="training", **by_epoch)
+        axes[0].plot(epochs, [row.val_loss for row in self.epochs], color=BLUE, label="validation", **by_epoch)
+        axes[0].set_title("loss")
+        axes[0].legend(frameon=False)
+        axes[1].axhline(self.start, color=GREY, linestyle="--", label=f"before fit {self.start:.4f}")
+        axes[1].plot(epochs, [row.metric for row in self.epochs], color=BLUE, **by_epoch)
+        axes[1].set_title(f"{self.metric} on the {self.validated_on}")
+        kept = self.kept
+        name = "kept" if kept is None else f"kept: {kept.name}"
+        if kept is not None and kept.epoch is None:
+            axes[1].axhline(self.best, color=ORANGE, label=f"{name} {self.best:.4f}")
+        else:
+            star: dict[str, Any] = {"color": ORANGE, "markersize": 13, "label": f"{name} {self.best:.4f}"}
+            axes[1].plot(self.best_epoch, self.best, "*", **star)
+        axes[1].legend(frameon=False)
+        for panel in axes[:2]:
+            panel.set_xlabel("epoch")
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if tested:
+            colors = [ORANGE if candidate.kept else GREY for candidate in tested]
+            axes[2].axvline(0, color="black", linewidth=0.8)
+            for place, (candidate, color) in enumerate(zip(tested, colors, strict=True)):
+                assert candidate.gain is not None
+                axes[2].errorbar(-candidate.gain, place, xerr=candidate.standard_error, fmt="o", color=color, capsize=4)
+            axes[2].set_yticks(range(len(tested)), [candidate.name for candidate in tested])
+            axes[2].set_ylim(len(tested) - 0.5, -0.5)
+            axes[2].set_title("change of the loss ± standard error")
+        for panel in axes:
+            panel.spines[["top", "right"]].set_visible(False)
+        return axes
+
+    def notes(self) -> list[str]:
+        """How to read the numbers, and what to do next, in sentences."""
+        notes = []
+        names = [candidate.name for candidate in self.candidates]
+        if any(candidate.name == "interactions" and candidate.epoch == 0 for candidate in self.candidates):
+            notes.append(
+                f"Epoch 0 includes the interactions, which need no training: so its {self.metric} is not the "
+                f"{self.start:.6f} before fit."
             )
-        lines.append(
-            f"{self.metric} on {self.validated_on}: {self.start:.6f} -> {self.best:.6f} in {self.seconds:.1f} s"
-        )
-        return "\n".join(lines)
+        if self.epoch_rule:
+            notes.append(f"The best epoch has {self.epoch_rule}. Training ended {self.stopped}.")
+        if len(names) > 1:
+            notes.append(f"Of the candidates that were not rejected, the one with the best {self.metric} is kept.")
+        if any(candidate.gain is not None for candidate in self.candidates):
+            notes.append(
+                "Loss a ± b: change of the mean loss per row and its standard error. Each half of the validation rows "
+                "tests what was selected on the other half."
+            )
+        return [*notes, self._advice()]
+
+    def _advice(self) -> str:
+        kept = self.kept
+        if self.validated_on == "training rows":
+            return f"Next: give validation rows; on training rows {self.metric} says little about new rows."
+        if kept is not None and kept.name in CHANGED:
+            if self.best_epoch and self.best_epoch == len(self.epochs) - 1 and "limit" in self.stopped:
+                return f"Next: the last epoch is the best one, so more epochs may help: epochs={2 * self.best_epoch}."
+            return (
+                f"Next: measure {self.metric} on test rows. {self.best:.6f} is optimistic, as these rows chose the "
+                "candidate and the epoch."
+            )
+        if any((candidate.gain or 0) > 0 for candidate in self.candidates):
+            return (
+                'Next: give more validation rows, so that smaller gains can be told from chance; select="best_epoch" '
+                "overrides the test."
+            )
+        return "Next: nothing to do; these columns and rows hold no more than the pipeline already uses."
+
+    @property
+    def summary(self) -> str:
+        """The result in one line."""
+        rows = self.validated_on if self.validation_rows is None else f"{self.validation_rows:,} {self.validated_on}"
+        kept, of = self.kept, len(self.epochs) - 1
+        name = "" if kept is None else f", kept: {kept.name}"
+        epoch = f", epoch {self.best_epoch} of {of}" if self.best_epoch else ""
+        return f"{self.metric} {self.start:.6f} -> {self.best:.6f} on {rows}{name}{epoch}, {self.seconds:.1f} s"
+
+    def _kept_epoch(self) -> int | None:
+        if self.kept is not None:
+            return self.kept.epoch
+        return self.best_epoch if self.epochs and self.epochs[self.best_epoch].metric == self.best else None
+
+    def _candidate_lines(self) -> list[str]:
+        lines = [f"  {'candidate':18}  {self.metric:>10}        loss"]
+        for row in self.candidates:
+            lines.append(f"{'*' if row.kept else ' '} {row.name:18}  {_number(row.metric)}  {_number(row.loss)}")
+        return [*lines, "", *(f"- {row}" for row in self.candidates)]
+
+    def _epoch_lines(self) -> list[str]:
+        lines = [f"  epoch  train_loss    val_loss  {self.metric:>10}  seconds"]
+        for row in self.epochs:
+            mark = "*" if row.epoch == self._kept_epoch() else " "
+            numbers = f"{_number(row.train_loss)}  {_number(row.val_loss)}  {_number(row.metric)}  {row.seconds:7.2f}"
+            lines.append(f"{mark} {row.epoch:5d}  {numbers}{'  kept' if mark == '*' else ''}")
+        return lines
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        notes = "".join(f"<li>{escape(str(line))}</li>" for line in [*self.candidates, *self.notes()])
+        tables = [
+            frame.to_html(index=False, border=0, na_rep="-", float_format=lambda value: f"{value:.6g}")
+            for frame in (self.to_frame("candidates").drop(columns="reason", errors="ignore"), self.to_frame())
+        ]
+        return f"<p><b>{escape(self.summary)}</b></p>{tables[0]}<ul>{notes}</ul>{tables[1]}"
+
+
+def _number(value: float | None) -> str:
+    return f"{'-' if value is None else format(value, '.6f'):>10}"

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.history import Epoch, History
+from windtunnel.program.progress import log, show_progress
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.joint_training import is_trainable, joint_candidates, prepare_joint_training, source_candidate
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
@@ -24,7 +26,7 @@ from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train as train_module
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual.candidates import candidate_results, residual_candidates, select
+from windtunnel.trainers.residual.candidates import candidate_results, residual_candidates, select, value_of
 from windtunnel.trainers.residual.installation import install_pipeline, install_residual
 from windtunnel.trainers.residual.setup import prepare_residual
 
@@ -91,7 +93,6 @@ def finetune(
     BadFile
         For a checkpoint that is damaged or belongs to another translation.
     """
-    began = time.perf_counter()
     options = Recipe.resolve(recipe, overrides)
     callbacks = [callbacks] if isinstance(callbacks, pl.Callback) else callbacks
     lightning = TrainerOptions(accelerator, devices, precision, callbacks, log_dir, logger, trainer, progress)
@@ -100,7 +101,32 @@ def finetune(
     _check_source(net, options)
     lightning.check(options.clip, overrides.get("epochs"))
     checkpoints.check(trainer)
+    with show_progress(progress):
+        history = _finetune(
+            net, train, valid, options, _joint_recipe(recipe, options, overrides), lightning, checkpoints
+        )
+    if progress:
+        log(f"fit: {history.summary}")
+    return history
 
+
+def _joint_recipe(recipe: Recipe | str | None, options: Recipe, overrides: dict[str, Any]) -> Recipe:
+    """The recipe of joint training where no residual model is trained; the recipe "joint" behind the default one."""
+    if recipe in (None, "default"):
+        return Recipe.resolve("joint", {**overrides, "residual": False})
+    return replace(options, residual=False)
+
+
+def _finetune(
+    net: TranslatedPipeline,
+    train: Any,
+    valid: Any,
+    options: Recipe,
+    joint: Recipe,
+    lightning: TrainerOptions,
+    checkpoints: CheckpointOptions,
+) -> History:
+    began = time.perf_counter()
     # Rows. A loop of the caller may have trained soft steps, which have no exact form any more.
     net.drop_trained_exact_modules()
     data = DataModule(net, train, valid, options, lightning.processes)
@@ -116,15 +142,13 @@ def finetune(
     elif options.residual and net.takes_residual_model() and not is_trainable(net):
         metric = options.metric_for(net)
         training = _evaluate_translation(net, data, options, metric, began)
-        candidates = joint_candidates(training, None)
+        candidates = joint_candidates(training, None, metric)
     else:
-        default = recipe in (None, "default")
-        joint = Recipe.resolve("joint" if default else options, {**(overrides if default else {}), "residual": False})
-        source = source_candidate(net, data, joint) if default and options.residual else None
+        source = source_candidate(net, data, joint)
         prepare_joint_training(net)
         metric = joint.metric_for(net)
         training = train_module(net, data, joint, lightning, checkpoints)
-        candidates = joint_candidates(training, source)
+        candidates = joint_candidates(training, source, metric)
 
     # Selection and installation.
     best = select(candidates, metric)
@@ -138,12 +162,15 @@ def finetune(
         epochs=training.epochs,
         metric=metric.name,
         greater_is_better=metric.greater_is_better,
-        start=candidates[0].metric,
-        best=best.metric,
-        best_epoch=best.epoch,
+        start=value_of(candidates[0]),
+        best=value_of(best),
+        best_epoch=best.epoch or 0,
         validated_on=data.validated_on,
         seconds=time.perf_counter() - began,
-        candidates=candidate_results(candidates, best),
+        candidates=candidate_results(candidates, best, metric),
+        validation_rows=getattr(data.valid, "size", None),
+        epoch_rule=training.epoch_rule,
+        stopped=training.stopped,
     )
 
 
@@ -172,4 +199,5 @@ def _evaluate_translation(
     val_loss, value = (
         evaluate(each, loss, lambda scores: scores, scored) for each in (Metric("loss", net.head), metric)
     )
-    return TrainingResult([Epoch(0, None, val_loss, value, 0.0, time.perf_counter() - began)], 0, value)
+    epoch_0 = Epoch(0, None, val_loss, value, 0.0, time.perf_counter() - began)
+    return TrainingResult([epoch_0], 0, value, stopped="before it began: no column is significant")

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
-from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.objectives.losses import pick
+from windtunnel.objectives.metrics import Metric
 from windtunnel.program.softening import soften, trainable_when_soft
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.loop.evaluation import evaluate
+from windtunnel.trainers.loop.evaluation import evaluate_both
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.training import TrainingResult
 from windtunnel.trainers.recipe import Recipe
@@ -61,8 +61,7 @@ def source_candidate(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     Soft trees may start a little below the exact ones, and training may not make up for that.
     """
     head, metric = net.head, recipe.metric_for(net)
-    skip = data.validated_on == "training rows" or (head.link in PROBABILITIES and metric.name == "loss")
-    if not (net.softening or net.exact_modules) or skip:
+    if not (net.softening or net.exact_modules) or data.validated_on == "training rows":
         return None
     program = deepcopy(net.program.with_modules(net.exact_modules)).eval()
 
@@ -70,13 +69,19 @@ def source_candidate(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
         return net.run_in_slices(partial(program.output, method), Batch(numbers, ids))
 
     of_method = None if metric.method is None else partial(output, metric.method)
-    value = evaluate(metric, pick(recipe.loss, head), partial(output, "scores"), data.valid, of_method)
-    return Candidate("source pipeline", value, pipeline=FrozenPipeline(program, net.exact_modules, head))
+    loss, value = evaluate_both(metric, pick(recipe.loss, head), partial(output, "scores"), data.valid, of_method)
+    pipeline = FrozenPipeline(program, net.exact_modules, head)
+    return Candidate("source pipeline", value, loss, pipeline=pipeline)
 
 
-def joint_candidates(training: TrainingResult, source: Candidate | None) -> list[Candidate]:
-    """The translation as it is, its best epoch, and the source pipeline."""
-    candidates = [Candidate("translation", training.epochs[0].metric, training.epochs[0].val_loss)]
+def joint_candidates(training: TrainingResult, source: Candidate | None, metric: Metric) -> list[Candidate]:
+    """The translation as it is, the source pipeline, and the translation of the best epoch."""
+    epoch_0 = training.epochs[0]
+    candidates = [Candidate("translation", epoch_0.metric, epoch_0.val_loss, epoch=0)]
+    if source is not None:
+        candidates.append(source)
     if training.best_epoch:
-        candidates.append(Candidate("joint training", training.best_metric, epoch=training.best_epoch))
-    return candidates if source is None else [*candidates, source]
+        candidates.append(Candidate("joint training", training.best_metric, training.best_loss, training.best_epoch))
+    elif len(training.epochs) > 1:
+        candidates.append(Candidate("joint training", None, rejected=f"no epoch improves {metric.name}"))
+    return candidates

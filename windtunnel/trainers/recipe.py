@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine")
+SELECTIONS = ("test", "best_epoch")
 LARGEST_BATCH = 4096
 """The paper's batch size."""
 RESIDUAL_BATCH = 1024
@@ -71,10 +72,11 @@ class Recipe:
     residual : bool
         Whether to train a residual model on top of the pipeline, whose steps stay as the source has them; only
         tree-block weights may scale its trees down. The residual model has a weight per value of a column and of an
-        interaction, and a factorization machine. Interactions must be significant on the training rows and on one half
-        of the validation rows; the model reads further columns whose mean residuals correlate with the residuals of
-        that half. The residual model is kept only if it improves the metric on all validation rows and, on the other
-        half, lowers the loss by more than one standard error without a worse metric. Where it is impossible (fewer than
+        interaction, and a factorization machine. Interactions must be significant on the training rows and on the
+        validation rows; the model reads further columns whose mean residuals correlate with the residuals of the
+        validation rows. The residual model is kept only if it improves the metric on all validation rows and lowers the
+        loss by more than one standard error without a worse metric, where each half of these rows has the interactions
+        that were selected and weighed on the other half. Where it is impossible (fewer than
         two validation rows, counts of words, no significant column), and with False, fit trains the translation itself,
         its trees as soft networks.
     epochs : int
@@ -117,6 +119,10 @@ class Recipe:
         "loss" if a loss is given or a regressor's loss is not the squared error. Else it takes auroc for two classes
         (accuracy if the source predicts labels only), log_loss for more (accuracy without probabilities) and rmse for
         regression.
+    select : str
+        "test" or "best_epoch". With "test", the residual model of the epoch with the lowest loss is kept if it passes
+        the significance test. With "best_epoch", the epoch with the best metric is kept without that test, if its
+        metric is better than that of the source pipeline.
     validation_fraction : float
         Fraction of the training rows, in (0, 1), that fit holds out if no validation rows are given.
     loader_memory : float or None
@@ -153,6 +159,7 @@ class Recipe:
     ema: float | None = 0.99
     loss: str | Callable[[Tensor, Tensor, Tensor | None], Tensor] | None = None
     metric: str | None = None
+    select: str = "test"
     validation_fraction: float = 0.1
     loader_memory: float | None = None
     clip: float | None = None
@@ -209,6 +216,11 @@ class Recipe:
         from windtunnel.objectives.metrics import Metric, extra_methods
 
         return Metric(self.metric or ("loss" if self.loss else None), net.head, extra_methods(net))
+
+    @property
+    def epoch_by_loss(self) -> bool:
+        """Whether the lowest loss decides among the epochs that improve the metric, not the best metric."""
+        return self.residual and self.select == "test"
 
     def facts(self) -> dict[str, Any]:
         """The options as JSON values, a custom loss by its name."""
@@ -269,6 +281,7 @@ _RULES: dict[str, _Rule] = {
     "ema": ("in (0, 1), or None", lambda v: v is None or _number(v, 0, 1)),
     "loss": ("the name of a loss, a function, or None", lambda v: v is None or isinstance(v, str) or callable(v)),
     "metric": ("the name of a metric, or None", lambda v: v is None or isinstance(v, str)),
+    "select": ("one of " + ", ".join(SELECTIONS), lambda v: v in SELECTIONS),
     "validation_fraction": ("in (0, 1)", lambda v: _number(v, 0, 1)),
     "loader_memory": ("a finite number from 0, or None", lambda v: v is None or _number(v, 0, _INF, low_too=True)),
     "clip": ("a finite number above 0, or None", lambda v: v is None or _number(v, 0, _INF)),

@@ -102,6 +102,23 @@ class BestCheckpoint(Checkpoint):
         """The number of trained and validated epochs, including one that is not recorded yet."""
         return len(self.epochs) - 1 + (self._validated is not None)
 
+    @property
+    def rule(self) -> str:
+        """Which epoch is the best one."""
+        name = self.metric.name
+        return f"the lowest loss among those with a better {name} than epoch 0" if self.by_loss else f"the best {name}"
+
+    def end(self, limit: int | None) -> str:
+        """What ended training, with at most ``limit`` epochs."""
+        last = self.epochs[-1]
+        if not math.isfinite(last.metric):
+            return f"as it diverged: {self.metric.name} {last.metric}"
+        if self.patience is not None and last.epoch - self.best_epoch >= self.patience:
+            return f"early: {self.patience} epochs without a better one (patience={self.patience})"
+        if last.epoch == limit:
+            return f"at the limit of {limit} epochs"
+        return "by an error, an interrupt or a callback"
+
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Keep the validated weights if they are the best."""
         assert isinstance(module, FineTuning)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Checkpoint
+from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 
 from windtunnel.errors import BadInput
-from windtunnel.trainers.loop.processes import check_devices, launched, launched_processes
+from windtunnel.trainers.loop.processes import launched, launched_processes
 from windtunnel.trainers.loop.quiet import quiet
 from windtunnel.trainers.recipe import Recipe
 
@@ -43,7 +43,6 @@ class TrainerOptions:
         ``clip`` and ``epochs`` are the options of the caller, None if not given.
         """
         if (trainer := self.trainer) is None:
-            check_devices(self.devices)
             return
         names = ("accelerator", "devices", "precision", "callbacks", "log_dir", "logger")
         given = {**{name: getattr(self, name) for name in names}, "clip": clip, "epochs": epochs}
@@ -94,7 +93,8 @@ class TrainerOptions:
                 logger=loggers or False,
                 # fit logs per epoch; Lightning warns of an interval that is longer than an epoch.
                 log_every_n_steps=1 if loggers else None,
-                enable_progress_bar=self.progress,
+                # fit has a progress of its own.
+                enable_progress_bar=any(isinstance(callback, ProgressBar) for callback in self.callbacks),
                 enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in self.callbacks),
                 enable_model_summary=False,
                 num_sanity_val_steps=0,

@@ -20,6 +20,7 @@ from windtunnel.modules.tables.large_tables import large_tables
 from windtunnel.program.history import Epoch
 from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint, LocalCheckpointIO
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions, resume
+from windtunnel.trainers.loop.epoch_progress import EpochProgress
 from windtunnel.trainers.loop.module import FineTuning, Loaders
 from windtunnel.trainers.loop.processes import ignore_process_warnings
 from windtunnel.trainers.loop.quiet import quiet
@@ -42,12 +43,21 @@ class TrainingResult:
     best_metric : float
     error : BaseException or None
         What ended training early, to be raised once the best model is installed.
+    epoch_rule, stopped : str
+        See ``History``.
     """
 
     epochs: list[Epoch]
     best_epoch: int
     best_metric: float
     error: BaseException | None = None
+    epoch_rule: str = ""
+    stopped: str = ""
+
+    @property
+    def best_loss(self) -> float | None:
+        """Validation loss of the best epoch; None where an error ended this epoch after its validation."""
+        return self.epochs[self.best_epoch].val_loss if self.best_epoch < len(self.epochs) else None
 
 
 def train(
@@ -76,10 +86,12 @@ def train(
         data.place(trainer.strategy.root_device)
         directory, every = checkpoints.directory, checkpoints.every
         best = BestCheckpoint(
-            net, module.metric, recipe.patience, directory, by_loss=recipe.residual, every=every, tables=tables
+            net, module.metric, recipe.patience, directory, by_loss=recipe.epoch_by_loss, every=every, tables=tables
         )
         # Ours come first, so that they see the weights before other callbacks change them.
         callbacks = [best, Termination(), *([] if recipe.ema is None else [WeightAverage(net, recipe.ema, tables)])]
+        if trainer.progress_bar_callback is None:
+            callbacks.append(EpochProgress(best))
         try:
             with _training_mode(net, recipe.dropout, best), gradients_of_rows(net, tables):
                 with _callbacks(trainer, [*callbacks, *trainer.callbacks]):
@@ -93,7 +105,9 @@ def train(
                 net.initial_weights.moved(
                     name.removeprefix("program."), rows.number[: rows.count], rows.start[: rows.count]
                 )
-    return TrainingResult(best.epochs, best.best_epoch, best.best_metric, error)
+    return TrainingResult(
+        best.epochs, best.best_epoch, best.best_metric, error, best.rule, best.end(trainer.max_epochs)
+    )
 
 
 def _visited_rows(net: Any, recipe: Recipe, trainer: pl.Trainer) -> dict[str, VisitedRows]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from windtunnel.modules.base import Module
 from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.objectives.metrics import Metric
+from windtunnel.objectives.row_blocks import by_blocks
 from windtunnel.program.history import CandidateResult
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.loop.evaluation import evaluate
+from windtunnel.trainers.loop.evaluation import evaluate, evaluate_both
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.training import TrainingResult
 from windtunnel.trainers.recipe import Recipe
@@ -18,7 +21,7 @@ from windtunnel.trainers.residual.init_scores import InputColumns, PipelineScore
 from windtunnel.trainers.residual.installation import FrozenPipeline
 from windtunnel.trainers.residual.setup import ResidualSetup, significant_trees
 from windtunnel.trainers.residual.significance import SignificanceTest
-from windtunnel.trainers.residual.training import ResidualOnScores
+from windtunnel.trainers.residual.training import InitialResidual, ResidualOnScores
 
 
 @dataclass(frozen=True)
@@ -29,14 +32,12 @@ class Candidate:
     ----------
     name : str
         See ``CandidateResult``.
-    metric : float
-        On all validation rows.
-    loss : float or None
-        On all validation rows, where it is computed.
-    epoch : int
-        The epoch of training whose weights it has; 0 without training.
+    metric, loss : float or None
+        On all validation rows, where they are computed.
+    epoch : int or None
+        The epoch whose model it is; None if no epoch has it.
     test : SignificanceTest or None
-        Test on half of the validation rows against the pipeline that it extends.
+        Test by cross-fitting on the validation rows, against the pipeline that it extends.
     rejected : str
         Why it cannot be selected; empty where it can.
     pipeline : FrozenPipeline or None
@@ -47,9 +48,9 @@ class Candidate:
     """
 
     name: str
-    metric: float
+    metric: float | None
     loss: float | None = None
-    epoch: int = 0
+    epoch: int | None = None
     test: SignificanceTest | None = None
     rejected: str = ""
     pipeline: FrozenPipeline | None = None
@@ -61,12 +62,17 @@ def select(candidates: Sequence[Candidate], metric: Metric) -> Candidate:
     """The candidate with the best metric; of equal ones the first."""
     best, *others = candidates
     for candidate in others:
-        if not candidate.rejected and metric.better(candidate.metric, best.metric):
+        if not candidate.rejected and metric.better(value_of(candidate), value_of(best)):
             best = candidate
     return best
 
 
-def candidate_results(candidates: Sequence[Candidate], best: Candidate) -> list[CandidateResult]:
+def value_of(candidate: Candidate) -> float:
+    """The metric; NaN where it was not computed."""
+    return math.nan if candidate.metric is None else candidate.metric
+
+
+def candidate_results(candidates: Sequence[Candidate], best: Candidate, metric: Metric) -> list[CandidateResult]:
     """The numbers of all candidates, and the reason why each was kept or not."""
     return [
         CandidateResult(
@@ -76,10 +82,23 @@ def candidate_results(candidates: Sequence[Candidate], best: Candidate) -> list[
             gain=None if candidate.test is None else candidate.test.gain,
             standard_error=None if candidate.test is None else candidate.test.standard_error,
             kept=candidate is best,
-            reason="best metric" if candidate is best else candidate.rejected or f"{best.name} has the better metric",
+            reason=_reason(candidate, best, metric),
+            rows=None if candidate.test is None else candidate.test.rows,
+            epoch=candidate.epoch,
         )
         for candidate in candidates
     ]
+
+
+def _reason(candidate: Candidate, best: Candidate, metric: Metric) -> str:
+    if candidate is best:
+        tested = candidate.test is not None and not candidate.test.significant
+        return f"best {metric.name}" + ", whatever the test says" * tested
+    if candidate.rejected:
+        return candidate.rejected
+    if metric.better(value_of(best), value_of(candidate)):
+        return f"{best.name} has the better {metric.name}"
+    return f"no better {metric.name} than {best.name}, which is simpler"
 
 
 def residual_candidates(
@@ -90,59 +109,96 @@ def residual_candidates(
     training: TrainingResult,
     recipe: Recipe,
 ) -> list[Candidate]:
-    """Candidates, simplest first: translation, source pipeline, tree-block weights, then the residual model.
-
-    Without a significant residual model, its interactions alone take its place.
-    """
+    """Candidates, simplest first: translation, source pipeline, tree-block weights, interactions, residual model."""
     metric = recipe.metric_for(model)
-    exact, weights = dict(net.exact_modules), significant_trees(setup.weighted)
-    trees = exact | weights
-    residual = _residual_candidate(net, setup, model, training, metric)
+    loss, exact, weights = setup.initial.loss, dict(net.exact_modules), significant_trees(setup.weighted)
 
-    def pipeline_metric(scorer: PipelineScorer) -> float:
-        loss = setup.initial.loss
+    def numbers(scorer: PipelineScorer) -> tuple[float, float]:
+        """Metric and loss of a pipeline."""
+        if scorer is setup.scorer:
+            val_loss, value = evaluate_both(metric, loss, setup.initial.init_scores, setup.valid)
+        else:
+            val_loss, value = evaluate_both(metric, loss, scorer.scores, data.valid)
         if net.head.link in PROBABILITIES and metric.name != "loss":
             # Probabilities as the pipeline outputs them: the init scores are clipped, which alone lowers the log loss.
-            return evaluate(recipe.metric_for(net), loss, scorer.outputs, data.valid)
-        if scorer is as_is and trees:
-            return evaluate(metric, loss, scorer.scores, data.valid)
-        rows = setup.valid if scorer is setup.scorer else scorer.add_to(data.valid)
-        return evaluate(metric, loss, setup.initial.init_scores, rows)
+            value = evaluate(recipe.metric_for(net), loss, scorer.outputs, data.valid)
+        return value, val_loss
 
-    as_is = PipelineScorer(net, net.program) if trees else setup.scorer
-    candidates = [Candidate("translation", pipeline_metric(as_is))]
+    def scorer(modules: dict[int, Module]) -> PipelineScorer:
+        return PipelineScorer(net, net.program.with_modules(modules).eval())
+
+    without_interactions = None if len(setup.initial.residual.interactions) else 0
+    plain = setup.scorer if not exact and not weights else PipelineScorer(net, net.program)
+    candidates = [
+        Candidate("translation", *numbers(plain), epoch=without_interactions if plain is setup.scorer else None)
+    ]
     if exact:
-        scorer = PipelineScorer(net, net.program.with_modules(exact).eval()) if weights else setup.scorer
+        source = scorer(exact) if weights else setup.scorer
         pipeline = FrozenPipeline(net.program, exact, net.head)
-        candidates.append(Candidate("source pipeline", pipeline_metric(scorer), pipeline=pipeline))
-    pipeline = FrozenPipeline(net.program, trees, net.head)
-    if weights and setup.weighted is not None:
-        value = pipeline_metric(setup.scorer)
-        candidates.append(Candidate("tree-block weights", value, test=setup.weighted.test, pipeline=pipeline))
-    return candidates if residual is None else [*candidates, replace(residual, pipeline=pipeline)]
+        epoch = without_interactions if source is setup.scorer else None
+        candidates.append(Candidate("source pipeline", *numbers(source), epoch, pipeline=pipeline))
+    pipeline = FrozenPipeline(net.program, exact | weights, net.head)
+    if (weighted := setup.weighted) is not None:
+        with_weights = setup.scorer if weights else scorer(exact | {weighted.position: weighted.trees})
+        candidates.append(
+            Candidate(
+                "tree-block weights",
+                *numbers(with_weights),
+                epoch=without_interactions if weights else None,
+                test=weighted.test,
+                rejected=weighted.test.reason,
+                pipeline=pipeline,
+            )
+        )
+    of_model = [
+        _interactions(setup.initial, training, metric),
+        _columns(setup.initial, model, training, metric, recipe),
+    ]
+    return candidates + [replace(candidate, pipeline=pipeline) for candidate in of_model if candidate is not None]
 
 
-def _residual_candidate(
-    net: TranslatedPipeline, setup: ResidualSetup, model: ResidualOnScores, training: TrainingResult, metric: Metric
-) -> Candidate | None:
-    """The residual model of the best epoch, where its columns are significant; else its interactions, if it has any."""
-    trained = replace(setup.initial, model=model)
-    if training.best_epoch and trained.compare(metric, trained.scores_with_interactions, trained.scores).significant:
-        name, value, chosen = "residual model", training.best_metric, trained
-        test = trained.compare(metric, trained.init_scores, trained.scores)
-    elif len(setup.initial.residual.interactions):
-        name, value, chosen = "interactions", training.epochs[0].metric, setup.initial
-        test = chosen.compare(metric, chosen.init_scores, chosen.scores_with_interactions)
-    else:
+def _interactions(initial: InitialResidual, training: TrainingResult, metric: Metric) -> Candidate | None:
+    """The interactions alone, where any were selected."""
+    if initial.interaction_test is None:
         return None
-    epoch = training.best_epoch if chosen is trained else 0
+    if not len(initial.residual.interactions):
+        (rows, *rest), test = initial.test_rows, initial.interaction_test
+        scored = [((initial.init_scores(*rows) + initial.crossfitted,), *rest)]
+        val_loss, value = evaluate_both(metric, by_blocks(initial.loss), lambda scores: scores, scored)
+        return Candidate("interactions", value, val_loss, test=test, rejected=test.reason)
+    test, epoch_0 = initial.test_interactions(metric), training.epochs[0]
     return Candidate(
-        name,
-        value,
-        loss=training.epochs[epoch].val_loss if epoch < len(training.epochs) else None,
-        epoch=epoch,
+        "interactions",
+        epoch_0.metric,
+        epoch_0.val_loss,
+        epoch=0,
         test=test,
-        rejected="" if test.significant else "not significant on validation rows that had no part in fitting",
-        residual=chosen.residual,
-        inputs=chosen.inputs,
+        rejected=test.reason,
+        residual=initial.residual,
+        inputs=initial.inputs,
+    )
+
+
+def _columns(
+    initial: InitialResidual, model: ResidualOnScores, training: TrainingResult, metric: Metric, recipe: Recipe
+) -> Candidate:
+    """The whole residual model, with the columns of the best epoch."""
+    if not training.best_epoch:
+        return Candidate(
+            "residual model", None, rejected=f"no epoch lowers the loss of epoch 0 and improves {metric.name}"
+        )
+    trained = replace(initial, model=model)
+    test, columns = trained.test(metric), trained.test_columns(metric)
+    rejected = test.reason
+    if not rejected and not columns.significant:
+        rejected = f"of that, its columns: loss {-columns.gain:+.4f} ± {columns.standard_error:.4f}; {columns.reason}"
+    return Candidate(
+        "residual model",
+        training.best_metric,
+        training.best_loss,
+        epoch=training.best_epoch,
+        test=test,
+        rejected="" if recipe.select == "best_epoch" else rejected,
+        residual=trained.residual,
+        inputs=trained.inputs,
     )

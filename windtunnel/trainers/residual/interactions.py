@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -18,30 +19,70 @@ from windtunnel.trainers.residual.binning import bin_edges
 from windtunnel.trainers.residual.init_scores import InputColumns, concat, in_slices, select_columns, split_scores
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals, fit_in_sequence, interaction_weights
 from windtunnel.trainers.residual.screening import select_interactions
-from windtunnel.trainers.residual.significance import compare_losses
 from windtunnel.trainers.residual.training import InitialResidual, ResidualOnScores, residual_head
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items
 
 
+@dataclass(frozen=True)
+class FittedInteractions:
+    """Interactions with weights, which were selected and learned on some of the validation rows.
+
+    Attributes
+    ----------
+    columns : list of int
+        The columns that the residual model reads.
+    interactions : list of Interaction
+    tables : list of Tensor
+        ``[cells, K]``, shrunken mean residuals of the training rows.
+    weights : Tensor
+        ``[P]``, weight of each table.
+    """
+
+    columns: list[int]
+    interactions: list[Interaction]
+    tables: list[Tensor]
+    weights: Tensor
+
+    def scores(self, codes: Tensor) -> Tensor:
+        """Weighted sums of the tables ``[N, K]``, in units of the residual model."""
+        total = codes.new_zeros(len(codes), 1, dtype=self.weights.dtype)
+        for interaction, table, weight in zip(self.interactions, self.tables, self.weights, strict=True):
+            total = total + weight * table[interaction.cells(codes)]
+        return total
+
+    def parts(self, codes: Tensor) -> Tensor:
+        """Table values of each row ``[N, K, P]``."""
+        pairs = zip(self.interactions, self.tables, strict=True)
+        return torch.stack([table[interaction.cells(codes)] for interaction, table in pairs], dim=2)
+
+
 def fit_interactions(
-    net: TranslatedPipeline, train: Items, halves: list[Items], loss: Loss, rank: int, generator: torch.Generator
+    net: TranslatedPipeline,
+    train: Items,
+    valid: Items,
+    halves: Sequence[Tensor],
+    loss: Loss,
+    rank: int,
+    generator: torch.Generator,
 ) -> InitialResidual | None:
     """Select the columns of a residual model and fit its interactions; None where no column is significant.
+
+    Interactions are selected and weighed on all validation rows. For their test, each half of these rows has the scores
+    of interactions that were selected and weighed on the other half.
 
     Parameters
     ----------
     net : TranslatedPipeline
-    train : Items
-        Training rows with init scores, none of weight 0.
-    halves : pair of Items
-        Validation rows with init scores: the first half selects columns and weighs interactions, the second tests them.
+    train, valid : Items
+        Training rows with init scores, none of weight 0, and validation rows with init scores.
+    halves : pair of Tensor
+        Numbers of the validation rows in each half.
     loss : callable
     rank : int
         Width of the factors.
     generator : torch.Generator
     """
     head = residual_head(net.head)
-    first, second = halves
     outputs = train[0].numbers.shape[1] - len(net.encoder.numbers)
     rows, scores = split_scores(train[0], outputs)
     edges = bin_edges(rows.numbers)
@@ -56,17 +97,32 @@ def fit_interactions(
 
     count = len(edges)
     columns = [*range(count), *(count + position for position in _one_per_raw_column(net.encoder.categories))]
-    of_train, of_valid = residuals(*train), residuals(*first)
+    of_train, of_valid = residuals(*train), residuals(*valid)
     gradient = of_train.values.square().mean(dim=0).sqrt().clamp_min(torch.finfo(unit.dtype).tiny)
     of_train, of_valid = (Residuals(each.codes, each.values / gradient) for each in (of_train, of_valid))
-    selected = select_interactions(of_train.sample(MAX_ROWS, generator), of_valid, sizes, columns)
-    if not selected.columns:
+    sample = of_train.sample(MAX_ROWS, generator)
+    init_scores = split_scores(valid[0], outputs)[1]
+
+    def fit(index: Tensor) -> FittedInteractions:
+        selected = select_interactions(sample, of_valid.take(index), sizes, columns)
+        tables = [fitted.table for fitted in fit_in_sequence(of_train, selected.interactions)]
+        return _weighted(
+            FittedInteractions(selected.columns, selected.interactions, tables, unit.new_zeros(len(tables))),
+            of_valid.codes[index],
+            unit,
+            loss,
+            init_scores[index],
+            *(block[index] for block in valid[1:]),
+        )
+
+    fitted = fit(torch.cat(list(halves)).sort().values)
+    if not fitted.columns:
         return None
     inputs = InputColumns(
-        [column for column in selected.columns if column < count],
-        [column - count for column in selected.columns if column >= count],
+        [column for column in fitted.columns if column < count],
+        [column - count for column in fitted.columns if column >= count],
     )
-    size = [sizes[column] for column in selected.columns]
+    size = [sizes[column] for column in fitted.columns]
     initial = InitialResidual(
         ResidualOnScores(
             ResidualModel.zero(edges[inputs.numbers], size, unit, rank=rank, generator=generator),
@@ -76,47 +132,43 @@ def fit_interactions(
         inputs,
         loss,
         torch.zeros_like(scores),
-        (select_columns(second[0], inputs, outputs), *second[1:]),
+        (select_columns(valid[0], inputs, outputs), *valid[1:]),
+        torch.zeros_like(init_scores),
     )
-    place = {column: position for position, column in enumerate(selected.columns)}
-    interactions = [replace(each, columns=tuple(place[at] for at in each.columns)) for each in selected.interactions]
-    if not interactions:
+    if not fitted.interactions:
         return initial
-    of_train = Residuals(of_train.codes[:, selected.columns], of_train.values)
-    return _add_interactions(initial, interactions, of_train, (initial.select_columns(first[0]), *first[1:]))
+    crossfitted = torch.zeros_like(init_scores)
+    for selected_on, tested in (halves, halves[::-1]):
+        crossfitted[tested] = fit(selected_on).scores(of_valid.codes[tested]) * unit
+    return _with_interactions(replace(initial, crossfitted=crossfitted), fitted, of_train)
 
 
-def _add_interactions(
-    initial: InitialResidual, interactions: list[Interaction], train: Residuals, half: Items
-) -> InitialResidual:
-    """Add the interactions where they decrease the loss of the test rows by more than its standard error.
+def _weighted(
+    fitted: FittedInteractions, codes: Tensor, unit: Tensor, loss: Loss, scores: Tensor, *rest: Tensor
+) -> FittedInteractions:
+    """Learn the weights of interactions on validation rows; ``rest`` is the target and maybe the weight."""
+    if not fitted.tables:
+        return fitted
+    scale = _loss_scale(by_blocks(loss), unit, scores, *rest)
+    parts = fitted.parts(codes) * unit.unsqueeze(1)
+    return replace(fitted, weights=interaction_weights(by_blocks(loss), scale, scores, parts, *rest))
 
-    Their tables are fitted on the training rows, their weights on ``half`` of the validation rows.
-    """
-    unit, loss = initial.residual.unit, initial.loss
-    tables = [fitted.table for fitted in fit_in_sequence(train, interactions)]
 
-    def scores_and_parts(rows: Batch) -> tuple[Tensor, Tensor]:
-        rows, scores = split_scores(rows, initial.outputs)
-        codes = in_slices(initial.residual.codes, concat(rows))
-        parts = [table[each.cells(codes)] for each, table in zip(interactions, tables, strict=True)]
-        return scores, torch.stack(parts, dim=2) * unit.unsqueeze(1)
-
-    scores, parts = scores_and_parts(half[0])
-    scale = _loss_scale(by_blocks(loss), unit, scores, *half[1:])
-    weights = interaction_weights(by_blocks(loss), scale, scores, parts, *half[1:])
-    scores, parts = scores_and_parts(initial.test_rows[0])
-    with torch.no_grad():
-        test = compare_losses(loss, scores, scores + parts @ weights, *initial.test_rows[1:])
+def _with_interactions(initial: InitialResidual, fitted: FittedInteractions, train: Residuals) -> InitialResidual:
+    """Add the interactions where they decrease the loss of the validation rows by more than its standard error."""
+    test = initial.test_loss_of_interactions()
+    initial = replace(initial, interaction_test=test)
     if not test.significant:
-        return replace(initial, interaction_test=test)
+        return initial
+    place = {column: position for position, column in enumerate(fitted.columns)}
     initial.residual.set_interactions(
-        [each.columns for each in interactions], [b * table for b, table in zip(weights, tables, strict=True)]
+        [tuple(place[column] for column in each.columns) for each in fitted.interactions],
+        [b * table for b, table in zip(fitted.weights, fitted.tables, strict=True)],
     )
     offset = torch.zeros_like(train.values)
-    for b, fitted in zip(weights, fit_in_sequence(train, interactions), strict=True):
-        offset += b * fitted.leave_one_out
-    return replace(initial, offset=offset * unit, interaction_test=test)
+    for b, means in zip(fitted.weights, fit_in_sequence(train, fitted.interactions), strict=True):
+        offset += b * means.leave_one_out
+    return replace(initial, offset=offset * initial.residual.unit)
 
 
 def _one_per_raw_column(categories: list[CategoryColumn]) -> list[int]:

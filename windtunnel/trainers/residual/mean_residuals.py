@@ -33,7 +33,10 @@ class Residuals:
         """At most ``size`` random rows."""
         if len(self.codes) <= size:
             return self
-        index = torch.randperm(len(self.codes), generator=generator)[:size]
+        return self.take(torch.randperm(len(self.codes), generator=generator)[:size])
+
+    def take(self, index: Tensor) -> Residuals:
+        """The rows of these numbers."""
         return Residuals(self.codes[index], self.values[index])
 
     def subtract(self, fitted: Tensor) -> Residuals:

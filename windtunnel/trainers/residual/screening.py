@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from windtunnel.program.progress import Phase
 from windtunnel.trainers.residual.mean_residuals import Interaction, MeanResiduals, Residuals
 
 MAX_COLUMNS = 32
@@ -61,7 +62,12 @@ def select_interactions(
     grown: list[tuple[int, ...]] = [(column,) for column in columns]
     for _ in range(MAX_ORDER):
         candidates = [Interaction.of(interaction, size, rows) for interaction in grown]
-        z = {candidate: test[0] for candidate in candidates if (test := _test(candidate, train, valid)) is not None}
+        z = {}
+        with Phase(f"screening {len(candidates)} combinations of {len(grown[0])} columns", len(candidates)) as phase:
+            for candidate in candidates:
+                if (test := _test(candidate, train, valid)) is not None:
+                    z[candidate] = test[0]
+                phase.advance()
         strongest = sorted(z, key=lambda candidate: -z[candidate])[:MAX_INTERACTIONS]
         for interaction in strongest:
             if (test := _test(interaction, train, valid)) is not None:

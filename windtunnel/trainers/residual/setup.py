@@ -17,7 +17,7 @@ from windtunnel.trainers.residual.init_scores import PipelineScorer
 from windtunnel.trainers.residual.interactions import fit_interactions
 from windtunnel.trainers.residual.training import InitialResidual, residual_head
 from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, weighted_trees
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, halves, random_order, weighted_rows
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, halves, weighted_rows
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,17 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     generator = torch.Generator().manual_seed(recipe.seed)
     loss = of_any_rows(pick(recipe.loss, residual_head(net.head)))
     validation = data.valid.collect(MAX_ROWS)
-    order = random_order(validation, generator)
-    if len(order) < 2:
+    rows_of_half = halves(validation, recipe.seed)
+    if not all(map(len, rows_of_half)):
         return None
-    weighted = weighted_trees(net, halves(validation, order), loss, recipe.metric_for(net), generator)
+    weighted = weighted_trees(net, validation, rows_of_half, loss, recipe.metric_for(net), generator)
     scorer = PipelineScorer(net, net.program.with_modules({**net.exact_modules, **significant_trees(weighted)}).eval())
     train, valid = scorer.add_to(data.train), scorer.add_to(data.valid)
     rows = scorer.add_init_scores(validation[0]) if valid.rows is None else valid.rows
     counted, mask = weighted_rows(train.collect(MAX_ROWS))
-    validation_halves = halves((rows, *validation[1:]), order)
-    initial = fit_interactions(net, counted, validation_halves, loss, recipe.residual_rank, generator)
+    initial = fit_interactions(
+        net, counted, (rows, *validation[1:]), rows_of_half, loss, recipe.residual_rank, generator
+    )
     if initial is None:
         return None
     return ResidualSetup(initial.for_rows(mask), scorer, weighted, train, valid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -24,26 +24,42 @@ class SignificanceTest:
     ----------
     gain, standard_error : float
         Mean decrease of the loss, and its standard error.
+    rows : int
+        Rows that were compared, without those of weight 0.
     significant : bool
         Whether the metric is no worse and the gain exceeds its standard error.
+    reason : str
+        Why it is not significant; empty where it is.
     """
 
     gain: float
     standard_error: float
+    rows: int
     significant: bool
+    reason: str = ""
 
 
 def compare_scores(metric: Metric, loss: Loss, before: Tensor, after: Tensor, *rest: Tensor) -> SignificanceTest:
     """Test whether scores improve the metric and the loss; ``rest`` is the target and maybe the weight."""
-    old, new = (evaluate(metric, loss, lambda scores: scores, [((scores,), *rest)]) for scores in (before, after))
     test = compare_losses(loss, before, after, *rest)
-    return SignificanceTest(test.gain, test.standard_error, test.significant and not metric.better(old, new))
+    if not test.significant:
+        return test
+    old, new = (evaluate(metric, loss, lambda scores: scores, [((scores,), *rest)]) for scores in (before, after))
+    if not metric.better(old, new):
+        return test
+    reason = f"the loss is lower on these rows, but {metric.name} gets worse ({old:.4f} -> {new:.4f})"
+    return replace(test, significant=False, reason=reason)
 
 
 def compare_losses(loss: Loss, before: Tensor, after: Tensor, *rest: Tensor) -> SignificanceTest:
     """Test whether scores decrease the loss; ``rest`` is the target and maybe the weight."""
     gains = group_losses(loss, before, *rest) - group_losses(loss, after, *rest)
-    return SignificanceTest(gains.mean, gains.standard_error, gains.exceeds_standard_error())
+    rows = len(before) if len(rest) == 1 else int((rest[1] > 0).sum())
+    significant = gains.exceeds_standard_error()
+    reason = "" if significant else "the loss gets no lower on rows that had no part in fitting"
+    if not significant and gains.mean > 0:
+        reason = "needs more than 1 standard error. More validation rows would help"
+    return SignificanceTest(gains.mean, gains.standard_error, rows, significant, reason)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -23,14 +22,11 @@ from windtunnel.trainers.residual.init_scores import (
     select_columns,
     split_scores,
 )
-from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
+from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses, compare_scores
 from windtunnel.trainers.residual.validation_rows import Items
 
 USUAL_GRADIENT = 0.4
 """Gradient of the log loss where a fifth of the rows is positive: sqrt(0.2 (1 - 0.2))."""
-
-Score = Callable[[Tensor, Tensor], Tensor]
-"""Numbers and ids to scores."""
 
 
 class ResidualOnScores(nn.Module):
@@ -72,9 +68,12 @@ class InitialResidual:
     offset : Tensor
         ``[N, K]``, scores of the interactions for each training row, fitted without that row.
     test_rows : tuple of Batch, Tensor, Tensor or None
-        Validation rows that had no part in the above: selected columns with init scores, targets, weights.
+        Validation rows: selected columns with init scores, targets, weights.
+    crossfitted : Tensor
+        ``[rows, K]``, scores of interactions for the validation rows; those of each half were fitted on the other half.
     interaction_test : SignificanceTest or None
-        Test of the interactions, where any were selected.
+        Test of the loss with these scores, where any interactions were selected. The residual model has interactions
+        only if it is significant.
     """
 
     model: ResidualOnScores
@@ -82,6 +81,7 @@ class InitialResidual:
     loss: Loss
     offset: Tensor
     test_rows: Items
+    crossfitted: Tensor
     interaction_test: SignificanceTest | None = None
 
     @property
@@ -131,16 +131,38 @@ class InitialResidual:
         rows, scores = split_scores(Batch(numbers, ids), self.outputs)
         return scores + in_slices(lambda x: self.residual.interaction_scores(self.residual.codes(x)), concat(rows))
 
-    def scores(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """Scores of the pipeline plus the residual model, for selected columns."""
-        rows, scores = split_scores(Batch(numbers, ids), self.outputs)
-        return scores + in_slices(self.residual, concat(rows))
+    def test_loss_of_interactions(self) -> SignificanceTest:
+        """Test whether the interactions lower the loss, whatever the metric."""
+        scores = self.init_scores(*self.test_rows[0])
+        return compare_losses(self.loss, scores, scores + self.crossfitted, *self.test_rows[1:])
 
-    def compare(self, metric: Metric, before: Score, after: Score) -> SignificanceTest:
-        """Test on the test rows whether ``after`` has better scores than ``before``."""
-        rows, *rest = self.test_rows
+    def test_interactions(self, metric: Metric) -> SignificanceTest:
+        """Test the interactions on top of the pipeline."""
+        scores = self.init_scores(*self.test_rows[0])
+        return self._compare(metric, scores, scores + self.crossfitted)
+
+    def test_columns(self, metric: Metric) -> SignificanceTest:
+        """Test the columns on top of the interactions."""
+        scores = self._tested_scores()
+        return self._compare(metric, scores, scores + self._column_scores())
+
+    def test(self, metric: Metric) -> SignificanceTest:
+        """Test the whole residual model on top of the pipeline."""
+        scores = self.init_scores(*self.test_rows[0])
+        return self._compare(metric, scores, self._tested_scores() + self._column_scores())
+
+    def _tested_scores(self) -> Tensor:
+        """Scores of the test rows by the pipeline, and by the cross-fitted interactions if the model has any."""
+        scores = self.init_scores(*self.test_rows[0])
+        return scores + self.crossfitted if len(self.residual.interactions) else scores
+
+    def _column_scores(self) -> Tensor:
+        rows, _ = split_scores(self.test_rows[0], self.outputs)
+        return in_slices(lambda x: self.residual.column_scores(self.residual.codes(x)), concat(rows))
+
+    def _compare(self, metric: Metric, before: Tensor, after: Tensor) -> SignificanceTest:
         with torch.no_grad():
-            return compare_scores(metric, self.loss, before(*rows), after(*rows), *rest)
+            return compare_scores(metric, self.loss, before, after, *self.test_rows[1:])
 
 
 def residual_head(head: Head) -> Head:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,8 +39,11 @@ class TreeRows:
         """At most ``MAX_FITTED_ROWS`` random rows."""
         if len(self.target) <= MAX_FITTED_ROWS:
             return self
-        rows = torch.randperm(len(self.target), generator=generator)[:MAX_FITTED_ROWS]
-        return TreeRows(self.inputs[rows], self.target[rows], None if self.weight is None else self.weight[rows])
+        return self.take(torch.randperm(len(self.target), generator=generator)[:MAX_FITTED_ROWS])
+
+    def take(self, index: Tensor) -> TreeRows:
+        """The rows of these numbers."""
+        return TreeRows(self.inputs[index], self.target[index], None if self.weight is None else self.weight[index])
 
 
 @dataclass(frozen=True)
@@ -55,24 +59,35 @@ class WeightedTrees:
 
 
 def weighted_trees(
-    net: TranslatedPipeline, halves: list[Items], loss: Loss, metric: Metric, generator: torch.Generator
+    net: TranslatedPipeline,
+    valid: Items,
+    halves: Sequence[Tensor],
+    loss: Loss,
+    metric: Metric,
+    generator: torch.Generator,
 ) -> WeightedTrees | None:
-    """Fit tree-block weights on one half of the validation rows and test them on the other.
+    """Fit tree-block weights on the validation rows, and test them by cross-fitting.
 
-    None where the last step is no ensemble of boosted trees, or all weights are 1.
+    For the test each half of the rows has the scores of weights that were fitted on the other half. None where the last
+    step is no ensemble of boosted trees, or all weights are 1.
     """
     position = len(net.program.steps) - 1
     trees: Any = net.exact_modules.get(position, net.program.steps[position].module)
     if not isinstance(trees, HardTrees):
         return None
     trees, program = deepcopy(trees).cpu(), net.program.with_modules(net.exact_modules).eval()
-    inputs = [net.run_in_slices(partial(program.inputs_of, position), half[0]) for half in halves]
-    weighted = fit_block_weights(trees, TreeRows(inputs[0], *halves[0][1:]), by_blocks(loss), generator)
+    rows = TreeRows(net.run_in_slices(partial(program.inputs_of, position), valid[0]), *valid[1:])
+    fit = partial(fit_block_weights, trees, loss=by_blocks(loss), generator=generator)
+    weighted = fit(rows.take(torch.cat(list(halves)).sort().values))
     if weighted is None:
         return None
+    of_halves = [fit(rows.take(half)) or trees for half in halves]
     with torch.no_grad():
-        test = compare_scores(metric, loss, trees(inputs[1]), weighted(inputs[1]), *halves[1][1:])
-    return WeightedTrees(position, weighted, test)
+        before = trees(rows.inputs)
+        after = before.clone()
+        for of_half, tested in zip(of_halves, reversed(halves), strict=True):
+            after[tested] = of_half(rows.inputs[tested])
+    return WeightedTrees(position, weighted, compare_scores(metric, loss, before, after, *valid[1:]))
 
 
 def fit_block_weights(trees: HardTrees, rows: TreeRows, loss: Loss, generator: torch.Generator) -> HardTrees | None:

@@ -1,10 +1,13 @@
-"""Rows of a loader in memory, and two halves of them: one to choose by, the other to test the choice on."""
+"""Rows of a loader in memory, and two halves of them: each selects what the other tests."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.encode import Batch
@@ -21,19 +24,29 @@ def take(items: Items, index: Tensor) -> Items:
     return Batch(items[0].numbers[index], items[0].ids[index]), *(block[index] for block in items[1:])
 
 
-def halves(items: Items, order: Tensor) -> list[Items]:
-    """Two halves of the rows ``order``; each half keeps the rows in the order in which the loader yields them.
+def halves(items: Items, seed: int) -> list[Tensor]:
+    """Numbers of the rows of two halves, int64, ascending; rows of weight 0 are in neither.
 
-    So groups of neighbouring rows stay stretches of time where rows are sorted by time. On flights and bookings in the
-    order of their dates, the standard error of a gain is two to four times that of rows in a random order.
+    Which half a row is in depends on a hash of its values, not on its place, so that the same rows in another order
+    give the same halves. Equal rows are spread over both.
+
+    A half keeps the order of the loader. So groups of neighbouring rows stay stretches of time where rows are sorted by
+    time. On flights and bookings in the order of their dates, the standard error of a gain is two to four times that of
+    rows in a random order.
     """
-    return [take(items, index.sort().values) for index in order.tensor_split(2)]
+    rows = torch.arange(len(items[1])) if len(items) == 2 else (items[2].cpu() > 0).nonzero()[:, 0]
+    batch, target, *_ = take(items, rows)
+    values = [batch.numbers.cpu(), batch.ids.cpu(), target.cpu().reshape(len(rows), -1)]
+    columns = [column for block in values for column in block.t().numpy()]
+    key = _hash(*columns)
+    copy = pd.Series(key).groupby(key).cumcount().to_numpy()
+    order = torch.from_numpy(_hash(key, copy, np.full(len(rows), seed)).argsort(kind="stable"))
+    return [rows[half.sort().values] for half in order.tensor_split(2)]
 
 
-def random_order(items: Items, generator: torch.Generator) -> Tensor:
-    """Numbers of the rows of a weight above 0 in random order."""
-    order = torch.randperm(len(items[1]), generator=generator)
-    return order if len(items) == 2 else order[items[2].cpu()[order] > 0]
+def _hash(*columns: NDArray[Any]) -> NDArray[Any]:
+    """Hash of each row."""
+    return pd.util.hash_pandas_object(pd.DataFrame(dict(enumerate(columns))), index=False).to_numpy()
 
 
 def weighted_rows(items: Items) -> tuple[Items, Tensor | None]:
