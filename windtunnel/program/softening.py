@@ -21,6 +21,7 @@ from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftTree
 from windtunnel.modules.trees.soft.soften import soften as soften_trees, soften_leaves
 from windtunnel.program.fidelity import CalibrationRows, explained_variance, warn_if_low
 from windtunnel.program.program import Program, ProgramStep, Take, steps_read
+from windtunnel.program.progress import Phase
 from windtunnel.program.translate_options import SofteningPlan
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -94,8 +95,10 @@ def soften_steps(net: TranslatedPipeline, plan: SofteningPlan, start: str, batch
             if isinstance(step.module, CodeTables):
                 _freeze(_tables(net.program, step).values())  # type: ignore[arg-type]
             net.replace_modules({position: _softened(net.program, position, batch)})
-    for position, name in levels.items():
-        net.replace_modules({position: _soft_trees(net, position, name, start, plan.temperature, batch)})
+    with Phase("making trees soft", total=len(levels)) as phase:
+        for position, name in levels.items():
+            net.replace_modules({position: _soft_trees(net, position, name, start, plan.temperature, batch)})
+            phase.advance()
 
 
 def check_level(program: Program, level: str | Mapping[str, str]) -> None:
