@@ -26,8 +26,13 @@ from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train as train_module
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual.candidates import candidate_results, residual_candidates, select, value_of
-from windtunnel.trainers.residual.installation import install_pipeline, install_residual
+from windtunnel.trainers.residual.candidates import Candidate, candidate_results, residual_candidates, select, value_of
+from windtunnel.trainers.residual.installation import (
+    FrozenPipeline,
+    install_pipeline,
+    install_residual,
+    without_residual,
+)
 from windtunnel.trainers.residual.setup import prepare_residual
 
 RANKER_WARNING = (
@@ -132,26 +137,27 @@ def _finetune(
     data = DataModule(net, train, valid, options, lightning.processes)
     checkpoints.check_loader(data.train)
 
+    # A new residual model replaces that of an earlier fit, so that the size stays the same.
+    whole, origins, earlier = net.program, net.origins, None
+    if options.residual and (pipeline := without_residual(net.program)) is not None:
+        scored = _evaluate_translation(net, data, options, options.metric_for(net), began)
+        earlier = Candidate("translation", scored.best_metric, scored.best_loss)
+        net.replace_program(pipeline, origins=origins[: len(pipeline.steps)])
+
     # Candidates, evaluated on the same validation rows.
-    setup = prepare_residual(net, data, options) if options.residual else None
-    if setup is not None:
-        model = deepcopy(setup.initial.model)
-        metric = options.metric_for(model)
-        training = train_module(model, setup.loaders, options, lightning, checkpoints)
-        candidates = residual_candidates(net, data, setup, model, training, options)
-    elif options.residual and net.takes_residual_model() and not is_trainable(net):
-        metric = options.metric_for(net)
-        training = _evaluate_translation(net, data, options, metric, began)
-        candidates = joint_candidates(training, None, metric)
-    else:
-        source = source_candidate(net, data, joint)
-        prepare_joint_training(net)
-        metric = joint.metric_for(net)
-        training = train_module(net, data, joint, lightning, checkpoints)
-        candidates = joint_candidates(training, source, metric)
+    try:
+        metric, training, candidates = _train_candidates(net, data, options, joint, lightning, checkpoints)
+    except BaseException:
+        net.replace_program(whole, origins=origins)
+        raise
+    if earlier is not None:
+        base = FrozenPipeline(net.program, {}, net.head)
+        candidates = [earlier, replace(candidates[0], name="source pipeline", pipeline=base), *candidates[1:]]
 
     # Selection and installation.
     best = select(candidates, metric)
+    if best is earlier:
+        net.replace_program(whole, origins=origins)
     if best.pipeline is not None:
         install_pipeline(net, best.pipeline)
     if best.residual is not None and best.inputs is not None:
@@ -172,6 +178,35 @@ def _finetune(
         epoch_rule=training.epoch_rule,
         stopped=training.stopped,
     )
+
+
+def _train_candidates(
+    net: TranslatedPipeline,
+    data: DataModule,
+    options: Recipe,
+    joint: Recipe,
+    lightning: TrainerOptions,
+    checkpoints: CheckpointOptions,
+) -> tuple[Metric, TrainingResult, list[Candidate]]:
+    """Train the residual model, or the translation itself where there is none; metric, training and candidates."""
+    began = time.perf_counter()
+    setup = prepare_residual(net, data, options) if options.residual else None
+    if setup is not None:
+        model = deepcopy(setup.initial.model)
+        metric = options.metric_for(model)
+        training = train_module(model, setup.loaders, options, lightning, checkpoints)
+        candidates = residual_candidates(net, data, setup, model, training, options)
+    elif options.residual and net.takes_residual_model() and not is_trainable(net):
+        metric = options.metric_for(net)
+        training = _evaluate_translation(net, data, options, metric, began)
+        candidates = joint_candidates(training, None, metric)
+    else:
+        source = source_candidate(net, data, joint)
+        prepare_joint_training(net)
+        metric = joint.metric_for(net)
+        training = train_module(net, data, joint, lightning, checkpoints)
+        candidates = joint_candidates(training, source, metric)
+    return metric, training, candidates
 
 
 def _check_source(net: TranslatedPipeline, options: Recipe) -> None:

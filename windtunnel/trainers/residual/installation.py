@@ -62,6 +62,13 @@ def install_residual(net: TranslatedPipeline, residual: ResidualModel, inputs: I
     net.eval()
 
 
+def without_residual(program: Program) -> Program | None:
+    """A program without the residual model that an earlier fit appended; None where it has none."""
+    if not isinstance(program.steps[-1].module, ResidualSum):
+        return None
+    return Program(list(program.steps)[:-2], dict(program.method_steps.items()))  # type: ignore[arg-type]
+
+
 def _last(net: TranslatedPipeline, columns: range) -> Take:
     """Columns of the last step's output."""
     return Take(1 + len(net.program.steps), columns)

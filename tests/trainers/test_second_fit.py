@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+import windtunnel
+
+
+def test_a_second_fit_replaces_the_residual_model(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(1500, 3)).round(1)
+    y = X[:, 0] + np.where(X[:, 1] * X[:, 2] > 0, 2.0, -2.0) + random.normal(size=1500) > 0
+    train, valid = (X[:1000], y[:1000]), (X[1000:], y[1000:])
+    options: dict[str, Any] = {"epochs": 2, "progress": False, "accelerator": "cpu"}
+    net = windtunnel.translate(LogisticRegression().fit(*train)).fit(train, valid, **options)
+    net.save(tmp_path / "net.windtunnel")
+    names, first = [origin.name for origin in net.origins], net.history
+    assert first is not None and names[-1] == "residual"
+    for again in (net, windtunnel.load(tmp_path / "net.windtunnel")):
+        again.fit((X[:800], y[:800]), valid, **options)
+        assert [origin.name for origin in again.origins] == names and len(again.program.steps) == len(names)
+        assert again.history is not None and abs(again.history.start - first.best) < 1e-6
+        assert again.history.best >= again.history.start
