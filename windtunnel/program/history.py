@@ -223,7 +223,7 @@ class History:
                 f"Next: measure {self.metric} on test rows. {self.best:.6f} is optimistic, as these rows chose the "
                 "candidate and the epoch."
             )
-        if any((candidate.gain or 0) > 0 for candidate in self.candidates):
+        if any("More validation rows" in candidate.reason for candidate in self.candidates):
             return (
                 'Next: give more validation rows, so that smaller gains can be told from chance; select="best_epoch" '
                 "overrides the test."
