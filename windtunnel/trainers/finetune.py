@@ -154,6 +154,9 @@ def _finetune(
         base = FrozenPipeline(net.program, {}, net.head)
         candidates = [earlier, replace(candidates[0], name="source pipeline", pipeline=base), *candidates[1:]]
 
+    # Trees that this fit has made soft were exact before.
+    before = next((each for each in candidates if each.pipeline and each.pipeline.softening), candidates[0])
+
     # Selection and installation.
     best = select(candidates, metric)
     if best is earlier:
@@ -168,7 +171,7 @@ def _finetune(
         epochs=training.epochs,
         metric=metric.name,
         greater_is_better=metric.greater_is_better,
-        start=value_of(candidates[0]),
+        start=value_of(before),
         best=value_of(best),
         best_epoch=best.epoch or 0,
         validated_on=data.validated_on,

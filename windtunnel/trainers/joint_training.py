@@ -70,7 +70,7 @@ def source_candidate(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
 
     of_method = None if metric.method is None else partial(output, metric.method)
     loss, value = evaluate_both(metric, pick(recipe.loss, head), partial(output, "scores"), data.valid, of_method)
-    pipeline = FrozenPipeline(program, net.exact_modules, head)
+    pipeline = FrozenPipeline(program, net.exact_modules, head, net.softening, net.calibration)
     return Candidate("source pipeline", value, loss, pipeline=pipeline)
 
 

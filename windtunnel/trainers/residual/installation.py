@@ -13,9 +13,11 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.ensembles.log_pool import LogProbabilities
 from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
 from windtunnel.modules.outputs.links import PROBABILITIES
+from windtunnel.program.fidelity import CalibrationRows
 from windtunnel.program.head import Head
 from windtunnel.program.origin import Origin
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take
+from windtunnel.program.translate_options import SofteningPlan
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.init_scores import InputColumns
 from windtunnel.trainers.residual.training import residual_head
@@ -25,11 +27,16 @@ STEP_NAME = "residual"
 
 @dataclass(frozen=True)
 class FrozenPipeline:
-    """A pipeline to install: a program, the modules that replace soft ones in it by position, and a head."""
+    """A pipeline to install: a program, the modules that replace soft ones in it by position, and a head.
+
+    With ``softening``, its trees may become soft later.
+    """
 
     program: Program
     modules: Mapping[int, Module]
     head: Head
+    softening: SofteningPlan | None = None
+    calibration: CalibrationRows | None = None
 
 
 def install_pipeline(net: TranslatedPipeline, pipeline: FrozenPipeline) -> None:
@@ -41,6 +48,8 @@ def install_pipeline(net: TranslatedPipeline, pipeline: FrozenPipeline) -> None:
     net.set_exact_modules({})
     net.program.requires_grad_(False)
     net.mark_initial_weights()
+    if pipeline.softening is not None:
+        net.defer_softening(pipeline.softening, pipeline.calibration)
     net.eval()
 
 
