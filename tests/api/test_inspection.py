@@ -67,6 +67,7 @@ def test_an_eval_set_replaces_the_rows_held_out(tmp_path) -> None:
     expected = make_pipeline(StandardScaler(), LogisticRegression()).fit(X[:150], y[:150])
     np.testing.assert_allclose(estimator.pipeline_.predict_proba(X), expected.predict_proba(X))
     assert "LogisticRegression" in str(estimator.report())
+    assert estimator.explain(X[:3]).values.shape[0] == 3
     estimator.save(tmp_path / "net.windtunnel")
     loaded = windtunnel.load(tmp_path / "net.windtunnel")
     assert (loaded.predict_proba(X) == estimator.predict_proba(X)).all()

@@ -280,7 +280,7 @@ class Translation(TranslatedPipeline):
 
         save(self, path)
 
-    def export(self, path: str | PathLike[str], format: Format | None = None) -> None:
+    def export(self, path: str | PathLike[str], format: Format | None = None, *, example: Rows | None = None) -> None:
         """Write one file that scores without windtunnel.
 
         Parameters
@@ -289,7 +289,10 @@ class Translation(TranslatedPipeline):
         format : str, optional
             By default that of the suffix of the path: .ts TorchScript, .onnx ONNX, .pt2 ``torch.export``, .txt
             LightGBM, .json XGBoost. ``windtunnel.export`` describes the formats; "aoti" is one more for .pt2.
+        example : rows, optional
+            For ONNX: columns of numbers take the types that they have in these raw rows (bool, integers, float32);
+            without them, float64.
         """
         from windtunnel.export import export
 
-        export(self, path, format)
+        export(self, path, format, example=example)

@@ -42,6 +42,7 @@ from windtunnel.estimators.fitting import (
     fit_estimator,
     last_step,
 )
+from windtunnel.explain.explanation import Explanation
 from windtunnel.trainers.recipe import Recipe, reject
 
 CALIBRATION_ROWS = 5000
@@ -227,6 +228,11 @@ class _WindTunnel(BaseEstimator):
     def _rows(self, X: Any) -> Any:
         """Rows that can be indexed; one column of objects for a pipeline that takes texts or the like."""
         return indexable(as_column(X)) if one_dimensional(self._pipeline()) else _table(X)
+
+    def explain(self, X: Any, background: Any = None, *, samples: int = 50) -> Explanation:
+        """What ``Translation.explain`` returns for the translation."""
+        X = self._rows(X)
+        return self._checked(X).explain(X, background, samples=samples)  # type: ignore[no-any-return]
 
     def report(self) -> Report:
         """The report of the translation."""

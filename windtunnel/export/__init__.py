@@ -9,6 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Literal, get_args
 
+from windtunnel.encode import Rows
 from windtunnel.errors import InvalidOption
 from windtunnel.export import lightgbm_text, onnx_file, package, torchscript, xgboost_json
 from windtunnel.program.translated import TranslatedPipeline
@@ -36,7 +37,9 @@ WRITERS: dict[str, Callable[[TranslatedPipeline, str | PathLike[str]], None]] = 
 }
 
 
-def export(net: TranslatedPipeline, path: str | PathLike[str], format: Format | None = None) -> None:
+def export(
+    net: TranslatedPipeline, path: str | PathLike[str], format: Format | None = None, *, example: Rows | None = None
+) -> None:
     """Write one file that scores without windtunnel.
 
     Parameters
@@ -55,6 +58,9 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], format: Format | 
         columns by name with any of them. "lightgbm" and "xgboost" hold the trees of the last step as a model of these
         libraries, over the columns of that step (``windtunnel.export.lightgbm_text``, ``xgboost_json``).
 
+    example : rows, optional
+        For ONNX: columns of numbers take the types that they have in these raw rows; without them, float64.
+
     Raises
     ------
     InvalidOption
@@ -62,7 +68,13 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], format: Format | 
     UnfaithfulOption
         The format cannot hold the translation.
     """
-    WRITERS[_format_of(path) if format is None else _checked(format, path)](net, path)
+    chosen = _format_of(path) if format is None else _checked(format, path)
+    if example is None:
+        WRITERS[chosen](net, path)
+    elif chosen == "onnx":
+        onnx_file.export(net, path, example)
+    else:
+        raise InvalidOption(f"example= is for ONNX files, whose inputs have types; format {chosen!r} takes none.")
 
 
 def _format_of(path: str | PathLike[str]) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from windtunnel.compiler import onnx_runtime
 from windtunnel.compiler.graphs import check_same
 from windtunnel.compiler.onnx_trees import ML, ML_VERSION, put_nodes, with_nodes
-from windtunnel.encode import FIRST_ID, MISSING_ID, UNKNOWN_ID, CategoryColumn
+from windtunnel.encode import FIRST_ID, MISSING_ID, UNKNOWN_ID, CategoryColumn, Rows
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.atomic_write import write_atomically
 from windtunnel.export.columns import names, raw_columns, text_slots
@@ -27,12 +28,13 @@ INSIDE = "windtunnel/"
 """Prefix of all names inside the graph, so that they differ from the names of columns."""
 
 
-def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
+def export(net: TranslatedPipeline, path: str | PathLike[str], example: Rows | None = None) -> None:
     """Write a translation as one ONNX model; ONNX Runtime scores raw rows with it.
 
     The model has one input for each raw column that it reads, by its name (a column without a name goes by its
     position), each of shape ``[B]`` with B from 0 up: float64, NaN where missing, or strings, ``"<missing>"`` where
-    missing. It has the outputs of ``windtunnel.export.traced.Traced``. It refers to no other file.
+    missing. With ``example``, columns of numbers take the type that they have there (bool, integers, float32).
+    It has the outputs of ``windtunnel.export.traced.Traced``. It refers to no other file.
 
     Hard trees are ``ai.onnx.ml.TreeEnsemble`` nodes, look-ups of texts ``LabelEncoder`` nodes. The metadata has the
     names of the columns and the labels as JSON under "windtunnel".
@@ -42,13 +44,13 @@ def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
     UnfaithfulOption
         A limit of ``windtunnel.export.limits``, or a step that has no ONNX form or other outputs there.
     """
-    model, outputs = _model(net)
+    model, outputs = _model(net, {} if example is None else _types(net, example))
     described = facts(net, outputs) | {"format": "onnx", "missing": MISSING, "device": "cpu", "misread": _misread(net)}
     model.metadata_props.add(key="windtunnel", value=json.dumps(described))
     write_atomically(path, model.SerializeToString())
 
 
-def _model(net: TranslatedPipeline) -> tuple[Any, list[str]]:
+def _model(net: TranslatedPipeline, types: Mapping[str, int]) -> tuple[Any, list[str]]:
     onnx_runtime.check_installed("format='onnx'")
     check(net, "onnx")
     traced = Traced(net).cpu()
@@ -67,7 +69,19 @@ def _model(net: TranslatedPipeline) -> tuple[Any, list[str]]:
         reason = onnx_runtime.OnnxEngine(net.program, net.encoder).reason(error)
         reason = reason.replace("backend='onnx'", "format='onnx'", 1)
         raise UnfaithfulOption(reason[: reason.index("Choose backend=")] + "Choose format='torchscript'.") from error
-    return _with_columns(model, number_columns, net), traced.outputs
+    return _with_columns(model, number_columns, net, types), traced.outputs
+
+
+def _types(net: TranslatedPipeline, example: Rows) -> dict[str, int]:
+    """The ONNX type of each column of numbers as in these rows; float64 if ONNX or NumPy lacks the type."""
+    from onnx import helper
+
+    frame = net.encoder.select(example)
+    columns = raw_columns(net.encoder)[0]
+    dtypes = [frame[column].dtype for column in columns]
+    arrays = [dtype if isinstance(dtype, np.dtype) and dtype.kind in "biuf" else np.dtype(float) for dtype in dtypes]
+    types = [helper.np_dtype_to_tensor_dtype(dtype) for dtype in arrays]
+    return dict(zip(names(net.encoder, columns), types, strict=True))
 
 
 def _check(model: Any, outputs: list[str], blocks: tuple[Tensor, ...], expected: list[tuple[Tensor, ...]]) -> None:
@@ -81,8 +95,8 @@ def _check(model: Any, outputs: list[str], blocks: tuple[Tensor, ...], expected:
             check_same(torch.from_numpy(output), wanted, outputs_of_rows[0].dtype)
 
 
-def _with_columns(model: Any, number_columns: list[str], net: TranslatedPipeline) -> Any:
-    """Replace the two blocks of the program by the raw columns as inputs."""
+def _with_columns(model: Any, number_columns: list[str], net: TranslatedPipeline, types: Mapping[str, int]) -> Any:
+    """Replace the two blocks of the program by the raw columns as inputs, of these types or else float64."""
     import onnx
     from onnx import TensorProto, helper
 
@@ -93,8 +107,11 @@ def _with_columns(model: Any, number_columns: list[str], net: TranslatedPipeline
     axes = helper.make_tensor(f"{INSIDE}axis", TensorProto.INT64, [1], [1])
     parts: dict[str, list[str]] = {"numbers": [], "ids": []}
     for name in number_columns:
-        inputs[name] = helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["rows"])
-        parts["numbers"].append(name)
+        kind = types.get(name, TensorProto.DOUBLE)
+        inputs[name] = helper.make_tensor_value_info(name, kind, ["rows"])
+        parts["numbers"].append(name if kind == TensorProto.DOUBLE else f"{INSIDE}double_{name}")
+        if kind != TensorProto.DOUBLE:
+            nodes.append(helper.make_node("Cast", [name], parts["numbers"][-1:], to=TensorProto.DOUBLE))
     for slot, category in text_slots(net.encoder):
         (name,) = names(net.encoder, [category.column])
         inputs[name] = helper.make_tensor_value_info(name, TensorProto.STRING, ["rows"])

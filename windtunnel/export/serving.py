@@ -278,6 +278,10 @@ def _format(path: Path) -> str:
     raise ValueError(f"{str(path)!r} is no file that export wrote as torchscript, onnx, exported or aoti")
 
 
+NUMPY_TYPES = {"float": "float32"}
+"""Names of types in ONNX Runtime that NumPy calls otherwise."""
+
+
 def _load_onnx(path: Path) -> Model:
     import numpy as np
     import onnxruntime  # type: ignore[import-not-found,unused-ignore]
@@ -299,8 +303,17 @@ def _load_onnx(path: Path) -> Model:
     facts = json.loads(described["windtunnel"])
     misread = {name: set(facts.get("misread", {}).get(name, [MISSING_IN_ONNX])) for name in facts["string_columns"]}
 
+    types = {each.name: each.type.removeprefix("tensor(").rstrip(")") for each in session.get_inputs()}
+    narrow = {name: NUMPY_TYPES.get(kind, kind) for name, kind in types.items() if kind not in ("double", "string")}
+
     def run(method: str, numbers: Any, strings: Any) -> tuple[Any, Any]:
         columns = dict(zip(facts["number_columns"], map(np.asarray, numbers), strict=True))
+        for name, kind in narrow.items():
+            with np.errstate(invalid="ignore"):  # what does not fit is rejected
+                typed = columns[name].astype(kind)
+            if kind not in ("float32", "float16") and (typed != columns[name]).any():
+                raise BadRows(f"column {name!r} takes values of type {kind} only, and no missing ones")
+            columns[name] = typed
         for name, texts in zip(facts["string_columns"], strings, strict=True):
             safe = [UNKNOWN_IN_ONNX if text in misread[name] else text for text in texts.distinct]
             # Objects: an array of fixed width would cut a text at a NUL.
