@@ -98,10 +98,11 @@ def fit(
     from rich.console import Console
 
     from windtunnel.experiment.config import Config
-    from windtunnel.experiment.run import run_fit
-    from windtunnel.experiment.scores import score_table
 
     settings = Config.from_yaml(config, _changes(change, {"data.folder": data, "output": output}))
+    from windtunnel.experiment.run import run_fit  # after the config is accepted: the import takes a second
+    from windtunnel.experiment.scores import score_table
+
     comparison = run_fit(settings, resume=resume)
     Console().print(score_table(comparison.scores, comparison.seconds))
     typer.echo(f"model.windtunnel, report.html and summary.json are in {settings.output}")
@@ -124,12 +125,13 @@ def sweep(
     from rich.console import Console
 
     from windtunnel.experiment.config import Config
-    from windtunnel.experiment.run import run_sweep
-    from windtunnel.experiment.scores import score_table
 
     options = {"trials": trials, "timeout": timeout, "storage": storage, "jobs": jobs}
     arguments = {"data.folder": data, "output": output, **{f"sweep.{name}": value for name, value in options.items()}}
     settings = Config.from_yaml(config, _changes(change, arguments))
+    from windtunnel.experiment.run import run_sweep  # as in fit
+    from windtunnel.experiment.scores import score_table
+
     result, scores = run_sweep(settings)
     typer.echo(str(result))
     Console().print(score_table(scores))

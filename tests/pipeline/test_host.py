@@ -405,3 +405,29 @@ def test_calibration_rows_tell_the_columns_of_a_first_step_without_a_state(named
         net.save(tmp_path / "net.windtunnel")
         loaded = windtunnel.load(tmp_path / "net.windtunnel", host=source)
         np.testing.assert_array_equal(loaded.predict_proba(X), net.predict_proba(X))
+
+
+def calendar(dates: pd.DataFrame) -> np.ndarray:
+    """The month, weekday and hour of each column, and its days since 2024."""
+    parts = [
+        [d.dt.month, d.dt.day_of_week, d.dt.hour, (d - pd.Timestamp("2024-01-01")).dt.days] for _, d in dates.items()
+    ]
+    return np.column_stack(sum(parts, [])).astype(float)
+
+
+def test_dates_become_numbers_on_the_host() -> None:
+    frame = texts()[["income", "city"]]
+    frame["when"] = pd.date_range("2024-01-01", periods=len(frame), freq="31h")
+    frame.loc[::7, "when"] = pd.NaT
+    late = (frame["when"].dt.hour > 12).to_numpy()
+    source = make_pipeline(columns((FunctionTransformer(calendar), ["when"]), (one_hot(), ["city"])), quick())
+    net = windtunnel.translate(source.fit(frame, late), calibrate=frame)
+    assert_same(windtunnel.compile(source, calibrate=frame), source, frame)
+    net.fit([(frame[:200], late[:200]), (frame[200:], late[200:])], epochs=1, progress=False)
+    np.testing.assert_array_equal(net.predict(frame[:1]), source.predict(frame[:1]))
+
+
+def test_few_calibration_rows() -> None:
+    source, rows = fitted("neighbours in the beginning")
+    with pytest.warns(UserWarning, match="calibrate= has 19 rows; .* takes 20 rows at least"):
+        windtunnel.translate(source, calibrate=rows[:19])

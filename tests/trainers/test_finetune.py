@@ -31,6 +31,7 @@ from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.finetune import finetune
 from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT, BestCheckpoint
 from windtunnel.trainers.loop.module import DataModule, FineTuning
+from windtunnel.trainers.loop.processes import check_devices
 from windtunnel.trainers.recipe import Recipe
 
 QUICK: dict[str, Any] = {
@@ -377,6 +378,18 @@ def test_a_whole_trainer_resumes_from_a_checkpoint(tmp_path: Path) -> None:
     whole = trained(4)
     trained(2)
     assert _equal(_weights(trained(4, resume_from=tmp_path)), _weights(whole))
+
+
+def test_devices_need_a_script_or_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["-c"])
+    for devices in (2, "2", [0, 1]):
+        with pytest.raises(BadInput, match="torchrun --standalone --nproc-per-node 2 train.py; or give devices=1"):
+            finetune(SmallNet(TASKS["binary"]), rows(), devices=devices)
+    monkeypatch.setattr(sys, "argv", [__file__])
+    check_devices(2)
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    with pytest.raises(BadInput, match="from a notebook"):
+        check_devices(2)
 
 
 def test_lightning_itself_takes_the_parts() -> None:

@@ -19,6 +19,7 @@ from torch import Tensor
 from windtunnel.encode.category import CategoryColumn
 from windtunnel.encode.columns import (
     NUMBERS,
+    column_kind,
     is_arrow_dictionary,
     is_plain,
     join_some,
@@ -31,6 +32,11 @@ from windtunnel.encode.precision_loss import PrecisionLossWarner
 from windtunnel.encode.rows import Rows, as_column, as_frame, check_dense, indexable, is_named, python_columns
 from windtunnel.encode.sparse_rows import SparseRows
 from windtunnel.errors import BadInput
+
+DATES = (
+    "Dates become numbers (year, month, weekday, hour, days since a date) by a FunctionTransformer in the pipeline; "
+    "docs/guide.md has such a function. "
+)
 
 
 class Batch(NamedTuple):
@@ -252,9 +258,10 @@ class RowEncoder:
         try:
             values = to_float64(series)
         except (TypeError, ValueError, OverflowError) as error:
+            dates = DATES if column_kind(series) in ("datetime64", "datetime", "date") else ""
             raise BadInput(
-                f"column {self.column_name(column)} holds {sample_value(series, NUMBERS)} of dtype {series.dtype}; "
-                "the pipeline reads numbers there. Convert the column, or encode it in the pipeline before fitting."
+                f"column {self.column_name(column)} holds {sample_value(series, NUMBERS)} of dtype {series.dtype}; the "
+                f"pipeline reads numbers there. {dates}Convert the column, or encode it in the pipeline before fitting."
             ) from error
         if self.dtype == "float64":
             return values

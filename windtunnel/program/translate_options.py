@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -11,6 +12,9 @@ from typing import Any
 from windtunnel.encode import Rows, count_rows
 from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.modules.trees.soft.trees import LEVELS
+
+FEWEST_CALIBRATION_ROWS = 20
+"""With fewer rows, the 5 % and 95 % quantiles of a column are no more than its two outermost values."""
 
 
 @dataclass(frozen=True)
@@ -56,4 +60,15 @@ def check_calibration_rows(calibrate: Rows | None) -> None:
     if calibrate is not None and count_rows(calibrate) == 0:
         raise BadInput(
             "calibrate= has 0 rows; give a few thousand rows, such as a sample of the training rows, or None."
+        )
+
+
+def warn_of_few_rows(calibrate: Rows | None) -> None:
+    """Warn of fewer than ``FEWEST_CALIBRATION_ROWS`` calibration rows."""
+    if calibrate is not None and (rows := count_rows(calibrate)) < FEWEST_CALIBRATION_ROWS:
+        warnings.warn(
+            f"calibrate= has {rows} rows; the scale of a column is its 5 % to 95 % range, which takes "
+            f"{FEWEST_CALIBRATION_ROWS} rows at least. Give a few thousand, such as a sample of the training rows.",
+            UserWarning,
+            stacklevel=3,
         )

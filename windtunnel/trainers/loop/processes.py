@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -90,6 +92,20 @@ def launched_processes() -> int:
     """The number of processes that torchrun started; 1 if it started none."""
     launched = dist.is_available() and dist.is_torchelastic_launched()
     return int(os.environ.get("WORLD_SIZE", 1)) if launched else 1
+
+
+def check_devices(devices: Any) -> None:
+    """Reject several devices where Lightning cannot start the processes: it runs the script again, once per device."""
+    count = len(devices) if isinstance(devices, list | tuple) else int(devices) if str(devices).isdigit() else 1
+    if count < 2 or launched_processes() > 1 or "LOCAL_RANK" in os.environ:
+        return
+    interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive)
+    if interactive or not Path(sys.argv[0]).is_file():
+        raise BadInput(
+            f"devices={devices!r} needs a process for each device, which fit cannot start from a notebook, an "
+            f"interactive session or python -c. Write a script and run it with: torchrun --standalone "
+            f"--nproc-per-node {count} train.py; or give devices=1"
+        )
 
 
 def launched(net: Any, devices: Any) -> dict[str, Any]:

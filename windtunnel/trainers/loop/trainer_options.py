@@ -12,7 +12,7 @@ from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 
 from windtunnel.errors import BadInput
-from windtunnel.trainers.loop.processes import launched, launched_processes
+from windtunnel.trainers.loop.processes import check_devices, launched, launched_processes
 from windtunnel.trainers.loop.quiet import quiet
 from windtunnel.trainers.recipe import Recipe
 
@@ -43,6 +43,7 @@ class TrainerOptions:
         ``clip`` and ``epochs`` are the options of the caller, None if not given.
         """
         if (trainer := self.trainer) is None:
+            check_devices(self.devices)
             return
         names = ("accelerator", "devices", "precision", "callbacks", "log_dir", "logger")
         given = {**{name: getattr(self, name) for name in names}, "clip": clip, "epochs": epochs}
