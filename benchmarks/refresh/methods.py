@@ -136,12 +136,36 @@ class Continued(Boosted):
         )
 
 
+class Refreshed(Method):
+    """``net.refresh`` with the new rows; ``replayed`` old rows, drawn from all earlier periods, are replayed."""
+
+    replayed: int = 0
+
+    def update(self, until: int) -> None:
+        """Refresh."""
+        replay = None
+        if self.replayed:
+            old = concat([period.every for period in self.stream.periods[: until - 1]])
+            size = min(self.replayed, len(old.y))
+            index = np.sort(np.random.default_rng(until).choice(len(old.y), size, replace=False))
+            replay = (old.X.iloc[index].reset_index(drop=True), old.y[index])
+        self.model.refresh(tuple(self.stream.periods[until - 1].every), replay=replay)
+
+
+class Replayed(Refreshed):
+    """The same with old rows."""
+
+    replayed = 10_000
+
+
 def methods(start: Start) -> dict[str, Method]:
     """All methods, by name."""
     stream, source, net = start.stream, start.source, start.net
     return {
         "source": Method(stream, source),
         "frozen": Method(stream, deepcopy(net)),
+        "refresh": Refreshed(stream, deepcopy(net)),
+        "refresh with replay": Replayed(stream, deepcopy(net)),
         "from scratch": FromScratch(stream, net),
         "window": OfWindow(stream, net),
         "lightgbm refit": Refit(stream, source),

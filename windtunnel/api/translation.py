@@ -218,6 +218,35 @@ class Translation(TranslatedPipeline):
         soften(self, None if rows is None else CalibrationRows.of(rows, self.head.methods, self, rows))
         return self
 
+    def refresh(
+        self, new: Any, *, replay: Any = None, valid: Any = None, anchor: float | None = None, seed: int = 0
+    ) -> Translation:
+        """Update with new rows: leaf values of boosted trees and the residual model move, new categories get rows.
+
+        The size stays as it is, but for new categories; the first refresh adds a value per category and bin of every
+        column to the residual model. See ``windtunnel.trainers.refresh.refresh``.
+
+        Parameters
+        ----------
+        new : (X, y) or (X, y, weight)
+            New rows.
+        replay : (X, y) or (X, y, weight), optional
+            Old rows. A refresh is then kept only if it does not raise the loss of a held-out fifth of them by more
+            than one standard error.
+        valid : (X, y) or (X, y, weight), optional
+            Validation rows, never trained on. Without them a fifth of the new rows is held out.
+        anchor : float, optional
+            How many rows each old value counts for; larger ones change less. None chooses on the validation rows.
+        seed : int
+            Seed of the rows that are held out.
+        """
+        from windtunnel.trainers.refresh.refresh import refresh
+
+        if self.head.task == "transform":
+            raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
+        refresh(self, new, replay=replay, valid=valid, anchor=anchor, seed=seed)
+        return self
+
     def harden(self, valid: Any = None) -> Translation:
         """A copy with hard trees in the place of soft ones; see ``windtunnel.compiler.hardening.harden``.
 

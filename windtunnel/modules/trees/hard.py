@@ -287,8 +287,13 @@ class HardTrees(TreeWalk):
     @torch.jit.unused
     def leaf_values(self, x: Tensor) -> Tensor:
         """The value of the leaf that each row falls into, ``[B, K, trees of a score]``; 0 where a score has fewer."""
+        return self.value[self.leaf_positions(x)]
+
+    @torch.jit.unused
+    def leaf_positions(self, x: Tensor) -> Tensor:
+        """The position in ``value`` of the leaf that each row falls into, int64 ``[B, K, trees of a score]``."""
         rows = max(1, (1 << 16) // max(1, self.row_cost))
-        parts = [self.value.index_select(0, self._leaves(part)) for part in torch.split(x, rows)]
+        parts = [self._leaves(part) for part in torch.split(x, rows)]
         return torch.cat(parts).view(x.shape[0], self.outputs, -1)
 
 

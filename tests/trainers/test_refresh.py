@@ -1,0 +1,97 @@
+"""Refresh with new rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from lightgbm import LGBMClassifier
+from numpy.typing import NDArray
+from sklearn.metrics import log_loss
+from sklearn.pipeline import make_pipeline
+
+import windtunnel
+from windtunnel.errors import BadInput
+
+Rows = tuple[pd.DataFrame, NDArray[np.int64]]
+
+
+def make_rows(rows: int, seed: int, effect: dict[str, float]) -> Rows:
+    generator = np.random.default_rng(seed)
+    X = pd.DataFrame({"x": generator.normal(size=rows), "city": generator.choice(sorted(effect), rows)})
+    score = X.x + X.city.map(effect)
+    return X, (generator.random(rows) < 1 / (1 + np.exp(-score))).astype(int).to_numpy()
+
+
+OLD = {"Bonn": -1.0, "Oslo": 1.0}
+NEW = {"Bonn": 2.0, "Oslo": -2.0, "Rome": 3.0}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    X, y = make_rows(1500, 0, OLD)
+    model = LGBMClassifier(n_estimators=20, num_leaves=8, verbosity=-1, n_jobs=1)
+    net = windtunnel.translate(make_pipeline(windtunnel.TwoHotEncoder(), model).fit(X, y), calibrate=X)
+    path: Path = tmp_path_factory.mktemp("refresh") / "model.windtunnel"
+    net.save(path)
+    return path
+
+
+def size(net: Any) -> int:
+    return sum(parameter.numel() for parameter in net.parameters())
+
+
+def test_new_rows_lower_the_loss_at_constant_size(path: Path, tmp_path: Path) -> None:
+    net, (X, y) = windtunnel.load(path), make_rows(1500, 2, NEW)
+    before = log_loss(y, net.predict_proba(X))
+    net.refresh(make_rows(1500, 1, NEW))
+    after = log_loss(y, net.predict_proba(X))
+    assert after < before - 0.1
+    first = size(net)
+    net.save(tmp_path / "refreshed.windtunnel")
+    again = windtunnel.load(tmp_path / "refreshed.windtunnel")
+    assert (again.predict_proba(X) == net.predict_proba(X)).all()
+    again.refresh(make_rows(1500, 3, NEW))
+    assert size(again) == first
+
+
+def test_new_category_gets_its_value_and_unseen_ones_stay_unknown(path: Path) -> None:
+    net = windtunnel.load(path)
+    net.refresh(make_rows(1500, 1, NEW))
+    rows = pd.DataFrame({"x": [0.0, 0.0], "city": ["Rome", "Lima"]})
+    rome, lima = net.predict_proba(rows)[:, 1]
+    assert rome > lima
+
+
+def test_huge_anchor_changes_nothing(path: Path) -> None:
+    net, (X, y) = windtunnel.load(path), make_rows(1500, 1, NEW)
+    before = net.predict_proba(X)
+    net.refresh((X, y), anchor=1e12)
+    np.testing.assert_allclose(net.predict_proba(X), before, atol=1e-6)
+
+
+def test_rejected_without_signal_in_the_new_rows(path: Path) -> None:
+    net, (X, y) = windtunnel.load(path), make_rows(1500, 1, OLD)
+    noise = np.random.default_rng(0).integers(0, 2, len(y))
+    before = net.predict_proba(X)
+    net.refresh((X, noise), valid=make_rows(800, 2, OLD))
+    assert [result.name for result in net.history.candidates if result.kept] == ["translation"]
+    assert (net.predict_proba(X) == before).all()
+
+
+def test_loss_of_old_rows_must_not_rise(path: Path) -> None:
+    net = windtunnel.load(path)
+    net.refresh(make_rows(1500, 1, NEW), replay=make_rows(3000, 4, OLD), anchor=5)
+    alone = net.history.candidates[1]
+    assert "old rows" in alone.reason and not alone.kept
+
+
+def test_arguments_are_checked(path: Path) -> None:
+    net, rows = windtunnel.load(path), make_rows(100, 1, OLD)
+    with pytest.raises(BadInput, match=r"replay= is a float"):
+        net.refresh(rows, replay=0.5)
+    with pytest.raises(BadInput, match="anchor=-1"):
+        net.refresh(rows, anchor=-1)

@@ -1,0 +1,1 @@
+"""Updates of a fitted translation with new rows, at constant size."""

@@ -1,0 +1,164 @@
+"""The residual model of a refresh: a table for each column, with rows for categories that the source does not know."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from windtunnel.encode import Batch, CategoryColumn, Vocabulary
+from windtunnel.encode.vocabulary import UNKNOWN_ID
+from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
+from windtunnel.program.program import IDS, NUMBERS, Program
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.residual.binning import bin_edges
+from windtunnel.trainers.residual.init_scores import InputColumns
+from windtunnel.trainers.residual.installation import install_residual
+
+MIN_ROWS = 5
+"""Rows with a new category from which it gets a table row; rarer ones stay unknown."""
+
+
+def residual_position(net: TranslatedPipeline) -> int | None:
+    """The program step of the residual model; None without one."""
+    steps = net.program.steps
+    if len(steps) > 2 and isinstance(steps[-1].module, ResidualSum):
+        return len(steps) - 2
+    return None
+
+
+def add_new_categories(net: TranslatedPipeline, rows: Any) -> None:
+    """Give categories of raw rows ids of their own, in category columns that only the residual model reads.
+
+    A column with new categories gets a second column of ids, whose vocabulary are the new categories alone. So what
+    the source's steps make of a category stays as it is. Later refreshes extend this vocabulary.
+    """
+    if isinstance(rows, Batch) or net.encoder.flat:
+        return
+    frame = net.encoder.select(rows)
+    categories = list(net.encoder.categories)
+    read = positions_of_new_categories(net)
+    for column in sorted({category.column for category in categories if category.column < net.encoder.width}):
+        columns = [position for position, category in enumerate(categories) if category.column == column]
+        vocabularies = [categories[position].vocabulary for position in columns]
+        if any(each.buckets or each.hashes is not None or each.kind not in ("text", "number") for each in vocabularies):
+            continue
+        new = _new_values(frame[column], vocabularies)
+        added = [position for position in columns if position in read]
+        if new and added:
+            old = categories[added[0]].vocabulary
+            categories[added[0]] = CategoryColumn(column, Vocabulary((*old.values, *new)))
+        elif new:
+            categories.append(CategoryColumn(column, Vocabulary(tuple(new))))
+    net.replace_categories(categories)
+
+
+def positions_of_new_categories(net: TranslatedPipeline) -> set[int]:
+    """The positions in ``ids`` that only the residual model reads."""
+    position = residual_position(net)
+    if position is None:
+        return set()
+    residual: Any = net.program.steps[position]
+    steps: list[Any] = [*net.program.steps, *net.program.method_steps.values()]
+    takes = [take for step in steps if step is not residual for take in step.takes if take.slot == IDS]
+    read = {column for take in takes for column in take.columns.tolist()}
+    return set(range(len(net.encoder.categories))) - read
+
+
+def _new_values(values: pd.Series, vocabularies: Sequence[Vocabulary]) -> list[Any]:
+    """Values that are in no vocabulary and in at least ``MIN_ROWS`` rows, sorted."""
+    if not all(vocabulary.fits(values) for vocabulary in vocabularies):
+        return []
+    unknown = np.all([vocabulary.ids(values) == UNKNOWN_ID for vocabulary in vocabularies], axis=0)
+    count = Counter(values[unknown].tolist())
+    return sorted(value for value, rows in count.items() if rows >= MIN_ROWS)
+
+
+def extend_residual(net: TranslatedPipeline, numbers: Tensor, unit: Tensor) -> None:
+    """Let the residual model read every column, with values of 0 for what it has not read before.
+
+    Parameters
+    ----------
+    net : TranslatedPipeline
+        Gets a residual model if it has none.
+    numbers : Tensor
+        ``[N, n]``, rows whose quantiles bin numbers that the model has not read.
+    unit : Tensor
+        ``[K]``, raw score per unit of a new residual model.
+    """
+    position = residual_position(net)
+    dtype = getattr(torch, net.encoder.dtype)
+    if position is None:
+        old = ResidualModel.zero(
+            torch.zeros(0, 0, dtype=dtype), [], unit.to(dtype), rank=0, generator=torch.Generator()
+        )
+        inputs = InputColumns([], [])
+    else:
+        step: Any = net.program.steps[position]
+        old = step.module
+        columns = {take.slot: take.columns.tolist() for take in step.takes}
+        inputs = InputColumns(columns.get(NUMBERS, []), columns.get(IDS, []))
+        steps: list[Any] = list(net.program.steps)[:position]
+        methods: dict[str, Any] = dict(net.program.method_steps.items())
+        net.replace_program(Program(steps, methods), origins=net.origins[:position])
+    added = _unread_columns(net, inputs)
+    lengths = [len(category.vocabulary) for category in net.encoder.categories]
+    every = InputColumns([*inputs.numbers, *added.numbers], [*inputs.ids, *added.ids])
+    edges = _pad_edges(old.edges, bin_edges(numbers[:, added.numbers].to(dtype)))
+    count = len(inputs.numbers)
+    size = [
+        *old.size[:count].tolist(),
+        *(int(torch.isfinite(row).sum()) + 2 for row in edges[count:]),
+        *(lengths[column] for column in every.ids),
+    ]
+    interactions = torch.where(old.interactions >= count, old.interactions + len(added.numbers), old.interactions)
+    weight = _blocks(old.weight.detach(), old.size, count, size, len(edges))
+    factors = _blocks(old.factors.detach(), old.size, count, size, len(edges))
+    residual = ResidualModel(
+        edges, torch.tensor(size), interactions, old.cell_count, old.unit, weight, factors, old.cross.detach()
+    )
+    install_residual(net, residual, every)
+
+
+def _unread_columns(net: TranslatedPipeline, inputs: InputColumns) -> InputColumns:
+    """The columns that a residual model does not read; of several ids of a raw column, those with most categories."""
+    numbers = [column for column in range(len(net.encoder.numbers)) if column not in inputs.numbers]
+    added = _read_by_no_step(net)
+    largest: dict[int, int] = {}
+    for position, category in enumerate(net.encoder.categories):
+        if position in added:
+            continue
+        other = largest.setdefault(category.column, position)
+        if len(category.vocabulary) > len(net.encoder.categories[other].vocabulary):
+            largest[category.column] = position
+    covered = {net.encoder.categories[position].column for position in inputs.ids if position not in added}
+    unread = [position for column, position in largest.items() if column not in covered]
+    return InputColumns(numbers, sorted({*unread, *added} - {*inputs.ids}))
+
+
+def _read_by_no_step(net: TranslatedPipeline) -> set[int]:
+    """The positions in ``ids`` that no step of the pipeline reads, while the residual model is taken off."""
+    steps: list[Any] = [*net.program.steps, *net.program.method_steps.values()]
+    read = {column for step in steps for take in step.takes if take.slot == IDS for column in take.columns.tolist()}
+    return set(range(len(net.encoder.categories))) - read
+
+
+def _pad_edges(first: Tensor, second: Tensor) -> Tensor:
+    width = max(first.shape[1], second.shape[1])
+    pad = [nn.functional.pad(part, (0, width - part.shape[1]), value=torch.inf) for part in (first, second)]
+    return torch.cat(pad)
+
+
+def _blocks(old: Tensor, old_size: Tensor, numbers: int, size: list[int], all_numbers: int) -> Tensor:
+    """Rows per code in the layout of more columns and of larger vocabularies; 0 where the old table has no row."""
+    new = old.new_zeros(sum(size), *old.shape[1:])
+    starts = np.cumsum([0, *size])
+    for column, block in enumerate(torch.split(old, old_size.tolist())):
+        start = starts[column if column < numbers else column - numbers + all_numbers]
+        new[start : start + len(block)] = block
+    return new
