@@ -32,7 +32,9 @@ def run(stream: Stream, method: Method) -> tuple[list[float], list[float]]:
         task = Task(stream.name, stream.kind, rows, rows, rows)
         predictions = method.predict(task, rows)
         labels = range(predictions.shape[-1]) if stream.kind == "multiclass" else None
-        scores.append(task.score(rows.y, predictions) if labels is None else log_loss(rows.y, predictions, labels=labels))
+        scores.append(
+            task.score(rows.y, predictions) if labels is None else log_loss(rows.y, predictions, labels=labels)
+        )
     return scores, seconds
 
 

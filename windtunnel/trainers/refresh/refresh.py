@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from windtunnel.compiler.strategies import fastest
+from windtunnel.compiler.strategies import choose
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.modules.linear.residual_model import interaction_cells
@@ -77,7 +77,8 @@ def refresh(
     """
     began = time.perf_counter()
     _check(net, anchor, new=new, replay=replay, valid=valid)
-    trial = deepcopy(net)
+    device = net.device()
+    trial = deepcopy(net).cpu()
     if trial.exact_modules:
         install_pipeline(trial, FrozenPipeline(trial.program, dict(trial.exact_modules), trial.head))
     trial.encode(new[0], training=True)
@@ -122,12 +123,10 @@ def refresh(
         if valid is None:
             best = deepcopy(trial)
             move_values(best, every.join(old) if with_replay and old is not None else every, loss, strength)
-        position = residual_position(best)
-        trees = None if position is None else _trees_position(best, position)
-        if trees is not None:
-            module: Any = best.program.steps[trees].module
-            best.replace_modules({trees: fastest(module)})
-        net.replace_program(best.program, origins=best.origins, encoder=best.encoder, head=best.head, exact_modules={})
+        program = best.program.to(device)
+        net.replace_program(program, origins=best.origins, encoder=best.encoder, head=best.head)
+        net.set_exact_modules({})
+        net.configure(strategy_choices=choose(net.program, "auto"))
         net.mark_initial_weights()
         net.eval()
     chosen = 0 if kept is None else kept[0]
