@@ -1,74 +1,99 @@
-"""Refresh: new rows move the values of a fitted translation, if they lower the loss of validation rows."""
+"""Refresh: new rows move the values of a fitted translation, if that lowers the loss of validation rows."""
 
 from __future__ import annotations
 
 import time
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from windtunnel.compiler.strategies import choose
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
-from windtunnel.modules.linear.residual_model import interaction_cells
-from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss, pick
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.history import CandidateResult, History
-from windtunnel.program.program import IDS
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoding import encode
 from windtunnel.trainers.data.hold_out import held_out
 from windtunnel.trainers.loop.evaluation import evaluate
-from windtunnel.trainers.refresh.residual_columns import (
-    add_new_categories,
-    extend_residual,
-    positions_of_new_categories,
-    residual_position,
-)
-from windtunnel.trainers.refresh.value_groups import RefreshRows, ValueGroup, fit_groups
+from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
+from windtunnel.trainers.refresh.residual_columns import add_new_categories, extend_residual
 from windtunnel.trainers.residual.installation import FrozenPipeline, install_pipeline
-from windtunnel.trainers.residual.significance import compare_losses
-from windtunnel.trainers.residual.training import residual_head
+from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses
 
 ANCHORS = (5.0, 50.0, 500.0, 5000.0)
-TABLE_PASSES = 10
 HELD_OUT = 0.2
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """Encoded rows, targets and weights."""
+class RefreshData:
+    """New rows, validation rows and old rows, one after the other.
+
+    Attributes
+    ----------
+    rows : Batch
+    target, weight : Tensor
+    new, old : Tensor
+        bool ``[N]``, rows to fit: new ones, and old ones that are replayed.
+    test, guard : Tensor
+        bool ``[N]``, rows that are not fitted: new ones, whose loss must be lower, and old ones.
+    """
 
     rows: Batch
     target: Tensor
     weight: Tensor
+    new: Tensor
+    test: Tensor
+    old: Tensor
+    guard: Tensor
 
-    def take(self, index: Tensor) -> Encoded:
-        """Rows by a mask."""
-        return Encoded(Batch(*(block[index] for block in self.rows)), self.target[index], self.weight[index])
+    @classmethod
+    def of(cls, net: TranslatedPipeline, new: Any, valid: Any, replay: Any, seed: int) -> RefreshData:
+        """Encode the rows; a fifth of the old rows is held out, and of the new ones without validation rows."""
+        parts = [_encode(net, data) for data in (new, valid, replay) if data is not None]
+        first = len(parts[0][1])
+        last = 0 if replay is None else len(parts[-1][1])
+        total = sum(len(part[1]) for part in parts)
+        rows = Batch(*(torch.cat(blocks) for blocks in zip(*(part[0] for part in parts), strict=True)))
+        target, weight = torch.cat([part[1] for part in parts]), torch.cat([part[2] for part in parts])
+        at = torch.arange(total)
+        is_new, is_old = at < first, at >= total - last
+        test = ~(is_new | is_old) if valid is not None else _hold_out(is_new, target, seed)
+        guard = _hold_out(is_old, target, seed) if last else is_old
+        return cls(rows, target, weight, is_new & ~test, test, is_old & ~guard, guard)
 
-    def join(self, other: Encoded) -> Encoded:
-        """These rows and others."""
-        rows = Batch(*(torch.cat(pair) for pair in zip(self.rows, other.rows, strict=True)))
-        return Encoded(rows, torch.cat([self.target, other.target]), torch.cat([self.weight, other.weight]))
+
+@dataclass(frozen=True)
+class Attempt:
+    """Moved values, the rows that they are fitted on, and the number in the history."""
+
+    number: int
+    anchor: float
+    replays: bool
+    moved: MovedValues
 
 
 def refresh(
-    net: TranslatedPipeline, new: Any, *, replay: Any = None, valid: Any = None, anchor: float | None = None, seed: int
+    net: TranslatedPipeline,
+    new: Any,
+    *,
+    replay: Any = None,
+    valid: Any = None,
+    anchor: float | None = None,
+    seed: int = 0,
 ) -> History:
     """Move leaf values and the residual model with new rows; keep the change if it lowers the validation loss.
 
-    Values are moved by Newton steps with a quadratic penalty towards the old ones, which weighs as much as ``anchor``
-    rows. Candidates are the anchors ``ANCHORS`` (or ``anchor``), each on the new rows alone and, with ``replay``, on
-    both. A candidate must lower the loss of the validation rows by more than one standard error and raise that of
-    held-out old rows by at most one. The best one is installed; where no ``valid`` was given, it is fitted on the
-    held-out rows too. If none passes, the translation stays as it is.
+    Values move by Newton steps with a quadratic penalty towards the old ones, which weighs as much as ``anchor`` rows
+    (``fit_groups``). The attempts are the anchors ``ANCHORS`` (or ``anchor``), each on the new rows alone and, with
+    ``replay``, on both. An attempt must lower the loss of the validation rows by more than one standard error, and not
+    raise that of the held-out old rows by more than one. Of these, the one with the lowest validation loss is
+    installed. Rows that ``refresh`` itself held out of the new ones then take part in a last fit with its anchor, which
+    the held-out old rows must pass too. If no attempt passes, the translation stays as it is.
 
     Raises
     ------
@@ -77,193 +102,153 @@ def refresh(
     """
     began = time.perf_counter()
     _check(net, anchor, new=new, replay=replay, valid=valid)
-    device = net.device()
-    trial = deepcopy(net).cpu()
-    if trial.exact_modules:
-        install_pipeline(trial, FrozenPipeline(trial.program, dict(trial.exact_modules), trial.head))
-    trial.encode(new[0], training=True)
-    add_new_categories(trial, new[0])
-    every = _encoded(trial, new)
-    unit = torch.ones(_outputs(trial, every.rows))
-    if trial.head.task == "regression" and trial.head.link == "identity" and every.target.ndim == 1:
-        unit = unit * max(float(every.target.std()), 1e-12)
-    extend_residual(trial, every.rows.numbers, unit)
-    train, test = _split(every, seed) if valid is None else (every, _encoded(trial, valid))
-    old, guard = (None, None) if replay is None else _split(_encoded(trial, replay), seed)
-    loss, metric = pick(None, trial.head), Metric(None, residual_head(trial.head))
-    before = _scores(trial, test)
+    trial = _trial(net, new)
+    data = RefreshData.of(trial, new, valid, replay, seed)
+    extend_residual(trial, data.rows.numbers[data.new], _unit(trial, data))
+    values, loss = MovableValues.of(trial, data.rows), pick(None, trial.head)
+    metric = Metric(None, trial.head)
 
-    def metric_of(scores: Tensor) -> float:
-        return evaluate(metric, loss, lambda x: x, [((scores,), test.target, test.weight)])
+    results = [_result("translation", values.scores, data, metric, loss)]
+    passed: list[Attempt] = []
+    for strength in ANCHORS if anchor is None else (float(anchor),):
+        for replays in (False, True) if replay is not None else (False,):
+            moved = values.fit(data.target, _weights(data, replays=replays), loss, strength)
+            name = f"anchor {strength:g}" + " with replay" * replays
+            gain = _compare(loss, values.scores, moved.scores, data, data.test)
+            reason = "" if gain.significant else "the loss is not lower by more than one standard error"
+            if not reason and _harms_old_rows(values, moved, data, loss):
+                reason = "the loss of old rows is higher by more than one standard error"
+            results.append(_result(name, moved.scores, data, metric, loss, gain, reason))
+            if not reason:
+                passed.append(Attempt(len(results) - 1, strength, replays, moved))
 
-    start = CandidateResult("translation", metric_of(before), _loss(loss, before, test), None, None, False, "")
-    results = [start]
-    kept: tuple[int, float, bool, TranslatedPipeline] | None = None
-    for strength in ANCHORS if anchor is None else (anchor,):
-        for with_replay in (False,) if old is None else (False, True):
-            candidate = deepcopy(trial)
-            move_values(candidate, train.join(old) if with_replay and old is not None else train, loss, strength)
-            after = _scores(candidate, test)
-            gain = compare_losses(loss, before, after, test.target, test.weight)
-            reason = "" if gain.significant else "the loss of the validation rows is not significantly lower"
-            if guard is not None and not reason:
-                harm = compare_losses(
-                    loss, _scores(candidate, guard), _scores(trial, guard), guard.target, guard.weight
-                )
-                reason = "the loss of old rows is significantly higher" if harm.significant else ""
-            name = f"anchor {strength:g}" + (" with replay" if with_replay else "")
-            value = _loss(loss, after, test)
-            results.append(
-                CandidateResult(name, metric_of(after), value, gain.gain, gain.standard_error, False, reason)
-            )
-            if not reason and (kept is None or value < float(results[kept[0]].loss or 0)):
-                kept = len(results) - 1, strength, with_replay, candidate
+    kept = min(passed, key=lambda attempt: results[attempt.number].loss or 0.0) if passed else None
     if kept is not None:
-        index, strength, with_replay, best = kept
+        moved = kept.moved
         if valid is None:
-            best = deepcopy(trial)
-            move_values(best, every.join(old) if with_replay and old is not None else every, loss, strength)
-        program = best.program.to(device)
-        net.replace_program(program, origins=best.origins, encoder=best.encoder, head=best.head)
-        net.set_exact_modules({})
-        net.configure(strategy_choices=choose(net.program, "auto"))
-        net.mark_initial_weights()
-        net.eval()
-    chosen = 0 if kept is None else kept[0]
-    results = [
-        replace(
-            result,
-            kept=position == chosen,
-            reason=("lowest validation loss" if kept else "no candidate passed")
-            if position == chosen
-            else result.reason or f"{results[chosen].name} has the lower validation loss",
-        )
-        for position, result in enumerate(results)
-    ]
-    history = History(
-        epochs=[],
-        metric=metric.name,
-        greater_is_better=metric.greater_is_better,
-        start=results[0].metric,
-        best=results[chosen].metric,
-        best_epoch=0,
-        validated_on="held-out rows" if valid is None else "validation rows",
-        seconds=time.perf_counter() - began,
-        candidates=results,
-    )
+            last = values.fit(data.target, _weights(data, replays=kept.replays, tested=True), loss, kept.anchor)
+            moved = moved if _harms_old_rows(values, last, data, loss) else last
+        values.install(trial, moved)
+        _install(net, trial)
+    history = _history(results, 0 if kept is None else kept.number, metric, data, valid, began)
     net.record(history=history)
     return history
 
 
-def move_values(net: TranslatedPipeline, data: Encoded, loss: Loss, anchor: float) -> None:
-    """Move the residual model's tables in ``TABLE_PASSES`` passes, then the leaf values of boosted trees in one."""
-    position = residual_position(net)
-    assert position is not None
-    step: Any = net.program.steps[position]
-    residual = step.module
-    rows = RefreshRows(_scores(net, data), data.target, data.weight.double())
-    inputs = net.run_in_slices(partial(net.program.inputs_of, position), data.rows)
-    unit = residual.unit.double()
-    codes = residual.codes(inputs)
-    ids: list[int] = next((take.columns.tolist() for take in step.takes if take.slot == IDS), [])
-    only_new = positions_of_new_categories(net)
-    first = residual.edges.shape[0]
-    at = codes + residual.first_code
-    for place, column in enumerate(ids):
-        if column in only_new:  # id 0 is any other category
-            at[codes[:, first + place] == 0, first + place] = -1
-    cross = interaction_cells(codes, residual.size, residual.interactions, residual.cell_count) + residual.first_cell
-    tables = [
-        (name, _table_group(cells, getattr(residual, name), unit))
-        for name, block in (("weight", at), ("cross", cross))
-        for cells in block.t()
-    ]
-    trees_position = _trees_position(net, position)
-    trees: list[ValueGroup] = []
-    if trees_position is not None:
-        source: Any = net.program.steps[trees_position].module
-        hard = HardTrees.of(source.ensemble())  # other forms lay leaves out in other ways
-        trees_in = net.run_in_slices(partial(net.program.inputs_of, trees_position), data.rows)
-        hard.cast(trees_in.dtype)
-        positions = hard.leaf_positions(trees_in)
-        trees = [
-            ValueGroup(positions[:, :, each], hard.value.double(), torch.ones_like(unit))
-            for each in range(positions.shape[2])
-        ]
-    fit_groups(rows, [[group for _, group in tables]] * TABLE_PASSES + [trees], loss, anchor)
-    with torch.no_grad():
-        for name, group in tables:
-            parameter = getattr(residual, name)
-            parameter.view(-1)[group.used] += group.moved[:-1].to(parameter.dtype)
-    if trees_position is not None:
-        moved = hard.value.double().clone()
-        for group in trees:
-            moved[group.used] += group.moved[:-1]
-        net.replace_modules({trees_position: _with_values(hard, moved, trees_in.dtype)})
+def _trial(net: TranslatedPipeline, new: Any) -> TranslatedPipeline:
+    """A copy on the CPU, with the source's exact trees where these are untrained, and ids for new categories."""
+    trial = deepcopy(net).cpu()
+    if trial.exact_modules:
+        install_pipeline(trial, FrozenPipeline(trial.program, dict(trial.exact_modules), trial.head))
+    trial.encode(new[0], training=True)  # accepts categories that the source rejects
+    add_new_categories(trial, new[0])
+    return trial
 
 
-def _table_group(cells: Tensor, table: Tensor, unit: Tensor) -> ValueGroup:
-    outputs = table.shape[1]
-    flat = torch.where(cells < 0, -1, cells * outputs).unsqueeze(1)
-    flat = torch.where(flat < 0, flat, flat + torch.arange(outputs))
-    return ValueGroup(flat, table.detach().double().reshape(-1), unit)
+def _install(net: TranslatedPipeline, trial: TranslatedPipeline) -> None:
+    program = trial.program.to(net.device())
+    net.replace_program(program, origins=trial.origins, encoder=trial.encoder, head=trial.head)
+    net.set_exact_modules({})
+    net.configure(strategy_choices=choose(net.program, "auto"))
+    net.mark_initial_weights()
+    net.eval()
 
 
-def _with_values(trees: HardTrees, values: Tensor, dtype: torch.dtype) -> HardTrees:
-    """The same trees with other values at the positions of a walk."""
-    ensemble = trees.ensemble()
-    numbers = HardTrees.of(replace(ensemble, leaf_value=np.arange(1.0, len(ensemble.leaf_value) + 1))).value.long()
-    leaf_value = ensemble.leaf_value.copy()
-    leaves = numbers > 0
-    leaf_value[(numbers[leaves] - 1).numpy()] = values[leaves].numpy()
-    moved = HardTrees.of(replace(ensemble, leaf_value=leaf_value))
-    moved.cast(dtype)
-    return moved.eval()
+def _unit(net: TranslatedPipeline, data: RefreshData) -> Tensor:
+    """Raw score per unit of a new residual model: 1, or for values the standard deviation of the target."""
+    first = Batch(*(block[:1] for block in data.rows))
+    outputs = net.run_in_slices(net.program, first).shape[1]
+    if net.head.task != "regression" or net.head.link != "identity" or data.target.ndim != 1:
+        return torch.ones(outputs)
+    return torch.full((outputs,), float(data.target[data.new].std()) or 1.0)
 
 
-def _trees_position(net: TranslatedPipeline, residual: int) -> int | None:
-    """The step of boosted trees whose sum is the score of the pipeline; None without such."""
-    step: Any = net.program.steps[residual - 1]
-    trees = step.module
-    boosted = isinstance(trees, HardTrees) and not trees.vector and trees.divisor == 1
-    return residual - 1 if boosted else None
+def _weights(data: RefreshData, *, replays: bool, tested: bool = False) -> Tensor:
+    """Weights of the rows to fit, 0 for the others."""
+    fitted = data.new | (data.old if replays else torch.zeros_like(data.old)) | (data.test & tested)
+    return data.weight * fitted
 
 
-def _scores(net: TranslatedPipeline, data: Encoded) -> Tensor:
-    return net.run_in_slices(net.program, data.rows).double()
+def _compare(loss: Loss, before: Tensor, after: Tensor, data: RefreshData, rows: Tensor) -> SignificanceTest:
+    """Test on some rows whether the loss of ``after`` is lower."""
+    return compare_losses(loss, before[rows], after[rows], data.target[rows], data.weight[rows].double())
 
 
-def _outputs(net: TranslatedPipeline, rows: Batch) -> int:
-    return int(net.run_in_slices(net.program, Batch(*(block[:2] for block in rows))).shape[1])
+def _harms_old_rows(values: MovableValues, moved: MovedValues, data: RefreshData, loss: Loss) -> bool:
+    if not data.guard.any():
+        return False
+    return _compare(loss, moved.scores, values.scores, data, data.guard).significant
 
 
-def _loss(loss: Loss, scores: Tensor, data: Encoded) -> float:
-    return float(loss(scores, data.target, data.weight.double()))
+def _result(
+    name: str,
+    scores: Tensor,
+    data: RefreshData,
+    metric: Metric,
+    loss: Loss,
+    gain: SignificanceTest | None = None,
+    reason: str = "",
+) -> CandidateResult:
+    rows, target, weight = scores[data.test], data.target[data.test], data.weight[data.test].double()
+    return CandidateResult(
+        name=name,
+        metric=evaluate(metric, loss, lambda scores: scores, [((rows,), target, weight)]),
+        loss=float(loss(rows, target, weight)),
+        gain=None if gain is None else gain.gain,
+        standard_error=None if gain is None else gain.standard_error,
+        kept=False,
+        reason=reason,
+        rows=len(target),
+    )
 
 
-def _encoded(net: TranslatedPipeline, data: Any) -> Encoded:
+def _history(
+    results: list[CandidateResult], kept: int, metric: Metric, data: RefreshData, valid: Any, began: float
+) -> History:
+    reason = "lowest validation loss" if kept else "no attempt passed"
+    other = f"{results[kept].name} has the lower validation loss"
+    return History(
+        epochs=[],
+        metric=metric.name,
+        greater_is_better=metric.greater_is_better,
+        start=float(results[0].metric or 0.0),
+        best=float(results[kept].metric or 0.0),
+        best_epoch=0,
+        validated_on="held-out rows" if valid is None else "validation rows",
+        seconds=time.perf_counter() - began,
+        candidates=[
+            replace(result, kept=number == kept, reason=reason if number == kept else result.reason or other)
+            for number, result in enumerate(results)
+        ],
+        validation_rows=int(data.test.sum()),
+    )
+
+
+def _encode(net: TranslatedPipeline, data: Any) -> tuple[Batch, Tensor, Tensor]:
     X, y, *weight = data
     rows, target, weights = encode(net, X, y, *weight, training=True)
     assert target is not None
-    return Encoded(rows, target, torch.ones(len(target)) if weights is None else weights)
+    return rows, target, torch.ones(len(target)) if weights is None else weights
 
 
-def _split(data: Encoded, seed: int) -> tuple[Encoded, Encoded]:
-    """Training rows and a held-out fifth."""
-    chosen = held_out(data.target, HELD_OUT, seed)
+def _hold_out(rows: Tensor, target: Tensor, seed: int) -> Tensor:
+    """A fifth of some rows, bool ``[N]``."""
+    chosen = held_out(target[rows], HELD_OUT, seed)
     if chosen is None:
-        raise BadInput(f"{len(data.target)} rows are too few to hold a fifth out; give more rows, or valid=(X, y)")
-    return data.take(~chosen), data.take(chosen)
+        raise BadInput(f"{int(rows.sum())} rows are too few to hold a fifth of them out; give more rows")
+    mask = torch.zeros_like(rows)
+    mask[rows] = chosen
+    return mask
 
 
 def _check(net: TranslatedPipeline, anchor: float | None, **data: Any) -> None:
     for name, value in data.items():
-        if value is not None and (not isinstance(value, tuple) or isinstance(value, Batch) or len(value) not in (2, 3)):
+        if (name == "new" or value is not None) and (not isinstance(value, tuple) or len(value) not in (2, 3)):
             raise BadInput(f"{name}= is a {type(value).__name__}; refresh takes (X, y) or (X, y, weight)")
     if anchor is not None and not 0 < anchor < float("inf"):
         raise BadInput(f"anchor={anchor!r}; give a finite number of rows above 0, or None to choose it")
     if not net.takes_residual_model():
         raise BadInput(
-            "this translation takes no residual model (methods with steps of their own, several targets, or "
-            "too many columns), so it cannot be refreshed; fit the source again"
+            "this translation cannot be refreshed: it has several targets, more than 1,000 columns, or predictions "
+            "that do not come from raw scores. Fit the source again"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,18 +12,19 @@ from windtunnel.objectives.losses import Loss, logistic, softmax, squared
 
 STEP = 0.1
 """Fraction of a Newton step. Low, so that overlapping groups can share a signal."""
+TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True)
 class RefreshRows:
-    """Rows that values are fitted on: raw scores float64 ``[N, K]``, targets, weights ``[N]``."""
+    """Raw scores float64 ``[N, K]``, targets, and weights ``[N]``; rows of weight 0 are scored but not fitted."""
 
     scores: Tensor
     target: Tensor
     weight: Tensor
 
 
-@dataclass
+@dataclass(frozen=True)
 class ValueGroup:
     """Values of which each row and output reads one, such as the leaf values of a round of trees.
 
@@ -31,61 +32,63 @@ class ValueGroup:
 
     Attributes
     ----------
-    cells : Tensor
-        int64 ``[N, K]``, positions in ``values``; -1 where a row reads nothing.
-    values : Tensor
-        float64 ``[M]``.
+    used : Tensor
+        int64 ``[m]``, the cells that some row reads.
+    place : Tensor
+        int64 ``[N, K]``, position in ``used`` of the cell that a row reads; m where it reads none.
     unit : Tensor
         float64 ``[K]``.
     """
 
-    cells: Tensor
-    values: Tensor
+    used: Tensor
+    place: Tensor
     unit: Tensor
-    used: Tensor = field(init=False)
-    place: Tensor = field(init=False)
-    moved: Tensor = field(init=False)
 
-    def __post_init__(self) -> None:
-        mark = torch.zeros(len(self.values) + 1, dtype=torch.bool)
-        mark[self.cells] = True  # -1 is the last position
-        mark[-1] = False
-        self.used = torch.nonzero(mark)[:, 0]
-        lookup = torch.full((len(mark),), len(self.used))
-        lookup[self.used] = torch.arange(len(self.used))
-        self.place = lookup[self.cells]
-        self.moved = torch.zeros(len(self.used) + 1, dtype=torch.float64)
+    @classmethod
+    def of(cls, cells: Tensor, size: int, unit: Tensor) -> ValueGroup:
+        """The group of ``size`` values whose cells int64 ``[N, K]`` are read; -1 where a row reads none."""
+        read = torch.zeros(size + 1, dtype=torch.bool)
+        read[cells] = True  # -1 is the last position
+        read[-1] = False
+        used = torch.nonzero(read)[:, 0]
+        lookup = torch.full((size + 1,), len(used))
+        lookup[used] = torch.arange(len(used))
+        return cls(used, lookup[cells], unit)
 
-    def move(self, rows: RefreshRows, gradient: Tensor, curvature: Tensor, anchor: float) -> None:
-        """Move the values by a part of a Newton step, and add the change to the scores of the rows.
-
-        With gradient G and curvature H of the loss, summed over the rows that read the value v, and p the curvature
-        of ``anchor`` average rows: v - STEP (G + p (v - v0)) / (H + p), v0 being the value before the refresh.
-        """
-        place, size = self.place.flatten(), len(self.moved)
-        total = rows.scores.new_zeros(size).index_add_(0, place, (gradient * self.unit).flatten())
-        curved = curvature * self.unit.square()
-        bend = rows.scores.new_zeros(size).index_add_(0, place, curved.flatten())
-        prior = anchor * float(curved.sum() / (rows.weight.sum() * curved.shape[1])) + torch.finfo(torch.float64).tiny
-        change = -STEP * (total + prior * self.moved) / (bend + prior)
-        change[-1] = 0
-        self.moved += change
-        rows.scores.add_(change[self.place] * self.unit)
-
-    def moved_values(self) -> Tensor:
-        """The values after the refresh."""
-        values = self.values.clone()
-        values[self.used] += self.moved[:-1]
-        return values
+    def sum(self, parts: Tensor) -> Tensor:
+        """Sum over the rows that read each value, ``[m + 1]``, of parts ``[N, K]``."""
+        total = parts.new_zeros(len(self.used) + 1)
+        return total.index_add_(0, self.place.flatten(), (parts * self.unit).flatten())
 
 
-def fit_groups(rows: RefreshRows, groups: Sequence[Sequence[ValueGroup]], loss: Loss, anchor: float) -> None:
-    """Move the values of all groups, pass by pass; the curvature is computed once per pass."""
-    for part in groups:
-        _, curvature = derivatives(loss, rows, second=True)
-        for group in part:
+def fit_groups(rows: RefreshRows, groups: Sequence[ValueGroup], passes: int, loss: Loss, anchor: float) -> list[Tensor]:
+    """Move the values of all groups, group by group in ``passes`` passes, and with them the scores of the rows.
+
+    A value v moves by a part of a Newton step with a penalty towards its old value v0. With gradient G and curvature H
+    of the loss, summed over the rows that read it, and p the curvature of ``anchor`` average rows, it becomes
+
+        v - STEP (G + p (v - v0)) / (H + p)
+
+    Curvatures are those before the first pass.
+
+    Returns
+    -------
+    list of Tensor
+        v - v0 of each group, float64 ``[m + 1]``, with 0 at the end.
+    """
+    _, curvature = derivatives(loss, rows, second=True)
+    bends = [group.sum(curvature * group.unit) for group in groups]
+    moved = [torch.zeros_like(bend) for bend in bends]
+    count = max(float(rows.weight.sum()) * curvature.shape[1], 1.0)
+    for _ in range(passes):
+        for group, bend, move in zip(groups, bends, moved, strict=True):
             gradient, _ = derivatives(loss, rows)
-            group.move(rows, gradient, curvature, anchor)
+            prior = anchor * float((curvature.sum(dim=0) * group.unit.square()).sum()) / count + TINY
+            change = -STEP * (group.sum(gradient) + prior * move) / (bend + prior)
+            change[-1] = 0
+            move += change
+            rows.scores.add_(change[group.place] * group.unit)
+    return moved
 
 
 def derivatives(loss: Loss, rows: RefreshRows, *, second: bool = False) -> tuple[Tensor, Tensor]:

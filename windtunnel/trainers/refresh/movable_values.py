@@ -1,0 +1,135 @@
+"""The values of a translation that a refresh moves: residual tables, and leaf values of boosted trees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from windtunnel.encode import Batch
+from windtunnel.modules.linear.residual_model import ResidualModel, interaction_cells
+from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.objectives.losses import Loss
+from windtunnel.program.program import IDS
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.refresh.residual_columns import positions_of_new_categories, residual_position
+from windtunnel.trainers.refresh.value_groups import RefreshRows, ValueGroup, fit_groups
+
+TABLE_PASSES = 10
+
+
+@dataclass(frozen=True)
+class MovedValues:
+    """The result of a fit: changes of the tables and leaves, group by group, and scores ``[N, K]`` of all rows."""
+
+    tables: list[Tensor]
+    leaves: list[Tensor]
+    scores: Tensor
+
+
+@dataclass(frozen=True)
+class MovableValues:
+    """The values that some rows read.
+
+    Attributes
+    ----------
+    scores : Tensor
+        float64 ``[N, K]``, raw scores of the rows with the old values.
+    tables : list of (str, ValueGroup)
+        Groups of the residual model, each with the name of its parameter, "weight" or "cross".
+    leaves : list of ValueGroup
+        A group per boosting round, of positions in ``trees.value``.
+    trees : HardTrees or None
+    """
+
+    scores: Tensor
+    tables: list[tuple[str, ValueGroup]]
+    leaves: list[ValueGroup]
+    trees: HardTrees | None
+
+    @classmethod
+    def of(cls, net: TranslatedPipeline, rows: Batch) -> MovableValues:
+        """The values of a translation with a residual model; its last pipeline step may be boosted trees."""
+        position = residual_position(net)
+        assert position is not None
+        step: Any = net.program.steps[position]
+        codes = step.module.codes(net.run_in_slices(partial(net.program.inputs_of, position), rows))
+        ids: list[int] = next((take.columns.tolist() for take in step.takes if take.slot == IDS), [])
+        tables = _table_groups(step.module, codes, ids, positions_of_new_categories(net))
+        trees, leaves = _boosted_trees(net, position - 1), []
+        if trees is not None:
+            inputs = net.run_in_slices(partial(net.program.inputs_of, position - 1), rows)
+            trees.cast(inputs.dtype)
+            unit = torch.ones(trees.outputs, dtype=torch.float64)
+            positions = trees.leaf_positions(inputs)
+            leaves = [
+                ValueGroup.of(positions[:, :, tree], len(trees.value), unit) for tree in range(positions.shape[2])
+            ]
+        return cls(net.run_in_slices(net.program, rows).double(), tables, leaves, trees)
+
+    def fit(self, target: Tensor, weight: Tensor, loss: Loss, anchor: float) -> MovedValues:
+        """Move the tables in ``TABLE_PASSES`` passes, then the leaf values in one; see ``fit_groups``."""
+        rows = RefreshRows(self.scores.clone(), target, weight.double())
+        tables = fit_groups(rows, [group for _, group in self.tables], TABLE_PASSES, loss, anchor)
+        return MovedValues(tables, fit_groups(rows, self.leaves, 1, loss, anchor), rows.scores)
+
+    def install(self, net: TranslatedPipeline, moved: MovedValues) -> None:
+        """Give the translation, of which these are the values, the moved ones."""
+        position = residual_position(net)
+        assert position is not None
+        residual: Any = net.program.steps[position].module
+        with torch.no_grad():
+            for (name, group), move in zip(self.tables, moved.tables, strict=True):
+                parameter = getattr(residual, name)
+                parameter.view(-1)[group.used] += move[:-1].to(parameter.dtype)
+        if self.trees is not None:
+            change = torch.zeros_like(self.trees.value)
+            for group, move in zip(self.leaves, moved.leaves, strict=True):
+                change[group.used] += move[:-1]
+            trees = _add_to_leaves(self.trees, change)
+            trees.cast(getattr(torch, net.encoder.dtype))
+            net.replace_modules({position - 1: trees.eval()})
+
+
+def _table_groups(
+    residual: ResidualModel, codes: Tensor, ids: list[int], only_new: set[int]
+) -> list[tuple[str, ValueGroup]]:
+    unit, first = residual.unit.double(), residual.edges.shape[0]
+    weight = codes + residual.first_code
+    for place, column in enumerate(ids, first):
+        if column in only_new:  # id 0 is any other category, whose value stays 0
+            weight[codes[:, place] == 0, place] = -1
+    cross = interaction_cells(codes, residual.size, residual.interactions, residual.cell_count) + residual.first_cell
+    groups = []
+    for name, cells in (("weight", weight), ("cross", cross)):
+        table = getattr(residual, name)
+        outputs = torch.arange(table.shape[1])
+        for column in cells.t():
+            read = column.unsqueeze(1)
+            flat = torch.where(read < 0, read, read * len(outputs) + outputs)
+            groups.append((name, ValueGroup.of(flat, table.numel(), unit)))
+    return groups
+
+
+def _boosted_trees(net: TranslatedPipeline, position: int) -> HardTrees | None:
+    """A walk of the boosted trees in a program step; None for other modules. Other forms lay leaves out otherwise."""
+    step: Any = net.program.steps[position]
+    trees = step.module
+    if not isinstance(trees, HardTrees) or trees.vector or trees.divisor != 1:
+        return None
+    return HardTrees.of(trees.ensemble())
+
+
+def _add_to_leaves(trees: HardTrees, change: Tensor) -> HardTrees:
+    """The same trees with a change ``[positions]`` added to ``trees.value``."""
+    ensemble = trees.ensemble()
+    numbered = replace(ensemble, leaf_value=np.arange(1.0, len(ensemble.leaf_value) + 1))
+    number = HardTrees.of(numbered).value.long() - 1  # -1 where a position is no leaf
+    leaf_value = ensemble.leaf_value.copy()
+    leaves = number >= 0
+    leaf_value[number[leaves].numpy()] += change[leaves].numpy()
+    return HardTrees.of(replace(ensemble, leaf_value=leaf_value))
