@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from lightgbm import LGBMClassifier
 from numpy.typing import NDArray
 from sklearn.metrics import log_loss
@@ -15,6 +17,8 @@ from sklearn.pipeline import make_pipeline
 
 import windtunnel
 from windtunnel.errors import BadInput
+from windtunnel.objectives.losses import Loss, logistic, softmax, squared
+from windtunnel.trainers.refresh.value_groups import RefreshRows, derivatives
 
 Rows = tuple[pd.DataFrame, NDArray[np.int64]]
 
@@ -95,3 +99,19 @@ def test_arguments_are_checked(path: Path) -> None:
         net.refresh(rows, replay=0.5)
     with pytest.raises(BadInput, match="anchor=-1"):
         net.refresh(rows, anchor=-1)
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs"), [(logistic, 1), (partial(logistic, scale=2.0), 1), (softmax, 3), (squared, 1), (squared, 2)]
+)
+def test_closed_derivatives_are_those_of_autograd(loss: Loss, outputs: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(50, outputs, dtype=torch.float64, generator=generator)
+    values = torch.randn(50, outputs, generator=generator)
+    target = values if loss is squared else torch.randint(0, max(outputs, 2), (50,), generator=generator)
+    weight = torch.rand(50, dtype=torch.float64, generator=generator)
+    rows = RefreshRows(scores, target, weight)
+    gradient, curvature = derivatives(loss, rows, second=True)
+    by_autograd = derivatives(lambda *rest: loss(*rest), rows, second=True)
+    torch.testing.assert_close(gradient, by_autograd[0])
+    torch.testing.assert_close(curvature.clamp_min(0.01 * float(curvature.mean())), by_autograd[1])

@@ -140,8 +140,8 @@ def _trial(net: TranslatedPipeline, new: Any) -> TranslatedPipeline:
     trial = deepcopy(net).cpu()
     if trial.exact_modules:
         install_pipeline(trial, FrozenPipeline(trial.program, dict(trial.exact_modules), trial.head))
-    trial.encode(new[0], training=True)  # accepts categories that the source rejects
     add_new_categories(trial, new[0])
+    choose(trial.program, "tree_traversal")  # a few passes take less time than making the tables of other forms
     return trial
 
 

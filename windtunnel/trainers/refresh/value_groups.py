@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -79,11 +80,11 @@ def fit_groups(rows: RefreshRows, groups: Sequence[ValueGroup], passes: int, los
     _, curvature = derivatives(loss, rows, second=True)
     bends = [group.sum(curvature * group.unit) for group in groups]
     moved = [torch.zeros_like(bend) for bend in bends]
-    count = max(float(rows.weight.sum()) * curvature.shape[1], 1.0)
+    mean = curvature.sum(dim=0) / max(float(rows.weight.sum()) * curvature.shape[1], 1.0)
+    priors = [anchor * float((mean * group.unit.square()).sum()) + TINY for group in groups]
     for _ in range(passes):
-        for group, bend, move in zip(groups, bends, moved, strict=True):
+        for group, bend, move, prior in zip(groups, bends, moved, priors, strict=True):
             gradient, _ = derivatives(loss, rows)
-            prior = anchor * float((curvature.sum(dim=0) * group.unit.square()).sum()) / count + TINY
             change = -STEP * (group.sum(gradient) + prior * move) / (bend + prior)
             change[-1] = 0
             move += change
@@ -98,9 +99,11 @@ def derivatives(loss: Loss, rows: RefreshRows, *, second: bool = False) -> tuple
     mean; a loss without any, as the absolute error, gets the mean size of its first ones.
     """
     scores, weight = rows.scores, rows.weight.unsqueeze(1)
-    if loss is logistic and scores.shape[1] == 1:
-        chance = scores.sigmoid()
-        return weight * (chance - rows.target.to(scores.dtype).reshape(scores.shape)), weight * chance * (1 - chance)
+    if (scale := _logistic_scale(loss)) and scores.shape[1] == 1:
+        chance = (scale * scores).sigmoid()
+        target = rows.target.to(scores.dtype).reshape(scores.shape)
+        return scale * weight * (chance - target), scale * scale * weight * chance * (1 - chance)
+    loss = loss.func if isinstance(loss, partial) and not loss.keywords else loss
     if loss is softmax:
         chance = scores.softmax(dim=1)
         gradient = chance.clone()
@@ -111,6 +114,13 @@ def derivatives(loss: Loss, rows: RefreshRows, *, second: bool = False) -> tuple
         residual = scores - rows.target.to(scores.dtype).reshape(scores.shape)
         return 2 * weight * residual / outputs, (2 * weight / outputs).expand_as(scores)
     return _by_autograd(loss, rows, second)
+
+
+def _logistic_scale(loss: Loss) -> float:
+    """The scale of the logistic loss; 0 for another loss."""
+    if isinstance(loss, partial):
+        return float(loss.keywords.get("scale", 1.0)) if loss.func is logistic else 0.0
+    return float(loss is logistic)
 
 
 def _by_autograd(loss: Loss, rows: RefreshRows, second: bool) -> tuple[Tensor, Tensor]:
