@@ -222,10 +222,11 @@ def export(
 def report(
     model: Model,
     html: Annotated[Path | None, typer.Option(help="Also write the report as HTML to this file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Show the report as JSON.")] = False,
 ) -> None:
     """Show the translation of each step, its fidelity, and the changes by training."""
     summary = _load(model).report()
-    typer.echo(str(summary))
+    typer.echo(summary.to_json() if json else str(summary))
     if html is not None:
         html.write_text(summary.to_html(), encoding="utf-8")
         typer.echo(f"wrote {html}")

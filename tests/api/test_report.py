@@ -53,7 +53,7 @@ def test_drift_from_zero_is_how_far_it_went() -> None:
     row, last = net.report().rows[-1], net.program.steps[-1].module
     size = float(torch.cat([last.weight.flatten(), last.bias]).detach().norm())
     assert (row.from_zero, row.drift) == (True, pytest.approx(size, rel=1e-6))
-    assert f"{size:.3g} from 0" in str(net.report()) and "inf" not in str(net.report())
+    assert f"{size:.3g}, began at 0" in str(net.report()) and "inf" not in str(net.report())
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_host_steps_are_named_with_the_reason() -> None:
 def test_fine_tuning_is_summed_up() -> None:
     net, rows = translated("logistic"), frame()
     labels = np.where(target(rows) > 0, "yes", "no")
-    assert "fine-tuned" not in dict(net.report().facts)
+    assert dict(net.report().facts)["fine-tuned"].startswith("no, untrained")
     net.fit((rows, labels), (rows, labels), epochs=2, learning_rate=0.01, progress=False, batch_size=64)
     text = dict(net.report().facts)["fine-tuned"]
     assert net.history is not None

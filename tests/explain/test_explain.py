@@ -1,5 +1,7 @@
 """Explanations add up to the raw score, and agree with shap and LightGBM."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -173,7 +175,7 @@ def test_texts_are_one_column() -> None:
 
 
 @pytest.fixture(scope="module")
-def fitted() -> tuple[windtunnel.Translation, pd.DataFrame]:
+def trained() -> tuple[windtunnel.Translation, pd.DataFrame, np.ndarray]:
     """A linear pipeline that misses an interaction, which the residual model finds."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame(
@@ -183,7 +185,12 @@ def fitted() -> tuple[windtunnel.Translation, pd.DataFrame]:
     parts = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["a", "b"]), (StandardScaler(), ["c"]))
     net = windtunnel.translate(make_pipeline(parts, LogisticRegression()).fit(X, y), calibrate=X)
     net.fit((X[:2000], y[:2000]), (X[2000:], y[2000:]), epochs=2, progress=False)
-    return net, X
+    return net, X, y.to_numpy()
+
+
+@pytest.fixture
+def fitted(trained) -> tuple[windtunnel.Translation, pd.DataFrame]:
+    return trained[:2]
 
 
 def test_a_residual_model_has_terms_of_columns_and_interactions(fitted, tmp_path) -> None:
@@ -196,6 +203,32 @@ def test_a_residual_model_has_terms_of_columns_and_interactions(fitted, tmp_path
     net.save(tmp_path / "model.windtunnel")
     loaded = windtunnel.load(tmp_path / "model.windtunnel").explain(rows, X)
     np.testing.assert_array_equal(loaded.values, explanation.values)
+
+
+def test_the_report_names_the_terms_of_the_residual_model(fitted, tmp_path) -> None:
+    net, X = fitted
+    assert net.history is not None and net.history.calibration is not None
+    term = net.history.terms[0]
+    assert term.columns == ("a", "b") and term.gain > 0 and term.low < 0 < term.high
+    cell = term.cells[0]
+    assert cell.rows == sum((X[:2000]["a"] == cell.values[2]) & (X[:2000]["b"] == cell.values[8]))
+    assert cell.values == f"a={cell.values[2]} x b={cell.values[8]}"
+    assert cell.text("log-odds") in " ".join(str(net.report()).split())
+    report = json.loads(net.report().to_json())
+    assert report["history"]["terms"][0]["columns"] == ["a", "b"]
+    assert "<svg" in net.report().to_html()
+    net.save(tmp_path / "model.windtunnel")
+    assert windtunnel.load(tmp_path / "model.windtunnel").history == net.history
+
+
+def test_calibration_errors_are_those_of_ten_bins(trained) -> None:
+    net, X, y = trained
+    calibration, probability, labels = net.history.calibration, net.predict_proba(X[2000:])[:, 1], y[2000:]
+    bins = np.clip((probability * 10).astype(int), 0, 9)
+    parts = [(bins == place) for place in range(10) if (bins == place).any()]
+    error = sum(part.mean() * abs(probability[part].mean() - labels[part].mean()) for part in parts)
+    assert calibration.rows == 1000
+    np.testing.assert_allclose(calibration.after.error, error, atol=1e-6)
 
 
 def test_loaded_trees_keep_their_training_counts(tmp_path) -> None:

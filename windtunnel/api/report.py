@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any, Literal
 
@@ -16,12 +17,15 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from windtunnel.api.reliability_svg import reliability_svg
 from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.modules.trees.soft.trees import SoftSplits
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.history import CandidateResult, History
 from windtunnel.program.translated import TranslatedPipeline
 
+SHOWN_TERMS = 10
+"""The strongest terms of the residual model."""
 WIDTH = 100
 """Characters per line of the text."""
 HEADINGS = ("step", "class", "became", "parameters", "trainable", "drift")
@@ -56,7 +60,7 @@ class Row:
     drift : float or None
         |w - w0| / |w0| over the trainable numbers, with the initial weights w0; None if nothing is trainable.
     from_zero : bool
-        Whether w0 is zero, as in a residual model: ``drift`` is |w| then, in the table as "0.5 from 0".
+        Whether w0 is zero, as in a residual model: ``drift`` is |w| then, in the table as "0.5, began at 0".
     """
 
     step: str
@@ -77,10 +81,16 @@ class Report:
     facts : list of (str, str)
         Task, fidelity, steps on the host, what is left out, how trees are run, fine-tuning and its candidates.
     rows : list of Row
+    unit : str
+        What the raw scores are, such as "log-odds".
+    history : History or None
+        What the last ``fit`` did.
     """
 
     facts: list[tuple[str, str]]
     rows: list[Row]
+    unit: str = ""
+    history: History | None = None
 
     @classmethod
     def of(cls, net: TranslatedPipeline) -> Report:
@@ -89,7 +99,18 @@ class Report:
         for position, origin in enumerate(net.origins):
             groups.setdefault(origin.name, []).append(position)
         hosts = [Row(host.name, host.estimator, _host_role(host), 0, 0, None) for host in net.hosts]
-        return cls(_facts(net), [*hosts, *(_row(net, name, positions) for name, positions in groups.items())])
+        rows = [*hosts, *(_row(net, name, positions) for name, positions in groups.items())]
+        return cls(_facts(net), rows, net.head.unit, net.history)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON values: "facts" (pairs), "steps", "unit" of the raw scores, and the whole "history"."""
+        steps = [asdict(row) for row in self.rows]
+        history = None if self.history is None else asdict(self.history)
+        return {"facts": [list(fact) for fact in self.facts], "steps": steps, "unit": self.unit, "history": history}
+
+    def to_json(self) -> str:
+        """The report as JSON text."""
+        return json.dumps(self.to_dict(), indent=2)
 
     def __str__(self) -> str:
         file = io.StringIO()
@@ -122,8 +143,13 @@ class Report:
         return (
             f'<div class="windtunnel-report"><style>{_STYLE}</style><dl>{facts}</dl>'
             f"<table><thead>{_html_row(HEADINGS, 'th')}</thead><tbody>{rows}</tbody>"
-            f"<tfoot>{_html_row(self._total())}</tfoot></table></div>"
+            f"<tfoot>{_html_row(self._total())}</tfoot></table>{self._diagram()}</div>"
         )
+
+    def _diagram(self) -> str:
+        """The reliability diagram as SVG; empty without calibration."""
+        calibration = None if self.history is None else self.history.calibration
+        return "" if calibration is None else reliability_svg(calibration)
 
     def to_html(self) -> str:
         """The report as one HTML page without other files."""
@@ -200,9 +226,24 @@ def _facts(net: TranslatedPipeline) -> list[tuple[str, str]]:
     if net.history is not None:
         facts.append(("fine-tuned", _history(net.history)))
         facts += [("candidate", _candidate(net.history, result)) for result in net.history.candidates]
+        facts += [("residual term", term.text(net.head.unit)) for term in net.history.terms[:SHOWN_TERMS]]
+        if net.history.calibration is not None:
+            facts.append(("calibration", str(net.history.calibration)))
+    elif net.head.task != "transform" and net.engine is None:
+        facts.append(("fine-tuned", "no, untrained: the predictions are those of the source pipeline"))
     if net.hardened:
         facts.append(("hardened", str(net.hardening or "not measured: harden was given no rows")))
+    facts.append(("next", _next_step(net)))
     return facts
+
+
+def _next_step(net: TranslatedPipeline) -> str:
+    """What a user may do with the translation now."""
+    if net.head.task == "transform":
+        return "net.transform(X) gives the columns; net.save(path) keeps the translation"
+    if net.history is None and net.engine is None:
+        return "net.fit((X, y), (X_valid, y_valid)) fine-tunes; net.explain(X) explains scores"
+    return "net.explain(X) explains scores; net.save(path) keeps the translation, net.export(path) writes one file"
 
 
 def _fidelity(net: TranslatedPipeline) -> str:
@@ -234,7 +275,7 @@ def _history(history: History) -> str:
 
 
 def _cells(row: Row) -> Sequence[str]:
-    drift = "-" if row.drift is None else f"{row.drift:.3g}" + " from 0" * bool(row.from_zero and row.drift)
+    drift = "-" if row.drift is None else f"{row.drift:.3g}" + ", began at 0" * bool(row.from_zero and row.drift)
     return (row.step, row.source, row.became, f"{row.parameters:,}", f"{row.trainable:,}", drift)
 
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.encode import Batch
-from windtunnel.explain.raw_columns import Dependencies, RawColumns, input_places
 from windtunnel.explain.tree_shap import tree_shap
 from windtunnel.modules.columns.affine import Affine
 from windtunnel.modules.linear.linear import Linear, LinearSkippingMissing
@@ -22,6 +21,7 @@ from windtunnel.modules.tables.code_tables import CodeTables
 from windtunnel.modules.tables.tfidf import TermSums
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.program.program import Program
+from windtunnel.program.raw_columns import Dependencies, RawColumns, input_places
 from windtunnel.program.translated import TranslatedPipeline
 
 ADDITIVE = (Affine, CodeTables, Linear, LinearSkippingMissing, Projection, SumGroups, TermSums)

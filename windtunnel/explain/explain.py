@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,12 +12,9 @@ from windtunnel.encode import Batch, Rows
 from windtunnel.errors import BadInput
 from windtunnel.explain.contributions import Contributions, ScorePart
 from windtunnel.explain.explanation import Explanation
-from windtunnel.explain.raw_columns import RawColumns, input_places
-from windtunnel.explain.residual_terms import ResidualTerms
-from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
-from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.program.head import Head
-from windtunnel.program.program import NUMBERS
+from windtunnel.program.raw_columns import RawColumns, input_places
+from windtunnel.program.residual_terms import ResidualTerms, residual_terms
 from windtunnel.program.translated import TranslatedPipeline
 
 
@@ -40,10 +36,7 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
     terms: list[tuple[int, ...]] = [(column,) for column in range(len(raw.names))]
     values, method = of_columns.values, of_columns.method
     if residual is not None:
-        module, sources, slot = residual
-        added = ResidualTerms.of(module, sources)
-        inputs = net.run_in_slices(lambda *block: net.program.inputs_of(slot - 2, *block), encoded)
-        values, terms = _join(values, terms, added.values(inputs), added.columns)
+        values, terms = _join(values, terms, residual.of_rows(encoded), residual.columns)
         method = f"pipeline: {method}; residual model: exact, the rows of its tables"
     return Explanation(
         values=values,
@@ -51,28 +44,21 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
         columns=tuple(tuple(raw.names[column] for column in columns) for columns in terms),
         data=raw.values(net.encoder, rows),
         outputs=_outputs(net.head, len(of_columns.base)),
-        unit=unit_of(net.head),
+        unit=net.head.unit,
         method=method,
         standard_error=_standard_error(of_columns, len(terms)),
     )
 
 
-def _parts(net: TranslatedPipeline, raw: RawColumns) -> tuple[ScorePart, tuple[ResidualModel, list[int], int] | None]:
-    """The scores of the pipeline; and the residual model, the raw columns that it reads, and its slot."""
-    last = 1 + len(net.program.steps)
-    step: Any = net.program.steps[-1]
-    if not isinstance(step.module, ResidualSum):
+def _parts(net: TranslatedPipeline, raw: RawColumns) -> tuple[ScorePart, ResidualTerms | None]:
+    """The scores of the pipeline, and the terms of the residual model."""
+    last, residual = 1 + len(net.program.steps), residual_terms(net.program, raw)
+    if residual is None:
         width = net.run_in_slices(net.program, _one_row(net)).shape[1]
         return ScorePart(net, raw, last, list(range(width))), None
     places = input_places(net.program, last)
-    half = len(places) // 2
-    slot = places[half][0]
-    module: Any = net.program.steps[slot - 2].module
-    sources = [
-        (raw.numbers if block == NUMBERS else raw.ids)[column] for block, column in input_places(net.program, slot)
-    ]
-    part = ScorePart(net, raw, places[0][0], [column for _, column in places[:half]])
-    return part, (module, sources, slot)
+    half = places[: len(places) // 2]
+    return ScorePart(net, raw, half[0][0], [column for _, column in half]), residual
 
 
 def _background(net: TranslatedPipeline, rows: Batch, background: Rows | None) -> Batch:
@@ -120,12 +106,3 @@ def _outputs(head: Head, count: int) -> tuple[str, ...]:
     if count == 1:
         return (labels[1] if len(labels) == 2 else "prediction",)
     return tuple(labels) if len(labels) == count else tuple(f"output {k}" for k in range(count))
-
-
-def unit_of(head: Head) -> str:
-    """What the raw scores are."""
-    if head.link in PROBABILITIES:
-        return "probability"
-    if head.task == "regression" and head.link == "identity":
-        return "prediction"
-    return {"sigmoid": "log-odds", "logistic": "log-odds", "exp": "log of the prediction"}.get(head.link, "raw score")

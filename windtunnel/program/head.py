@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.errors import BadInput
-from windtunnel.modules.outputs.links import LINKS
+from windtunnel.modules.outputs.links import LINKS, PROBABILITIES
 
 METHODS = (
     "predict",
@@ -71,6 +71,17 @@ class Head:
     def linked(self, scores: Tensor) -> Tensor:
         """Probabilities ``[B, classes]`` of a classifier, values of a regressor."""
         return LINKS[self.link](scores, **self.link_options)
+
+    @property
+    def unit(self) -> str:
+        """What the raw scores are: "log-odds", "probability", "prediction", "log of the prediction" or "raw score"."""
+        if self.link in PROBABILITIES:
+            return "probability"
+        if self.task == "regression" and self.link == "identity":
+            return "prediction"
+        return {"sigmoid": "log-odds", "logistic": "log-odds", "exp": "log of the prediction"}.get(
+            self.link, "raw score"
+        )
 
     @property
     def labels_in_order(self) -> list[Any]:

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
+from windtunnel.program.fit_details import Calibration, TermSummary
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -120,6 +122,8 @@ class History:
     validation_rows: int | None = None
     epoch_rule: str = ""
     stopped: str = ""
+    terms: list[TermSummary] = field(default_factory=list)  # the strongest terms of the residual model
+    calibration: Calibration | None = None  # None unless rows in memory validated probabilities of classes
 
     @property
     def kept(self) -> CandidateResult | None:

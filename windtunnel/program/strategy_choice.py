@@ -33,7 +33,11 @@ class StrategyChoice:
         if not compared:
             return f"{self.step}: {self.strategy}, as asked"
         best = min(compared.values())
-        others = ", ".join(f"{name} {value / best:.2g} x" for name, value in compared.items() if name != self.strategy)
+        others = ", ".join(
+            f"{name} {value / best:.2g} times" for name, value in compared.items() if name != self.strategy
+        )
         how = f"measured here with backend={self.backend!r}" if self.measured else "expected"
         rows = "any number of rows" if self.rows is None else f"{self.rows:,} rows"
-        return f"{self.step}: {self.strategy}, the fastest {how} for {rows}" + (f" ({others})" if others else "")
+        return f"{self.step}: {self.strategy}, the fastest {how} for {rows}" + (
+            f" (others take longer: {others})" if others else ""
+        )

@@ -16,9 +16,12 @@ from pytorch_lightning.loggers import Logger
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric
+from windtunnel.objectives.row_blocks import of_any_rows
+from windtunnel.program.fit_details import Calibration, Reliability, TermSummary
 from windtunnel.program.history import Epoch, History
 from windtunnel.program.progress import log, show_progress
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.fit_details import reliability, summarise_terms
 from windtunnel.trainers.joint_training import is_trainable, joint_candidates, prepare_joint_training, source_candidate
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.evaluation import evaluate
@@ -34,6 +37,7 @@ from windtunnel.trainers.residual.installation import (
     without_residual,
 )
 from windtunnel.trainers.residual.setup import prepare_residual
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS
 
 RANKER_WARNING = (
     "the source ranks rows within their groups (queries), which fit does not know: it fits the relevance of each row "
@@ -136,6 +140,8 @@ def _finetune(
     net.drop_trained_exact_modules()
     data = DataModule(net, train, valid, options, lightning.processes)
     checkpoints.check_loader(data.train)
+    validation = None if data.valid.rows is None else data.valid.collect(MAX_ROWS)
+    reliability_before = reliability(net, validation) if validation is not None else None
 
     # A new residual model replaces that of an earlier fit, so that the size stays the same.
     whole, origins, earlier = net.program, net.origins, None
@@ -180,6 +186,8 @@ def _finetune(
         validation_rows=getattr(data.valid, "size", None),
         epoch_rule=training.epoch_rule,
         stopped=training.stopped,
+        terms=_terms(net, data, validation, options) if best is earlier or best.residual is not None else [],
+        calibration=_calibration(net, validation, reliability_before),
     )
 
 
@@ -210,6 +218,18 @@ def _train_candidates(
         training = train_module(net, data, joint, lightning, checkpoints)
         candidates = joint_candidates(training, source, metric)
     return metric, training, candidates
+
+
+def _terms(net: TranslatedPipeline, data: DataModule, validation: Any, options: Recipe) -> list[TermSummary]:
+    """The strongest terms of the residual model, where training and validation rows are in memory."""
+    if validation is None or data.train.rows is None:
+        return []
+    return summarise_terms(net, data.train.collect(MAX_ROWS), validation, of_any_rows(pick(options.loss, net.head)))
+
+
+def _calibration(net: TranslatedPipeline, validation: Any, before: Reliability | None) -> Calibration | None:
+    after = None if before is None else reliability(net, validation)
+    return None if before is None or after is None else Calibration(before, after, len(validation[1]))
 
 
 def _check_source(net: TranslatedPipeline, options: Recipe) -> None:

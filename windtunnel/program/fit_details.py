@@ -1,0 +1,70 @@
+"""What a fit has learned, as plain data: the strongest terms of the residual model, and calibration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CellSummary:
+    """A combination of values of the columns of a term."""
+
+    values: str
+    contribution: float  # mean over its training rows, in the unit of the raw score
+    rows: int  # training rows
+    output: str = ""  # the label that the score speaks for, if there are several scores
+
+    def text(self, unit: str) -> str:
+        """Such as "origin=ORD x hour=18: +0.41 log-odds, 1,204 rows"."""
+        of = f" for {self.output}" if self.output else ""
+        return f"{self.values}: {self.contribution:+.3g} {unit}{of}, {self.rows:,} row{'s' * (self.rows != 1)}"
+
+
+@dataclass(frozen=True)
+class TermSummary:
+    """A column or interaction that the residual model uses."""
+
+    columns: tuple[str, ...]
+    gain: float  # loss on the validation rows without this term, less the loss with it
+    low: float  # least contribution to a raw score on the training rows
+    high: float  # greatest
+    cells: tuple[CellSummary, ...]  # those with the largest contributions
+
+    def text(self, unit: str) -> str:
+        """The term in a sentence; ``unit`` is that of the raw scores."""
+        name, cells = " x ".join(self.columns), "; ".join(cell.text(unit) for cell in self.cells)
+        return (
+            f"{name}: validation gain {self.gain:+.5f}; {self.low:+.3g} to {self.high:+.3g} {unit}; strongest: {cells}"
+        )
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Predicted and observed frequencies of rows, in ten bins of equal width.
+
+    For two classes the probability of the second one, for more classes that of the predicted one.
+    """
+
+    predicted: tuple[float, ...]  # mean probability in each bin that has rows
+    observed: tuple[float, ...]  # part of the rows of the bin that are of this class
+    weight: tuple[float, ...]  # part of all rows in each bin, by their weight
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error: sum over bins of weight |predicted - observed|."""
+        return sum(w * abs(p - o) for p, o, w in zip(self.predicted, self.observed, self.weight, strict=True))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Reliability on the validation rows, before and after fit."""
+
+    before: Reliability
+    after: Reliability
+    rows: int
+
+    def __str__(self) -> str:
+        return (
+            f"expected calibration error {self.before.error:.4f} before fit, {self.after.error:.4f} after, "
+            f"on {self.rows:,} validation rows"
+        )

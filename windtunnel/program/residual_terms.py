@@ -1,0 +1,144 @@
+"""Contributions of a residual model: rows of its tables, for single columns and interactions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windtunnel.encode import FIRST_ID, Batch, RowEncoder
+from windtunnel.encode.vocabulary import MISSING_ID
+from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum, interaction_cells
+from windtunnel.program.program import NUMBERS, Program, ProgramStep
+from windtunnel.program.raw_columns import RawColumns
+
+ROWS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True)
+class ResidualTerms:
+    """The terms of a residual model, each with the raw columns that it reads.
+
+    Attributes
+    ----------
+    residual : ResidualModel
+    step : ProgramStep
+        The step that runs it.
+    inputs : list of (int, int)
+        Block (``NUMBERS`` or ``IDS``) and column there of each input column.
+    sources : list of int
+        The raw column of each input column.
+    columns : list of tuple of int
+        Raw columns of each term, ascending. Terms with the same raw columns are one.
+    """
+
+    residual: ResidualModel
+    step: ProgramStep
+    inputs: list[tuple[int, int]]
+    sources: list[int]
+    columns: list[tuple[int, ...]]
+    _of_column: list[int]
+    _of_interaction: list[int]
+
+    @classmethod
+    def of(cls, step: ProgramStep, raw: RawColumns) -> ResidualTerms:
+        """The terms of the residual model of a step."""
+        takes: Any = step.takes
+        inputs = [(take.slot, column) for take in takes for column in take.columns.tolist()]
+        sources = [(raw.numbers if block == NUMBERS else raw.ids)[column] for block, column in inputs]
+        residual: Any = step.module
+        single = [(source,) for source in sources]
+        joint = [
+            tuple(sorted({sources[column] for column in columns if column >= 0}))
+            for columns in residual.interactions.tolist()
+        ]
+        terms = sorted({*single, *joint}, key=lambda columns: (len(columns), columns))
+        place = {columns: position for position, columns in enumerate(terms)}
+        of_column, of_interaction = ([place[columns] for columns in each] for each in (single, joint))
+        return cls(residual, step, inputs, sources, terms, of_column, of_interaction)
+
+    def of_rows(self, batch: Batch) -> NDArray[np.float64]:
+        """Contribution of each term to the scores of encoded rows, float64 ``[B, terms, K]``."""
+        parts = zip(batch.numbers.split(ROWS_AT_ONCE), batch.ids.split(ROWS_AT_ONCE), strict=True)  # type: ignore[no-untyped-call]
+        return np.concatenate([self.values(self._input(*part)) for part in parts])
+
+    def codes(self, batch: Batch) -> NDArray[np.int64]:
+        """The code of each input column, int64 ``[B, inputs]``."""
+        with torch.inference_mode():
+            codes: NDArray[np.int64] = self.residual.codes(self._input(*batch)).cpu().numpy()
+        return codes
+
+    def _input(self, numbers: Tensor, ids: Tensor) -> Tensor:
+        device = self.residual.unit.device
+        return self.step.gather([numbers.to(device), ids.to(device)])
+
+    def inputs_of(self, term: int) -> list[int]:
+        """The input columns that a term reads."""
+        columns = {column for column, of in enumerate(self._of_column) if of == term}
+        for interaction, of in zip(self.residual.interactions.tolist(), self._of_interaction, strict=True):
+            columns |= {column for column in interaction if column >= 0} if of == term else set()
+        return sorted(columns, key=lambda column: self.sources[column])
+
+    def value_text(self, encoder: RowEncoder, column: int, code: int) -> str:
+        """What a code of an input column stands for: "=ORD", " in (17, 18]", " missing"."""
+        block, place = self.inputs[column]
+        if block == NUMBERS:
+            return _bin_text([edge for edge in self.residual.edges[column].tolist() if edge < math.inf], code)
+        values = encoder.categories[place].vocabulary.values
+        if code < FIRST_ID:
+            return " missing" if code == MISSING_ID else " unknown"
+        return f"={values[code - FIRST_ID]}" if code - FIRST_ID < len(values) else " of other categories"
+
+    def values(self, x: Tensor) -> NDArray[np.float64]:
+        """Contribution of each term to the scores, float64 ``[B, terms, K]``.
+
+        A product <factors_i, factors_j> of the factorization machine counts half for either column.
+        """
+        residual = self.residual
+        with torch.inference_mode():
+            codes = residual.codes(x)
+            values = torch.zeros(len(x), len(self.columns), len(residual.unit), dtype=torch.float64, device=x.device)
+            values.index_add_(
+                1, torch.tensor(self._of_column, dtype=torch.int64, device=x.device), self._column_values(codes)
+            )
+            if self._of_interaction:
+                cells = interaction_cells(codes, residual.size, residual.interactions, residual.cell_count)
+                cross = residual.cross[cells + residual.first_cell].double()
+                values.index_add_(1, torch.tensor(self._of_interaction, device=x.device), cross)
+            return (values * residual.unit.double()).cpu().numpy()
+
+    def _column_values(self, codes: Tensor) -> Tensor:
+        """Per unit, ``[B, columns, K]``."""
+        at = codes + self.residual.first_code
+        values = self.residual.weight[at].double()
+        if self.residual.factors.shape[2] > 0:
+            factors = self.residual.factors[at].double()  # [B, columns, K, rank]
+            others = factors.sum(dim=1, keepdim=True) - factors
+            values = values + 0.5 * (factors * others).sum(dim=3)
+        return values
+
+
+def residual_terms(program: Program, raw: RawColumns) -> ResidualTerms | None:
+    """The terms of the residual model that a program ends in; None without one."""
+    if not isinstance(program.steps[-1].module, ResidualSum):
+        return None
+    step: Any = next(step for step in reversed([*program.steps]) if isinstance(step.module, ResidualModel))
+    return ResidualTerms.of(step, raw)
+
+
+def _bin_text(edges: list[float], code: int) -> str:
+    """The numbers of a bin; code 0 is missing, code 1 the bin up to the first edge."""
+    if code == 0:
+        return " missing"
+    if not edges:
+        return " present"
+    if code == 1:
+        return f" <= {edges[0]:.6g}"
+    if code > len(edges):
+        return f" > {edges[-1]:.6g}"
+    return f" in ({edges[code - 2]:.6g}, {edges[code - 1]:.6g}]"

@@ -1,0 +1,101 @@
+"""Summaries of a fit for its history: terms of the residual model, and calibration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windtunnel.objectives.losses import Loss
+from windtunnel.program.fit_details import CellSummary, Reliability, TermSummary
+from windtunnel.program.raw_columns import RawColumns
+from windtunnel.program.residual_terms import ResidualTerms, residual_terms
+from windtunnel.program.translated import TranslatedPipeline
+
+TERMS, CELLS = 20, 3
+"""Terms and cells of each that a history keeps: those with the largest contributions."""
+BINS = 10
+
+Items = tuple[Any, ...]
+
+
+def reliability(net: TranslatedPipeline, rows: Items) -> Reliability | None:
+    """Predicted and observed frequencies; None unless the source predicts probabilities of classes of one target."""
+    classes = net.head.classes
+    if classes is None or isinstance(classes, list) or len(classes) < 2 or "predict_proba" not in net.head.methods:
+        return None
+    batch, target, *rest = rows
+    probabilities = net.head.probabilities(net.scores(batch)).numpy()
+    if probabilities.shape[1] == 2:
+        predicted, hit = probabilities[:, 1], target.cpu().numpy() == 1
+    else:
+        predicted, hit = probabilities.max(axis=1), probabilities.argmax(axis=1) == target.cpu().numpy()
+    weight = np.ones(len(hit)) if not rest or rest[0] is None else rest[0].cpu().double().numpy()
+    place = np.clip((predicted * BINS).astype(int), 0, BINS - 1)
+    sums = np.bincount(place, weight, BINS)
+    full = sums > 0
+    means = [np.bincount(place, weight * values, BINS)[full] / sums[full] for values in (predicted, hit)]
+    return Reliability(*(tuple(map(float, part)) for part in (*means, sums[full] / sums.sum())))
+
+
+def summarise_terms(net: TranslatedPipeline, train: Items, valid: Items, loss: Loss) -> list[TermSummary]:
+    """The terms of the residual model with the largest mean contributions; none without a residual model."""
+    raw = RawColumns.of(net)
+    terms = residual_terms(net.program, raw)
+    if terms is None:
+        return []
+    of_train, of_valid = terms.of_rows(train[0]), terms.of_rows(valid[0])
+    order = np.argsort(-np.abs(of_train).mean(axis=(0, 2)), kind="stable")[:TERMS].tolist()
+    codes = terms.codes(train[0])
+    scores, target, weight = net.scores(valid[0]), valid[1], (*valid[2:], None)[0]
+
+    def loss_of(values: Tensor) -> float:
+        return float(loss(values, target, weight))
+
+    with torch.no_grad():
+        whole = loss_of(scores)
+        without = {term: loss_of(scores - torch.from_numpy(of_valid[:, term]).to(scores)) for term in order}
+    return [
+        TermSummary(
+            columns=tuple(raw.names[column] for column in terms.columns[term]),
+            gain=without[term] - whole,
+            low=float(of_train[:, term].min()),
+            high=float(of_train[:, term].max()),
+            cells=_cells(net, raw, terms, term, codes, of_train[:, term]),
+        )
+        for term in order
+    ]
+
+
+def _cells(
+    net: TranslatedPipeline,
+    raw: RawColumns,
+    terms: ResidualTerms,
+    term: int,
+    codes: NDArray[np.int64],
+    values: NDArray[np.float64],
+) -> tuple[CellSummary, ...]:
+    """The combinations of values with the largest mean contributions to a score."""
+    inputs = terms.inputs_of(term)
+    cells, place, counts = np.unique(codes[:, inputs], axis=0, return_inverse=True, return_counts=True)
+    sums = np.zeros((len(cells), values.shape[1]))
+    np.add.at(sums, place.reshape(-1), values)
+    means = sums / counts[:, None]
+    labels = [str(label) for label in net.head.labels_in_order] if means.shape[1] > 1 else []
+    strongest = np.argsort(-np.abs(means).max(axis=1), kind="stable")[:CELLS]
+    outputs = np.abs(means).argmax(axis=1)
+    return tuple(
+        CellSummary(
+            values=" x ".join(
+                f"{raw.names[terms.sources[column]]}{terms.value_text(net.encoder, column, int(code))}"
+                for column, code in zip(inputs, cells[cell], strict=True)
+            ),
+            contribution=float(means[cell, outputs[cell]]),
+            rows=int(counts[cell]),
+            output=labels[outputs[cell]] if labels else "",
+        )
+        for cell in strongest.tolist()
+    )
