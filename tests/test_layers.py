@@ -28,6 +28,7 @@ LAYERS = (
     "clicklog",
     "experiment",
     "demo",
+    "mlflow",
     "cli",
 )
 """Folders and files of the package, from the lowest to the highest."""

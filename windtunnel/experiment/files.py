@@ -67,7 +67,11 @@ def predict_file(net: Translation, path: str | Path) -> pd.DataFrame:
         ``prediction`` (``prediction_0``, ... for several outputs), for classifiers also ``probability_<class>``; for a
         transformer ``column_0``, ...
     """
-    rows = read_rows_of(net, path)
+    return predict_frame(net, read_rows_of(net, path))
+
+
+def predict_frame(net: Translation, rows: pd.DataFrame) -> pd.DataFrame:
+    """Predict rows in memory, as ``predict_file``."""
     if not hasattr(net, "predict"):
         return pd.DataFrame(net.transform(rows)).add_prefix("column_")
     predictions = pd.DataFrame(net.predict(rows))

@@ -1,0 +1,35 @@
+"""A translation as an MLflow model."""
+
+from pathlib import Path
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import windtunnel
+import windtunnel.mlflow
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow warns of integer columns, and of libraries that it uses
+
+
+def test_a_loaded_model_predicts_what_the_source_predicts(tmp_path: Path) -> None:
+    X = pd.DataFrame({"city": ["Oslo", "Rome", "Lima"] * 20, "x": np.linspace(0, 1, 60)})
+    y = np.where(X["x"] + (X["city"] == "Rome") > 0.7, "yes", "no")
+    columns = make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough")
+    source = make_pipeline(columns, LogisticRegression()).fit(X, y)
+    windtunnel.mlflow.save_model(windtunnel.compile(source), tmp_path / "model", example=X.head(3))
+    model = mlflow.pyfunc.load_model(str(tmp_path / "model"))
+    predictions = model.predict(X)
+    assert predictions["prediction"].tolist() == source.predict(X).tolist()
+    np.testing.assert_allclose(predictions[["probability_no", "probability_yes"]], source.predict_proba(X), rtol=1e-9)
+    assert [each.name for each in model.metadata.signature.inputs] == ["city", "x"]
+    assert model.input_example.equals(X.head(3))
+    with pytest.raises(mlflow.exceptions.MlflowException, match="missing inputs"):
+        model.predict(X[["x"]])
+    loaded = windtunnel.mlflow.load_model(str(tmp_path / "model"))
+    assert (loaded.predict(X) == source.predict(X)).all()

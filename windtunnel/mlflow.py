@@ -1,0 +1,90 @@
+"""MLflow: a translation as a model that ``mlflow.pyfunc.load_model`` loads and predicts with; needs ``mlflow``."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import mlflow
+import pandas as pd
+from mlflow.models import infer_signature
+
+from windtunnel.api.load import load
+from windtunnel.api.translation import Translation
+from windtunnel.experiment.files import predict_frame
+
+FILE = "model.windtunnel"
+"""The name of the translation among the files of the MLflow model."""
+
+
+def save_model(net: Translation, path: str | PathLike[str], *, example: pd.DataFrame, **options: Any) -> None:
+    """Save a translation as an MLflow model in a folder.
+
+    Parameters
+    ----------
+    net : Translation
+    path : path
+        A folder that does not exist.
+    example : DataFrame
+        A few raw rows: the input example, from which the signature comes.
+    **options
+        Further arguments of ``mlflow.pyfunc.save_model``.
+    """
+    with TemporaryDirectory() as folder:
+        mlflow.pyfunc.save_model(str(path), **_model(net, Path(folder), example), **options)
+
+
+def log_model(net: Translation, name: str = "model", *, example: pd.DataFrame, **options: Any) -> Any:
+    """Log a translation as a model of the active MLflow run, as ``save_model`` saves it.
+
+    Parameters
+    ----------
+    net : Translation
+    name : str
+    example : DataFrame
+        A few raw rows.
+    **options
+        Further arguments of ``mlflow.pyfunc.log_model``, such as ``registered_model_name``.
+
+    Returns
+    -------
+    mlflow.models.model.ModelInfo
+    """
+    with TemporaryDirectory() as folder:
+        return mlflow.pyfunc.log_model(name=name, **_model(net, Path(folder), example), **options)
+
+
+def load_model(uri: str) -> Translation:
+    """Load the translation of an MLflow model, which can be fitted further; ``uri`` may be a folder."""
+    return load(Path(mlflow.artifacts.download_artifacts(uri)) / "data" / FILE)
+
+
+class Predictor:
+    """What ``mlflow.pyfunc.load_model`` wraps."""
+
+    def __init__(self, net: Translation) -> None:
+        self.net = net
+
+    def predict(self, rows: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
+        """The columns that ``windtunnel predict`` writes: ``prediction``, ``probability_<class>`` for each class."""
+        return predict_frame(self.net, rows)
+
+
+def _load_pyfunc(path: str) -> Predictor:
+    """MLflow's entry point: ``path`` is the saved file."""
+    return Predictor(load(path))
+
+
+def _model(net: Translation, folder: Path, example: pd.DataFrame) -> dict[str, Any]:
+    """Arguments of MLflow's ``save_model`` and ``log_model``."""
+    net.save(folder / FILE)
+    return {
+        "loader_module": "windtunnel.mlflow",
+        "data_path": str(folder / FILE),
+        "signature": infer_signature(example, predict_frame(net, example)),
+        "input_example": example,
+        "pip_requirements": [f"windtunnel=={version('windtunnel')}"],
+    }
