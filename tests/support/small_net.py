@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,9 @@ class SmallNet(nn.Module):
         super().__init__()
         self.head = head
         self.exact_modules: dict[int, Any] = {}
-        self.softening = None
+        self.softening, self.pending = None, False
+        self.program: Any = SimpleNamespace(steps=[SimpleNamespace(module=None)])
+        self.origins = list[Any]()
         self.encoder, self.hosts = RowEncoder(["x", "z", "c"], 3, [0, 1]), list[Any]()
         self.dropout = 0.0
         outputs = len(head.classes) if head.task == "multiclass" and head.classes is not None else 1
@@ -43,6 +46,9 @@ class SmallNet(nn.Module):
 
     def drop_trained_exact_modules(self) -> None:
         """There are none."""
+
+    def replace_program(self, program: Any, *, origins: list[Any]) -> None:
+        """It has none."""
 
     def set_exact_modules(self, modules: dict[int, Any]) -> None:
         self.exact_modules = modules

@@ -220,7 +220,7 @@ def _facts(net: TranslatedPipeline) -> list[tuple[str, str]]:
         facts.append(("simplified", str(net.simplification)))
     onnx = "; ONNX Runtime walks them by its own operator" if isinstance(net.engine, OnnxEngine) else ""
     facts += [("trees", f"{choice}{onnx}") for choice in net.strategy_choices]
-    if net.softening is not None:
+    if net.softening is not None and net.pending:
         text = f"joint training and net.soften() replace exact trees by soft ones (level {net.softening.level})"
         facts.append(("trainable", text))
     if net.history is not None:

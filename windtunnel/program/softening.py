@@ -48,7 +48,7 @@ def soften(net: TranslatedPipeline, calibration: CalibrationRows | None = None, 
         See ``translate``.
     """
     plan = net.softening
-    if plan is None:
+    if plan is None or not net.pending:
         return
     calibration = calibration or net.calibration
     device, exact = net.device(), {at: step.module for at, step in enumerate(net.program.steps)}

@@ -75,10 +75,12 @@ class TranslatedPipeline(nn.Module):
     initial_weights : InitialWeights
         The weights before training, from which the report's drift is measured.
     softening : SofteningPlan or None
-        How ``soften`` will replace exact modules by soft ones. Until then all parameters are frozen. None if there is
-        nothing to soften, or nothing left.
+        How ``soften`` replaces exact modules by soft ones. None if there is nothing to soften, and once soft modules
+        are trained.
     calibration : CalibrationRows or None
         The rows to soften with; not saved.
+    pending : bool
+        Whether ``soften`` has not been called yet. Until then all parameters are frozen.
     strategy_choices : list of StrategyChoice
         How to run each ensemble of exact trees.
     engine : Engine or None
@@ -171,20 +173,29 @@ class TranslatedPipeline(nn.Module):
         self.softening, self.calibration = plan, calibration
         self.program.requires_grad_(False)
 
+    @property
+    def pending(self) -> bool:
+        """Whether exact modules will become soft."""
+        return self.softening is not None and not self.exact_modules
+
     def set_exact_modules(self, modules: Mapping[int, Module]) -> None:
-        """Take these as the exact modules behind untrained soft steps, by position; nothing is left to soften."""
+        """Take these as the exact modules behind untrained soft steps, by position; without any, all is final."""
         self.exact_modules = dict(modules)
-        self.softening = self.calibration = None
+        if not modules:
+            self.softening = self.calibration = None
 
     def drop_trained_exact_modules(self) -> None:
         """Keep the exact modules of those soft steps only whose weights are still the initial ones."""
         states = {position: self.program.steps[position].state_dict() for position in self.exact_modules}
         initial = self.initial_weights
-        self.exact_modules = {
+        untrained = {
             position: self.exact_modules[position]
             for position, state in states.items()
             if all(torch.equal(now.cpu(), initial[f"steps.{position}.{name}"].cpu()) for name, now in state.items())
         }
+        if len(untrained) < len(states):
+            self.softening = self.calibration = None
+        self.exact_modules = untrained
 
     def mark_initial_weights(self) -> None:
         """Take the present weights as the initial ones."""
@@ -226,7 +237,7 @@ class TranslatedPipeline(nn.Module):
         BadInput
             In training, if a step is still exact and has no gradient; see ``Translation.soften``.
         """
-        if self.softening is not None and (self.training or numbers.requires_grad) and torch.is_grad_enabled():
+        if self.pending and (self.training or numbers.requires_grad) and torch.is_grad_enabled():
             raise BadInput(
                 "this translation holds exact trees, or other steps without a gradient. To train it in a custom loop, "
                 'call net.soften() before the optimizer is made; fit(recipe="joint") does so itself. To predict, call '

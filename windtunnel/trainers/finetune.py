@@ -135,7 +135,7 @@ def _finetune(
     lightning: TrainerOptions,
     checkpoints: CheckpointOptions,
 ) -> History:
-    began = time.perf_counter()
+    began, pending = time.perf_counter(), net.pending
     # Rows. A loop of the caller may have trained soft steps, which have no exact form any more.
     net.drop_trained_exact_modules()
     data = DataModule(net, train, valid, options, lightning.processes)
@@ -161,7 +161,8 @@ def _finetune(
         candidates = [earlier, replace(candidates[0], name="source pipeline", pipeline=base), *candidates[1:]]
 
     # Trees that this fit has made soft were exact before.
-    before = next((each for each in candidates if each.pipeline and each.pipeline.softening), candidates[0])
+    sources = [each for each in candidates if pending and each.pipeline and each.pipeline.softening]
+    before = sources[0] if sources else candidates[0]
 
     # Selection and installation.
     best = select(candidates, metric)

@@ -24,7 +24,7 @@ from windtunnel.trainers.residual.installation import FrozenPipeline
 
 def is_trainable(net: TranslatedPipeline) -> bool:
     """Whether a parameter takes gradients, or will once trees are soft."""
-    if net.softening is not None:
+    if net.softening is not None and net.pending:
         return trainable_when_soft(net.program, net.softening)
     return any(parameter.requires_grad for parameter in net.parameters())
 

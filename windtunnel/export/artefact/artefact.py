@@ -74,7 +74,7 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
         steps=[_step_data(step, origin) for step, origin in zip(net.program.steps, net.origins, strict=True)],
         method_steps={method: _step_data(step, Origin("", "")) for method, step in net.program.method_steps.items()},
         exact={position: _step_data(step, Origin("", "")) for position, step in exact.items()},
-        softening=net.softening,
+        softening=net.softening if net.pending else None,
         trainable=[name for name, parameter in net.program.named_parameters() if parameter.requires_grad],
         head=head_data(net.head),
         encoder=encoder_data(net.encoder),
