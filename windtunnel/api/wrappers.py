@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 from dataclasses import fields
 from inspect import signature
@@ -149,14 +150,16 @@ class _WindTunnel(BaseEstimator):
         if is_classifier(self):
             self.classes_ = self.pipeline_.classes_
         calibrate = np.sort(np.random.default_rng(seed).permutation(train)[:CALIBRATION_ROWS])
-        self.translation_ = translate(
-            self.pipeline_,
-            level=self.level,
-            start=self.start,
-            temperature=self.temperature,
-            calibrate=_safe_indexing(X, calibrate),
-            untranslated=self.untranslated,
-        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="calibrate= has")  # there are no more rows to give
+            self.translation_ = translate(
+                self.pipeline_,
+                level=self.level,
+                start=self.start,
+                temperature=self.temperature,
+                calibrate=_safe_indexing(X, calibrate),
+                untranslated=self.untranslated,
+            )
         self.translation_.fit(*parts, recipe=recipe, progress=self.progress)
         return self
 
