@@ -83,7 +83,7 @@ def test_host_steps_are_named_with_the_reason() -> None:
 def test_fine_tuning_is_summed_up() -> None:
     net, rows = translated("logistic"), frame()
     labels = np.where(target(rows) > 0, "yes", "no")
-    assert dict(net.report().facts)["fine-tuned"].startswith("no, untrained")
+    assert dict(net.report().facts)["fine-tuned"].startswith("no: untrained")
     net.fit((rows, labels), (rows, labels), epochs=2, learning_rate=0.01, progress=False, batch_size=64)
     text = dict(net.report().facts)["fine-tuned"]
     assert net.history is not None

@@ -110,6 +110,17 @@ def test_trees_of_scikit_learn_agree_with_shap(name) -> None:
     assert explanation.names == ["x0", "x1"]
 
 
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_flags_of_missing_numbers_belong_to_their_column() -> None:
+    X, y, _ = table()
+    rows = X[["a", "b"]]
+    source = make_pipeline(SimpleImputer(add_indicator=True), LGBMClassifier(**TREES)).fit(rows, y)
+    contributions = source[-1].booster_.predict(source[0].transform(rows), pred_contrib=True)
+    expected = np.stack([contributions[:, 0], contributions[:, 1] + contributions[:, 2]], axis=1)
+    explanation = exact(source).explain(rows)
+    np.testing.assert_allclose(explanation.values[:, :, 0], expected, atol=1e-9)
+
+
 def test_native_categories_agree_with_pred_contrib() -> None:
     X, y, _ = table()
     X["city"] = X["city"].astype("category")

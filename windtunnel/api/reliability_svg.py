@@ -17,6 +17,7 @@ def reliability_svg(calibration: Calibration) -> str:
     low, high = MARGIN, MARGIN + SIDE
     upright = _text(14, low + SIDE / 2, "observed frequency", "middle")
     parts = [
+        _text(low, low - 16, "Calibration on the validation rows", "start"),
         f'<rect x="{low}" y="{low}" width="{SIDE}" height="{SIDE}" fill="none" stroke="#808080" stroke-opacity=".4"/>',
         f'<line x1="{low}" y1="{high}" x2="{high}" y2="{low}" stroke="#808080" stroke-dasharray="4 4"/>',
         *_curve(calibration.before, BEFORE),

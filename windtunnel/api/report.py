@@ -230,7 +230,7 @@ def _facts(net: TranslatedPipeline) -> list[tuple[str, str]]:
         if net.history.calibration is not None:
             facts.append(("calibration", str(net.history.calibration)))
     elif net.head.task != "transform" and net.engine is None:
-        facts.append(("fine-tuned", "no, untrained: the predictions are those of the source pipeline"))
+        facts.append(("fine-tuned", "no: untrained, as fit was not called"))
     if net.hardened:
         facts.append(("hardened", str(net.hardening or "not measured: harden was given no rows")))
     facts.append(("next", _next_step(net)))

@@ -46,7 +46,7 @@ def plot_importance(explanation: Explained, output: int | None, max_terms: int, 
     if others := sorted(set(range(len(names))) - set(order)):
         labels.append(f"sum of {len(others)} others")
         bars.append(np.abs(explanation.values[:, others][:, :, list(chosen)].sum(axis=1)).mean(axis=0))
-    ax = _axes(ax, len(bars))
+    ax = _axes(ax, labels)
     places, parts = np.arange(len(bars)), np.stack(bars)
     starts = np.zeros(len(bars))
     for position, k in enumerate(chosen):
@@ -83,7 +83,7 @@ def plot_waterfall(explanation: Explained, row: int, output: int, max_terms: int
     base = float(explanation.base[output])
     ends = base + np.cumsum(steps)
     starts = ends - steps
-    ax = _axes(ax, len(steps) + 2)
+    ax = _axes(ax, ["base", *labels, "score"])
     places = np.arange(1, len(steps) + 1)
     ax.barh(places, steps, left=starts, color=[UP if step >= 0 else DOWN for step in steps])
     if errors.any():
@@ -125,7 +125,8 @@ def _largest(sizes: NDArray[np.float64], count: int) -> list[int]:
     return order if len(order) <= count + 1 else order[:count]
 
 
-def _axes(ax: Axes | None, bars: int) -> Any:
+def _axes(ax: Axes | None, labels: list[str]) -> Any:
+    """The axes to draw on; by default of a new figure with room for the labels."""
     if ax is not None:
         return ax
     try:
@@ -134,7 +135,8 @@ def _axes(ax: Axes | None, bars: int) -> Any:
         raise ImportError('plots need matplotlib: pip install "windtunnel[explain]"') from error
     from matplotlib import pyplot
 
-    figure: Figure = pyplot.figure(figsize=(8, 1.2 + 0.3 * bars), layout="constrained")
+    size = (6 + 0.07 * max(map(len, labels)), 1.2 + 0.3 * len(labels))
+    figure: Figure = pyplot.figure(figsize=size, layout="constrained")
     return figure.add_subplot()
 
 

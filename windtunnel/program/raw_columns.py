@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,9 @@ import pandas as pd
 
 from windtunnel.encode import RowEncoder, Rows
 from windtunnel.encode.rows import as_column
+from windtunnel.modules.base import Module
+from windtunnel.modules.imputers.imputer import MissingFlags
+from windtunnel.modules.tables.bin_tables import BinTables
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.program import IDS, NUMBERS, Program
@@ -113,7 +117,7 @@ class Dependencies:
     def _of_step(self, slot: int, column: int) -> frozenset[int]:
         inputs = input_places(self.program, slot)
         module: Any = self.program.steps[slot - 2].module
-        needed = module.required_columns([column], len(inputs))
+        needed = _inputs_of_column(module, column, len(inputs))
         if needed is None and (slot, -1) in self._cache:
             return self._cache[slot, -1]
         places = inputs if needed is None else [inputs[position] for position in needed]
@@ -128,6 +132,16 @@ class Dependencies:
         if any(len(raw) > 1 for raw in columns):
             return None
         return [next(iter(raw), None) for raw in columns]
+
+
+def _inputs_of_column(module: Module, column: int, width: int) -> Sequence[int] | None:
+    """The input columns that an output column of a module depends on; None for all."""
+    match module:
+        case MissingFlags():
+            return [int(module.flagged[column])]
+        case BinTables():
+            return [int(module.kept[column]) // module.rows.shape[2]]
+    return module.required_columns([column], width)
 
 
 def input_places(program: Program, slot: int) -> list[tuple[int, int]]:
