@@ -46,6 +46,7 @@ def joined(*ensembles, outputs):
         categories={
             n + node: c for one, n in zip(ensembles, nodes, strict=False) for node, c in one.categories.items()
         },
+        leaf_cover=None,
         **merged,
     )
 
