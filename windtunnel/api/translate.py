@@ -13,7 +13,7 @@ from windtunnel.compiler.strategies import choose
 from windtunnel.encode import Rows
 from windtunnel.program.fidelity import CalibrationRows, warn_if_low
 from windtunnel.program.softening import check_level, may_soften, soften
-from windtunnel.program.translate_options import SofteningPlan, check_calibration_rows, check_options, warn_of_few_rows
+from windtunnel.program.translate_options import SofteningPlan, check_calibration_rows, check_options
 
 
 def translate(
@@ -68,7 +68,6 @@ def translate(
     """
     check_options(level, start, temperature, untranslated)
     check_calibration_rows(calibrate)
-    warn_of_few_rows(calibrate)
     net = Translation.of(Assembly(pipeline, untranslated, calibrate))
     look_up_sums(net)
     check_level(net.program, level)

@@ -22,7 +22,7 @@ from windtunnel.modules.trees.soft.soften import soften as soften_trees, soften_
 from windtunnel.program.fidelity import CalibrationRows, explained_variance, warn_if_low
 from windtunnel.program.program import Program, ProgramStep, Take, steps_read
 from windtunnel.program.progress import Phase
-from windtunnel.program.translate_options import SofteningPlan
+from windtunnel.program.translate_options import SofteningPlan, warn_of_few_rows
 from windtunnel.program.translated import TranslatedPipeline
 
 SOFT_FRACTIONS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.0)
@@ -51,6 +51,8 @@ def soften(net: TranslatedPipeline, calibration: CalibrationRows | None = None, 
     if plan is None or not net.pending:
         return
     calibration = calibration or net.calibration
+    if calibration is not None and may_soften(net.program):
+        warn_of_few_rows(len(calibration.outputs))
     device, exact = net.device(), {at: step.module for at, step in enumerate(net.program.steps)}
     for name in plan.trainable:
         net.program.get_parameter(name).requires_grad_()

@@ -63,12 +63,12 @@ def check_calibration_rows(calibrate: Rows | None) -> None:
         )
 
 
-def warn_of_few_rows(calibrate: Rows | None) -> None:
-    """Warn of fewer than ``FEWEST_CALIBRATION_ROWS`` calibration rows."""
-    if calibrate is not None and (rows := count_rows(calibrate)) < FEWEST_CALIBRATION_ROWS:
+def warn_of_few_rows(rows: int) -> None:
+    """Warn of fewer than ``FEWEST_CALIBRATION_ROWS`` calibration rows, where trees become soft."""
+    if rows < FEWEST_CALIBRATION_ROWS:
         warnings.warn(
             f"calibrate= has {rows} rows; the scale of a column is its 5 % to 95 % range, which takes "
             f"{FEWEST_CALIBRATION_ROWS} rows at least. Give a few thousand, such as a sample of the training rows.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
