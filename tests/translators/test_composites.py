@@ -157,7 +157,7 @@ def test_soft_trees_inside_a_stack_are_fine_tuned() -> None:
 
 def test_votes_pass_the_gradient_to_what_they_were_cast_by() -> None:
     fitted = VotingClassifier([("a", scaled()), ("b", scaled(logistic(C=0.01)))]).fit(X, TARGETS["grade"])
-    net = windtunnel.translate(fitted, calibrate=X)
+    net = windtunnel.translate(fitted, calibrate=X).soften()
     np.testing.assert_array_equal(net.predict(ROWS), fitted.predict(ROWS))
     scores = net(*net.encode(ROWS))
     scores[:, 0].sum().backward()
