@@ -39,7 +39,7 @@ def ensemble(level: str) -> tuple[SoftTrees, Tensor]:
     x[:, 3] = random.integers(0, 9, 400)
     label = (np.nan_to_num(x[:, 0]) * np.nan_to_num(x[:, 1]) > 0) ^ (x[:, 3] % 3 == 0)
     model = quick(n_estimators=12, num_leaves=16, min_child_samples=40, min_gain_to_split=3.0, cat_smooth=1.0)
-    net = windtunnel.translate(model.fit(x, label, categorical_feature=[3]), level=level)
+    net = windtunnel.translate(model.fit(x, label, categorical_feature=[3]), level=level).soften()
     (trees,) = (one for one in net.modules() if isinstance(one, SoftTrees))
     return trees.double(), torch.from_numpy(x[:70])
 

@@ -214,6 +214,11 @@ class History:
                 "Loss a ± b: change of the mean loss per row and its standard error. Each half of the validation rows "
                 "tests what was selected on the other half."
             )
+        if self.validated_on == "held-out rows":
+            notes.append(
+                "If the source pipeline was fitted on the held-out rows, its scores on them are too good, which hides "
+                "gains: give validation rows that it has not seen, or use windtunnel.crossfit."
+            )
         return [*notes, self._advice()]
 
     def _advice(self) -> str:
@@ -232,7 +237,7 @@ class History:
                 'Next: give more validation rows, so that smaller gains can be told from chance; select="best_epoch" '
                 "overrides the test."
             )
-        return "Next: nothing to do; these columns and rows hold no more than the pipeline already uses."
+        return "Next: nothing; on these rows fit found no gain over the pipeline."
 
     @property
     def summary(self) -> str:

@@ -16,7 +16,7 @@ from pytorch_lightning.loggers import Logger
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric
-from windtunnel.objectives.row_blocks import of_any_rows
+from windtunnel.objectives.row_blocks import by_blocks, of_any_rows
 from windtunnel.program.fit_details import Calibration, Reliability, TermSummary
 from windtunnel.program.history import Epoch, History
 from windtunnel.program.progress import log, show_progress
@@ -225,7 +225,8 @@ def _terms(net: TranslatedPipeline, data: DataModule, validation: Any, options: 
     """The strongest terms of the residual model, where training and validation rows are in memory."""
     if validation is None or data.train.rows is None:
         return []
-    return summarise_terms(net, data.train.collect(MAX_ROWS), validation, of_any_rows(pick(options.loss, net.head)))
+    loss = by_blocks(of_any_rows(pick(options.loss, net.head)))
+    return summarise_terms(net, data.train.collect(MAX_ROWS), validation, loss)
 
 
 def _calibration(net: TranslatedPipeline, validation: Any, before: Reliability | None) -> Calibration | None:
