@@ -1,6 +1,6 @@
-"""How often ``fit`` decides otherwise when validation rows are drawn and ordered anew.
+"""How often ``fit`` decides otherwise when validation rows are drawn anew, or only ordered anew.
 
-python -m benchmarks.decisions --data FOLDER --sets adult,bank_marketing --shuffles 20
+python -m benchmarks.decisions --data FOLDER --sets adult,bank_marketing --shuffles 20 [--same-rows]
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ def main(
     shuffles: Annotated[int, typer.Option(help="Draws of validation rows per set.")] = 20,
     rows: Annotated[int, typer.Option(help="Most training rows.")] = 8000,
     validation_rows: Annotated[int, typer.Option(help="Validation rows per draw.")] = 1000,
+    same_rows: Annotated[bool, typer.Option("--same-rows", help="Shuffle the order of the same rows.")] = False,
 ) -> None:
     """Print for each set how many shuffles differ from the majority in whether they keep more than the source."""
     rates = []
     for name in sets.split(","):
-        kept = _decisions(load(f"{name}={data}"), shuffles, rows, validation_rows)
+        kept = _decisions(load(f"{name}={data}"), shuffles, rows, validation_rows, same_rows)
         rates.append(min(sum(kept), len(kept) - sum(kept)) / len(kept))
         typer.echo(f"{name}: kept {sum(kept)} of {len(kept)}, differ {rates[-1]:.0%}")
     typer.echo(f"mean of {len(rates)} sets: {np.mean(rates):.1%}")
 
 
-def _decisions(data: DataSet, shuffles: int, rows: int, validation_rows: int) -> list[bool]:
+def _decisions(data: DataSet, shuffles: int, rows: int, validation_rows: int, same_rows: bool) -> list[bool]:
     """Whether each fit kept a candidate other than translation and source pipeline."""
     (X, y), (held, target) = data.part("train"), data.part("valid")
     X, y = X.iloc[:rows], y[:rows]
@@ -49,7 +50,8 @@ def _decisions(data: DataSet, shuffles: int, rows: int, validation_rows: int) ->
     source = make_pipeline(make_column_transformer((encoder, texts), remainder="passthrough"), model).fit(X, y)
     kept = []
     for seed in range(shuffles):
-        drawn = np.random.default_rng(seed).permutation(len(target))[:validation_rows]
+        drawn = np.random.default_rng(0 if same_rows else seed).permutation(len(target))[:validation_rows]
+        drawn = np.random.default_rng(seed).permutation(drawn)
         net = windtunnel.translate(source)
         net.fit((X, y), (held.iloc[drawn], target[drawn]), progress=False, accelerator="cpu")
         assert net.history is not None

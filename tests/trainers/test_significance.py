@@ -59,6 +59,13 @@ def test_a_file_sorted_by_its_target_has_the_standard_error_of_any_order() -> No
     assert tests["by label"].standard_error < 1.3 * tests["any"].standard_error
 
 
+def test_the_order_of_uncorrelated_rows_does_not_matter() -> None:
+    before, after, target = scores_and_labels()
+    orders = [torch.randperm(len(target), generator=torch.Generator().manual_seed(seed)) for seed in range(5)]
+    errors = [compare_losses(loss, before[o], after[o], target[o]).standard_error for o in orders]
+    assert errors == pytest.approx([errors[0]] * 5, rel=1e-9)
+
+
 def test_the_standard_error_includes_correlation_over_time() -> None:
     before, after, target = scores_and_labels()
     days = torch.arange(len(target)) // 400  # ten; scores get better on six and worse on four

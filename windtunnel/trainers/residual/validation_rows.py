@@ -38,14 +38,14 @@ def halves(items: Items, seed: int) -> list[Tensor]:
     batch, target, *_ = take(items, rows)
     values = [batch.numbers.cpu(), batch.ids.cpu(), target.cpu().reshape(len(rows), -1)]
     columns = [column for block in values for column in block.t().numpy()]
-    key = _hash(*columns)
+    key = hash_rows(*columns)
     copy = pd.Series(key).groupby(key).cumcount().to_numpy()
-    order = torch.from_numpy(_hash(key, copy, np.full(len(rows), seed)).argsort(kind="stable"))
+    order = torch.from_numpy(hash_rows(key, copy, np.full(len(rows), seed)).argsort(kind="stable"))
     return [rows[half.sort().values] for half in order.tensor_split(2)]
 
 
-def _hash(*columns: NDArray[Any]) -> NDArray[Any]:
-    """Hash of each row."""
+def hash_rows(*columns: NDArray[Any]) -> NDArray[Any]:
+    """Hash of each row of the columns ``[N]``, uint64 ``[N]``."""
     return pd.util.hash_pandas_object(pd.DataFrame(dict(enumerate(columns))), index=False).to_numpy()
 
 
