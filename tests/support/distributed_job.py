@@ -127,3 +127,6 @@ if __name__ == "__main__":
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         main(Path(sys.argv[1]))
+        # Threads of a process group that is still open can abort a process while it ends.
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
