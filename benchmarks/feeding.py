@@ -29,8 +29,8 @@ from windtunnel.api.translation import Translation
 from windtunnel.encode import Batch, RowEncoder
 from windtunnel.errors import BadInput
 from windtunnel.program.head import Head
-from windtunnel.program.origin import Origin
 from windtunnel.program.program import NUMBERS, Program, ProgramStep, Take
+from windtunnel.program.records.origin import Origin
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 
 CASES = ("L4", "L1", "logistic", "residual")

@@ -10,6 +10,7 @@ import windtunnel
 ROOT = Path(windtunnel.__file__).parent
 LAYERS = (
     "errors",
+    "progress",
     "encode",
     "modules",
     "estimators",

@@ -11,7 +11,7 @@ import torch
 from way_out import PIPELINES, fitted, frame, target, translated, with_host_step
 
 import windtunnel
-from windtunnel.program.origin import Origin
+from windtunnel.program.records.origin import Origin
 
 
 @pytest.mark.parametrize("name", PIPELINES)

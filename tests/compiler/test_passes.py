@@ -59,7 +59,7 @@ from windtunnel.modules.tables.tfidf import TermSums, Tfidf
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaves import LeafOneHot
 from windtunnel.program.non_finite import takes_missing
-from windtunnel.program.simplification import Simplification
+from windtunnel.program.records.simplification import Simplification
 
 NUMBERS = [f"n{at}" for at in range(8)]
 TEXTS = [f"c{at}" for at in range(4)]

@@ -33,8 +33,8 @@ from windtunnel.modules.base import MODULES, Module
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.outputs import links
 from windtunnel.program.head import Head
-from windtunnel.program.origin import Origin
 from windtunnel.program.program import Program, ProgramStep, Take
+from windtunnel.program.records.origin import Origin
 
 RAISED = (torch.jit.Error, RuntimeError)
 

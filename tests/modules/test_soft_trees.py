@@ -10,7 +10,7 @@ from torch.autograd import gradcheck
 
 from windtunnel.modules.trees import SoftTrees
 from windtunnel.modules.trees.soft.soften import soften
-from windtunnel.program.fidelity import explained_variance
+from windtunnel.program.records.fidelity import explained_variance
 from windtunnel.translators.trees.lightgbm import tree_ensemble
 
 TRAINABLE = {

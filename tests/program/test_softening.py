@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 import windtunnel
 from windtunnel.errors import BadInput
 from windtunnel.modules.trees import HardTrees, SoftTrees
-from windtunnel.program import fidelity
+from windtunnel.program.records import fidelity
 
 X, Y = table()[list(NUMBERS)], targets(table())["label"]
 

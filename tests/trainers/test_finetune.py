@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader
 
 from windtunnel.errors import BadFile, BadInput, InvalidOption
 from windtunnel.objectives.metrics import Metric
-from windtunnel.program.history import History
+from windtunnel.program.records.history import History
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.finetune import finetune
 from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT, BestCheckpoint

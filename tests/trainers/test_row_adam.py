@@ -22,8 +22,8 @@ from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.tables import large_tables
 from windtunnel.modules.tables.category_table import CategoryTable
 from windtunnel.program.head import Head
-from windtunnel.program.origin import Origin
 from windtunnel.program.program import IDS, Program, ProgramStep, Take
+from windtunnel.program.records.origin import Origin
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT
 from windtunnel.trainers.optimizers.row_adam import RowAdam

@@ -27,7 +27,7 @@ import windtunnel
 from windtunnel.encode import rows as encode_rows
 from windtunnel.errors import BadFile, BadInput, InvalidOption, UnfaithfulOption, UnsupportedEstimator
 from windtunnel.modules.tables.tfidf import SublinearTfidf, Tfidf
-from windtunnel.program import translated
+from windtunnel.program import scoring_pipeline
 from windtunnel.testing import check_translator
 from windtunnel.translators.categories.text import count_vectorizer
 
@@ -233,7 +233,7 @@ def test_predictions_take_no_more_memory_than_a_chunk(monkeypatch: pytest.Monkey
     source = tfidf()
     net, want = windtunnel.compile(source), source.predict_proba(TEXTS)
     row = 8 * len(net.encoder.numbers)
-    monkeypatch.setattr(translated, "CHUNK_BYTES", 7 * row)
+    monkeypatch.setattr(scoring_pipeline, "CHUNK_BYTES", 7 * row)
     monkeypatch.setattr(encode_rows, "DENSE_BYTES", 7 * row)
     np.testing.assert_allclose(net.predict_proba(TEXTS), want, 1e-9, 1e-9)
     with pytest.raises(BadInput, match=r"200 rows of \d+ columns take 0.0 GiB as dense numbers; .*Give fewer rows"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windtunnel.program.fit_details import Calibration, Reliability
+from windtunnel.program.records.fit_details import Calibration, Reliability
 
 SIDE, MARGIN = 240, 40
 BEFORE, AFTER = "#9a9a9a", "#e07b39"

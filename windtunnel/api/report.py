@@ -21,7 +21,7 @@ from windtunnel.api.reliability_svg import reliability_svg
 from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.modules.trees.soft.trees import SoftSplits
 from windtunnel.pipeline.host_step import HostStep
-from windtunnel.program.history import CandidateResult, History
+from windtunnel.program.records.history import CandidateResult, History
 from windtunnel.program.translated import TranslatedPipeline
 
 SHOWN_TERMS = 10

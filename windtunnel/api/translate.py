@@ -11,7 +11,7 @@ from windtunnel.assemble import Assembly
 from windtunnel.compiler.passes import look_up_sums
 from windtunnel.compiler.strategies import choose
 from windtunnel.encode import Rows
-from windtunnel.program.fidelity import CalibrationRows, warn_if_low
+from windtunnel.program.records.fidelity import CalibrationRows, warn_if_low
 from windtunnel.program.softening import check_level, may_soften, soften
 from windtunnel.program.translate_options import SofteningPlan, check_calibration_rows, check_options
 

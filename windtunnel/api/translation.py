@@ -209,7 +209,7 @@ class Translation(TranslatedPipeline):
         Translation
             This one.
         """
-        from windtunnel.program.fidelity import CalibrationRows
+        from windtunnel.program.records.fidelity import CalibrationRows
         from windtunnel.program.softening import soften
         from windtunnel.program.translate_options import check_calibration_rows
 

@@ -11,9 +11,9 @@ from windtunnel.assemble.categories import Categories
 from windtunnel.assemble.composites import Composites
 from windtunnel.assemble.context import Context
 from windtunnel.assemble.conversions import Conversions, predicts
+from windtunnel.assemble.edge_cases.imputed_thresholds import transform_of
 from windtunnel.assemble.graph_column import GraphColumn
 from windtunnel.assemble.host_steps import HostSteps
-from windtunnel.assemble.imputed_thresholds import transform_of
 from windtunnel.assemble.method_columns import MethodColumns
 from windtunnel.assemble.output_head import output_dtypes, predictor_head, predictor_methods, transformer_methods
 from windtunnel.assemble.predictors import Predictors

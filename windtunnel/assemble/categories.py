@@ -13,8 +13,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from windtunnel.assemble.edge_cases.imputed_thresholds import follow, transform_of
 from windtunnel.assemble.graph_column import GraphColumn, added_on_demand, column_at
-from windtunnel.assemble.imputed_thresholds import follow, transform_of
 from windtunnel.assemble.program_builder import ProgramBuilder
 from windtunnel.encode import NONE_CATEGORY, CategoryColumn, Rows, Vocabulary, category_text
 from windtunnel.encode.cityhash import city_hash, signed

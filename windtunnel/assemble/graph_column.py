@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from windtunnel.assemble.imputed_thresholds import ImputedValue
+from windtunnel.assemble.edge_cases.imputed_thresholds import ImputedValue
 from windtunnel.errors import UnsupportedEstimator
 
 Place = tuple[int, int]

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from windtunnel.assemble.context import Context
+from windtunnel.assemble.edge_cases.imputed_thresholds import align_imputed
+from windtunnel.assemble.edge_cases.rounded_thresholds import shift_rounded
+from windtunnel.assemble.edge_cases.sparsity import gives_sparse, stores_zeros
 from windtunnel.assemble.graph_column import GraphColumn, Place
-from windtunnel.assemble.imputed_thresholds import align_imputed
-from windtunnel.assemble.rounded_thresholds import shift_rounded
 from windtunnel.assemble.shared_loss import with_loss_of
-from windtunnel.assemble.sparsity import gives_sparse, stores_zeros
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.columns.zero_as_missing import ZeroAsMissing

@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from windtunnel.assemble.edge_cases.imputed_thresholds import ImputedValue, follow
+from windtunnel.assemble.edge_cases.rejected_inputs import PROBED_METHODS, rejected_inputs
 from windtunnel.assemble.graph_column import GraphColumn, Place, added_on_demand, check_not_empty, check_numbers
-from windtunnel.assemble.imputed_thresholds import ImputedValue, follow
-from windtunnel.assemble.rejected_inputs import PROBED_METHODS, rejected_inputs
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.base import Module
 from windtunnel.modules.outputs.method_outputs import CastColumns
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.pipeline.expressions import Step
-from windtunnel.program.origin import Origin
 from windtunnel.program.program import NUMBERS, ProgramStep, takes_of
+from windtunnel.program.records.origin import Origin
 
 
 class ProgramBuilder:

@@ -17,7 +17,8 @@ from windtunnel.encode import RowEncoder
 from windtunnel.errors import InvalidOption
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.program.program import Program, ProgramStep, Take
-from windtunnel.program.translated import Engine, TranslatedPipeline
+from windtunnel.program.scoring_pipeline import Engine
+from windtunnel.program.translated import TranslatedPipeline
 
 ENGINES: dict[str, type[ProgramEngine]] = {
     "torchscript": TorchScriptEngine,

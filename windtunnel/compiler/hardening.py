@@ -19,7 +19,7 @@ from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftSpli
 from windtunnel.modules.trees.soft.harden import harden as hard_ensemble, harden_splits
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric, extra_methods
-from windtunnel.program.hardening_result import HardeningResult
+from windtunnel.program.records.hardening_result import HardeningResult
 from windtunnel.program.translated import TranslatedPipeline
 
 Net = TypeVar("Net", bound=TranslatedPipeline)

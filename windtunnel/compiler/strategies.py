@@ -21,7 +21,7 @@ from windtunnel.modules.trees.forms.perfect import PerfectTrees
 from windtunnel.modules.trees.forms.ranked_walk import RankedWalkTrees
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.program.program import Program, ProgramStep
-from windtunnel.program.strategy_choice import StrategyChoice
+from windtunnel.program.records.strategy_choice import StrategyChoice
 
 FORMS: dict[str, type[HardTrees]] = {
     "gemm": GemmTrees,

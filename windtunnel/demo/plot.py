@@ -13,7 +13,7 @@ from matplotlib import pyplot as plt
 from matplotlib.ticker import MaxNLocator
 
 if TYPE_CHECKING:
-    from windtunnel.program.history import History
+    from windtunnel.program.records.history import History
 
 NAMES = {"auroc": "AUC", "log_loss": "log loss", "rmse": "RMSE", "r2": "R²"}
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from windtunnel.modules.outputs.finite import Finite
-from windtunnel.program.origin import Origin
 from windtunnel.program.program import IDS, NUMBERS, Program
+from windtunnel.program.records.origin import Origin
 from windtunnel.program.wiring import Node, Place, Source, Wiring
 
 NOT_FINITE = frozenset(("nan", "inf"))

@@ -19,11 +19,11 @@ from windtunnel.modules.tables.code_tables import CodeTables
 from windtunnel.modules.tables.target_statistics import TargetStatistics
 from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftTrees, TreeEnsemble
 from windtunnel.modules.trees.soft.soften import soften as soften_trees, soften_leaves
-from windtunnel.program.fidelity import CalibrationRows, explained_variance, warn_if_low
 from windtunnel.program.program import Program, ProgramStep, Take, steps_read
-from windtunnel.program.progress import Phase
+from windtunnel.program.records.fidelity import CalibrationRows, explained_variance, warn_if_low
 from windtunnel.program.translate_options import SofteningPlan, warn_of_few_rows
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.progress import Phase
 
 SOFT_FRACTIONS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.0)
 """Candidates for the initial softness of trees, softest first: see ``soften``."""

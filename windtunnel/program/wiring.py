@@ -11,8 +11,8 @@ from torch import nn
 
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.base import Module
-from windtunnel.program.origin import Origin
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take, takes_of
+from windtunnel.program.records.origin import Origin
 
 
 @dataclass(eq=False)

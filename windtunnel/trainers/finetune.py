@@ -17,10 +17,10 @@ from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import by_blocks, of_any_rows
-from windtunnel.program.fit_details import Calibration, Reliability, TermSummary
-from windtunnel.program.history import Epoch, History
-from windtunnel.program.progress import log, show_progress
+from windtunnel.program.records.fit_details import Calibration, Reliability, TermSummary
+from windtunnel.program.records.history import Epoch, History
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.progress import log, show_progress
 from windtunnel.trainers.fit_details import reliability, summarise_terms
 from windtunnel.trainers.joint_training import is_trainable, joint_candidates, prepare_joint_training, source_candidate
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions

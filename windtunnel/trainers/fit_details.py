@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.objectives.losses import Loss
-from windtunnel.program.fit_details import CellSummary, Reliability, TermSummary
 from windtunnel.program.raw_columns import RawColumns
+from windtunnel.program.records.fit_details import CellSummary, Reliability, TermSummary
 from windtunnel.program.residual_terms import ResidualTerms, residual_terms
 from windtunnel.program.translated import TranslatedPipeline
 

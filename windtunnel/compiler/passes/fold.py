@@ -21,7 +21,7 @@ from windtunnel.modules.tables.category_table import CategoryTable, SumGroups
 from windtunnel.modules.tables.one_hot import OneHot
 from windtunnel.modules.tables.tfidf import TermSums, Tfidf, weighted
 from windtunnel.program.non_finite import NOT_FINITE
-from windtunnel.program.origin import Origin
+from windtunnel.program.records.origin import Origin
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.program.wiring import Node, Wiring
 

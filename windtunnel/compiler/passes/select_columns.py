@@ -17,7 +17,7 @@ from itertools import chain
 
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.program.non_finite import NOT_FINITE, Guard, NonFiniteTracer
-from windtunnel.program.origin import Origin
+from windtunnel.program.records.origin import Origin
 from windtunnel.program.wiring import Node, Place, Source, Wiring
 
 

@@ -12,7 +12,7 @@ from windtunnel.modules.tables.category_table import Identity
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.program.program import IDS, NUMBERS
 from windtunnel.program.program_facts import always_finite
-from windtunnel.program.simplification import Simplification
+from windtunnel.program.records.simplification import Simplification
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.program.wiring import Place, Wiring
 

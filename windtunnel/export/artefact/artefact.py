@@ -39,8 +39,8 @@ from windtunnel.export.artefact.parts import (
 from windtunnel.modules import import_all
 from windtunnel.modules.base import MODULES, Module
 from windtunnel.program.head import METHODS, Head
-from windtunnel.program.origin import Origin
 from windtunnel.program.program import Program, ProgramStep, Take
+from windtunnel.program.records.origin import Origin
 from windtunnel.program.translated import TranslatedPipeline
 
 WEIGHTS, START, EXACT = "weights", "start", "exact"

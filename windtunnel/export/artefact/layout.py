@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from windtunnel.encode import CategoryColumn
-from windtunnel.program.fidelity import Fidelity
-from windtunnel.program.hardening_result import HardeningResult
-from windtunnel.program.history import History
-from windtunnel.program.origin import Origin
-from windtunnel.program.simplification import Simplification
-from windtunnel.program.strategy_choice import StrategyChoice
+from windtunnel.program.records.fidelity import Fidelity
+from windtunnel.program.records.hardening_result import HardeningResult
+from windtunnel.program.records.history import History
+from windtunnel.program.records.origin import Origin
+from windtunnel.program.records.simplification import Simplification
+from windtunnel.program.records.strategy_choice import StrategyChoice
 from windtunnel.program.translate_options import SofteningPlan
 
 SCHEMA = 2

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from windtunnel.errors import BadInput
-from windtunnel.program.progress import Phase
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.progress import Phase
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.data.loader import loader

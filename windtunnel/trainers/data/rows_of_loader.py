@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from pytorch_lightning.utilities.seed import isolate_rng
 
-from windtunnel.program.progress import Phase
+from windtunnel.progress import Phase
 from windtunnel.trainers.data.encoded_loader import concatenate_items
 from windtunnel.trainers.data.loader_adapter import LoaderAdapter, known_length
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from windtunnel.errors import BadInput
 from windtunnel.objectives.metrics import Metric
-from windtunnel.program.history import Epoch
+from windtunnel.program.records.history import Epoch
 from windtunnel.trainers.loop.module import FineTuning
 from windtunnel.trainers.loop.processes import check_steps
 from windtunnel.trainers.optimizers.visited_rows import VisitedRows

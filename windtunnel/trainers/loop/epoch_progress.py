@@ -7,7 +7,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from windtunnel.program.progress import Phase
+from windtunnel.progress import Phase
 from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint
 
 

@@ -17,7 +17,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch import nn
 
 from windtunnel.modules.tables.large_tables import large_tables
-from windtunnel.program.history import Epoch
+from windtunnel.program.records.history import Epoch
 from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint, LocalCheckpointIO
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions, resume
 from windtunnel.trainers.loop.epoch_progress import EpochProgress

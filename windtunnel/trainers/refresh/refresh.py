@@ -15,7 +15,7 @@ from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import Loss, pick
 from windtunnel.objectives.metrics import Metric
-from windtunnel.program.history import CandidateResult, History
+from windtunnel.program.records.history import CandidateResult, History
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoding import encode
 from windtunnel.trainers.data.hold_out import held_out

@@ -11,7 +11,7 @@ from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import by_blocks
-from windtunnel.program.history import CandidateResult
+from windtunnel.program.records.history import CandidateResult
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.evaluation import evaluate, evaluate_both
 from windtunnel.trainers.loop.module import DataModule

@@ -13,10 +13,10 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.ensembles.log_pool import LogProbabilities
 from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
 from windtunnel.modules.outputs.links import PROBABILITIES
-from windtunnel.program.fidelity import CalibrationRows
 from windtunnel.program.head import Head
-from windtunnel.program.origin import Origin
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take
+from windtunnel.program.records.fidelity import CalibrationRows
+from windtunnel.program.records.origin import Origin
 from windtunnel.program.translate_options import SofteningPlan
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.init_scores import InputColumns

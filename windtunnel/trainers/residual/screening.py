@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from windtunnel.program.progress import Phase
+from windtunnel.progress import Phase
 from windtunnel.trainers.residual.mean_residuals import Interaction, MeanResiduals, Residuals
 
 MAX_COLUMNS = 32

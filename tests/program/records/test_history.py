@@ -6,7 +6,7 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt
 
-from windtunnel.program.history import CandidateResult, Epoch, History
+from windtunnel.program.records.history import CandidateResult, Epoch, History
 
 REASON = "needs more than 1 standard error. More validation rows would help"
 HISTORY = History(

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
-from windtunnel.program.fit_details import Calibration, TermSummary
+from windtunnel.program.records.fit_details import Calibration, TermSummary
 
 if TYPE_CHECKING:
     import pandas as pd

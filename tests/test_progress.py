@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from windtunnel.program import progress
-from windtunnel.program.progress import Phase, log, show_progress
+from windtunnel import progress
+from windtunnel.progress import Phase, log, show_progress
 
 
 def shown_phase(*, shown: bool, delay: float, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,1 @@
+"""What a translation records about itself, as plain data: origins, strategies, fidelity, hardening, history."""
