@@ -26,10 +26,10 @@ test: setup
 
 # The daily loop, under a minute: quick files of every layer, without tests over the whole case table.
 FAST := $(addprefix tests/, encode modules/test_hard_trees.py modules/test_soft_trees.py estimators/test_two_hot.py \
-	translators/test_lightgbm.py translators/test_linear.py translators/test_scalers.py pipeline/test_graph.py \
-	program/test_few_rows.py objectives compiler/test_hardening.py export/test_artefact.py trainers/test_data.py \
-	trainers/test_tree_block_weights.py api/test_translate.py api/test_report.py api/test_bad_input.py \
-	experiment/test_config.py)
+	translators/trees/test_lightgbm.py translators/linear/test_linear.py translators/preprocessing/test_scalers.py \
+	pipeline/test_graph.py program/test_few_rows.py objectives compiler/test_hardening.py export/test_artefact.py \
+	trainers/data/test_data.py trainers/residual/test_tree_block_weights.py api/test_translate.py api/test_report.py \
+	api/test_bad_input.py experiment/test_config.py)
 test-fast: setup
 	$(BIN)/python -m pytest $(XDIST) -m "not slow and not whole_table" $(FAST)
 

@@ -1,1 +1,1 @@
-"""The rows of the case table, a file per family of estimators."""
+"""The rows of the case table: folders as in ``windtunnel/translators``, a file per family of estimators."""

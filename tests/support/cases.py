@@ -15,7 +15,8 @@ import pytest
 from case import Case
 from sklearn.base import BaseEstimator
 
-FAMILIES = sorted(path.stem for path in (Path(__file__).parents[1] / "families").glob("[a-z]*.py"))
+FOLDER = Path(__file__).parents[1] / "families"
+FAMILIES = sorted(".".join(path.relative_to(FOLDER).with_suffix("").parts) for path in FOLDER.rglob("[a-z]*.py"))
 
 
 def _collected() -> dict[str, Case]:

@@ -1,4 +1,4 @@
-"""The job of each process of tests/trainers/test_distributed.py: it fits several nets and writes the results."""
+"""The job of each process of tests/trainers/loop/test_distributed.py: it fits several nets and writes the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests/trainers/test_ray.py runs: two workers of Ray Train over a Ray data set, one of which is killed once."""
+"""The job of tests/trainers/loop/test_ray.py: two workers of Ray Train over a Ray data set; one is killed once."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Done = tuple[Path, list[dict[str, Any]]]
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     """The folder of a run of tests/support/distributed_job.py under torchrun, and what each process left there."""
-    folder, here = tmp_path_factory.mktemp("together"), Path(__file__).parents[1] / "support"
+    folder, here = tmp_path_factory.mktemp("together"), Path(__file__).parents[2] / "support"
     write(folder, table())
     environment = {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{here.parents[1]}", "OMP_WAIT_POLICY": "passive"}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from families.boosters import positive
+from families.trees.boosters import positive
 from windtunnel.estimators.float32 import Float32
 
 GRID = ("cents", "age")

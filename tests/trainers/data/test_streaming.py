@@ -406,7 +406,7 @@ for name, (_, _, kill_at, _) in KILLED.items():
 @pytest.fixture(scope="module")
 def killed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoint folders of runs that were killed, by name."""
-    place, here = tmp_path_factory.mktemp("killed"), Path(__file__).parents[1] / "support"
+    place, here = tmp_path_factory.mktemp("killed"), Path(__file__).parents[2] / "support"
     folders = (Path(__file__).parent, here, here.parents[1])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders)), "OMP_WAIT_POLICY": "passive"}
     command = [sys.executable, "-c", SCRIPT, str(folder), str(place)]

@@ -11,7 +11,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from families.linear import labels
+from families.linear.linear import labels
 
 
 def clipped(**options: Any) -> IsotonicRegression:

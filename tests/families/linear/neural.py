@@ -10,7 +10,7 @@ from sklearn.neural_network import BernoulliRBM, MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from families.linear import several
+from families.linear.linear import several
 
 
 def quietly(estimator: Any, X: Any, y: Any) -> Any:

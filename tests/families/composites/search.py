@@ -34,7 +34,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 
-from families.linear import column
+from families.linear.linear import column
 
 
 def frozen(wrapped: Any) -> Any:
