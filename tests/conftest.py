@@ -10,7 +10,7 @@ SLOW_FILES = (
     "test_export_formats", "test_sweep", "test_compiled_fit", "test_train_step_benchmark", "test_streaming",
     "test_strategies", "test_soft_triton", "test_catboost_categories", "test_paper", "test_wrappers",
     "test_residual_model", "test_passes", "test_accuracy_benchmark", "test_readme", "test_soft_kernel",
-    "test_distributed", "test_finetune", "test_factorization_machine", "test_fuzz",
+    "test_distributed", "test_resume", "test_finetune", "test_factorization_machine", "test_fuzz",
 )  # fmt: skip
 """Other files of ten seconds and more, slowest first."""
 

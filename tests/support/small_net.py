@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from windtunnel.encode import Batch, RowEncoder
 from windtunnel.program.head import Head
+from windtunnel.program.records.history import History
 
 TASKS = {
     "binary": Head("binary", "sigmoid", "logistic", classes=np.array(["no", "yes"])),
@@ -80,3 +82,26 @@ def rows(count: int = 400, task: str = "binary", seed: int = 0) -> tuple[pd.Data
     labels = TASKS[task].classes
     assert labels is not None
     return X, labels[np.digitize(value, [0.0] if task == "binary" else [-0.4, 0.4])]
+
+
+QUICK: dict[str, Any] = {
+    "schedule": "constant",
+    "ema": None,
+    "epochs": 3,
+    "learning_rate": 0.02,
+    "batch_size": 64,
+    "progress": False,
+    "accelerator": "cpu",
+}
+
+
+def weights(net: torch.nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in net.state_dict().items()}
+
+
+def same_bits(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def trajectory(history: History) -> list[dict[str, Any]]:
+    return [{**asdict(one), "seconds": None} for one in history.epochs]

@@ -1,0 +1,57 @@
+"""Recipes: names, options, and the errors for options that are not accepted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import pytest
+from small_net import QUICK, TASKS, SmallNet, rows
+
+from windtunnel.errors import InvalidOption
+from windtunnel.trainers.finetune import finetune
+from windtunnel.trainers.recipe import Recipe
+
+
+def test_all_invalid_options_are_named_at_once() -> None:
+    with pytest.raises(InvalidOption) as caught:
+        Recipe(epochs=0, learning_rate=float("nan"), dropout=1.0, optimizer="adm", patience=0, ema=1, seed=True)
+    message = str(caught.value)
+    for part in (
+        "epochs=0 must be a whole number from 1",
+        "learning_rate=nan must be a finite number above 0",
+        "dropout=1.0 must be in [0, 1)",
+        "optimizer='adm' must be one of adam, adamw, sgd",
+        "patience=0 must be",
+        "ema=1 must be in (0, 1)",
+        "seed=True must be",
+    ):
+        assert part in message
+
+
+def test_recipes_by_name() -> None:
+    paper = Recipe.named("paper")
+    assert (paper.learning_rate, paper.batch_size, paper.weight_decay, paper.dropout) == (1e-4, 4096, 1e-6, 0.1)
+    assert Recipe.resolve("paper", {"epochs": 7}) == Recipe.resolve(paper, {"epochs": 7})
+    with pytest.raises(InvalidOption, match="recipe='papr' is not known; did you mean paper"):
+        Recipe.named("papr")
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("learning_rat", "learning_rate"), ("lr", "learning_rate"), ("n_epochs", "epochs"), ("random_state", "seed")],
+)
+def test_unknown_options_name_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(InvalidOption, match=rf"{name}=1 is not an option: did you mean {nearest}\?"):
+        finetune(SmallNet(TASKS["binary"]), rows(), **{name: 1})
+
+
+def test_a_long_value_of_an_unknown_option_is_not_printed() -> None:
+    X, y = rows()
+    with pytest.raises(InvalidOption, match=r"^folds=<list> is not an option: choose from residual, [a-z_, ]+$"):
+        finetune(SmallNet(TASKS["binary"]), (X, y), folds=[(X, y)], **QUICK)
+
+
+def test_a_recipe_is_json() -> None:
+    recipe = Recipe(loss=lambda s, y, w: s.sum())
+    assert json.loads(json.dumps(recipe.facts())) == {**asdict(recipe), "loss": "<lambda>"}
