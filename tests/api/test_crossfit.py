@@ -1,0 +1,141 @@
+"""Cross-fitting: folds, members, and the comparison with the fitted pipeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from city_rows import NUMBERS, OPTIONS, encoded, frame, labelled, trees
+from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+
+import windtunnel
+from windtunnel.api.crossfit import _losses
+from windtunnel.errors import BadInput
+from windtunnel.trainers.recipe import Recipe
+
+
+@pytest.mark.parametrize("folds", ["random", "groups", "time"])
+def test_crossfit(folds: str) -> None:
+    X, held = frame(), frame(1500, seed=5)
+    y, z = labelled(X, "label"), labelled(held, "label", 5)
+    by: dict[str, Any] = {"random": {}, "groups": {"groups": X["city"]}, "time": {"time": X["age"]}}[folds]
+    net = windtunnel.crossfit(unfitted(), X, y, valid=(held, z), folds=3, **by, **OPTIONS)
+    assert net.history.best > net.history.start + 0.03 and list(net.classes_) == ["no", "yes"]
+    members = [(one.predict(held) == z).mean() for one in source_members(X, y, **by)]
+    assert (net.predict(held) == z).mean() > max(members)
+
+
+def unfitted() -> Any:
+    return make_pipeline(encoded(), trees(LGBMClassifier))
+
+
+def source_members(X: pd.DataFrame, y: np.ndarray, **by: Any) -> list[Any]:
+    return list(windtunnel.CrossFittedClassifier(unfitted(), folds=3).fit(X, y, **by).estimators_)
+
+
+def test_crossfit_returns_a_fitted_pipeline_that_is_better_than_members() -> None:
+    X, held = frame(90), frame(1500, seed=5)
+    y, z = labelled(X, "value"), labelled(held, "value", 5)
+    source = make_pipeline(encoded(), LGBMRegressor(min_child_samples=30, verbosity=-1)).fit(X, y)
+    with pytest.warns(UserWarning, match="are worse than the fitted"):
+        net = windtunnel.crossfit(source, X, y, valid=(held, z), folds=2, **OPTIONS)
+    assert not any("estimators_" in origin.name for origin in net.origins)
+
+
+@pytest.mark.parametrize("objective", ["poisson", "gamma", "regression_l1", "quantile"])
+def test_members_are_compared_with_the_source_by_its_own_loss(objective: str) -> None:
+    """Members that predict what the source predicts are exactly as good."""
+    X = frame(400)
+    y = np.exp(np.asarray(labelled(X, "value")) / 200)
+    source = make_pipeline(encoded(), LGBMRegressor(objective=objective, n_estimators=10, verbosity=-1)).fit(X, y)
+    members = windtunnel.CrossFittedRegressor(source, folds=2).fit(X, y)
+    members.estimators_ = [source, source]
+    net, members = windtunnel.compile(source), windtunnel.compile(members)
+    ours, theirs = _losses(members, net, Recipe(), (X, y))
+    assert len(theirs.loss) > 50 and theirs.loss.std() > 0
+    torch.testing.assert_close(ours.loss, theirs.loss, rtol=1e-5, atol=1e-5)
+
+
+def test_crossfit_without_validation_rows() -> None:
+    X = frame()
+    net = windtunnel.crossfit(make_pipeline(encoded(), Ridge()), X, labelled(X, "value"), folds=3, **OPTIONS)
+    assert net.history.validated_on == "held-out rows" and net.history.best < 0.8 * net.history.start
+
+
+def test_out_of_fold_predictions_come_from_the_member_that_was_not_fitted_on_the_row() -> None:
+    X = frame(400)
+    y = labelled(X, "label")
+    source = windtunnel.CrossFittedClassifier(unfitted(), folds=4).fit(X, y)
+    answers = source.out_of_fold(X)
+    for fold, member in enumerate(source.estimators_):
+        rows = source.fold_ == fold
+        np.testing.assert_array_equal(answers[rows], member.predict_proba(X[rows]))
+        alone = make_pipeline(encoded(), trees(LGBMClassifier)).fit(X[~rows], y[~rows])
+        np.testing.assert_array_equal(answers[rows], alone.predict_proba(X[rows]))
+
+
+def test_groups_stay_together_and_time_comes_in_blocks() -> None:
+    X = frame(400)
+    y = labelled(X, "value")
+    fit = windtunnel.CrossFittedRegressor(make_pipeline(encoded(), Ridge()), folds=4).fit
+    fold = fit(X, y, groups=X["city"]).fold_
+    assert (pd.Series(fold).groupby(X["city"]).nunique() == 1).all()
+    order = fit(X, y, time=X["fee"].fillna(0)).fold_[np.argsort(X["fee"].fillna(0), kind="stable")]
+    assert (np.diff(order) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"folds": 1}, "folds=1 must be"),
+        ({"groups": [1], "time": [1]}, "inconsistent numbers"),
+        ({"groups": np.zeros(60), "time": np.zeros(60)}, "both given"),
+    ],
+)
+def test_folds_that_cannot_be_made(options: dict[str, Any], why: str) -> None:
+    X = frame(60)
+    with pytest.raises((BadInput, ValueError), match=why):
+        windtunnel.crossfit(unfitted(), X, labelled(X, "label"), **options)
+
+
+def test_a_class_that_a_member_lacks() -> None:
+    X = frame(60)
+    y = np.array(["no"] * 59 + ["yes"])
+    with pytest.raises(BadInput, match="every member needs rows of every class"):
+        windtunnel.crossfit(unfitted(), X, y, folds=2)
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "lightgbm by a parameter", "xgboost", "catboost"])
+def test_members_have_as_many_trees_as_a_source_that_stopped_early(library: str) -> None:
+    X = frame(900)[NUMBERS].fillna(0)
+    y = (X["age"] + np.random.default_rng(0).normal(0, 12, 900) > 40).astype(int)
+    parts = (X[:600], y[:600]), (X[600:], y[600:])
+    if library.startswith("lightgbm"):
+        import lightgbm
+
+        by_itself = library == "lightgbm by a parameter"
+        stop = None if by_itself else [lightgbm.early_stopping(3, verbose=False)]
+        rounds = {"early_stopping_round": 3} if by_itself else {}
+        source: Any = LGBMClassifier(n_estimators=200, verbosity=-1, random_state=0, **rounds)
+        source.fit(*parts[0], eval_X=parts[1][0], eval_y=parts[1][1], callbacks=stop)
+        count = [source.best_iteration_, lambda one: one.n_estimators_]
+    elif library == "xgboost":
+        xgboost = pytest.importorskip("xgboost")
+        source = xgboost.XGBClassifier(n_estimators=200, early_stopping_rounds=3)
+        source.fit(*parts[0], eval_set=[parts[1]], verbose=False)
+        count = [source.best_iteration + 1, lambda one: one.get_booster().num_boosted_rounds()]
+    else:
+        catboost = pytest.importorskip("catboost")
+        source = catboost.CatBoostClassifier(
+            iterations=200, early_stopping_rounds=3, verbose=False, allow_writing_files=False
+        )
+        source.fit(*parts[0], eval_set=parts[1])
+        count = [source.tree_count_, lambda one: one.tree_count_]
+    assert 0 < count[0] < 200
+    members = windtunnel.CrossFittedClassifier(source, folds=2).fit(X, y).estimators_
+    assert [count[1](one) for one in members] == [count[0]] * 2

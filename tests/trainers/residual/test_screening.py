@@ -1,0 +1,70 @@
+"""Screening of interactions: mean residuals, significance on validation rows, weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from windtunnel.trainers.residual.mean_residuals import PRIOR_ROWS, Interaction, Residuals, interaction_weights
+from windtunnel.trainers.residual.screening import select_interactions
+
+
+def codes_and_residuals(seed: int, planted: Any) -> Residuals:
+    generator = torch.Generator().manual_seed(seed)
+    codes = torch.randint(0, 6, (8000, 4), generator=generator)
+    return Residuals(codes, planted(codes).unsqueeze(1) + torch.randn(8000, 1, generator=generator))
+
+
+def parity(codes: torch.Tensor, *columns: int) -> torch.Tensor:
+    return ((codes[:, list(columns)].sum(dim=1) % 2) * 2 - 1).float()
+
+
+def test_screening_finds_a_pair_and_a_column() -> None:
+    def planted(codes: torch.Tensor) -> torch.Tensor:
+        return 0.3 * parity(codes, 0, 2) + 0.2 * (codes[:, 1] - 2.5)
+
+    train, valid = (codes_and_residuals(seed, planted) for seed in (0, 1))
+    selected = select_interactions(train, valid, [6] * 4, [0, 1, 2, 3])
+    assert {0, 1, 2} <= set(selected.columns)
+    assert {(1,), (0, 2)} <= {each.columns for each in selected.interactions}
+
+
+def test_screening_extends_a_significant_pair_to_three_columns() -> None:
+    def planted(codes: torch.Tensor) -> torch.Tensor:
+        return (0.3 + 0.6 * (codes[:, 3] > 2)) * parity(codes, 0, 2)
+
+    train, valid = (codes_and_residuals(seed, planted) for seed in (0, 1))
+    assert (0, 2, 3) in {each.columns for each in select_interactions(train, valid, [6] * 4, [0, 1, 2, 3]).interactions}
+
+
+def test_screening_rejects_what_validation_rows_contradict() -> None:
+    train = codes_and_residuals(0, lambda codes: 0.5 * parity(codes, 0, 2))
+    valid = codes_and_residuals(1, lambda codes: -0.5 * parity(codes, 0, 2))
+    assert not select_interactions(train, valid, [6] * 4, [0, 1, 2, 3]).interactions
+
+
+def test_mean_residuals_leave_the_row_itself_out() -> None:
+    rows = codes_and_residuals(0, lambda codes: 0.5 * parity(codes, 0, 2))
+    interaction = Interaction.of((0, 2), [6] * 4, len(rows.codes))
+    fitted = interaction.mean_residuals(rows)
+    for row in (0, 17, 4242):
+        same = (rows.codes[:, [0, 2]] == rows.codes[row, [0, 2]]).all(dim=1)
+        total = rows.values[same].sum(dim=0)
+        torch.testing.assert_close(fitted.table[interaction.cells(rows.codes)[row]], total / (same.sum() + PRIOR_ROWS))
+        others = (total - rows.values[row]) / (same.sum() - 1 + PRIOR_ROWS)
+        torch.testing.assert_close(fitted.leave_one_out[row], others)
+
+
+def test_interaction_weights_are_those_of_least_squares_where_these_are_above_0() -> None:
+    generator = torch.Generator().manual_seed(0)
+    parts = torch.randn(500, 1, 3, generator=generator)
+    target = parts[:, :, :2] @ torch.tensor([2.0, 0.5]) - parts[:, :, 2] + torch.randn(500, 1, generator=generator)
+
+    def squared(scores: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:
+        return (scores - target).square().mean()
+
+    weights = interaction_weights(squared, 1.0, torch.zeros(500, 1), parts, target)
+    least = torch.linalg.lstsq(parts[:, 0, :2], target).solution[:, 0]
+    torch.testing.assert_close(weights[:2], least, atol=1e-2, rtol=1e-2)
+    assert 0 <= weights[2] < 1e-3
