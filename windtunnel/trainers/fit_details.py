@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -80,10 +81,11 @@ def _cells(
 ) -> tuple[CellSummary, ...]:
     """The combinations of values with the largest mean contributions to a score."""
     inputs = terms.inputs_of(term)
-    cells, place, counts = np.unique(codes[:, inputs], axis=0, return_inverse=True, return_counts=True)
-    sums = np.zeros((len(cells), values.shape[1]))
-    np.add.at(sums, place.reshape(-1), values)
-    means = sums / counts[:, None]
+    groups = pd.DataFrame(codes[:, inputs]).groupby([*range(len(inputs))])
+    counts = groups.size()
+    cells, place = counts.index.to_frame().to_numpy(), groups.ngroup().to_numpy()
+    sums = np.stack([np.bincount(place, score) for score in values.T], axis=1)
+    means = sums / counts.to_numpy()[:, None]
     labels = [str(label) for label in net.head.labels_in_order] if means.shape[1] > 1 else []
     strongest = np.argsort(-np.abs(means).max(axis=1), kind="stable")[:CELLS]
     outputs = np.abs(means).argmax(axis=1)
@@ -94,7 +96,7 @@ def _cells(
                 for column, code in zip(inputs, cells[cell], strict=True)
             ),
             contribution=float(means[cell, outputs[cell]]),
-            rows=int(counts[cell]),
+            rows=int(counts.iloc[cell]),
             output=labels[outputs[cell]] if labels else "",
         )
         for cell in strongest.tolist()

@@ -6,8 +6,23 @@ from typing import Any
 
 import torch
 
+from windtunnel.modules.linear.residual_model import interaction_cells
 from windtunnel.trainers.residual.mean_residuals import PRIOR_ROWS, Interaction, Residuals, interaction_weights
 from windtunnel.trainers.residual.screening import select_interactions
+
+
+def test_cells_of_residuals_are_those_that_the_residual_model_reads() -> None:
+    size, rows = [40, 7, 90, 3], 50
+    generator = torch.Generator().manual_seed(0)
+    codes = torch.stack([torch.randint(0, each, (rows,), generator=generator) for each in size], 1)
+    hashed = set()
+    for columns in ((2,), (1, 3), (0, 2), (0, 1, 2, 3)):
+        interaction = Interaction.of(columns, size, rows if len(columns) > 1 else 5)
+        count = torch.tensor([interaction.cell_count])
+        expected = interaction_cells(codes, torch.tensor(size), torch.tensor([columns]), count)[:, 0]
+        assert torch.equal(interaction.cells(codes), expected)
+        hashed.add(interaction.hashed)
+    assert hashed == {True, False}
 
 
 def codes_and_residuals(seed: int, planted: Any) -> Residuals:

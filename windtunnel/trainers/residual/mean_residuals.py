@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from windtunnel.modules.linear.residual_model import interaction_cells
 from windtunnel.objectives.losses import Loss
 
 PRIOR_ROWS = 20
@@ -67,9 +66,18 @@ class Interaction:
         return cls(columns, sizes, min(math.prod(sizes), CELLS_PER_ROW * rows + 1, MAX_CELLS + 1))
 
     def cells(self, codes: Tensor) -> Tensor:
-        """Cell of each row, int64 ``[N]``."""
-        columns, digits = torch.tensor([range(len(self.columns))]), codes[:, list(self.columns)]
-        return interaction_cells(digits, torch.tensor(self.sizes), columns, torch.tensor([self.cell_count]))[:, 0]
+        """Cell of each row, int64 ``[N]``: that of ``interaction_cells``, without a remainder where none is needed."""
+        number = codes.new_zeros(len(codes))
+        for column, size in zip(self.columns, self.sizes, strict=True):
+            number = number * size + codes[:, column]
+            if self.hashed:
+                number %= self.cell_count
+        return number
+
+    @property
+    def hashed(self) -> bool:
+        """Whether combinations of codes share cells."""
+        return math.prod(self.sizes) > self.cell_count
 
     def mean_residuals(self, residuals: Residuals) -> MeanResiduals:
         """Shrunken mean residual of each cell.
