@@ -12,6 +12,7 @@ from windtunnel.compiler.passes import look_up_sums
 from windtunnel.compiler.strategies import choose
 from windtunnel.encode import Rows
 from windtunnel.program.records.fidelity import CalibrationRows, warn_if_low
+from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.softening import check_level, may_soften, soften
 from windtunnel.program.translate_options import SofteningPlan, check_calibration_rows, check_options
 
@@ -79,10 +80,10 @@ def translate(
     net.mark_initial_weights()
     calibration = None
     if calibrate is not None:
-        rows = net.encoder.source_rows(calibrate)
-        calibration = CalibrationRows.of(net.encode(calibrate), net.head.methods, pipeline, rows)
+        rows, encoded = net.encoder.source_rows(calibrate), net.encode(calibrate)
+        calibration = CalibrationRows.of(encoded, net.head.methods, pipeline, rows)
         fidelity = calibration.fidelity(net)
-        net.record(fidelity=fidelity)
+        net.record(fidelity=fidelity, profile=TrainingProfile.of(net.encoder, encoded))
         warn_if_low(fidelity, stacklevel=3)
         calibration = calibration.sample()
     trainable = tuple(name for name, parameter in net.program.named_parameters() if parameter.requires_grad)

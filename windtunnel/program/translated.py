@@ -24,6 +24,7 @@ from windtunnel.program.records.history import History
 from windtunnel.program.records.origin import Origin
 from windtunnel.program.records.simplification import Simplification
 from windtunnel.program.records.strategy_choice import StrategyChoice
+from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.scoring_pipeline import Engine, ScoringPipeline
 from windtunnel.program.source_method import SourceMethod
 from windtunnel.program.translate_options import SofteningPlan
@@ -71,7 +72,9 @@ class TranslatedPipeline(ScoringPipeline):
     hardening : HardeningResult or None
         The change that ``harden`` measured; None where it was given no rows, or nothing was hardened.
     history : History or None
-        What the last ``fit`` did.
+        What the last ``fit`` or ``refresh`` did.
+    profile : TrainingProfile or None
+        How often the values of each raw column occur in the training rows of ``fit``, or in the calibration rows.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class TranslatedPipeline(ScoringPipeline):
         hardened: bool = False,
         hardening: HardeningResult | None = None,
         history: History | None = None,
+        profile: TrainingProfile | None = None,
     ) -> None:
         super().__init__(program, encoder, head, hosts)
         self.origins, self.untranslated = list(origins), untranslated
@@ -99,7 +103,7 @@ class TranslatedPipeline(ScoringPipeline):
         self.softening, self.calibration = softening, cast(CalibrationRows | None, None)
         self.strategy_choices = list(strategy_choices)
         self.fidelity, self.simplification = fidelity, simplification
-        self.hardened, self.hardening, self.history = hardened, hardening, history
+        self.hardened, self.hardening, self.history, self.profile = hardened, hardening, history, profile
         self.initial_weights = InitialWeights(program)
         self.initial_weights.update(initial_weights or {})
         self.eval()
@@ -191,6 +195,7 @@ class TranslatedPipeline(ScoringPipeline):
         hardened: bool = False,
         hardening: HardeningResult | None = None,
         history: History | None = None,
+        profile: TrainingProfile | None = None,
     ) -> None:
         """Keep the result of an operation for the report; what is None stays."""
         self.fidelity = fidelity or self.fidelity
@@ -198,6 +203,7 @@ class TranslatedPipeline(ScoringPipeline):
         self.hardened = hardened or self.hardened
         self.hardening = hardening or self.hardening
         self.history = history or self.history
+        self.profile = profile or self.profile
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Raw scores ``[B, K]`` of encoded rows.

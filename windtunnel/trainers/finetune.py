@@ -19,6 +19,7 @@ from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import by_blocks, of_any_rows
 from windtunnel.program.records.fit_details import Calibration, Reliability, TermSummary
 from windtunnel.program.records.history import Epoch, History
+from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import log, show_progress
 from windtunnel.trainers.fit_details import reliability, summarise_terms
@@ -174,6 +175,7 @@ def _finetune(
         install_residual(net, best.residual, best.inputs)
     if training.error is not None:
         raise training.error
+    _record_profile(net, data)
     return History(
         epochs=training.epochs,
         metric=metric.name,
@@ -227,6 +229,12 @@ def _terms(net: TranslatedPipeline, data: DataModule, validation: Any, options: 
         return []
     loss = by_blocks(of_any_rows(pick(options.loss, net.head)))
     return summarise_terms(net, data.train.collect(MAX_ROWS), validation, loss)
+
+
+def _record_profile(net: TranslatedPipeline, data: DataModule) -> None:
+    """Keep the profile of training rows in memory, unless their columns of host steps are computed batch by batch."""
+    if data.train.rows is not None and not (net.hosts and net.untranslated == "stream"):
+        net.record(profile=TrainingProfile.of(net.encoder, data.train.rows))
 
 
 def _calibration(net: TranslatedPipeline, validation: Any, before: Reliability | None) -> Calibration | None:

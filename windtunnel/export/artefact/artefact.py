@@ -27,6 +27,7 @@ from windtunnel.export.artefact.layout import (
     StepData,
     TakeData,
 )
+from windtunnel.export.artefact.profile import profile_data, profile_tensors, read_profile
 from windtunnel.export.artefact.parts import (
     check_hosts,
     encoder_data,
@@ -43,7 +44,7 @@ from windtunnel.program.program import Program, ProgramStep, Take
 from windtunnel.program.records.origin import Origin
 from windtunnel.program.translated import TranslatedPipeline
 
-WEIGHTS, START, EXACT = "weights", "start", "exact"
+WEIGHTS, START, EXACT, PROFILE = "weights", "start", "exact", "profile"
 """How the names of tensors begin."""
 CATEGORIES = "categories"
 """The tensor uint8 that holds ``CategoriesData`` as JSON."""
@@ -86,6 +87,7 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
         hardening=net.hardening,
         history=net.history,
         choices=net.strategy_choices,
+        profile=None if net.profile is None else profile_data(net.profile),
     )
     categories = [
         replace(one, rejects_unknown=bool(one.rejects_unknown), rejects_missing=bool(one.rejects_missing))
@@ -105,6 +107,7 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
     if any(_bytes(start[name]) != _bytes(value) for name, value in weights.items()):
         tensors |= _named(START, start)
     tensors |= _named(EXACT, nn.ModuleDict(exact).state_dict())
+    tensors |= {} if net.profile is None else _named(PROFILE, profile_tensors(net.profile))
     container.write(path, text, tensors)
 
 
@@ -124,9 +127,10 @@ def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, build: type[Bu
     if (number := _checked(Manifest, text, "the metadata").schema_number) != SCHEMA:
         raise BadFile(f"written in schema {number}; this windtunnel {version('windtunnel')} reads schema {SCHEMA}.")
     graph = _checked(GraphData, text, "the metadata")
-    weights, start, exact = (_under(group, tensors) for group in (WEIGHTS, START, EXACT))
-    if len(tensors) != 1 + len(weights) + len(start) + len(exact) or CATEGORIES not in tensors:
-        raise BadFile(f"an artefact has the tensors {CATEGORIES}, {WEIGHTS}.*, {START}.* and {EXACT}.* alone.")
+    groups = (WEIGHTS, START, EXACT, PROFILE)
+    weights, start, exact, counts = (_under(group, tensors) for group in groups)
+    if len(tensors) != 1 + len(weights) + len(start) + len(exact) + len(counts) or CATEGORIES not in tensors:
+        raise BadFile(f"an artefact has the tensors {CATEGORIES}, {', '.join(f'{group}.*' for group in groups)} alone.")
     categories = _checked(CategoriesData, _bytes(tensors[CATEGORIES]), CATEGORIES).categories
     last = len(graph.steps)
     program = Program(
@@ -160,6 +164,7 @@ def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, build: type[Bu
         hardened=graph.hardened,
         hardening=graph.hardening,
         history=graph.history,
+        profile=read_profile(graph.profile, counts),
     )
 
 

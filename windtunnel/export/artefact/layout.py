@@ -129,6 +129,21 @@ class HostData(Strict):
     counter: CounterData | None
 
 
+class ColumnProfileData(Strict):
+    """A column of the profile of the training rows: how many counts it has, and of numbers how many edges."""
+
+    column: Count
+    counts: Annotated[int, Field(ge=2)]
+    edges: Count | None
+
+
+class ProfileData(Strict):
+    """The profile of the training rows; its tensors are under ``profile.``, column after column."""
+
+    rows: Count
+    columns: list[ColumnProfileData]
+
+
 class GraphData(Strict):
     """The JSON text."""
 
@@ -150,6 +165,7 @@ class GraphData(Strict):
     hardening: HardeningResult | None
     history: History | None
     choices: list[StrategyChoice]
+    profile: ProfileData | None = None
 
 
 class CategoriesData(Strict):

@@ -1,0 +1,231 @@
+"""The profile of the training rows: how often the values of each raw column occur. It holds no row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windtunnel.encode import FIRST_ID, UNKNOWN_ID, Batch, CategoryColumn, RowEncoder
+from windtunnel.encode.columns import to_float64
+
+BINS = 20
+"""Bins of numbers."""
+FREQUENT = 20
+"""Categories that drift compares one by one; the other ones count as one."""
+SMOOTHING = 0.5
+"""Rows that drift adds to each bin, so that an empty one has a logarithm."""
+BACKGROUND_ROWS = 1000
+MOST_ROWS = 200_000
+"""Of more rows so many are counted, evenly spaced."""
+
+
+@dataclass(frozen=True)
+class ColumnDrift:
+    """How much the values of a raw column differ between new rows and the training rows.
+
+    Attributes
+    ----------
+    column : str
+    index : float
+        Population stability index: the sum over bins of (q - p) ln(q / p), with the fraction p of the training rows
+        and q of the new rows in the bin. A rule of thumb calls values from 0.1 on a drift, from 0.25 on a large one.
+    chance : float
+        Its mean for as many new rows without drift: (bins - 1) (1 / training rows + 1 / new rows).
+    """
+
+    column: str
+    index: float
+    chance: float
+
+    @property
+    def drifts(self) -> bool:
+        """Whether it is at least 0.1 and more than twice what chance gives."""
+        return self.index >= 0.1 and self.index > 2 * self.chance
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.index:.3f}"
+
+
+@dataclass(frozen=True)
+class ColumnProfile:
+    """Counts of the values of a raw column.
+
+    Attributes
+    ----------
+    column : int
+        The raw column.
+    counts : Tensor
+        int64. Of numbers ``[2 + E]``: missing ones, those up to each edge, those above the last one. Of categories
+        ``[V]``: unknown ones, missing ones, then each of the vocabulary.
+    edges : Tensor
+        float64 ``[E]``, quantiles of numbers, ascending; ``[0]`` for categories.
+    means : Tensor
+        float64 ``[2 + E]``, the mean number of each bin, 0 where it is empty; ``[0]`` for categories.
+    """
+
+    column: int
+    counts: Tensor
+    edges: Tensor
+    means: Tensor
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the column holds numbers."""
+        return len(self.means) > 0
+
+    @classmethod
+    def of_numbers(cls, column: int, values: NDArray[np.float64]) -> ColumnProfile:
+        """Count numbers between their quantiles."""
+        finite = values[np.isfinite(values)]
+        levels = np.linspace(0, 1, BINS + 1)[1:-1]
+        edges = np.unique(np.quantile(finite, levels, method="inverted_cdf")) if len(finite) else np.empty(0)
+        code = _bins(values, edges)
+        counts = np.bincount(code, minlength=len(edges) + 2)
+        bounded = np.isfinite(values)
+        sums = np.bincount(code[bounded], finite, len(edges) + 2)
+        filled = np.bincount(code[bounded], minlength=len(edges) + 2)
+        means = sums / np.maximum(filled, 1)
+        return cls(column, torch.from_numpy(counts), torch.from_numpy(edges), torch.from_numpy(means))
+
+    @classmethod
+    def of_ids(cls, column: int, ids: NDArray[np.int64], vocabulary: int) -> ColumnProfile:
+        """Count ids; those of hashes beyond the vocabulary are unknown."""
+        empty = torch.empty(0, dtype=torch.float64)
+        return cls(column, torch.from_numpy(_count_ids(ids, vocabulary)), empty, empty)
+
+    def count(self, values: NDArray[np.float64] | NDArray[np.int64]) -> NDArray[np.int64]:
+        """The counts of other numbers or ids in the same bins."""
+        if self.numeric:
+            return np.bincount(_bins(np.asarray(values, np.float64), self.edges.numpy()), minlength=len(self.counts))
+        return _count_ids(np.asarray(values, np.int64), len(self.counts))
+
+    def drift(self, name: str, values: NDArray[np.float64] | NDArray[np.int64]) -> ColumnDrift:
+        """The drift of other numbers or ids."""
+        old, new = self._merged(self.counts.numpy()), self._merged(self.count(values))
+        used = (old > 0) | (new > 0)
+        bins = int(used.sum())
+        p, q = ((part[used] + SMOOTHING) / (part.sum() + SMOOTHING * bins) for part in (old, new))
+        chance = (bins - 1) * (1 / max(old.sum(), 1) + 1 / max(new.sum(), 1))
+        return ColumnDrift(name, float(((q - p) * np.log(q / p)).sum()), float(chance))
+
+    def _merged(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The counts with rare categories of the vocabulary as one."""
+        if self.numeric or len(counts) <= FIRST_ID + FREQUENT:
+            return counts
+        order = FIRST_ID + np.argsort(-self.counts.numpy()[FIRST_ID:], kind="stable")
+        rest = counts[order[FREQUENT:]].sum()
+        return np.concatenate([counts[:FIRST_ID], counts[order[:FREQUENT]], [rest]])
+
+    def draw(self, rows: int, generator: np.random.Generator) -> NDArray[np.int64]:
+        """Bins or ids in a random order, each as often as in the profile but for rounding, int64 ``[rows]``."""
+        total = np.cumsum(self.counts.numpy())
+        places = (np.arange(rows) + 0.5) / rows * total[-1]
+        return generator.permutation(np.searchsorted(total, places, side="right"))
+
+
+@dataclass(frozen=True)
+class TrainingProfile:
+    """How often the values of each raw column occur in the training rows: counts, quantiles and means of bins.
+
+    Columns that steps on the host compute are not in it.
+
+    Attributes
+    ----------
+    rows : int
+    columns : tuple of ColumnProfile
+    """
+
+    rows: int
+    columns: tuple[ColumnProfile, ...]
+
+    @classmethod
+    def of(cls, encoder: RowEncoder, batch: Batch) -> TrainingProfile:
+        """Count the values of encoded rows."""
+        count = len(batch.ids)
+        places = torch.linspace(0, count - 1, min(count, MOST_ROWS), dtype=torch.float64).long()
+        numbers, ids = (block.cpu()[places].numpy() for block in batch)
+        columns = []
+        for column in encoder.used_columns():
+            categories = _categories_of(encoder, column)
+            if categories:
+                position = max(categories, key=lambda place: len(encoder.categories[place].vocabulary))
+                length = len(encoder.categories[position].vocabulary)
+                columns.append(ColumnProfile.of_ids(column, ids[:, position], length))
+            else:
+                values = numbers[:, encoder.numbers.index(column)].astype(np.float64)
+                columns.append(ColumnProfile.of_numbers(column, values))
+        return cls(len(places), tuple(columns))
+
+    def drift(self, encoder: RowEncoder, batch: Batch) -> tuple[ColumnDrift, ...]:
+        """The drift of each raw column of other encoded rows, the largest first."""
+        drifts = []
+        for profile in self.columns:
+            position = _position(encoder, profile)
+            if position is not None:
+                block = batch.numbers if profile.numeric else batch.ids
+                name = encoder.names[profile.column] if encoder.names else f"x{profile.column}"
+                drifts.append(profile.drift(name, block[:, position].numpy(force=True)))
+        return tuple(sorted(drifts, key=lambda drift: -drift.index))
+
+    def background(self, encoder: RowEncoder, rows: int = BACKGROUND_ROWS) -> Batch | None:
+        """Encoded rows with independent columns, whose values occur as often as in the profile.
+
+        A number is the mean of its bin. None if the profile lacks a column, such as one of a step on the host.
+        """
+        generator, filled = np.random.default_rng(0), set()
+        numbers = torch.full((rows, len(encoder.numbers)), torch.nan, dtype=getattr(torch, encoder.dtype))
+        ids = torch.zeros((rows, len(encoder.categories)), dtype=torch.int64)
+        for profile in self.columns:
+            if (position := _position(encoder, profile)) is None:
+                continue
+            filled.add(profile.column)
+            drawn = profile.draw(rows, generator)
+            if profile.numeric:
+                means = np.append(np.nan, profile.means[1:].numpy())
+                numbers[:, position] = torch.from_numpy(means[drawn])
+                continue
+            values = _values(encoder.categories[position], drawn)
+            for place in _categories_of(encoder, profile.column):
+                category = encoder.categories[place]
+                known = drawn if place == position else category.vocabulary.ids(values)
+                ids[:, place] = torch.from_numpy(np.where(drawn < FIRST_ID, drawn, known))
+            if profile.column in encoder.numbers:
+                numbers[:, encoder.numbers.index(profile.column)] = torch.from_numpy(to_float64(values))
+        needed = {*encoder.numbers, *(category.column for category in encoder.categories)}
+        return Batch(numbers, ids) if needed <= filled else None
+
+
+def _categories_of(encoder: RowEncoder, column: int) -> list[int]:
+    """The positions in ``Batch.ids`` of a raw column."""
+    return [place for place, category in enumerate(encoder.categories) if category.column == column]
+
+
+def _position(encoder: RowEncoder, profile: ColumnProfile) -> int | None:
+    """The position in ``numbers`` or ``ids`` of the values that a profile counts; None if they are not encoded."""
+    if profile.numeric:
+        return encoder.numbers.index(profile.column) if profile.column in encoder.numbers else None
+    places = _categories_of(encoder, profile.column)
+    fitting = [place for place in places if len(encoder.categories[place].vocabulary) == len(profile.counts)]
+    return next(iter(fitting), None)
+
+
+def _values(category: CategoryColumn, ids: NDArray[np.int64]) -> pd.Series:
+    """The categories of ids; None for missing and unknown ones, and for those that only a hash tells."""
+    values = np.empty(len(category.vocabulary), dtype=object)
+    known = category.vocabulary.values
+    values[FIRST_ID : FIRST_ID + len(known)] = known
+    return pd.Series(values[ids], dtype=object)
+
+
+def _bins(values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
+    """0 for a missing number, 1 up to the first edge, and so on."""
+    return np.where(np.isnan(values), 0, 1 + np.searchsorted(edges, values, side="left"))
+
+
+def _count_ids(ids: NDArray[np.int64], vocabulary: int) -> NDArray[np.int64]:
+    return np.bincount(np.where(ids < vocabulary, ids, UNKNOWN_ID), minlength=vocabulary)
