@@ -27,7 +27,7 @@ def reliability_svg(calibration: Calibration) -> str:
         *(_text(low + SIDE * tick, high + 16, f"{tick:g}", "middle") for tick in (0, 0.5, 1)),
         *(_text(low - 6, high - SIDE * tick + 4, f"{tick:g}", "end") for tick in (0, 0.5, 1)),
     ]
-    for line, (name, color) in enumerate((("before fit", BEFORE), ("after fit", AFTER))):
+    for line, (name, color) in enumerate((("before", BEFORE), ("after", AFTER))):
         parts.append(f'<circle cx="{high + 16}" cy="{low + 10 + 20 * line}" r="5" fill="{color}"/>')
         parts.append(_text(high + 28, low + 14 + 20 * line, name, "start"))
     return (

@@ -24,6 +24,8 @@ from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.records.history import CandidateResult, History
 from windtunnel.program.translated import TranslatedPipeline
 
+SHOWN_DRIFT = 12
+"""The columns with the largest drift."""
 SHOWN_TERMS = 10
 """The strongest terms of the residual model."""
 WIDTH = 100
@@ -84,7 +86,7 @@ class Report:
     unit : str
         What the raw scores are, such as "log-odds".
     history : History or None
-        What the last ``fit`` did.
+        What the last ``fit`` or ``refresh`` did.
     """
 
     facts: list[tuple[str, str]]
@@ -224,8 +226,7 @@ def _facts(net: TranslatedPipeline) -> list[tuple[str, str]]:
         text = f"joint training and net.soften() replace exact trees by soft ones (level {net.softening.level})"
         facts.append(("trainable", text))
     if net.history is not None:
-        facts.append(("fine-tuned", _history(net.history)))
-        facts += [("candidate", _candidate(net.history, result)) for result in net.history.candidates]
+        facts += _history_facts(net.history)
         facts += [("residual term", term.text(net.head.unit)) for term in net.history.terms[:SHOWN_TERMS]]
         if net.history.calibration is not None:
             facts.append(("calibration", str(net.history.calibration)))
@@ -261,6 +262,22 @@ def _fidelity(net: TranslatedPipeline) -> str:
 def _candidate(history: History, result: CandidateResult) -> str:
     metric = "" if result.metric is None else f" {history.metric} {result.metric:.6f}."
     return f"{result}{metric}"
+
+
+def _history_facts(history: History) -> list[tuple[str, str]]:
+    """What fit or refresh did, and its candidates."""
+    candidates = [_candidate(history, result) for result in history.candidates]
+    if history.refresh is None:
+        return [("fine-tuned", _history(history)), *(("candidate", text) for text in candidates)]
+    refresh, kept = history.refresh, history.kept
+    replayed = f" and {refresh.old_rows:,} old rows" if refresh.old_rows else ""
+    result = "nothing changed" if kept is None or kept.name == "translation" else f"kept: {kept.name}"
+    return [
+        ("refreshed", f"with {refresh.new_rows:,} new rows{replayed} in {history.seconds:.1f} s; {result}"),
+        *(("before, after", change.text(history.metric)) for change in refresh.changes),
+        ("drift of inputs", refresh.drift_text(SHOWN_DRIFT)),
+        *(("attempt", text) for text in candidates),
+    ]
 
 
 def _history(history: History) -> str:

@@ -169,7 +169,7 @@ class Translation(TranslatedPipeline):
             ("task", f"{self.head.task}{classes}"),
             ("steps", ", ".join(steps)),
             ("parameters", f"{total:,}, {trainable:,} trainable"),
-            ("fine-tuned", tuned),
+            ("fine-tuned" if history is None or history.refresh is None else "refreshed", tuned),
         ]
 
     def score(self, rows: Rows, target: Any, sample_weight: Any = None) -> float:
@@ -219,32 +219,53 @@ class Translation(TranslatedPipeline):
         return self
 
     def refresh(
-        self, new: Any, *, replay: Any = None, valid: Any = None, anchor: float | None = None, seed: int = 0
-    ) -> Translation:
+        self,
+        new: Any,
+        *,
+        replay: Any = None,
+        valid: Any = None,
+        anchor: float | None = None,
+        keep_old: bool = True,
+        seed: int = 0,
+    ) -> Self:
         """Update with new rows: leaf values of boosted trees and the residual model move, new categories get rows.
 
         The size stays as it is, but for new categories; the first refresh adds a value per category and bin of every
-        column to the residual model. See ``windtunnel.trainers.refresh.refresh``.
+        column to the residual model. ``history`` and ``report`` hold loss and metric before and after, the attempts,
+        and the drift of each column against the training rows. See ``windtunnel.trainers.refresh.refresh``.
 
         Parameters
         ----------
-        new : (X, y) or (X, y, weight)
-            New rows.
-        replay : (X, y) or (X, y, weight), optional
-            Old rows. A refresh is then kept only if it does not raise the loss of a held-out fifth of them by more
-            than one standard error.
-        valid : (X, y) or (X, y, weight), optional
+        new : (X, y), (X, y, weight) or loader
+            New rows. All rows of a loader are read into memory. A loader that yields encoded rows has no new
+            categories.
+        replay : (X, y), (X, y, weight) or loader, optional
+            Old rows. Each anchor is then tried with and without them, and a fifth of them is held out.
+        valid : (X, y), (X, y, weight) or loader, optional
             Validation rows, never trained on. Without them a fifth of the new rows is held out.
         anchor : float, optional
             How many rows each old value counts for; larger ones change less. None chooses on the validation rows.
+        keep_old : bool
+            Whether a refresh must not raise the loss of the held-out old rows by more than one standard error. If what
+            is predicted changes with time, this holds the refresh back.
         seed : int
             Seed of the rows that are held out.
+
+        Returns
+        -------
+        Translation
+            Itself.
+
+        Raises
+        ------
+        BadInput
+            For rows that ``fit`` rejects, and for a translation without raw scores of one target.
         """
         from windtunnel.trainers.refresh.refresh import refresh
 
         if self.head.task == "transform":
             raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
-        refresh(self, new, replay=replay, valid=valid, anchor=anchor, seed=seed)
+        refresh(self, new, replay=replay, valid=valid, anchor=anchor, keep_old=keep_old, seed=seed)
         return self
 
     def harden(self, valid: Any = None) -> Translation:

@@ -91,13 +91,22 @@ def _cells(
     outputs = np.abs(means).argmax(axis=1)
     return tuple(
         CellSummary(
-            values=" x ".join(
-                f"{raw.names[terms.sources[column]]}{terms.value_text(net.encoder, column, int(code))}"
-                for column, code in zip(inputs, cells[cell], strict=True)
-            ),
+            values=_cell_text(net, raw, terms, inputs, cells[cell].tolist()),
             contribution=float(means[cell, outputs[cell]]),
             rows=int(counts.iloc[cell]),
             output=labels[outputs[cell]] if labels else "",
         )
         for cell in strongest.tolist()
     )
+
+
+def _cell_text(
+    net: TranslatedPipeline, raw: RawColumns, terms: ResidualTerms, inputs: list[int], codes: list[int]
+) -> str:
+    """The values of a cell, such as "origin=ORD x hour=18"; a raw column with several ids has its known value."""
+    texts: dict[str, str] = {}
+    for column, code in zip(inputs, codes, strict=True):
+        name, value = raw.names[terms.sources[column]], terms.value_text(net.encoder, column, code)
+        if texts.get(name, " unknown") == " unknown":
+            texts[name] = value
+    return " x ".join(f"{name}{value}" for name, value in texts.items())

@@ -93,10 +93,74 @@ def test_loss_of_old_rows_must_not_rise(path: Path) -> None:
     assert "old rows" in alone.reason and not alone.kept
 
 
+def test_keep_old_false_accepts_a_higher_loss_of_old_rows(path: Path) -> None:
+    net = windtunnel.load(path)
+    net.refresh(make_rows(1500, 1, NEW), replay=make_rows(3000, 4, OLD), anchor=5, keep_old=False)
+    assert net.history is not None and net.history.refresh is not None
+    assert net.history.kept is not None and net.history.kept.name.startswith("anchor 5")
+    assert net.history.refresh.changes[1].loss_after > net.history.refresh.changes[1].loss_before
+
+
+def test_history_and_report_tell_what_the_refresh_did(path: Path, tmp_path: Path) -> None:
+    net, (X_valid, y_valid) = windtunnel.load(path), make_rows(800, 2, NEW)
+    before = log_loss(y_valid, net.predict_proba(X_valid))
+    net.refresh(make_rows(1500, 1, NEW), valid=(X_valid, y_valid), replay=make_rows(500, 3, NEW))
+    after = log_loss(y_valid, net.predict_proba(X_valid))
+    history = net.history
+    details = history.refresh
+    assert (details.new_rows, details.old_rows, details.profile_rows) == (1500, 500, 1500)
+    assert [(row.name, row.rows) for row in details.changes] == [("validation rows", 800), ("held-out old rows", 100)]
+    np.testing.assert_allclose(
+        [details.changes[0].loss_before, details.changes[0].loss_after], [before, after], rtol=1e-5
+    )
+    assert [column.column for column in details.drift if column.drifts] == ["city"]
+    assert history.terms and history.calibration is not None
+    report = net.report()
+    for text in (str(history), " ".join(history._repr_html_().split())):
+        assert "population stability index" in text and "epoch" not in text and "before fit" not in text
+    for text in (" ".join(str(report).split()), report.to_html()):
+        assert "refreshed" in text and "city" in text and details.changes[0].text("auroc") in text.replace("&gt;", ">")
+    assert report.to_dict()["history"]["refresh"]["drift"][0]["column"] == "city"
+    assert repr(net).count("refreshed")
+    net.save(tmp_path / "model.windtunnel")
+    assert windtunnel.load(tmp_path / "model.windtunnel").history == history
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    assert len(history.plot()) == 1
+
+
+def batches(rows: Rows) -> list[Rows]:
+    return [(rows[0][start : start + 400], rows[1][start : start + 400]) for start in range(0, len(rows[1]), 400)]
+
+
+def test_loaders_of_raw_and_of_encoded_rows_refresh_as_their_rows(path: Path) -> None:
+    new, valid, old = make_rows(1500, 1, NEW), make_rows(800, 2, NEW), make_rows(500, 3, OLD)
+    from_rows, from_loaders = windtunnel.load(path), windtunnel.load(path)
+    from_rows.refresh(new, valid=valid, replay=old, keep_old=False)
+    encoded = windtunnel.loader(from_loaders, *old, shuffle=False, training=True)
+    raw = torch.utils.data.DataLoader(batches(new), batch_size=None)  # type: ignore[arg-type]
+    from_loaders.refresh(raw, valid=iter(batches(valid)), replay=encoded, keep_old=False)
+    np.testing.assert_array_equal(from_rows.predict_proba(valid[0]), from_loaders.predict_proba(valid[0]))
+
+
+def test_arrays_of_a_default_data_loader() -> None:
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(1200, 3))
+    y = (X[:, 0] + generator.normal(size=1200) > 0).astype(int)
+    net = windtunnel.translate(
+        LGBMClassifier(n_estimators=5, verbosity=-1, n_jobs=1).fit(X[:400], y[:400]), calibrate=X
+    )
+    rows = torch.utils.data.TensorDataset(torch.from_numpy(X[400:]), torch.from_numpy(1 - y[400:]))
+    net.refresh(torch.utils.data.DataLoader(rows, batch_size=100))
+    assert net.history is not None and net.history.best > net.history.start
+
+
 def test_arguments_are_checked(path: Path) -> None:
     net, rows = windtunnel.load(path), make_rows(100, 1, OLD)
     with pytest.raises(BadInput, match=r"replay= is a float"):
         net.refresh(rows, replay=0.5)
+    with pytest.raises(BadInput, match="the loader new= yielded a DataFrame"):
+        net.refresh([rows[0]])
     with pytest.raises(BadInput, match="anchor=-1"):
         net.refresh(rows, anchor=-1)
 

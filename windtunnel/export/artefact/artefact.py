@@ -27,7 +27,6 @@ from windtunnel.export.artefact.layout import (
     StepData,
     TakeData,
 )
-from windtunnel.export.artefact.profile import profile_data, profile_tensors, read_profile
 from windtunnel.export.artefact.parts import (
     check_hosts,
     encoder_data,
@@ -37,6 +36,7 @@ from windtunnel.export.artefact.parts import (
     read_encoder,
     read_head,
 )
+from windtunnel.export.artefact.profile import profile_data, profile_tensors, read_profile
 from windtunnel.modules import import_all
 from windtunnel.modules.base import MODULES, Module
 from windtunnel.program.head import METHODS, Head

@@ -18,9 +18,7 @@ DTYPES = (torch.int64, torch.float64, torch.float64)
 def profile_data(profile: TrainingProfile) -> ProfileData:
     """The sizes of a profile."""
     columns = [
-        ColumnProfileData(
-            column=each.column, counts=len(each.counts), edges=len(each.edges) if each.numeric else None
-        )
+        ColumnProfileData(column=each.column, counts=len(each.counts), edges=len(each.edges) if each.numeric else None)
         for each in profile.columns
     ]
     return ProfileData(rows=profile.rows, columns=columns)

@@ -57,7 +57,7 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Reliability on the validation rows, before and after fit."""
+    """Reliability on the validation rows, before and after fit or refresh."""
 
     before: Reliability
     after: Reliability
@@ -65,6 +65,6 @@ class Calibration:
 
     def __str__(self) -> str:
         return (
-            f"expected calibration error {self.before.error:.4f} before fit, {self.after.error:.4f} after, "
+            f"expected calibration error {self.before.error:.4f} before, {self.after.error:.4f} after, "
             f"on {self.rows:,} validation rows"
         )

@@ -1,4 +1,4 @@
-"""The record of a fit: its epochs and candidates. Plain data, so that a loaded artefact has it without Lightning."""
+"""The record of a fit or refresh: epochs, candidates. Plain data, so that a loaded artefact has it without Lightning."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 from windtunnel.program.records.fit_details import Calibration, TermSummary
+from windtunnel.program.records.refresh_details import LARGE, RefreshDetails
 
 if TYPE_CHECKING:
     import pandas as pd
 
 CHANGED = ("tree-block weights", "interactions", "residual model", "joint training")
 """Candidates that differ from the source pipeline."""
+DRIFTING = 8
+"""Columns that a note on drift names."""
 BLUE, ORANGE, GREY = "#1f6fb4", "#d1731f", "#777777"
 
 
@@ -48,8 +51,8 @@ class CandidateResult:
     Attributes
     ----------
     name : str
-        "translation" (as it was before fit), "source pipeline" (with exact trees), "tree-block weights",
-        "interactions", "residual model" or "joint training".
+        "translation" (as it was before), "source pipeline" (with exact trees), "tree-block weights", "interactions",
+        "residual model" or "joint training"; of a refresh "anchor 50" or "anchor 50 with replay".
     metric, loss : float or None
         On all validation rows; None where fit does not compute it.
     gain, standard_error : float or None
@@ -83,17 +86,18 @@ class CandidateResult:
 
 @dataclass(frozen=True, repr=False)
 class History:
-    """What ``fit`` did; ``str`` returns text, a notebook shows tables.
+    """What ``fit`` or ``refresh`` did; ``str`` returns text, a notebook shows tables.
 
     Attributes
     ----------
     epochs : list of Epoch
-        Epoch 0, before training, and every trained epoch. Epoch 0 of a residual model includes its interactions.
+        Epoch 0, before training, and every trained epoch. Epoch 0 of a residual model includes its interactions. A
+        refresh has none.
     metric : str
         Name of the metric.
     greater_is_better : bool
     start, best : float
-        Metric of the translation before and after fit.
+        Metric of the translation before and after.
     best_epoch : int
         The epoch whose weights fit kept; 0 where training did not improve on epoch 0.
     validated_on : str
@@ -124,6 +128,7 @@ class History:
     stopped: str = ""
     terms: list[TermSummary] = field(default_factory=list)  # the strongest terms of the residual model
     calibration: Calibration | None = None  # None unless rows in memory validated probabilities of classes
+    refresh: RefreshDetails | None = None  # None for a fit
 
     @property
     def kept(self) -> CandidateResult | None:
@@ -134,7 +139,8 @@ class History:
         return f"History({self.summary})"
 
     def __str__(self) -> str:
-        return "\n".join([self.summary, "", *self._candidate_lines(), "", *self._epoch_lines(), "", *self.notes()])
+        epochs = ["", *self._epoch_lines()] if self.epochs else []
+        return "\n".join([self.summary, "", *self._candidate_lines(), *epochs, "", *self.notes()])
 
     def to_frame(self, rows: Literal["epochs", "candidates"] = "epochs") -> pd.DataFrame:
         """A row per epoch, or per candidate, with the attributes of ``Epoch`` or ``CandidateResult`` as columns.
@@ -146,7 +152,7 @@ class History:
         if rows not in ("epochs", "candidates"):
             raise ValueError(f"to_frame(rows={rows!r}): give 'epochs' or 'candidates'")
         frame = pd.DataFrame([asdict(row) for row in getattr(self, rows)])
-        if rows == "epochs":
+        if rows == "epochs" and self.epochs:
             frame["kept"] = frame["epoch"] == self._kept_epoch()
         return frame.rename(columns={"metric": self.metric})
 
@@ -158,46 +164,56 @@ class History:
         array of matplotlib Axes
         """
         from matplotlib import pyplot as plt
-        from matplotlib.ticker import MaxNLocator
 
         tested = [candidate for candidate in self.candidates if candidate.gain is not None]
-        panels = 2 + bool(tested)
-        _, axes = plt.subplots(1, panels, figsize=(4.5 * panels, 3.6), layout="constrained")
+        panels = 2 * bool(self.epochs) + bool(tested)
+        _, axes = plt.subplots(1, panels, figsize=(4.5 * panels, 3.6), layout="constrained", squeeze=False)
+        if self.epochs:
+            self._plot_epochs(axes[0, 0], axes[0, 1])
+        if tested:
+            self._plot_gains(axes[0, -1], tested)
+        for panel in axes[0]:
+            panel.spines[["top", "right"]].set_visible(False)
+        return axes[0]
+
+    def _plot_epochs(self, losses: Any, metrics: Any) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         epochs = [row.epoch for row in self.epochs]
         by_epoch: dict[str, Any] = {"marker": "o", "markersize": 3}
-        axes[0].plot(epochs[1:], [row.train_loss for row in self.epochs[1:]], color=GREY, label="training", **by_epoch)
-        axes[0].plot(epochs, [row.val_loss for row in self.epochs], color=BLUE, label="validation", **by_epoch)
-        axes[0].set_title("loss")
-        axes[0].legend(frameon=False)
-        axes[1].axhline(self.start, color=GREY, linestyle="--", label=f"before fit {self.start:.4f}")
-        axes[1].plot(epochs, [row.metric for row in self.epochs], color=BLUE, **by_epoch)
-        axes[1].set_title(f"{self.metric} on the {self.validated_on}")
+        losses.plot(epochs[1:], [row.train_loss for row in self.epochs[1:]], color=GREY, label="training", **by_epoch)
+        losses.plot(epochs, [row.val_loss for row in self.epochs], color=BLUE, label="validation", **by_epoch)
+        losses.set_title("loss")
+        losses.legend(frameon=False)
+        metrics.axhline(self.start, color=GREY, linestyle="--", label=f"before fit {self.start:.4f}")
+        metrics.plot(epochs, [row.metric for row in self.epochs], color=BLUE, **by_epoch)
+        metrics.set_title(f"{self.metric} on the {self.validated_on}")
         kept = self.kept
         name = "kept" if kept is None else f"kept: {kept.name}"
         if kept is not None and kept.epoch is None:
-            axes[1].axhline(self.best, color=ORANGE, label=f"{name} {self.best:.4f}")
+            metrics.axhline(self.best, color=ORANGE, label=f"{name} {self.best:.4f}")
         else:
             star: dict[str, Any] = {"color": ORANGE, "markersize": 13, "label": f"{name} {self.best:.4f}"}
-            axes[1].plot(self.best_epoch, self.best, "*", **star)
-        axes[1].legend(frameon=False)
-        for panel in axes[:2]:
+            metrics.plot(self.best_epoch, self.best, "*", **star)
+        metrics.legend(frameon=False)
+        for panel in (losses, metrics):
             panel.set_xlabel("epoch")
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if tested:
-            colors = [ORANGE if candidate.kept else GREY for candidate in tested]
-            axes[2].axvline(0, color="black", linewidth=0.8)
-            for place, (candidate, color) in enumerate(zip(tested, colors, strict=True)):
-                assert candidate.gain is not None
-                axes[2].errorbar(-candidate.gain, place, xerr=candidate.standard_error, fmt="o", color=color, capsize=4)
-            axes[2].set_yticks(range(len(tested)), [candidate.name for candidate in tested])
-            axes[2].set_ylim(len(tested) - 0.5, -0.5)
-            axes[2].set_title("change of the loss ± standard error")
-        for panel in axes:
-            panel.spines[["top", "right"]].set_visible(False)
-        return axes
+
+    def _plot_gains(self, panel: Any, tested: list[CandidateResult]) -> None:
+        panel.axvline(0, color="black", linewidth=0.8)
+        for place, candidate in enumerate(tested):
+            assert candidate.gain is not None
+            color = ORANGE if candidate.kept else GREY
+            panel.errorbar(-candidate.gain, place, xerr=candidate.standard_error, fmt="o", color=color, capsize=4)
+        panel.set_yticks(range(len(tested)), [candidate.name for candidate in tested])
+        panel.set_ylim(len(tested) - 0.5, -0.5)
+        panel.set_title("change of the loss ± standard error")
 
     def notes(self) -> list[str]:
         """How to read the numbers, and what to do next, in sentences."""
+        if self.refresh is not None:
+            return self._refresh_notes(self.refresh)
         notes = []
         names = [candidate.name for candidate in self.candidates]
         if any(candidate.name == "interactions" and candidate.epoch == 0 for candidate in self.candidates):
@@ -220,6 +236,34 @@ class History:
                 "gains: give validation rows that it has not seen, or use windtunnel.crossfit."
             )
         return [*notes, self._advice()]
+
+    def _refresh_notes(self, refresh: RefreshDetails) -> list[str]:
+        """The notes of a refresh."""
+        kept = self.kept is not None and self.kept.name != "translation"
+        changes = [f"{'Refresh' if kept else 'No change'}: {row.text(self.metric)}." for row in refresh.changes]
+        notes = [*changes, "Of the attempts that were not rejected, the one with the lowest validation loss is kept."]
+        notes.append("Loss a ± b: change of the mean loss per validation row and its standard error.")
+        if kept and self.validated_on == "held-out rows":
+            notes.append("After these numbers were taken, the held-out rows took part in a last fit.")
+        notes.append(f"Drift of the inputs: {refresh.drift_text(DRIFTING)}.")
+        return [*notes, self._refresh_advice(refresh, kept=kept)]
+
+    def _refresh_advice(self, refresh: RefreshDetails, *, kept: bool) -> str:
+        advice = []
+        if kept:
+            advice.append(
+                f"Next: measure {self.metric} on later rows. {self.best:.6f} is optimistic, as these rows chose the attempt."
+            )
+        elif any("old rows" in candidate.reason for candidate in self.candidates):
+            advice.append("Next: if what is predicted has changed, keep_old=False accepts a higher loss of old rows.")
+        else:
+            advice.append("Next: nothing; on these rows refresh found no gain. More new rows tell smaller gains apart.")
+        if any(column.index >= LARGE for column in refresh.drifting):
+            advice.append(
+                f"Inputs drift much (from {LARGE} on): compare with the source fitted again on recent rows, which finds "
+                "new splits; a refresh moves values only."
+            )
+        return " ".join(advice)
 
     def _advice(self) -> str:
         kept = self.kept
@@ -246,7 +290,8 @@ class History:
         kept, of = self.kept, len(self.epochs) - 1
         name = "" if kept is None else f", kept: {kept.name}"
         epoch = f", epoch {self.best_epoch} of {of}" if self.best_epoch else ""
-        return f"{self.metric} {self.start:.6f} -> {self.best:.6f} on {rows}{name}{epoch}, {self.seconds:.1f} s"
+        call = "" if self.refresh is None else "refresh: "
+        return f"{call}{self.metric} {self.start:.6f} -> {self.best:.6f} on {rows}{name}{epoch}, {self.seconds:.1f} s"
 
     def _kept_epoch(self) -> int | None:
         if self.kept is not None:
@@ -254,9 +299,9 @@ class History:
         return self.best_epoch if self.epochs and self.epochs[self.best_epoch].metric == self.best else None
 
     def _candidate_lines(self) -> list[str]:
-        lines = [f"  {'candidate':18}  {self.metric:>10}        loss"]
+        lines = [f"  {'candidate':22}  {self.metric:>10}        loss"]
         for row in self.candidates:
-            lines.append(f"{'*' if row.kept else ' '} {row.name:18}  {_number(row.metric)}  {_number(row.loss)}")
+            lines.append(f"{'*' if row.kept else ' '} {row.name:22}  {_number(row.metric)}  {_number(row.loss)}")
         return [*lines, "", *(f"- {row}" for row in self.candidates)]
 
     def _epoch_lines(self) -> list[str]:
@@ -270,11 +315,12 @@ class History:
     def _repr_html_(self) -> str:
         """For notebooks."""
         notes = "".join(f"<li>{escape(str(line))}</li>" for line in [*self.candidates, *self.notes()])
-        tables = [
+        candidates, epochs = (
             frame.to_html(index=False, border=0, na_rep="-", float_format=lambda value: f"{value:.6g}")
             for frame in (self.to_frame("candidates").drop(columns="reason", errors="ignore"), self.to_frame())
-        ]
-        return f"<p><b>{escape(self.summary)}</b></p>{tables[0]}<ul>{notes}</ul>{tables[1]}"
+        )
+        epochs *= bool(self.epochs)
+        return f"<p><b>{escape(self.summary)}</b></p>{candidates}<ul>{notes}</ul>{epochs}"
 
 
 def _number(value: float | None) -> str:

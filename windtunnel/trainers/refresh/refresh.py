@@ -15,56 +15,20 @@ from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import Loss, pick
 from windtunnel.objectives.metrics import Metric
+from windtunnel.program.records.fit_details import Calibration
 from windtunnel.program.records.history import CandidateResult, History
+from windtunnel.program.records.refresh_details import RefreshDetails, ScoreChange
+from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.data.encoding import encode
-from windtunnel.trainers.data.hold_out import held_out
+from windtunnel.trainers.fit_details import reliability, summarise_terms
 from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
+from windtunnel.trainers.refresh.refresh_rows import RefreshData, read_input
 from windtunnel.trainers.refresh.residual_columns import add_new_categories, extend_residual
 from windtunnel.trainers.residual.installation import FrozenPipeline, install_pipeline
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses
 
 ANCHORS = (5.0, 50.0, 500.0, 5000.0)
-HELD_OUT = 0.2
-
-
-@dataclass(frozen=True)
-class RefreshData:
-    """New rows, validation rows and old rows, one after the other.
-
-    Attributes
-    ----------
-    rows : Batch
-    target, weight : Tensor
-    new, old : Tensor
-        bool ``[N]``, rows to fit: new ones, and old ones that are replayed.
-    test, guard : Tensor
-        bool ``[N]``, rows that are not fitted: new ones, whose loss must be lower, and old ones.
-    """
-
-    rows: Batch
-    target: Tensor
-    weight: Tensor
-    new: Tensor
-    test: Tensor
-    old: Tensor
-    guard: Tensor
-
-    @classmethod
-    def of(cls, net: TranslatedPipeline, new: Any, valid: Any, replay: Any, seed: int) -> RefreshData:
-        """Encode the rows; a fifth of the old rows is held out, and of the new ones without validation rows."""
-        parts = [_encode(net, data) for data in (new, valid, replay) if data is not None]
-        first = len(parts[0][1])
-        last = 0 if replay is None else len(parts[-1][1])
-        total = sum(len(part[1]) for part in parts)
-        rows = Batch(*(torch.cat(blocks) for blocks in zip(*(part[0] for part in parts), strict=True)))
-        target, weight = torch.cat([part[1] for part in parts]), torch.cat([part[2] for part in parts])
-        at = torch.arange(total)
-        is_new, is_old = at < first, at >= total - last
-        test = ~(is_new | is_old) if valid is not None else _hold_out(is_new, target, seed)
-        guard = _hold_out(is_old, target, seed) if last else is_old
-        return cls(rows, target, weight, is_new & ~test, test, is_old & ~guard, guard)
 
 
 @dataclass(frozen=True)
@@ -84,26 +48,29 @@ def refresh(
     replay: Any = None,
     valid: Any = None,
     anchor: float | None = None,
+    keep_old: bool = True,
     seed: int = 0,
 ) -> History:
     """Move leaf values and the residual model with new rows; keep the change if it lowers the validation loss.
 
     Values move by Newton steps with a quadratic penalty towards the old ones, which weighs as much as ``anchor`` rows
     (``fit_groups``). The attempts are the anchors ``ANCHORS`` (or ``anchor``), each on the new rows alone and, with
-    ``replay``, on both. An attempt must lower the loss of the validation rows by more than one standard error, and not
-    raise that of the held-out old rows by more than one. Of these, the one with the lowest validation loss is
-    installed. Rows that ``refresh`` itself held out of the new ones then take part in a last fit with its anchor, which
-    the held-out old rows must pass too. If no attempt passes, the translation stays as it is.
+    ``replay``, on both. An attempt must lower the loss of the validation rows by more than one standard error, and,
+    with ``keep_old``, not raise that of the held-out old rows by more than one. Of these, the one with the lowest
+    validation loss is installed. Rows that ``refresh`` itself held out of the new ones then take part in a last fit
+    with its anchor, which the held-out old rows must pass too. If no attempt passes, the translation stays as it is.
 
     Raises
     ------
     BadInput
-        Arguments that are no tuples of rows and targets, or a translation that takes no residual model.
+        Arguments that are neither tuples of rows and targets nor loaders, or a translation that takes no residual
+        model.
     """
     began = time.perf_counter()
-    _check(net, anchor, new=new, replay=replay, valid=valid)
-    trial = _trial(net, new)
-    data = RefreshData.of(trial, new, valid, replay, seed)
+    _check(net, anchor)
+    parts = {name: read_input(net, name, data) for name, data in (("new", new), ("valid", valid), ("replay", replay))}
+    trial = _trial(net, parts["new"])
+    data = RefreshData.of(trial, parts["new"], parts["valid"], parts["replay"], seed)
     extend_residual(trial, data.rows.numbers[data.new], _unit(trial, data))
     values, loss = MovableValues.of(trial, data.rows), pick(None, trial.head)
     metric = Metric(None, trial.head)
@@ -116,21 +83,30 @@ def refresh(
             name = f"anchor {strength:g}" + " with replay" * replays
             gain = _compare(loss, values.scores, moved.scores, data, data.test)
             reason = "" if gain.significant else "the loss is not lower by more than one standard error"
-            if not reason and _harms_old_rows(values, moved, data, loss):
+            if not reason and keep_old and _harms_old_rows(values, moved, data, loss):
                 reason = "the loss of old rows is higher by more than one standard error"
             results.append(_result(name, moved.scores, data, metric, loss, gain, reason))
             if not reason:
                 passed.append(Attempt(len(results) - 1, strength, replays, moved))
 
     kept = min(passed, key=lambda attempt: results[attempt.number].loss or 0.0) if passed else None
+    scores = values.scores if kept is None else kept.moved.scores
+    history = replace(
+        _history(results, 0 if kept is None else kept.number, metric, validated=valid is not None),
+        refresh=_details(net, trial, data, metric, loss, values.scores, scores),
+    )
     if kept is not None:
+        tested = deepcopy(trial)
+        values.install(tested, kept.moved)
+        history = _describe(history, trial, tested, data, loss)
         moved = kept.moved
         if valid is None:
             last = values.fit(data.target, _weights(data, replays=kept.replays, tested=True), loss, kept.anchor)
-            moved = moved if _harms_old_rows(values, last, data, loss) else last
+            moved = moved if keep_old and _harms_old_rows(values, last, data, loss) else last
         values.install(trial, moved)
         _install(net, trial)
-    history = _history(results, 0 if kept is None else kept.number, metric, data, valid, began)
+        net.record(profile=net.profile or TrainingProfile.of(trial.encoder, data.take(data.given)[0]))
+    history = replace(history, seconds=time.perf_counter() - began)
     net.record(history=history)
     return history
 
@@ -189,22 +165,26 @@ def _result(
     gain: SignificanceTest | None = None,
     reason: str = "",
 ) -> CandidateResult:
-    rows, target, weight = scores[data.test], data.target[data.test], data.weight[data.test].double()
+    value, mean = _evaluate(scores, data, data.test, metric, loss)
     return CandidateResult(
         name=name,
-        metric=evaluate(metric, loss, lambda scores: scores, [((rows,), target, weight)]),
-        loss=float(loss(rows, target, weight)),
+        metric=value,
+        loss=mean,
         gain=None if gain is None else gain.gain,
         standard_error=None if gain is None else gain.standard_error,
         kept=False,
         reason=reason,
-        rows=len(target),
+        rows=int(data.test.sum()),
     )
 
 
-def _history(
-    results: list[CandidateResult], kept: int, metric: Metric, data: RefreshData, valid: Any, began: float
-) -> History:
+def _evaluate(scores: Tensor, data: RefreshData, rows: Tensor, metric: Metric, loss: Loss) -> tuple[float, float]:
+    """Metric and loss of some rows."""
+    part, target, weight = scores[rows], data.target[rows], data.weight[rows].double()
+    return evaluate(metric, loss, lambda scores: scores, [((part,), target, weight)]), float(loss(part, target, weight))
+
+
+def _history(results: list[CandidateResult], kept: int, metric: Metric, *, validated: bool) -> History:
     reason = "lowest validation loss" if kept else "no attempt passed"
     other = f"{results[kept].name} has the lower validation loss"
     return History(
@@ -214,37 +194,59 @@ def _history(
         start=float(results[0].metric or 0.0),
         best=float(results[kept].metric or 0.0),
         best_epoch=0,
-        validated_on="held-out rows" if valid is None else "validation rows",
-        seconds=time.perf_counter() - began,
+        validated_on="validation rows" if validated else "held-out rows",
+        seconds=0.0,
         candidates=[
             replace(result, kept=number == kept, reason=reason if number == kept else result.reason or other)
             for number, result in enumerate(results)
         ],
-        validation_rows=int(data.test.sum()),
+        validation_rows=results[0].rows,
     )
 
 
-def _encode(net: TranslatedPipeline, data: Any) -> tuple[Batch, Tensor, Tensor]:
-    X, y, *weight = data
-    rows, target, weights = encode(net, X, y, *weight, training=True)
-    assert target is not None
-    return rows, target, torch.ones(len(target)) if weights is None else weights
+def _details(
+    net: TranslatedPipeline,
+    trial: TranslatedPipeline,
+    data: RefreshData,
+    metric: Metric,
+    loss: Loss,
+    before: Tensor,
+    after: Tensor,
+) -> RefreshDetails:
+    """Scores of new and old rows before and after, and the drift of the new rows."""
+    changes = []
+    held_out = bool((data.given & data.test).any())
+    for name, rows in (
+        ("held-out rows" if held_out else "validation rows", data.test),
+        ("held-out old rows", data.guard),
+    ):
+        if rows.any():
+            old, new = (_evaluate(scores, data, rows, metric, loss) for scores in (before, after))
+            changes.append(ScoreChange(name, int(rows.sum()), old[1], new[1], old[0], new[0]))
+    profile = net.profile
+    return RefreshDetails(
+        new_rows=int(data.given.sum()),
+        old_rows=int((data.old | data.guard).sum()),
+        changes=tuple(changes),
+        profile_rows=None if profile is None else profile.rows,
+        drift=() if profile is None else profile.drift(trial.encoder, data.take(data.given)[0]),
+    )
 
 
-def _hold_out(rows: Tensor, target: Tensor, seed: int) -> Tensor:
-    """A fifth of some rows, bool ``[N]``."""
-    chosen = held_out(target[rows], HELD_OUT, seed)
-    if chosen is None:
-        raise BadInput(f"{int(rows.sum())} rows are too few to hold a fifth of them out; give more rows")
-    mask = torch.zeros_like(rows)
-    mask[rows] = chosen
-    return mask
+def _describe(
+    history: History, before: TranslatedPipeline, after: TranslatedPipeline, data: RefreshData, loss: Loss
+) -> History:
+    """The history with the terms of the residual model, and the calibration before and after."""
+    tested = data.take(data.test)
+    old, new = (reliability(net, tested) for net in (before, after))
+    return replace(
+        history,
+        terms=summarise_terms(after, data.take(data.new), tested, loss),
+        calibration=None if old is None or new is None else Calibration(old, new, len(tested[1])),
+    )
 
 
-def _check(net: TranslatedPipeline, anchor: float | None, **data: Any) -> None:
-    for name, value in data.items():
-        if (name == "new" or value is not None) and (not isinstance(value, tuple) or len(value) not in (2, 3)):
-            raise BadInput(f"{name}= is a {type(value).__name__}; refresh takes (X, y) or (X, y, weight)")
+def _check(net: TranslatedPipeline, anchor: float | None) -> None:
     if anchor is not None and not 0 < anchor < float("inf"):
         raise BadInput(f"anchor={anchor!r}; give a finite number of rows above 0, or None to choose it")
     if not net.takes_residual_model():

@@ -1,0 +1,74 @@
+"""What a refresh changed, and how far its rows are from the training rows, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from windtunnel.program.records.training_profile import ColumnDrift
+
+LARGE = 0.25
+"""Population stability index that a rule of thumb calls large."""
+
+
+@dataclass(frozen=True)
+class ScoreChange:
+    """Loss and metric of rows that were not fitted, before and after a refresh.
+
+    ``name`` says which: "validation rows", "held-out rows" (of the new ones) or "held-out old rows".
+    """
+
+    name: str
+    rows: int
+    loss_before: float
+    loss_after: float
+    metric_before: float
+    metric_after: float
+
+    def text(self, metric: str) -> str:
+        """Such as "auroc 0.8102 -> 0.8334, loss 0.4512 -> 0.4290 on 1,000 validation rows"."""
+        return (
+            f"{metric} {self.metric_before:.4f} -> {self.metric_after:.4f}, loss {self.loss_before:.4f} -> "
+            f"{self.loss_after:.4f} on {self.rows:,} {self.name}"
+        )
+
+
+@dataclass(frozen=True)
+class RefreshDetails:
+    """The rows of a refresh.
+
+    Attributes
+    ----------
+    new_rows, old_rows : int
+        New rows, without validation rows that were given, and old rows to replay; each with its held-out part.
+    changes : tuple of ScoreChange
+        Of the new validation rows, and of the held-out old rows if there are any. Held-out new rows take part in a last
+        fit afterwards; these numbers are from before it.
+    profile_rows : int or None
+        Training rows in the profile that drift is measured against; None without a profile.
+    drift : tuple of ColumnDrift
+        Of each raw column of the new rows, the largest first.
+    """
+
+    new_rows: int
+    old_rows: int
+    changes: tuple[ScoreChange, ...]
+    profile_rows: int | None
+    drift: tuple[ColumnDrift, ...]
+
+    @property
+    def drifting(self) -> list[ColumnDrift]:
+        """The columns that drift."""
+        return [column for column in self.drift if column.drifts]
+
+    def drift_text(self, most: int) -> str:
+        """The drift in a sentence, with at most so many columns."""
+        if self.profile_rows is None:
+            return "not measured: the translation has no profile of its training rows (fit and calibrate= make one)"
+        against = f"against {self.profile_rows:,} training rows"
+        if not self.drifting:
+            return f"none of {len(self.drift)} columns drifts {against}"
+        shown = ", ".join(map(str, self.drifting[:most])) + ", ..." * (len(self.drifting) > most)
+        return (
+            f"population stability index {against}, from 0.1 on, in {len(self.drifting)} of {len(self.drift)} columns: "
+            f"{shown}"
+        )

@@ -1,0 +1,129 @@
+"""The rows of a refresh: new ones, validation rows and old ones, encoded in one block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from windtunnel.encode import UNKNOWN_ID, Batch, as_frame
+from windtunnel.encode.rows import dimensions
+from windtunnel.errors import BadInput
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.encoded_loader import EncodedLoader
+from windtunnel.trainers.data.encoding import encode, to_arrays
+from windtunnel.trainers.data.hold_out import held_out
+
+HELD_OUT = 0.2
+
+
+@dataclass(frozen=True)
+class RefreshData:
+    """New rows, validation rows and old rows, one after the other.
+
+    Attributes
+    ----------
+    rows : Batch
+    target, weight : Tensor
+    new, old : Tensor
+        bool ``[N]``, rows to fit: new ones, and old ones that are replayed.
+    test, guard : Tensor
+        bool ``[N]``, rows that are not fitted: new ones, whose loss must be lower, and old ones.
+    given : Tensor
+        bool ``[N]``, the new rows with those that are held out.
+    """
+
+    rows: Batch
+    target: Tensor
+    weight: Tensor
+    new: Tensor
+    test: Tensor
+    old: Tensor
+    guard: Tensor
+    given: Tensor
+
+    @classmethod
+    def of(cls, net: TranslatedPipeline, new: Any, valid: Any, replay: Any, seed: int) -> RefreshData:
+        """Encode the rows; a fifth of the old rows is held out, and of the new ones without validation rows."""
+        parts = [_encode(net, data) for data in (new, valid, replay) if data is not None]
+        first = len(parts[0][1])
+        last = 0 if replay is None else len(parts[-1][1])
+        total = sum(len(part[1]) for part in parts)
+        rows = Batch(*(torch.cat(blocks) for blocks in zip(*(part[0] for part in parts), strict=True)))
+        target, weight = torch.cat([part[1] for part in parts]), torch.cat([part[2] for part in parts])
+        at = torch.arange(total)
+        is_new, is_old = at < first, at >= total - last
+        test = ~(is_new | is_old) if valid is not None else _hold_out(is_new, target, seed)
+        guard = _hold_out(is_old, target, seed) if last else is_old
+        return cls(rows, target, weight, is_new & ~test, test, is_old & ~guard, guard, is_new)
+
+    def take(self, mask: Tensor) -> tuple[Batch, Tensor, Tensor]:
+        """Rows, targets and weights where ``mask``."""
+        return Batch(*(block[mask] for block in self.rows)), self.target[mask], self.weight[mask]
+
+
+def read_input(net: TranslatedPipeline, name: str, data: Any) -> tuple[Any, ...] | None:
+    """Rows as a tuple ``(X, y)`` or ``(X, y, weight)``: a tuple itself, or all items of a loader in one.
+
+    Raises
+    ------
+    BadInput
+        For anything else, and for a loader that another translation encodes.
+    """
+    if data is None and name != "new":
+        return None
+    if isinstance(data, tuple) and not isinstance(data, Batch) and len(data) in (2, 3):
+        return data
+    if not isinstance(data, Iterable) or isinstance(data, (tuple, str, dict)) or hasattr(data, "columns"):
+        raise BadInput(
+            f"{name}= is a {type(data).__name__}; refresh takes (X, y) or (X, y, weight), or a loader of such batches"
+        )
+    if isinstance(data, EncodedLoader) and data.schema is not None:
+        data.schema.check(net, f"the loader {name}=")
+    items = [_checked_item(name, item) for item in data]
+    if not items or len({*map(len, items)}) > 1:
+        raise BadInput(f"the loader {name}= yielded nothing, or weights with some batches only; give all or none")
+    return tuple(_concatenate([*parts]) for parts in zip(*items, strict=True))
+
+
+def _checked_item(name: str, item: Any) -> Any:
+    if not isinstance(item, (tuple, list)) or isinstance(item, Batch) or len(item) not in (2, 3):
+        raise BadInput(f"the loader {name}= yielded a {type(item).__name__}; give (rows, target) or with weights")
+    return item
+
+
+def _concatenate(parts: list[Any]) -> Any:
+    """The rows, targets or weights of all batches."""
+    first = parts[0]
+    if isinstance(first, Batch):
+        return Batch(*(torch.cat(blocks) for blocks in zip(*parts, strict=True)))
+    if isinstance(first, Tensor):
+        return torch.cat(parts)
+    if isinstance(first, np.ndarray) or dimensions(first) == 1:
+        return np.concatenate([np.asarray(part) for part in parts])
+    return pd.concat([as_frame(to_arrays(part)) for part in parts], ignore_index=True)
+
+
+def _encode(net: TranslatedPipeline, data: Any) -> tuple[Batch, Tensor, Tensor]:
+    X, y, *weight = data
+    if isinstance(X, Batch):  # encoded before ids for new categories were added
+        added = len(net.encoder.categories) - X.ids.shape[1]
+        X = Batch(X.numbers, torch.nn.functional.pad(X.ids, (0, max(added, 0)), value=UNKNOWN_ID))
+    rows, target, weights = encode(net, X, y, *weight, training=True)
+    assert target is not None
+    return rows, target, torch.ones(len(target)) if weights is None else weights
+
+
+def _hold_out(rows: Tensor, target: Tensor, seed: int) -> Tensor:
+    """A fifth of some rows, bool ``[N]``."""
+    chosen = held_out(target[rows], HELD_OUT, seed)
+    if chosen is None:
+        raise BadInput(f"{int(rows.sum())} rows are too few to hold a fifth of them out; give more rows")
+    mask = torch.zeros_like(rows)
+    mask[rows] = chosen
+    return mask
