@@ -1,4 +1,4 @@
-"""The command line: ``windtunnel demo | fit | sweep | predict | explain | export | report``."""
+"""The command line: ``windtunnel demo | fit | sweep | refresh | predict | explain | export | report``."""
 
 from __future__ import annotations
 
@@ -136,6 +136,35 @@ def sweep(
     typer.echo(str(result))
     Console().print(score_table(scores))
     typer.echo(f"best.windtunnel, history.csv, summary.json and plots are in {settings.output}")
+
+
+@app.command()
+def refresh(
+    model: Model,
+    rows: Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file of new rows with their targets.")],
+    target: Annotated[str, typer.Option(help="The column of the target.")],
+    output: Annotated[Path, typer.Option(help="The .windtunnel file to write.")],
+    valid: Annotated[Path | None, typer.Option(help="A file of new rows to validate on.")] = None,
+    replay: Annotated[Path | None, typer.Option(help="A file of old rows to replay.")] = None,
+    keep_old: Annotated[
+        bool, typer.Option(help="Whether the loss of held-out old rows must not rise by more than its standard error.")
+    ] = True,
+    html: Annotated[Path | None, typer.Option(help="Also write the report as HTML to this file.")] = None,
+) -> None:
+    """Update a model with new rows, at constant size; show the attempts, scores before and after, and the drift."""
+    from windtunnel.experiment.files import read_target_rows_of
+
+    net = _load(model)
+    new, validation, old = (
+        None if path is None else read_target_rows_of(net, path, target) for path in (rows, valid, replay)
+    )
+    net.refresh(new, valid=validation, replay=old, keep_old=keep_old)
+    typer.echo(str(net.history))
+    net.save(output)
+    typer.echo(f"wrote {output}")
+    if html is not None:
+        html.write_text(net.report().to_html(), encoding="utf-8")
+        typer.echo(f"wrote {html}")
 
 
 def _changes(pairs: list[str] | None, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -106,6 +106,25 @@ def test_explain_writes_contributions_that_add_up(fitted: Path, tmp_path: Path) 
     assert (tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_refresh_writes_a_model_that_new_rows_have_moved(fitted: Path, tmp_path: Path) -> None:
+    model, rows = fitted / "run" / "model.windtunnel", clicks(900)
+    rows["clicked"] = np.where(rows["hour"].astype(int) % 2, "no", "yes")  # the world has changed
+    rows[:600].to_csv(tmp_path / "new.csv", index=False)
+    rows[600:].to_parquet(tmp_path / "valid.parquet")
+    done = run("refresh", model, tmp_path / "new.csv", "--target", "clicked", "--valid", tmp_path / "valid.parquet",
+               "--output", tmp_path / "new.windtunnel", "--html", tmp_path / "report.html")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "Drift of the inputs" in done.output and "300 validation rows" in done.output
+    before, after = (
+        (windtunnel.load(path).predict(rows[600:]) == rows["clicked"][600:]).mean()
+        for path in (model, tmp_path / "new.windtunnel")
+    )
+    assert after > before + 0.1
+    assert "refreshed" in (tmp_path / "report.html").read_text()
+    failed = run("refresh", model, tmp_path / "new.csv", "--target", "y", "--output", tmp_path / "x.windtunnel")
+    assert failed.exit_code == 1 and "has no column 'y'" in failed.stderr and not (tmp_path / "x.windtunnel").exists()
+
+
 def test_export_and_report(fitted: Path, tmp_path: Path) -> None:
     model = fitted / "run" / "model.windtunnel"
     assert run("export", model, tmp_path / "model.ts", "--format", "torchscript").exit_code == 0

@@ -84,15 +84,24 @@ def predict_frame(net: Translation, rows: pd.DataFrame) -> pd.DataFrame:
     return predictions
 
 
-def read_rows_of(net: Translation, path: str | Path) -> pd.DataFrame:
-    """Read raw rows of a translation: its columns of texts stay texts."""
+def read_target_rows_of(net: Translation, path: str | Path, target: str) -> tuple[pd.DataFrame, pd.Series]:
+    """Read raw rows of a translation and a column of targets; labels that are texts stay texts."""
+    labels = net.head.labels_in_order
+    rows = read_rows_of(net, path, text=[target] if any(isinstance(label, str) for label in labels) else [])
+    if target not in rows.columns:
+        raise BadInput(f"{path} has no column {target!r}; its columns are {', '.join(map(repr, rows.columns[:12]))}")
+    return rows.drop(columns=target), rows[target]
+
+
+def read_rows_of(net: Translation, path: str | Path, *, text: Collection[str] = ()) -> pd.DataFrame:
+    """Read raw rows of a translation: its columns of texts stay texts, and so do the columns ``text``."""
     names = net.encoder.names or []
-    text = [
+    texts = [
         names[category.column]
         for category in net.encoder.categories
         if category.vocabulary.kind == "text" and category.column < len(names)
     ]
-    return read_table_file(path, text=text)
+    return read_table_file(path, text=[*texts, *text])
 
 
 def explain_file(net: Translation, path: str | Path, background: str | Path | None = None) -> Explanation:

@@ -138,7 +138,7 @@ def test_loaders_of_raw_and_of_encoded_rows_refresh_as_their_rows(path: Path) ->
     from_rows, from_loaders = windtunnel.load(path), windtunnel.load(path)
     from_rows.refresh(new, valid=valid, replay=old, keep_old=False)
     encoded = windtunnel.loader(from_loaders, *old, shuffle=False, training=True)
-    raw = torch.utils.data.DataLoader(batches(new), batch_size=None)  # type: ignore[arg-type]
+    raw = torch.utils.data.DataLoader(batches(new), batch_size=None, collate_fn=lambda item: item)  # type: ignore[arg-type]
     from_loaders.refresh(raw, valid=iter(batches(valid)), replay=encoded, keep_old=False)
     np.testing.assert_array_equal(from_rows.predict_proba(valid[0]), from_loaders.predict_proba(valid[0]))
 

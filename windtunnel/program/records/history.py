@@ -1,4 +1,4 @@
-"""The record of a fit or refresh: epochs, candidates. Plain data, so that a loaded artefact has it without Lightning."""
+"""The record of a fit or a refresh. Plain data, so that a loaded artefact has it without Lightning."""
 
 from __future__ import annotations
 
@@ -252,7 +252,8 @@ class History:
         advice = []
         if kept:
             advice.append(
-                f"Next: measure {self.metric} on later rows. {self.best:.6f} is optimistic, as these rows chose the attempt."
+                f"Next: measure {self.metric} on later rows. {self.best:.6f} is optimistic, as these rows chose the "
+                "attempt."
             )
         elif any("old rows" in candidate.reason for candidate in self.candidates):
             advice.append("Next: if what is predicted has changed, keep_old=False accepts a higher loss of old rows.")
@@ -260,8 +261,8 @@ class History:
             advice.append("Next: nothing; on these rows refresh found no gain. More new rows tell smaller gains apart.")
         if any(column.index >= LARGE for column in refresh.drifting):
             advice.append(
-                f"Inputs drift much (from {LARGE} on): compare with the source fitted again on recent rows, which finds "
-                "new splits; a refresh moves values only."
+                f"Inputs drift much (from {LARGE} on): compare with the source fitted again on recent rows, which "
+                "finds new splits; a refresh moves values only."
             )
         return " ".join(advice)
 
@@ -312,12 +313,17 @@ class History:
             lines.append(f"{mark} {row.epoch:5d}  {numbers}{'  kept' if mark == '*' else ''}")
         return lines
 
+    def _shown_candidates(self) -> pd.DataFrame:
+        """The candidates without their reasons, which stand in a list, and without epochs where there are none."""
+        hidden = ["reason"] if self.epochs else ["reason", "epoch"]
+        return self.to_frame("candidates").drop(columns=hidden, errors="ignore")
+
     def _repr_html_(self) -> str:
         """For notebooks."""
         notes = "".join(f"<li>{escape(str(line))}</li>" for line in [*self.candidates, *self.notes()])
         candidates, epochs = (
             frame.to_html(index=False, border=0, na_rep="-", float_format=lambda value: f"{value:.6g}")
-            for frame in (self.to_frame("candidates").drop(columns="reason", errors="ignore"), self.to_frame())
+            for frame in (self._shown_candidates(), self.to_frame())
         )
         epochs *= bool(self.epochs)
         return f"<p><b>{escape(self.summary)}</b></p>{candidates}<ul>{notes}</ul>{epochs}"

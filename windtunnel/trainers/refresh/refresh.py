@@ -75,20 +75,8 @@ def refresh(
     values, loss = MovableValues.of(trial, data.rows), pick(None, trial.head)
     metric = Metric(None, trial.head)
 
-    results = [_result("translation", values.scores, data, metric, loss)]
-    passed: list[Attempt] = []
-    for strength in ANCHORS if anchor is None else (float(anchor),):
-        for replays in (False, True) if replay is not None else (False,):
-            moved = values.fit(data.target, _weights(data, replays=replays), loss, strength)
-            name = f"anchor {strength:g}" + " with replay" * replays
-            gain = _compare(loss, values.scores, moved.scores, data, data.test)
-            reason = "" if gain.significant else "the loss is not lower by more than one standard error"
-            if not reason and keep_old and _harms_old_rows(values, moved, data, loss):
-                reason = "the loss of old rows is higher by more than one standard error"
-            results.append(_result(name, moved.scores, data, metric, loss, gain, reason))
-            if not reason:
-                passed.append(Attempt(len(results) - 1, strength, replays, moved))
-
+    anchors = ANCHORS if anchor is None else (float(anchor),)
+    results, passed = _attempts(values, data, metric, loss, anchors, keep_old=keep_old)
     kept = min(passed, key=lambda attempt: results[attempt.number].loss or 0.0) if passed else None
     scores = values.scores if kept is None else kept.moved.scores
     history = replace(
@@ -109,6 +97,32 @@ def refresh(
     history = replace(history, seconds=time.perf_counter() - began)
     net.record(history=history)
     return history
+
+
+def _attempts(
+    values: MovableValues,
+    data: RefreshData,
+    metric: Metric,
+    loss: Loss,
+    anchors: tuple[float, ...],
+    *,
+    keep_old: bool,
+) -> tuple[list[CandidateResult], list[Attempt]]:
+    """The results of the translation and of every attempt, and the attempts that pass."""
+    results = [_result("translation", values.scores, data, metric, loss)]
+    passed: list[Attempt] = []
+    for anchor in anchors:
+        for replays in (False, True) if data.old.any() else (False,):
+            moved = values.fit(data.target, _weights(data, replays=replays), loss, anchor)
+            name = f"anchor {anchor:g}" + " with replay" * replays
+            gain = _compare(loss, values.scores, moved.scores, data, data.test)
+            reason = "" if gain.significant else "the loss is not lower by more than one standard error"
+            if not reason and keep_old and _harms_old_rows(values, moved, data, loss):
+                reason = "the loss of old rows is higher by more than one standard error"
+            results.append(_result(name, moved.scores, data, metric, loss, gain, reason))
+            if not reason:
+                passed.append(Attempt(len(results) - 1, anchor, replays, moved))
+    return results, passed
 
 
 def _trial(net: TranslatedPipeline, new: Any) -> TranslatedPipeline:
