@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,12 @@ def compile(
     calibrate: Rows | None = None,
     tune: bool = False,
 ) -> Translation:
-    """Translate a fitted pipeline for exact inference. Nothing is trainable but a residual model that ``fit`` adds.
+    """Make a fitted pipeline, or a translation, fast. Nothing is trainable but a residual model that ``fit`` adds.
+
+    Of a pipeline the outputs are exact. Of a translation they are those of the translation: equal scores but for the
+    last digits of its type, float32 (1e-5 of scores of size 1). Its exact trees stay exact, and a residual model is
+    computed as it was trained. Trees that ``fit`` or ``soften`` made soft stay soft, which takes many times as long:
+    ``net.harden()`` first makes them hard.
 
     The program computes only what the outputs depend on, and reads only the raw columns that this takes
     (``windtunnel.compiler.passes``). A residual model therefore has fewer columns to learn from than after
@@ -38,8 +44,8 @@ def compile(
 
     Parameters
     ----------
-    pipeline : fitted scikit-learn estimator or Pipeline, or model of LightGBM, XGBoost or CatBoost
-        Left as it is.
+    pipeline : fitted scikit-learn estimator or Pipeline, model of LightGBM, XGBoost or CatBoost, or Translation
+        Left as it is. A translation must not have been compiled for another backend than "torch".
     backend : "torch", "torchscript", "exported", "aoti", "onnx" or "cudagraphs"
         What runs the program: eager torch, its scripted form, ``torch.export``'s graph, native code of it (half a
         minute to compile), ONNX Runtime, or, on a GPU, ``torch.export``'s graph recorded as CUDA graphs for small
@@ -55,9 +61,9 @@ def compile(
     dtype : torch.float64, torch.float32 or their names, optional
         The type to compute in. The default, float64, is that of the sources: trees decide every row as they do, also
         where it equals a threshold. float32 is faster: scores are within 1e-5, and rows of float32 numbers take the
-        same paths.
+        same paths. A translation keeps its type.
     calibrate : rows, optional
-        A few raw rows; needed only if a step on the host does not say how many columns it returns.
+        A few raw rows; needed only if a step on the host of a pipeline does not say how many columns it returns.
     tune : bool
         Whether "auto" measures on this machine, with this backend, the strategies that it expects to be fastest.
         Native code takes a minute for each. ONNX Runtime has its own tree operator, whatever the strategy.
@@ -78,7 +84,10 @@ def compile(
     """
     precision = _check_compile(backend, strategy, batch_size, dtype)
     check_calibration_rows(calibrate)
-    net = exact_translation(pipeline, precision, calibrate)
+    if isinstance(pipeline, Translation):
+        net = _frozen_copy(pipeline, precision if dtype is not None else None)
+    else:
+        net = exact_translation(pipeline, precision, calibrate)
     simplify(net)
     net.to(place(device))
     measure = tree_runner(backend) if tune and backend != "onnx" else None
@@ -90,6 +99,22 @@ def compile(
 def exact_translation(pipeline: Any, dtype: torch.dtype, calibrate: Rows | None = None) -> Translation:
     """Translate for the exact outputs of the source; the program reads all raw columns, for a residual model."""
     return Translation.of(Assembly(pipeline, sample=calibrate, dtype=dtype, exact=True)).requires_grad_(False)
+
+
+def _frozen_copy(net: Translation, dtype: torch.dtype | None) -> Translation:
+    """A copy whose trees stay as they are; ``InvalidOption`` for another type, or a backend that is fixed."""
+    if net.engine is not None:
+        raise InvalidOption(
+            "this translation runs on a backend that is fixed. Compile the translation or the pipeline that it was "
+            "made of."
+        )
+    if dtype not in (None, getattr(torch, net.encoder.dtype)):
+        raise InvalidOption(
+            f"compile got dtype={dtype} for a translation that computes in {net.encoder.dtype}; leave dtype out."
+        )
+    copy = deepcopy(net).requires_grad_(False).eval()
+    copy.set_exact_modules({})
+    return copy
 
 
 def _check_compile(backend: str, strategy: str, batch_size: int | None, dtype: Any) -> torch.dtype:
