@@ -140,6 +140,7 @@ class Refreshed(Method):
     """``net.refresh`` with the new rows; ``replayed`` old rows, drawn from all earlier periods, are replayed."""
 
     replayed: int = 0
+    keep_old: bool = True
 
     def update(self, until: int) -> None:
         """Refresh."""
@@ -149,13 +150,19 @@ class Refreshed(Method):
             size = min(self.replayed, len(old.y))
             index = np.sort(np.random.default_rng(until).choice(len(old.y), size, replace=False))
             replay = (old.X.iloc[index].reset_index(drop=True), old.y[index])
-        self.model.refresh(tuple(self.stream.periods[until - 1].every), replay=replay)
+        self.model.refresh(tuple(self.stream.periods[until - 1].every), replay=replay, keep_old=self.keep_old)
 
 
 class Replayed(Refreshed):
-    """The same with old rows."""
+    """The same with old rows, whose loss must not rise."""
 
     replayed = 10_000
+
+
+class ReplayedFreely(Replayed):
+    """The same with old rows, whose loss may rise."""
+
+    keep_old = False
 
 
 def methods(start: Start) -> dict[str, Method]:
@@ -166,6 +173,7 @@ def methods(start: Start) -> dict[str, Method]:
         "frozen": Method(stream, deepcopy(net)),
         "refresh": Refreshed(stream, deepcopy(net)),
         "refresh with replay": Replayed(stream, deepcopy(net)),
+        "replay, loss may rise": ReplayedFreely(stream, deepcopy(net)),
         "from scratch": FromScratch(stream, net),
         "window": OfWindow(stream, net),
         "lightgbm refit": Refit(stream, source),

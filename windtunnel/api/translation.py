@@ -228,7 +228,7 @@ class Translation(TranslatedPipeline):
         keep_old: bool = True,
         seed: int = 0,
     ) -> Self:
-        """Update with new rows: leaf values of boosted trees and the residual model move, new categories get rows.
+        """Update with new rows: leaf values of trees and the residual model move, new categories get rows.
 
         The size stays as it is, but for new categories; the first refresh adds a value per category and bin of every
         column to the residual model. ``history`` and ``report`` hold loss and metric before and after, the attempts,

@@ -12,6 +12,7 @@ import pytest
 import torch
 from lightgbm import LGBMClassifier
 from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 
@@ -179,3 +180,21 @@ def test_closed_derivatives_are_those_of_autograd(loss: Loss, outputs: int) -> N
     by_autograd = derivatives(lambda *rest: loss(*rest), rows, second=True)
     torch.testing.assert_close(gradient, by_autograd[0])
     torch.testing.assert_close(curvature.clamp_min(0.01 * float(curvature.mean())), by_autograd[1])
+
+
+@pytest.mark.parametrize("forest", [RandomForestClassifier, RandomForestRegressor])
+def test_leaves_of_a_forest_are_means_of_old_and_new_targets(forest: Any) -> None:
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(1200, 2)).astype(np.float32)
+    y = (X[:, 0] + generator.normal(size=1200) > 0).astype(int)
+    model = forest(n_estimators=3, max_leaf_nodes=6, bootstrap=False, random_state=0).fit(X[:600], y[:600])
+    net = windtunnel.translate(model, calibrate=X[:600])
+    changed = 1 - y
+    net.refresh((X[600:], changed[600:]), valid=(X[600:], changed[600:]), anchor=50)  # all new rows are fitted
+    kept = net.history.candidates[1]
+    assert kept.kept
+    trees = next(step.module for step in net.program.steps if hasattr(step.module, "ensemble"))
+    means = trees(torch.from_numpy(X).double())[:, -1].numpy()
+    leaves, targets = model.apply(X), np.concatenate([y[:600], changed[600:]])
+    expected = np.mean([[targets[tree == leaf].mean() for leaf in tree] for tree in leaves.T], axis=0)
+    np.testing.assert_allclose(means, expected, atol=1e-6)

@@ -291,10 +291,13 @@ class HardTrees(TreeWalk):
 
     @torch.jit.unused
     def leaf_positions(self, x: Tensor) -> Tensor:
-        """The position in ``value`` of the leaf that each row falls into, int64 ``[B, K, trees of a score]``."""
+        """The position in ``value`` of the leaf that each row falls into, int64 ``[B, K, trees of a score]``.
+
+        ``[B, 1, trees]`` where a leaf holds a value for each score.
+        """
         rows = max(1, (1 << 16) // max(1, self.row_cost))
         parts = [self._leaves(part) for part in torch.split(x, rows)]
-        return torch.cat(parts).view(x.shape[0], self.outputs, -1)
+        return torch.cat(parts).view(x.shape[0], 1 if self.vector else self.outputs, -1)
 
 
 _DTYPES: dict[str, Any] = {

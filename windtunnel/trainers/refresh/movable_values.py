@@ -1,4 +1,4 @@
-"""The values of a translation that a refresh moves: residual tables, and leaf values of boosted trees."""
+"""The values of a translation that a refresh moves: residual tables, and leaf values of trees."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
 from windtunnel.program.program import IDS
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.refresh.forest_leaves import ForestLeaves, forest_position
 from windtunnel.trainers.refresh.residual_columns import positions_of_new_categories, residual_position
 from windtunnel.trainers.refresh.value_groups import RefreshRows, ValueGroup, fit_groups
 
@@ -24,11 +25,15 @@ TABLE_PASSES = 10
 
 @dataclass(frozen=True)
 class MovedValues:
-    """The result of a fit: changes of the tables and leaves, group by group, and scores ``[N, K]`` of all rows."""
+    """The result of a fit: changes of the tables and leaves, group by group, and scores ``[N, K]`` of all rows.
+
+    ``forest`` are the changes of the values of a forest, ``[positions, K]``.
+    """
 
     tables: list[Tensor]
     leaves: list[Tensor]
     scores: Tensor
+    forest: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -44,16 +49,19 @@ class MovableValues:
     leaves : list of ValueGroup
         A group per boosting round, of positions in ``trees.value``.
     trees : HardTrees or None
+        The boosted trees of ``leaves``.
+    forest : ForestLeaves or None
     """
 
     scores: Tensor
     tables: list[tuple[str, ValueGroup]]
     leaves: list[ValueGroup]
     trees: HardTrees | None
+    forest: ForestLeaves | None
 
     @classmethod
     def of(cls, net: TranslatedPipeline, rows: Batch) -> MovableValues:
-        """The values of a translation with a residual model; its last pipeline step may be boosted trees."""
+        """The values of a translation with a residual model; its last pipeline step may be trees."""
         position = residual_position(net)
         assert position is not None
         step: Any = net.program.steps[position]
@@ -69,13 +77,23 @@ class MovableValues:
             leaves = [
                 ValueGroup.of(positions[:, :, tree], len(trees.value), unit) for tree in range(positions.shape[2])
             ]
-        return cls(net.run_in_slices(net.program, rows).double(), tables, leaves, trees)
+        forest = None
+        if (place := forest_position(net, position)) is not None:
+            forest = ForestLeaves.of(net, place, net.run_in_slices(partial(net.program.inputs_of, place), rows))
+        return cls(net.run_in_slices(net.program, rows).double(), tables, leaves, trees, forest)
 
     def fit(self, target: Tensor, weight: Tensor, loss: Loss, anchor: float) -> MovedValues:
-        """Move the tables in ``TABLE_PASSES`` passes, then the leaf values in one; see ``fit_groups``."""
-        rows = RefreshRows(self.scores.clone(), target, weight.double())
+        """Move the leaf values of a forest, then the tables in ``TABLE_PASSES`` passes, then boosted leaves in one.
+
+        See ``ForestLeaves.fit`` and ``fit_groups``.
+        """
+        rows, forest = RefreshRows(self.scores.clone(), target, weight.double()), None
+        if self.forest is not None:
+            value = self.forest.fit(target, rows.weight, anchor)
+            forest = value - self.forest.trees.value
+            rows.scores.add_(self.forest.change(value))
         tables = fit_groups(rows, [group for _, group in self.tables], TABLE_PASSES, loss, anchor)
-        return MovedValues(tables, fit_groups(rows, self.leaves, 1, loss, anchor), rows.scores)
+        return MovedValues(tables, fit_groups(rows, self.leaves, 1, loss, anchor), rows.scores, forest)
 
     def install(self, net: TranslatedPipeline, moved: MovedValues) -> None:
         """Give the translation, of which these are the values, the moved ones."""
@@ -90,9 +108,10 @@ class MovableValues:
             change = torch.zeros_like(self.trees.value)
             for group, move in zip(self.leaves, moved.leaves, strict=True):
                 change[group.used] += move[:-1]
-            trees = _add_to_leaves(self.trees, change)
-            trees.cast(getattr(torch, net.encoder.dtype))
-            net.replace_modules({position - 1: trees.eval()})
+            net.replace_modules({position - 1: _add_to_leaves(self.trees, change, net.encoder.dtype)})
+        if self.forest is not None and moved.forest is not None:
+            trees = _add_to_leaves(self.forest.trees, moved.forest, net.encoder.dtype)
+            net.replace_modules({self.forest.position: trees})
 
 
 def _table_groups(
@@ -124,12 +143,16 @@ def _boosted_trees(net: TranslatedPipeline, position: int) -> HardTrees | None:
     return HardTrees.of(trees.ensemble())
 
 
-def _add_to_leaves(trees: HardTrees, change: Tensor) -> HardTrees:
-    """The same trees with a change ``[positions]`` added to ``trees.value``."""
+def _add_to_leaves(trees: HardTrees, change: Tensor, dtype: str) -> HardTrees:
+    """The same trees with a change ``[positions]`` or ``[positions, K]`` added to ``trees.value``."""
     ensemble = trees.ensemble()
-    numbered = replace(ensemble, leaf_value=np.arange(1.0, len(ensemble.leaf_value) + 1))
-    number = HardTrees.of(numbered).value.long() - 1  # -1 where a position is no leaf
+    numbers = np.arange(1.0, len(ensemble.leaf_value) + 1)
+    numbered = replace(ensemble, leaf_value=(numbers + np.zeros(ensemble.leaf_value.T.shape)).T)
+    value = HardTrees.of(numbered).value
+    number = (value[:, 0] if ensemble.vector else value).long() - 1  # -1 where a position is no leaf
     leaf_value = ensemble.leaf_value.copy()
     leaves = number >= 0
     leaf_value[number[leaves].numpy()] += change[leaves].numpy()
-    return HardTrees.of(replace(ensemble, leaf_value=leaf_value))
+    moved = HardTrees.of(replace(ensemble, leaf_value=leaf_value))
+    moved.cast(getattr(torch, dtype))
+    return moved.eval()
