@@ -7,9 +7,10 @@ import pytest
 CASE_TABLE = ("test_translate", "test_backends", "test_export_modules", "test_torchscript", "test_gradients")
 """Files that compile large parts of the case table; one worker runs them all, so each pipeline is fitted once."""
 SLOW_FILES = (
-    "test_export_formats", "test_sweep", "test_compiled_fit", "test_train_step_benchmark", "test_streaming",
-    "test_strategies", "test_soft_triton", "test_catboost_categories", "test_paper", "test_wrappers",
-    "test_residual_model", "test_passes", "test_accuracy_benchmark", "test_readme", "test_soft_kernel",
+    "test_export_formats", "test_rejected_rows", "test_sweep", "test_storage", "test_compiled_fit",
+    "test_train_step_benchmark", "test_streaming", "test_strategies", "test_soft_triton",
+    "test_catboost_categories", "test_paper", "test_wrappers", "test_residual_model", "test_crossfit",
+    "test_passes", "test_dropped_columns", "test_accuracy_benchmark", "test_readme", "test_soft_kernel",
     "test_distributed", "test_resume", "test_finetune", "test_factorization_machine", "test_fuzz",
 )  # fmt: skip
 """Other files of ten seconds and more, slowest first."""

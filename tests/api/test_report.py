@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from way_out import PIPELINES, fitted, frame, target, translated, with_host_step
+from export_cases import PIPELINES, fitted, frame, target, translated, with_host_step
 
 import windtunnel
 from windtunnel.program.records.origin import Origin

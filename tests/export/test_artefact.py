@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from export_cases import PIPELINES, fitted, frame, rows_for, target, translated, with_host_step
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from way_out import PIPELINES, fitted, frame, rows_for, target, translated, with_host_step
 
 import windtunnel
 from windtunnel.errors import BadFile, InvalidOption, UnfaithfulOption

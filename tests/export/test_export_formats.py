@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,48 +17,47 @@ import onnxruntime
 import pandas as pd
 import pytest
 import torch
-from case import Case, table
+from case import Case
 from cases import CASES, parametrized
+from export_cases import (
+    FORMATS,
+    SUFFIX,
+    assert_as_net,
+    assert_the_same_errors,
+    columns_of,
+    fitted,
+    logistic,
+    opened,
+    rows_for,
+    small,
+    translated,
+    windtunnel_columns,
+)
 from lightgbm import LGBMClassifier, LGBMRegressor
-from onnx import helper, numpy_helper
 from parity import compiled
-from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
 from sklearn.ensemble import (
-    AdaBoostClassifier,
-    GradientBoostingClassifier,
     RandomForestClassifier,
     VotingClassifier,
 )
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
-    KBinsDiscretizer,
     OneHotEncoder,
-    PolynomialFeatures,
-    QuantileTransformer,
-    SplineTransformer,
     StandardScaler,
 )
 from sklearn.svm import SVC
-from sklearn.tree import DecisionTreeClassifier
-from way_out import Looping, fitted, frame, rows_for, translated, with_host_step
 
 import windtunnel
 from windtunnel.compiler import exported
-from windtunnel.errors import BadFile, BadInput, InvalidOption, UnfaithfulOption
+from windtunnel.errors import UnfaithfulOption
 from windtunnel.export import serving
-from windtunnel.export.columns import names, raw_columns
-from windtunnel.export.limits import LIMITS, met
+from windtunnel.export.limits import met
 from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.trainers.residual.init_scores import InputColumns
 from windtunnel.trainers.residual.installation import install_residual
 
-SUFFIX = {"torchscript": ".ts", "onnx": ".onnx", "exported": ".pt2", "aoti": ".pt2"}
-FORMATS = ("torchscript", "onnx", "exported")
-"""Those that are written in seconds; native code has a test of its own."""
 SPREAD = [
     "imputer of texts, one-hot",
     "ordinal, trees with categories",
@@ -79,68 +77,6 @@ NATIVE = [
     "quantiles, normal", "mlp classifier, several labels",
 ]  # fmt: skip
 """Compiling takes half a minute."""
-
-
-def opened(net: windtunnel.Translation, folder: Path, format: str) -> serving.Model:
-    path = folder / f"net{SUFFIX[format]}"
-    net.export(path, format=format)
-    return serving.load(path, trusted=format != "onnx")
-
-
-@cache
-def logistic() -> windtunnel.Translation:
-    return windtunnel.compile(fitted("logistic"))
-
-
-@cache
-def small(format: str, folder: Path) -> serving.Model:
-    return opened(logistic(), folder, format)
-
-
-@cache
-def rejecting_categories() -> windtunnel.Translation:
-    rows = frame().fillna({"city": "none"})
-    pipeline = make_pipeline(windtunnel_columns(OneHotEncoder(), ["city", "code"]), LogisticRegression())
-    return windtunnel.compile(pipeline.fit(rows, rows["size"] > 0))
-
-
-@pytest.fixture(scope="module")
-def rejecting_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("rejecting")
-
-
-@cache
-def rejecting_file(format: str, folder: Path) -> serving.Model:
-    return opened(rejecting_categories(), folder, format)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("formats")
-
-
-def columns_of(net: windtunnel.Translation, rows: Any) -> dict[str, list[Any]]:
-    """The raw columns that a translation reads, by the names that files give them."""
-    picked, used = net.encoder.select(rows), [*sum(raw_columns(net.encoder), [])]
-    return {name: picked[at].astype(object).tolist() for at, name in zip(used, names(net.encoder, used), strict=True)}
-
-
-def assert_as_net(model: serving.Model, net: windtunnel.Translation, rows: Any, tolerance: float) -> None:
-    given = columns_of(net, rows)
-    np.testing.assert_allclose(model.scores(given), net.scores(rows), tolerance, tolerance)
-    if "predict_proba" in model.facts["outputs"]:
-        wanted = net.predict_proba(rows)
-        assert_close(model.predict_proba(given), np.hstack(wanted) if isinstance(wanted, list) else wanted, tolerance)
-    if "predict" in model.facts["outputs"] and net.head.classes is not None:
-        np.testing.assert_array_equal(net.head.labels(torch.as_tensor(model.predict(given))), net.predict(rows))
-    elif "predict" in model.facts["outputs"]:
-        assert_close(model.predict(given), net.predict(rows), tolerance)
-
-
-def assert_close(found: Any, wanted: Any, tolerance: float) -> None:
-    """Compare float64 outputs with those of a translation, which rounds some as the source does."""
-    tolerance = max(tolerance, np.finfo(wanted.dtype).eps if wanted.dtype.kind == "f" else 0)
-    np.testing.assert_allclose(np.asarray(found), wanted, tolerance, tolerance)
 
 
 # What files give
@@ -275,10 +211,6 @@ def test_one_category_that_is_a_number(tmp_path: Path) -> None:
         assert_as_net(opened(net, tmp_path, format), net, rows, 1e-9)
 
 
-def windtunnel_columns(encoder: Any, columns: list[str]) -> Any:
-    return make_column_transformer((encoder, columns))
-
-
 # Trees in ONNX
 
 
@@ -378,137 +310,6 @@ def test_windtunnel_is_not_needed(format: str, folder: Path) -> None:
     np.testing.assert_allclose(ask_elsewhere(folder, f"net{SUFFIX[format]}", rows), wanted, 1e-9)
 
 
-# Bad input and trust
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_the_same_errors_in_every_format(format: str, folder: Path) -> None:
-    assert_the_same_errors(small(format, folder))
-
-
-def assert_the_same_errors(model: serving.Model) -> None:
-    rows = rows_for("logistic").to_dict("list")
-    wrong: list[tuple[Any, str]] = [
-        ({"size": [1.0], "prise": [2.0]}, r"columns missing: \['price', 'code', 'city'\]; given: \['size', 'prise'\]"),
-        (rows | {"size": ["1"] * 60}, "column 'size' holds '1'; numbers are read there"),
-        (rows | {"size": [[1.0]] * 60}, r"column 'size' holds \[1.0\]; numbers are read there"),
-        (rows | {"city": [b"Oslo"] * 60}, "column 'city' holds b'Oslo'; texts are read there"),
-        (rows | {"city": [3] * 60}, "column 'city' holds 3; texts are read there"),
-        (rows | {"city": ["Os\0lo"] * 60}, "column 'city' holds 'Os.*lo', with a NUL in it"),
-        (rows | {"city": "Oslo"}, "column 'city' is a single str"),
-        (rows | {"city": ["Oslo"]}, "columns of different lengths: .*'city': 1"),
-        (rows | {"city": pd.DataFrame(rows)[["city"]]}, "column 'city' is a DataFrame, no single column"),
-        (pd.DataFrame(rows).iloc[:, [0, *range(4)]], r"columns given twice: \['size'\]; each name must be there once"),
-        ([[1.0, 2.0]], "rows given as list; give a mapping"),
-        (rows | {"size": [np.inf] * 60}, "60 of 60 rows (scored at once )?have no finite score"),
-    ]
-    for given, message in wrong:
-        with pytest.raises(serving.BadRows, match=message):
-            model.predict(given)
-    with pytest.raises(AttributeError, match="this model has no transform"):
-        model._output("transform", rows)
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_rejected_categories(format: str, rejecting_folder: Path) -> None:
-    rows = frame().fillna({"city": "none"})
-    model = rejecting_file(format, rejecting_folder)
-    assert model.predict(rows).shape == (200,)
-    for name, value in (("city", "Paris"), ("city", None), ("code", 3.25), ("code", None)):
-        with pytest.raises(serving.BadRows, match="encoder rejects"):
-            model.predict(rows.astype(object).assign(**{name: value}).to_dict("list"))
-
-
-REJECTING: dict[str, Any] = {
-    "forest": lambda: RandomForestClassifier(3, max_depth=3, random_state=0),
-    "gradient boosting": lambda: GradientBoostingClassifier(n_estimators=3, random_state=0),
-    "ada boost": lambda: AdaBoostClassifier(n_estimators=3, random_state=0),
-    "a tree of squares": lambda: make_pipeline(PolynomialFeatures(2), DecisionTreeClassifier(max_depth=3)),
-    "splines": lambda: make_pipeline(SplineTransformer(extrapolation="constant"), LogisticRegression()),
-    "bins": lambda: make_pipeline(KBinsDiscretizer(3, strategy="uniform"), LogisticRegression()),
-    "quantiles": lambda: make_pipeline(QuantileTransformer(n_quantiles=20), LogisticRegression()),
-}
-"""Models whose scores are finite whatever reaches them."""
-
-
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("name", REJECTING)
-def test_rejected_numbers(name: str, format: str, tmp_path: Path) -> None:
-    rows = frame()[["size", "code"]]
-    source = REJECTING[name]().fit(rows, rows["size"] > 0)
-    net, rejected = windtunnel.compile(source), 0
-    model = opened(net, tmp_path, format)
-    for value in (0.5, 1e15, 1e30, np.nan, np.inf, -np.inf, 1e300, -1e300):
-        given = rows[:3].copy()
-        given.iloc[1, 0] = value
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                wanted = source.predict_proba(given)
-        except ValueError:
-            rejected += 1
-            with pytest.raises(BadInput, match="1 of 3 rows have no finite score"):
-                net.predict_proba(given)
-            for method in ("scores", "predict_proba", "predict"):
-                with pytest.raises(serving.BadRows, match="1 of 3 rows (scored at once )?have no finite score"):
-                    getattr(model, method)(given)
-        else:
-            assert_close(model.predict_proba(given), wanted, 1e-9)
-            assert_close(net.predict_proba(given), wanted, 1e-9)
-    assert rejected
-
-
-def test_what_cannot_raise_gives_nan_and_minus_one(rejecting_folder: Path) -> None:
-    net = rejecting_categories()
-    rejecting_file("onnx", rejecting_folder)
-    session = onnxruntime.InferenceSession(rejecting_folder / "net.onnx")
-    cities = ["Oslo", "Paris", "<missing>", "Oslo", "Oslo", "", "Oslo\0"]
-    codes = [2.0, 2.0, 2.0, 3.25, np.nan, 7.5, 2.0]
-    scores, chances, at = session.run(None, {"city": np.array(cities, object), "code": np.array(codes)})
-    wrong = [1, 2, 3, 4, 6]
-    assert np.isnan(scores[wrong]).all() and np.isnan(chances[wrong]).all() and (at[wrong] == -1).all()
-    fine = pd.DataFrame({"city": ["Oslo", ""], "code": [2.0, 7.5]})
-    np.testing.assert_allclose(scores[[0, 5]], net.scores(fine), 1e-9)
-    assert np.array_equal(net.classes_[at[[0, 5]]], net.predict(fine))
-
-
-def test_missing_texts_in_onnx(folder: Path) -> None:
-    net = logistic()
-    small("onnx", folder)
-    session = onnxruntime.InferenceSession(folder / "net.onnx")
-    numbers = {name: np.full(6, 2.0) for name in ("size", "price", "code")}
-    cities = np.array(["<missing>", "Paris", None, np.nan, "None", pd.NA], object)
-    (scores,) = session.run(["scores"], {**numbers, "city": cities})
-    np.testing.assert_allclose(scores[:2], net.scores(pd.DataFrame({**numbers, "city": [None, "Paris"] * 3})[:2]))
-    assert np.isnan(scores[2:]).all()
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_texts_that_look_like_missing_ones(format: str, tmp_path: Path) -> None:
-    values = np.array(["Oslo", "nan", None, "Rome"] * 10, dtype=object)
-    X, y = pd.DataFrame({"city": values, "more": np.arange(40.0)}), values == None  # noqa: E711  of each
-    encode = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
-    pipeline = make_pipeline(encode, LogisticRegression(C=100)).fit(X, y)
-    model = opened(windtunnel.compile(pipeline), tmp_path, format)
-    texts = ["<missing>", "None", "nan", "<NA>", None, "Paris", "Oslo"]
-    rows = pd.DataFrame({"city": np.array(texts, dtype=object), "more": 1.0})
-    np.testing.assert_allclose(np.asarray(model.predict_proba(rows)), pipeline.predict_proba(rows), 1e-9)
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_none_is_a_category_where_the_pipeline_says_so(format: str, tmp_path: Path) -> None:
-    values = np.array(["a", "b", None, np.nan, "b", "b"] * 10, dtype=object)
-    X = pd.DataFrame({"city": pd.Series(values, dtype=object)})
-    encoder = OneHotEncoder(handle_unknown="ignore")
-    pipeline = make_pipeline(SimpleImputer(strategy="most_frequent"), encoder, LogisticRegression(C=100))
-    y = [value is None or value == "a" for value in values]
-    net = windtunnel.compile(pipeline.fit(X, y))
-    model = opened(net, tmp_path, format)
-    probabilities = np.asarray(model.predict_proba(X))
-    np.testing.assert_allclose(probabilities, pipeline.predict_proba(X), 1e-9)
-    assert abs(probabilities[2, 1] - probabilities[3, 1]) > 0.5  # None and NaN
-    np.testing.assert_array_equal(probabilities, model.predict_proba({"city": values.tolist()}))
-
-
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_vote_of_a_linear_model_and_a_kernel(format: str, tmp_path: Path) -> None:
     # Labels alone come out; torch.export makes subclasses of the modules on the way to them.
@@ -525,123 +326,3 @@ def test_texts_that_are_hashed(tmp_path: Path) -> None:
     assert_as_net(opened(net, tmp_path, "exported"), net, rows, 1e-9)
     with pytest.raises(UnfaithfulOption, match="column 'city' is hashed: ONNX has no operator for md5"):
         net.export(tmp_path / "net.onnx", format="onnx")
-
-
-@pytest.mark.parametrize("format", ["torchscript", "exported"])
-def test_programs_have_to_be_trusted(format: str, folder: Path) -> None:
-    small(format, folder)
-    with pytest.raises(ValueError, match=rf"holds a program \({format}\).*trusted=True"):
-        serving.load(folder / f"net{SUFFIX[format]}")
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_what_was_exported_is_no_artefact(format: str, folder: Path) -> None:
-    what = {"torchscript": "a TorchScript file", "onnx": "an ONNX file", "exported": r"a file of torch\.export"}
-    small(format, folder)
-    with pytest.raises(BadFile, match=rf"{what[format]}, which windtunnel\.load does not read.*serving\.load\(path"):
-        windtunnel.load(folder / f"net{SUFFIX[format]}")
-
-
-def test_files_of_others_are_rejected(tmp_path: Path) -> None:
-    (tmp_path / "net.onnx").write_bytes(b"nothing")
-    with pytest.raises(Exception, match="Protobuf|protobuf|INVALID"):
-        serving.load(tmp_path / "net.onnx")
-    (tmp_path / "net.bin").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match="is no file that export wrote"):
-        serving.load(tmp_path / "net.bin")
-    net = translated("logistic")
-    net.save(tmp_path / "net.windtunnel")
-    with pytest.raises(ValueError, match="is no file that export wrote"):
-        serving.load(tmp_path / "net.windtunnel")
-
-
-@pytest.mark.parametrize("place", ["weights", "../weights"])
-def test_onnx_files_that_point_at_others_are_rejected(place: str, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    for folder in (tmp_path, tmp_path.parent):
-        (folder / "weights").write_bytes(np.zeros(4).tobytes())
-    weights = numpy_helper.from_array(np.zeros(4), "weights")
-    weights.ClearField("raw_data")
-    weights.data_location = onnx.TensorProto.EXTERNAL
-    weights.external_data.add(key="location", value=place)
-    at, found = (helper.make_tensor_value_info(name, kind, [4]) for name, kind in (("at", 7), ("found", 11)))
-    gather = helper.make_node("Gather", ["weights", "at"], ["found"])
-    graph = helper.make_graph([gather], "net", [at], [found], [weights])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
-    with pytest.raises(Exception, match="External data path"):
-        serving.load(tmp_path / "net.onnx")
-
-
-def test_an_onnx_file_is_whole(folder: Path) -> None:
-    small("onnx", folder)
-    model = onnx.load(folder / "net.onnx", load_external_data=False)
-    onnx.checker.check_model(model, full_check=True)
-    assert not any(one.data_location or one.external_data for one in model.graph.initializer)
-    assert {one.domain for one in model.opset_import} == {"", "ai.onnx.ml"}
-    assert [one.name for one in model.graph.input] == ["size", "price", "code", "city"]
-    assert [one.name for one in model.graph.output] == ["scores", "predict_proba", "predict"]
-
-
-# What cannot be exported
-
-
-@pytest.mark.parametrize("format", ["onnx", "exported"])
-def test_host_steps_are_rejected_by_name(format: str, tmp_path: Path) -> None:
-    net = windtunnel.translate(with_host_step(), calibrate=frame())
-    with pytest.raises(UnfaithfulOption, match=r"'columns.custom' \(Custom\) stayed on the host"):
-        net.export(tmp_path / "net", format=format)
-    assert not list(tmp_path.iterdir())
-
-
-def test_steps_without_a_graph_are_rejected_by_name(tmp_path: Path, capfd: Any) -> None:
-    net = windtunnel.compile(StandardScaler().fit(np.random.default_rng(0).random((30, 4))))
-    net.program.steps[0].module = Looping()
-    with pytest.raises(UnfaithfulOption, match=r"cannot take a graph of step 'StandardScaler' \(Looping\)"):
-        net.export(tmp_path / "net.pt2", format="exported")
-    assert capfd.readouterr() == ("", "")
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_documentation_has_the_table_of_limits() -> None:
-    page = (Path(windtunnel.__file__).parents[1] / "docs" / "export.md").read_text(encoding="utf-8")
-    rows = [f"| {one.what} | {', '.join(one.formats)} | {one.because} |" for one in LIMITS]
-    assert "\n".join(rows) in page
-
-
-def test_names_that_onnx_cannot_hold(tmp_path: Path) -> None:
-    rows = table()[["age"]].rename(columns={"age": "scores"})
-    net = windtunnel.compile(LogisticRegression().fit(rows, rows["scores"] > 40))
-    with pytest.raises(UnfaithfulOption, match="columns called 'scores': ONNX has one space of names"):
-        net.export(tmp_path / "net.onnx", format="onnx")
-    rows = pd.DataFrame({"a": ["<missing>", "x"] * 5})
-    net = windtunnel.compile(make_pipeline(OneHotEncoder(), LogisticRegression()).fit(rows, [0, 1] * 5))
-    with pytest.raises(UnfaithfulOption, match="column 'a' has the category '<missing>'"):
-        net.export(tmp_path / "net.onnx", format="onnx")
-
-
-def test_names_of_files_and_formats(tmp_path: Path) -> None:
-    net = translated("logistic")
-    with pytest.raises(InvalidOption, match=r"\.pt2 is what files of 'exported' are called; name the file \.onnx"):
-        net.export(tmp_path / "net.pt2", format="onnx")
-    with pytest.raises(InvalidOption, match=r"\.windtunnel is what files of 'save' are called"):
-        net.export(tmp_path / "net.windtunnel", format="onnx")
-    with pytest.raises(InvalidOption, match="Did you mean 'exported'"):
-        net.export(tmp_path / "net", format="export")
-
-
-@pytest.mark.parametrize("format", ["torchscript", "exported", "onnx"])
-def test_an_infinite_score_is_an_output(format: str, tmp_path: Path) -> None:
-    rows = np.random.default_rng(0).normal(size=(60, 3))
-    source = LogisticRegression().fit(rows, rows[:, 0] > 0)
-    far = np.sign(source.coef_) * np.array([[1e308], [-1e308]])
-    path = tmp_path / ("model" + {"torchscript": ".ts", "exported": ".pt2", "onnx": ".onnx"}[format])
-    windtunnel.compile(source).export(path, format=format)
-    model = serving.load(path, trusted=True)
-    given = {name: far[:, int(name)] for name in model.number_columns}
-    with np.errstate(over="ignore"):
-        assert np.isinf(source.decision_function(far)).all()
-        np.testing.assert_array_equal(np.asarray(model.predict_proba(given)), source.predict_proba(far))
-        assert [bool(at) for at in model.predict(given)] == source.predict(far).tolist()
-    with pytest.raises(serving.BadRows, match="no finite score"):
-        model.predict(given | {"1": np.array([np.nan, 0.0])})

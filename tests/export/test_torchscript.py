@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from export_cases import PIPELINES, binary, fitted, frame, rows_for, target, translated, with_host_step
 from parity import compiled
 from sklearn.decomposition import NMF
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
@@ -20,7 +21,6 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, QuantileTransformer
 from torch import nn
-from way_out import PIPELINES, binary, fitted, frame, rows_for, target, translated, with_host_step
 
 import windtunnel
 from windtunnel.compiler.scripted import script

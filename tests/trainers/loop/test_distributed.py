@@ -27,12 +27,12 @@ Done = tuple[Path, list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """The folder of a run of tests/support/distributed_job.py under torchrun, and what each process left there."""
+    """The folder of a run of tests/support/jobs/distributed_job.py under torchrun, and what each process left there."""
     folder, here = tmp_path_factory.mktemp("together"), Path(__file__).parents[2] / "support"
     write(folder, table())
     environment = {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{here.parents[1]}", "OMP_WAIT_POLICY": "passive"}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    job = [str(here / "distributed_job.py"), str(folder)]
+    job = [str(here / "jobs" / "distributed_job.py"), str(folder)]
     ran = subprocess.run([*command, *job], env=environment, capture_output=True, text=True, timeout=240)
     assert ran.returncode == 0, ran.stderr
     return folder, [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in (0, 1)]

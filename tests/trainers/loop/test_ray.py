@@ -22,7 +22,7 @@ pytestmark = [
 def test_a_killed_worker_goes_on_from_the_last_checkpoint(tmp_path: Path) -> None:
     here = Path(__file__).parents[2] / "support"
     environment = {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{here.parents[1]}", "OMP_WAIT_POLICY": "passive"}
-    command = [sys.executable, str(here / "ray_job.py"), str(tmp_path)]
+    command = [sys.executable, str(here / "jobs" / "ray_job.py"), str(tmp_path)]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "killed").exists()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import category_encoders as ce
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -16,12 +18,19 @@ from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.preprocessing import (
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    StandardScaler,
+)
 from sklearn.svm import LinearSVC
 from torch import Tensor
 
 import windtunnel
 from windtunnel import LeafEncoder
+from windtunnel.export import serving
+from windtunnel.export.columns import names, raw_columns
 from windtunnel.modules.base import Module
 
 
@@ -134,3 +143,75 @@ def rows_for(name: str) -> pd.DataFrame:
 def translated(name: str, **options: Any) -> windtunnel.Translation:
     rows = pandas_categories(frame()) if name == "lightgbm_categories" else frame()
     return windtunnel.translate(fitted(name), **{"calibrate": rows, **options}).soften()
+
+
+SUFFIX = {"torchscript": ".ts", "onnx": ".onnx", "exported": ".pt2", "aoti": ".pt2"}
+FORMATS = ("torchscript", "onnx", "exported")
+"""Those that are written in seconds; native code has a test of its own."""
+
+
+def opened(net: windtunnel.Translation, folder: Path, format: str) -> serving.Model:
+    path = folder / f"net{SUFFIX[format]}"
+    net.export(path, format=format)
+    return serving.load(path, trusted=format != "onnx")
+
+
+@cache
+def logistic() -> windtunnel.Translation:
+    return windtunnel.compile(fitted("logistic"))
+
+
+@cache
+def small(format: str, folder: Path) -> serving.Model:
+    return opened(logistic(), folder, format)
+
+
+def columns_of(net: windtunnel.Translation, rows: Any) -> dict[str, list[Any]]:
+    """The raw columns that a translation reads, by the names that files give them."""
+    picked, used = net.encoder.select(rows), [*sum(raw_columns(net.encoder), [])]
+    return {name: picked[at].astype(object).tolist() for at, name in zip(used, names(net.encoder, used), strict=True)}
+
+
+def assert_as_net(model: serving.Model, net: windtunnel.Translation, rows: Any, tolerance: float) -> None:
+    given = columns_of(net, rows)
+    np.testing.assert_allclose(model.scores(given), net.scores(rows), tolerance, tolerance)
+    if "predict_proba" in model.facts["outputs"]:
+        wanted = net.predict_proba(rows)
+        assert_close(model.predict_proba(given), np.hstack(wanted) if isinstance(wanted, list) else wanted, tolerance)
+    if "predict" in model.facts["outputs"] and net.head.classes is not None:
+        np.testing.assert_array_equal(net.head.labels(torch.as_tensor(model.predict(given))), net.predict(rows))
+    elif "predict" in model.facts["outputs"]:
+        assert_close(model.predict(given), net.predict(rows), tolerance)
+
+
+def assert_close(found: Any, wanted: Any, tolerance: float) -> None:
+    """Compare float64 outputs with those of a translation, which rounds some as the source does."""
+    tolerance = max(tolerance, np.finfo(wanted.dtype).eps if wanted.dtype.kind == "f" else 0)
+    np.testing.assert_allclose(np.asarray(found), wanted, tolerance, tolerance)
+
+
+def windtunnel_columns(encoder: Any, columns: list[str]) -> Any:
+    return make_column_transformer((encoder, columns))
+
+
+def assert_the_same_errors(model: serving.Model) -> None:
+    rows = rows_for("logistic").to_dict("list")
+    wrong: list[tuple[Any, str]] = [
+        ({"size": [1.0], "prise": [2.0]}, r"columns missing: \['price', 'code', 'city'\]; given: \['size', 'prise'\]"),
+        (rows | {"size": ["1"] * 60}, "column 'size' holds '1'; numbers are read there"),
+        (rows | {"size": [[1.0]] * 60}, r"column 'size' holds \[1.0\]; numbers are read there"),
+        (rows | {"city": [b"Oslo"] * 60}, "column 'city' holds b'Oslo'; texts are read there"),
+        (rows | {"city": [3] * 60}, "column 'city' holds 3; texts are read there"),
+        (rows | {"city": ["Os\0lo"] * 60}, "column 'city' holds 'Os.*lo', with a NUL in it"),
+        (rows | {"city": "Oslo"}, "column 'city' is a single str"),
+        (rows | {"city": ["Oslo"]}, "columns of different lengths: .*'city': 1"),
+        (rows | {"city": pd.DataFrame(rows)[["city"]]}, "column 'city' is a DataFrame, no single column"),
+        (pd.DataFrame(rows).iloc[:, [0, *range(4)]], r"columns given twice: \['size'\]; each name must be there once"),
+        ([[1.0, 2.0]], "rows given as list; give a mapping"),
+        (rows | {"size": [np.inf] * 60}, "60 of 60 rows (scored at once )?have no finite score"),
+    ]
+    for given, message in wrong:
+        with pytest.raises(serving.BadRows, match=message):
+            model.predict(given)
+    with pytest.raises(AttributeError, match="this model has no transform"):
+        model._output("transform", rows)

@@ -12,85 +12,42 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from lightgbm import LGBMClassifier
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.feature_extraction import DictVectorizer
-from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfTransformer, TfidfVectorizer
-from sklearn.feature_selection import SelectFromModel, SelectKBest, VarianceThreshold
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import (
-    KBinsDiscretizer,
     MinMaxScaler,
-    OneHotEncoder,
-    OrdinalEncoder,
     PolynomialFeatures,
     PowerTransformer,
     QuantileTransformer,
-    SplineTransformer,
     StandardScaler,
 )
-from sklearn.tree import DecisionTreeClassifier
-from torch import Tensor
+from wide_table import FRAME, LABEL, NUMBERS, TEXTS, bins, few_trees, modules, one_hot, probabilities, table
 
 import windtunnel
 from windtunnel.assemble import Assembly
-from windtunnel.compiler.scripted import script
 from windtunnel.errors import BadInput
 from windtunnel.export import serving
-from windtunnel.modules.base import MODULES, Module
-from windtunnel.modules.columns.affine import Affine, ClippedAffine
+from windtunnel.modules.columns.affine import Affine
 from windtunnel.modules.columns.bins import Bins
-from windtunnel.modules.columns.elementwise import Elementwise
 from windtunnel.modules.columns.polynomial import Polynomial
 from windtunnel.modules.columns.power import Power
 from windtunnel.modules.columns.quantile import QuantileMap
-from windtunnel.modules.columns.zero_as_missing import ZeroAsMissing
 from windtunnel.modules.imputers.imputer import Imputer
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.linear.projection import Projection
-from windtunnel.modules.outputs.finite import Finite
 from windtunnel.modules.tables.category_table import CategoryTable, Identity, SumGroups
-from windtunnel.modules.tables.one_hot import OneHot
-from windtunnel.modules.tables.tfidf import TermSums, Tfidf
 from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.modules.trees.leaves import LeafOneHot
-from windtunnel.program.non_finite import takes_missing
 from windtunnel.program.records.simplification import Simplification
-
-NUMBERS = [f"n{at}" for at in range(8)]
-TEXTS = [f"c{at}" for at in range(4)]
-
-
-def table(rows: int = 400, seed: int = 0) -> pd.DataFrame:
-    """Numbers of sizes from 1 to 1000, and texts."""
-    random = np.random.default_rng(seed)
-    numbers = {name: random.normal(size=rows) * 10.0 ** (at % 4) for at, name in enumerate(NUMBERS)}
-    texts = {name: np.array(list("abcdefgh"), dtype=object)[random.integers(0, 8, rows)] for name in TEXTS}
-    return pd.DataFrame(numbers | texts)
-
-
-FRAME = table()
-LABEL = (FRAME["n0"] + FRAME["n1"] / 10 + (FRAME["c0"] == "a") > 0).to_numpy()
 
 
 def sparse_weights(C: float = 0.05) -> LogisticRegression:
     return LogisticRegression(solver="saga", l1_ratio=1.0, C=C, max_iter=300, tol=1e-3)
-
-
-def one_hot() -> OneHotEncoder:
-    return OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-
-
-def few_trees() -> LGBMClassifier:
-    return LGBMClassifier(n_estimators=3, num_leaves=4, verbosity=-1, n_jobs=1)
-
-
-def bins(**options: Any) -> KBinsDiscretizer:
-    return KBinsDiscretizer(4, quantile_method="averaged_inverted_cdf", **options)
 
 
 PIPELINES: dict[str, Callable[[], Any]] = {
@@ -167,20 +124,6 @@ def found(net: windtunnel.Translation) -> Simplification:
     return net.simplification
 
 
-def modules(net: windtunnel.Translation) -> list[Any]:
-    return [step.module for step in net.program.steps]
-
-
-def probabilities(source: Any, rows: pd.DataFrame) -> np.ndarray | None:
-    """Probabilities; None where rows are rejected."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return np.asarray(source.predict_proba(rows))
-    except ValueError:
-        return None
-
-
 @pytest.mark.parametrize("name", PIPELINES)
 def test_outputs_are_those_of_the_source(name: str) -> None:
     source, net = fitted(name), compiled(name)
@@ -203,58 +146,6 @@ def test_what_the_source_rejects_is_rejected_and_nothing_else(name: str) -> None
             assert want is not None or repr(column) not in unread, (column, odd)
             if want is not None and got is not None:
                 np.testing.assert_allclose(got, want, 1e-9, 1e-9, err_msg=f"{column} {odd}")
-
-
-DROPPED: dict[str, Callable[[], Any]] = {
-    "variance": lambda: VarianceThreshold(9),
-    "trees": lambda: SelectFromModel(DecisionTreeClassifier(max_depth=1), threshold=0.5),
-    "columns": lambda: make_column_transformer(("passthrough", [-2])),
-}
-
-
-@pytest.mark.parametrize("encoder", [OrdinalEncoder(), OneHotEncoder(drop="first", sparse_output=False), one_hot()])
-@pytest.mark.parametrize("name", DROPPED)
-def test_categories_of_dropped_columns_are_rejected_as_the_source_does(name: str, encoder: Any, tmp_path: Path) -> None:
-    files = FILES if name == "columns" else {}
-    rows = FRAME[["c0", "c1", "n1", "n0"]].assign(c1="one")
-    encode = make_column_transformer((encoder, ["c0", "c1"]), remainder="passthrough")
-    source = make_pipeline(encode, DROPPED[name](), LogisticRegression()).fit(rows, FRAME["n1"] > 0)
-    given = [rows[:3].assign(c0=pd.Series(["a", odd, odd], dtype=object)) for odd in ("zzz", None, "b")]
-    given += [rows[:3].assign(c1=pd.Series(["one", odd, odd], dtype=object)) for odd in ("zzz", None)]
-    assert_rejected_everywhere(source, given, tmp_path, files)
-
-
-@pytest.mark.parametrize("step", [StandardScaler(), bins(encode="ordinal"), SplineTransformer(3)])
-@pytest.mark.parametrize("name", DROPPED)
-def test_numbers_of_dropped_columns_are_rejected_as_the_source_does(name: str, step: Any, tmp_path: Path) -> None:
-    rows = FRAME[["n4", "n1", "n0"]]
-    source = make_pipeline(make_column_transformer((step, ["n4"]), remainder="passthrough"), DROPPED[name](), boosted())
-    given = [rows[:3].assign(n4=[0.0, odd, 1.0]) for odd in (np.nan, np.inf, 99.0)]
-    files = {"torchscript": FILES["torchscript"]} if name == "columns" else {}
-    assert_rejected_everywhere(source.fit(rows, FRAME["n1"] > 0), given, tmp_path, files)
-
-
-def boosted() -> HistGradientBoostingClassifier:
-    return HistGradientBoostingClassifier(max_iter=2, max_depth=1)
-
-
-FILES = {"torchscript": "net.ts", "exported": "net.pt2", "onnx": "net.onnx"}
-
-
-def assert_rejected_everywhere(source: Any, rows: list[pd.DataFrame], folder: Path, files: dict[str, str]) -> None:
-    """Rows that the source rejects are, compiled, translated and in files, and no others."""
-    net = windtunnel.compile(source)
-    models = [net, windtunnel.translate(source)]
-    for format, path in files.items():
-        net.export(folder / path, format=format)
-        models.append(serving.load(folder / path, trusted=True))
-    for given in rows:
-        want = probabilities(source, given)
-        for model in models:
-            got = probabilities(model, given)
-            assert (want is None) == (got is None), (given, model)
-            if want is not None and type(model) is not windtunnel.Translation:
-                np.testing.assert_allclose(got, want, 1e-9, 1e-9)
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -465,219 +356,3 @@ def test_engines_run_less(backend: str) -> None:
     net = windtunnel.compile(fitted(name), backend=backend)
     np.testing.assert_allclose(net.predict_proba(rows), probabilities(fitted(name), rows), 1e-9, 1e-9)
     assert found(net) == found(compiled(name))
-
-
-# Modules
-
-
-def numbers(*shape: int) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(0).normal(size=shape))
-
-
-def trees() -> HardTrees:
-    X = FRAME[NUMBERS[:WIDTH]].to_numpy()
-    return windtunnel.compile(few_trees().fit(X, LABEL), strategy="tree_traversal").program.steps[-1].module
-
-
-NAN, WIDTH = torch.tensor(torch.nan, dtype=torch.float64), 6
-NARROWED: dict[str, Callable[[], Module]] = {
-    "Affine": lambda: Affine(*(numbers(4, WIDTH) + 3)),
-    "ClippedAffine": lambda: ClippedAffine(*(numbers(4, WIDTH) + 3), -1.0, 1.0),
-    "Bins": lambda: Bins(
-        numbers(WIDTH, 3).sort().values, torch.ones(WIDTH, 3).double(), torch.arange(4 * WIDTH), ordinal=False
-    ),
-    "Bins, ordinal": lambda: Bins(numbers(WIDTH, 3).sort().values, torch.ones(WIDTH, 3), torch.arange(0), ordinal=True),
-    "CategoryTable": lambda: CategoryTable(numbers(5, WIDTH)),
-    "Elementwise": lambda: Elementwise(torch.zeros(3), "square"),
-    "HardTrees": trees,
-    "Identity": Identity,
-    "Imputer": lambda: Imputer(numbers(5), NAN, torch.tensor([0, 1, 2, 4, 5]), torch.tensor([1, 3])),
-    "Imputer of zeros": lambda: Imputer(numbers(2), NAN * 0, torch.tensor([1, 2]), torch.tensor([4])),
-    "LeafOneHot": lambda: LeafOneHot.numbered(trees().ensemble(), np.arange(12)),
-    "Linear": lambda: Linear(numbers(4, WIDTH) * torch.tensor([1, 0, 1, 0, 0, 1]), numbers(4)),
-    "OneHot": lambda: OneHot(torch.tensor([-1, 2, 0, 1, 3]), torch.arange(4), torch.ones(())),
-    "Polynomial": lambda: Polynomial(torch.tensor([[6, 6], [0, 6], [0, 3], [5, 5], [2, 4]])),
-    "Projection": lambda: Projection(numbers(4, WIDTH) * torch.tensor([0, 0, 1, 0, 1, 1]), numbers(4), numbers(WIDTH)),
-    "QuantileMap": lambda: QuantileMap(numbers(WIDTH, 4).sort().values, torch.rand(WIDTH, 4).sort().values, False),
-    "SumGroups": lambda: SumGroups(2),
-    "Tfidf": lambda: Tfidf(numbers(WIDTH).abs(), "l2"),
-    "Tfidf of some": lambda: Tfidf(numbers(WIDTH).abs(), "l1", torch.tensor([0, 2, 5])),
-    "Tfidf without a norm": lambda: Tfidf(numbers(WIDTH).abs(), ""),
-    "ZeroAsMissing": ZeroAsMissing,
-}
-
-
-def given(module: Module) -> Tensor:
-    return torch.randint(0, 5, (20, 1)) if isinstance(module, CategoryTable | OneHot) else numbers(20, WIDTH)
-
-
-def test_every_module_that_can_be_narrowed_is_tried() -> None:
-    can = {
-        name
-        for name, one in MODULES.items()
-        if one.required_columns is not Module.required_columns or one.PER_COLUMN is not None
-    }
-    forms = {name for name, one in MODULES.items() if issubclass(one, HardTrees)} - {"HardTrees"}
-    own = {name for name in can if MODULES[name].__module__.startswith("windtunnel.")} - forms
-    assert own == {name.split(",")[0].split(" ")[0] for name in NARROWED}
-
-
-@pytest.mark.parametrize("name", NARROWED)
-def test_a_narrowed_module_gives_the_same_columns(name: str) -> None:
-    module = NARROWED[name]()
-    x = given(module)
-    x[3] = x[3].abs() * 0 if x.dtype == torch.int64 else torch.nan
-    every = module(x)
-    width = x.shape[1]
-    tried = 0
-    for wanted in (range(every.shape[1]), [0, 2], [every.shape[1] - 1]):
-        needed = module.required_columns(wanted, width)
-        if needed is None:
-            continue
-        needed = sorted(needed) or [0]
-        less = module.select_columns(wanted, needed, width)
-        rows = [row for row in range(20) if row != 3] if module.MIXES_COLUMNS else list(range(20))
-        got = less(x[:, needed])[rows]
-        torch.testing.assert_close(got, every[:, list(wanted)][rows], rtol=1e-12, atol=1e-12, equal_nan=True)
-        script(less)
-        tried += 1
-    assert tried
-
-
-@pytest.mark.parametrize(
-    "name",
-    # Tables take codes, which no missing or infinite number is.
-    [one for one in NARROWED if any(NARROWED[one]().finite_inputs(WIDTH)) and one not in ("CategoryTable", "OneHot")],
-)
-def test_where_a_module_says_that_it_is_finite_it_is(name: str) -> None:
-    module = NARROWED[name]()
-    said = module.finite_inputs(WIDTH)
-    for column in range(WIDTH):
-        for kind, value in (("nan", torch.nan), ("inf", torch.inf), ("inf", -torch.inf)):
-            x = numbers(5, WIDTH)
-            x[:, column] = value
-            y = module(x)
-            for position, finite in enumerate(said):
-                if finite is None:
-                    continue
-                odd = column in finite.columns and kind in finite.kinds
-                if odd and not finite.sure:
-                    continue
-                assert (~torch.isfinite(y[:, position])).eq(odd).all(), (column, value, position)
-                if odd and len(finite.columns) == 1:
-                    assert torch.isnan(y[:, position]).eq(kind == "nan").all()
-
-
-@pytest.mark.parametrize(
-    ("make", "takes"),
-    [
-        (lambda: make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression()), True),
-        (lambda: make_pipeline(StandardScaler(), SimpleImputer(), PolynomialFeatures(2), LinearRegression()), True),
-        (lambda: make_pipeline(StandardScaler(), LGBMClassifier(n_estimators=2, verbosity=-1)), True),
-        (lambda: make_pipeline(make_union(SimpleImputer(), StandardScaler()), LogisticRegression()), False),
-        (lambda: make_pipeline(StandardScaler(), LogisticRegression()), False),
-    ],
-    ids=["imputed", "imputed later", "trees", "imputed in part", "not imputed"],
-)
-@pytest.mark.parametrize("backend", ["torch", "torchscript"])
-def test_missing_numbers_are_rejected_where_the_source_rejects_them(
-    make: Callable[[], Any], takes: bool, backend: str
-) -> None:
-    drawn = np.random.default_rng(0)
-    X = drawn.normal(size=(200, 3))
-    source = make().fit(X, X[:, 0] > 0)
-    net = windtunnel.compile(source, backend=backend)
-    assert takes_missing(net.program) == takes
-    X[drawn.random(X.shape) < 0.1] = np.nan
-    if takes:
-        np.testing.assert_allclose(net.predict(X), source.predict(X), rtol=1e-9, atol=1e-9)
-    else:
-        with pytest.raises(ValueError, match="NaN"):
-            source.predict(X)
-        with pytest.raises(BadInput, match="no finite score"):
-            net.predict(X)
-    X[7, 1] = np.inf
-    try:
-        expected = source.predict(X)
-    except ValueError:
-        with pytest.raises(BadInput, match="no finite score"):
-            net.predict(X)
-    else:
-        np.testing.assert_allclose(net.predict(X), expected, rtol=1e-9, atol=1e-9)
-
-
-def test_what_an_output_is_finite_with_is_told_by_identity() -> None:
-    class Column(int):
-        def __hash__(self) -> int:
-            raise AssertionError("hashed for each of the columns that it stands for")
-
-    one, other = Finite((Column(),)), Finite((Column(),))
-    assert {one, other, one} == {one, other} and one != other
-
-
-def test_an_array_of_which_trees_read_a_few_columns_is_read_where_it_is() -> None:
-    drawn = np.random.default_rng(0)
-    X = drawn.normal(size=(200, 40))
-    y = X[:, 30] + X[:, 7] > 0
-    source = make_pipeline(SelectKBest(k=3), few_trees()).fit(X, y)
-    net = windtunnel.compile(source, backend="torch")
-    batch = net.encoder.encode_array(X, shared=True)
-    assert batch is not None and batch.numbers.data_ptr() == X.ctypes.data
-    guard, trees = net.program.steps
-    assert guard.rejects and [take.neighbours for take in guard.takes] == [True]
-    assert set(trees.takes[0].columns.tolist()) <= {*np.flatnonzero(source[0].get_support()).tolist()}
-    np.testing.assert_allclose(net.predict_proba(X), source.predict_proba(X), rtol=1e-9, atol=1e-9)
-    X[3, 11] = np.inf  # in a column that is not selected
-    with pytest.raises(ValueError, match="infinity"):
-        source.predict(X)
-    with pytest.raises(BadInput, match="1 of 200 rows"):
-        net.predict(X)
-
-
-REVIEWS = [" ".join(f"word{letter}" for letter in row) for row in FRAME[TEXTS].itertuples(index=False)]
-SUMMED: dict[str, Callable[[], Any]] = {
-    "idf": TfidfVectorizer,
-    "l1": lambda: TfidfVectorizer(norm="l1"),
-    "hashed": lambda: HashingVectorizer(n_features=32),
-    "counted, weighted": lambda: make_pipeline(CountVectorizer(), TfidfTransformer()),
-    "selected": lambda: make_pipeline(TfidfVectorizer(), SelectKBest(k=3)),
-    "twice": lambda: make_pipeline(TfidfVectorizer(), make_union(VarianceThreshold(), SelectKBest(k=3))),
-}
-
-
-@pytest.mark.parametrize("name", SUMMED)
-def test_terms_are_weighted_and_summed_in_one_pass(name: str) -> None:
-    source = make_pipeline(SUMMED[name](), LogisticRegression()).fit(REVIEWS, LABEL)
-    net = windtunnel.compile(source)
-    sums = modules(net)[-1]
-    assert isinstance(sums, TermSums) and not any(isinstance(module, Tfidf) for module in modules(net))
-    rows = [*REVIEWS, "", "unheard of", "worda " * 300]
-    np.testing.assert_allclose(net.predict_proba(rows), source.predict_proba(rows), rtol=1e-9, atol=1e-9)
-
-
-def test_terms_that_something_else_reads_keep_their_weights() -> None:
-    source = make_pipeline(TfidfVectorizer(), make_union(PCA(2), SelectKBest(k=3)), LogisticRegression())
-    # PCA takes its columns dense or not at all.
-    source[0].set_params(norm="l1")
-    net = windtunnel.compile(source.fit(REVIEWS, LABEL))
-    assert any(isinstance(module, Tfidf) for module in modules(net))
-    np.testing.assert_allclose(net.predict_proba(REVIEWS), source.predict_proba(REVIEWS), rtol=1e-9, atol=1e-9)
-
-
-def test_values_of_dicts_are_rejected_where_their_weighting_rejects_them() -> None:
-    rows = [{"a": float(at % 7), "b": float(at % 3) + 1} for at in range(len(LABEL))]
-    source = make_pipeline(DictVectorizer(), TfidfTransformer(), LogisticRegression()).fit(rows, LABEL)
-    net = windtunnel.compile(source)
-    assert isinstance(modules(net)[-1], TermSums)
-    np.testing.assert_allclose(net.predict_proba(rows), source.predict_proba(rows), rtol=1e-9, atol=1e-9)
-    for odd in (np.nan, np.inf):
-        with pytest.raises(ValueError, match=r"NaN|infinity"):
-            source.predict([{"a": odd, "b": 1.0}])
-        with pytest.raises(BadInput, match="no finite score"):
-            net.predict([{"a": odd, "b": 1.0}])
-
-
-@pytest.mark.parametrize("norm", ["", "max"])
-def test_sums_of_terms_want_a_norm(norm: str) -> None:
-    with pytest.raises(ValueError, match="norm must be one of 'l1', 'l2'"):
-        TermSums(torch.ones(2), torch.ones(1, 2), torch.zeros(1), norm)
