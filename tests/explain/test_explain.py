@@ -1,6 +1,7 @@
 """Explanations add up to the raw score, and agree with shap and LightGBM."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,10 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 import windtunnel
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # shap calls a deprecated function of matplotlib
+    import shap
 
 ROWS = 300
 TREES = {"n_estimators": 12, "num_leaves": 8, "min_child_samples": 5, "verbosity": -1, "n_jobs": 1}
@@ -71,7 +76,6 @@ def of_raw_columns(source: make_pipeline, contributions: np.ndarray) -> np.ndarr
 @pytest.mark.parametrize("target", [1, 2], ids=["binary", "multiclass"])
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names", "ignore:LightGBM binary classifier")
 def test_lightgbm_agrees_with_shap_and_pred_contrib(categories, target) -> None:
-    shap = pytest.importorskip("shap")
     data = table()
     source = encoded(categories, LGBMClassifier(**TREES)).fit(data[0], data[target])
     X = awkward()
@@ -97,7 +101,6 @@ SHAP_MODELS = {
 
 @pytest.mark.parametrize("name", SHAP_MODELS)
 def test_trees_of_scikit_learn_agree_with_shap(name) -> None:
-    shap = pytest.importorskip("shap")
     model, target = SHAP_MODELS[name]
     data = table()
     X = data[0][["a", "b"]].fillna(0.0)

@@ -301,7 +301,10 @@ class Translation(TranslatedPipeline):
             B rows, as for ``predict``.
         background : raw rows, optional
             At least 2 rows that linear models and sampled values are compared with, such as training rows. By default
-            the explained rows themselves.
+            1,000 rows drawn from the profile of the training rows, else the explained rows themselves. In drawn rows
+            each column has the values and frequencies of the training rows (a number is the mean of its bin), and
+            columns are independent. So the base of a sum of columns is its mean over the training rows, but for
+            rounding and for bends within a bin; sampled values see combinations that no training row has.
         samples : int
             Background rows that sampling uses, each with one order of the columns per row and its reverse.
 

@@ -30,6 +30,14 @@ Score = Callable[[Batch], Tensor]
 
 
 @dataclass(frozen=True)
+class Background:
+    """Encoded rows that contributions are measured against, and what they are, such as "50 background rows"."""
+
+    rows: Batch
+    name: str
+
+
+@dataclass(frozen=True)
 class Contributions:
     """Contributions ``[B, columns, K]`` of raw columns, their base ``[K]``, and how they were computed.
 
@@ -51,7 +59,7 @@ class ScorePart:
     slot: int
     columns: list[int]
 
-    def contributions(self, rows: Batch, background: Callable[[], Batch], samples: int) -> Contributions:
+    def contributions(self, rows: Batch, background: Callable[[], Background], samples: int) -> Contributions:
         """The contributions of all raw columns: exact for trees and sums of columns, sampled for other parts."""
         dependencies = Dependencies(self.net.program, self.raw)
         module = self.net.program.steps[self.slot - 2].module
@@ -83,10 +91,10 @@ class ScorePart:
             return False
         return all(self._is_additive(dependencies, *place) for place in input_places(self.net.program, slot))
 
-    def _of_sums(self, rows: Batch, background: Batch) -> Contributions:
+    def _of_sums(self, rows: Batch, background: Background) -> Contributions:
         """f(x) = sum_j f_j(x_j): f_j(x_j) less its mean over the background rows."""
         score = self._score(torch.float64)
-        reference = take_rows(background, torch.zeros(1, dtype=torch.int64))
+        reference = take_rows(background.rows, torch.zeros(1, dtype=torch.int64))
         start = score(reference).numpy()
 
         def of_column(batch: Batch, column: int) -> NDArray[np.float64]:
@@ -95,12 +103,12 @@ class ScorePart:
             return moved
 
         columns = range(len(self.raw.names))
-        means = [of_column(background, column).mean(axis=0) for column in columns]
+        means = [of_column(background.rows, column).mean(axis=0) for column in columns]
         values = [of_column(rows, column) - mean for column, mean in zip(columns, means, strict=True)]
-        method = f"exact for a sum of columns, against the mean of {len(background.ids):,} background rows"
+        method = f"exact for a sum of columns, against the mean of {background.name}"
         return Contributions(np.stack(values, axis=1), start[0] + np.sum(means, axis=0), method)
 
-    def _sampled(self, rows: Batch, background: Batch, samples: int) -> Contributions:
+    def _sampled(self, rows: Batch, background: Background, samples: int) -> Contributions:
         """Means over background rows b, each with a random order of the columns and its reverse.
 
         From b on, the columns of x replace those of b in this order; a column gets the change of the score. Every row
@@ -108,19 +116,20 @@ class ScorePart:
         """
         score, generator = self._score(None), torch.Generator().manual_seed(0)
         count, columns = len(rows.ids), len(self.raw.names)
-        chosen = torch.linspace(0, len(background.ids) - 1, min(samples, len(background.ids))).long()
-        base = score(take_rows(background, chosen)).numpy()
+        others = len(background.rows.ids)
+        chosen = torch.linspace(0, others - 1, min(samples, others)).long()
+        base = score(take_rows(background.rows, chosen)).numpy()
         total = np.zeros((count, columns, base.shape[1]))
         squares = np.zeros_like(total)
         for row in chosen:
             order = torch.rand(count, columns, generator=generator).argsort(dim=1)
-            start = repeat_rows(take_rows(background, row.view(1)), count)
+            start = repeat_rows(take_rows(background.rows, row.view(1)), count)
             drawn = sum(self._walk(score, start, rows, way) for way in (order, order.flip(1))) / 2
             total += drawn
             squares += drawn**2
         mean, draws = total / len(chosen), len(chosen)
         variance = (squares / draws - mean**2).clip(min=0) / max(draws - 1, 1)
-        method = f"Shapley values, sampled with {2 * draws} orders of the columns and {draws} background rows"
+        method = f"Shapley values, sampled with {2 * draws} orders of the columns and {draws} of {background.name}"
         return Contributions(mean, base.mean(axis=0), method, np.sqrt(variance))
 
     def _walk(self, score: Score, start: Batch, rows: Batch, order: Tensor) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from windtunnel.encode import Batch, Rows
 from windtunnel.errors import BadInput
-from windtunnel.explain.contributions import Contributions, ScorePart
+from windtunnel.explain.contributions import Background, Contributions, ScorePart
 from windtunnel.explain.explanation import Explanation
 from windtunnel.program.head import Head
 from windtunnel.program.raw_columns import RawColumns, input_places
@@ -61,15 +61,21 @@ def _parts(net: TranslatedPipeline, raw: RawColumns) -> tuple[ScorePart, Residua
     return ScorePart(net, raw, half[0][0], [column for _, column in half]), residual
 
 
-def _background(net: TranslatedPipeline, rows: Batch, background: Rows | None) -> Batch:
-    """The rows that contributions are measured against: those given, else the explained ones."""
+def _background(net: TranslatedPipeline, rows: Batch, background: Rows | None) -> Background:
+    """The rows that contributions are measured against: those given, else drawn from the profile, else the explained.
+
+    Drawn rows have the frequencies of the training rows in each column, and independent columns.
+    """
+    drawn = None if background is not None or net.profile is None else net.profile.background(net.encoder)
+    if drawn is not None:
+        return Background(drawn, f"{len(drawn.ids):,} rows drawn column by column from the profile of training rows")
     batch = rows if background is None else net.encode(background)
     if len(batch.ids) < 2:
         raise BadInput(
             f"{len(batch.ids)} rows to compare with; this model is explained against at least 2: give background=, "
-            "such as a hundred training rows."
+            "such as a hundred training rows. A translation that fit or calibrate= has shown training rows needs none."
         )
-    return batch
+    return Background(batch, f"{len(batch.ids):,} background rows")
 
 
 def _one_row(net: TranslatedPipeline) -> Batch:
