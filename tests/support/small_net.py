@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from windtunnel.encode import Batch, RowEncoder
 from windtunnel.program.head import Head
 from windtunnel.program.records.history import History
+from windtunnel.trainers.fit import fit
 
 TASKS = {
     "binary": Head("binary", "sigmoid", "logistic", classes=np.array(["no", "yes"])),
@@ -32,6 +33,7 @@ class SmallNet(nn.Module):
         self.softening, self.pending = None, False
         self.program: Any = SimpleNamespace(steps=[SimpleNamespace(module=None)])
         self.origins = list[Any]()
+        self.engine, self.history = None, cast(History | None, None)
         self.encoder, self.hosts = RowEncoder(["x", "z", "c"], 3, [0, 1]), list[Any]()
         self.dropout = 0.0
         outputs = len(head.classes) if head.task == "multiclass" and head.classes is not None else 1
@@ -52,6 +54,12 @@ class SmallNet(nn.Module):
     def replace_program(self, program: Any, *, origins: list[Any]) -> None:
         """It has none."""
 
+    def replace_categories(self, categories: list[Any]) -> None:
+        """Its encoder has none."""
+
+    def record(self, *, history: History | None = None, profile: Any = None) -> None:
+        self.history = history
+
     def set_exact_modules(self, modules: dict[int, Any]) -> None:
         self.exact_modules = modules
 
@@ -68,6 +76,12 @@ class SmallNet(nn.Module):
         numbers = torch.from_numpy(frame[["x", "z"]].to_numpy(dtype=np.float32, copy=True))
         ids = [int(value[1:]) + 2 if isinstance(value, str) else 1 for value in frame["c"]]
         return Batch(numbers, torch.tensor(ids, dtype=torch.int64).reshape(-1, 1))
+
+
+def finetune(net: Any, train: Any, valid: Any = None, **options: Any) -> History:
+    """The history of ``fit``."""
+    history: History = fit(net, train, valid, **options).history
+    return history
 
 
 def rows(count: int = 400, task: str = "binary", seed: int = 0) -> tuple[pd.DataFrame, Any]:

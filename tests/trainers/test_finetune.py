@@ -14,13 +14,12 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from sklearn.metrics import roc_auc_score
-from small_net import QUICK, TASKS, SmallNet, rows, same_bits, weights
+from small_net import QUICK, TASKS, SmallNet, finetune, rows, same_bits, weights
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from windtunnel.errors import BadInput
 from windtunnel.trainers.data.loader import loader
-from windtunnel.trainers.finetune import finetune
 
 
 def _auroc(net: SmallNet, X: pd.DataFrame, y: Any) -> float:

@@ -6,10 +6,9 @@ import json
 from dataclasses import asdict
 
 import pytest
-from small_net import QUICK, TASKS, SmallNet, rows
+from small_net import QUICK, TASKS, SmallNet, finetune, rows
 
 from windtunnel.errors import InvalidOption
-from windtunnel.trainers.finetune import finetune
 from windtunnel.trainers.recipe import Recipe
 
 

@@ -76,7 +76,7 @@ def crossfit(
     seed : int
         Of the folds, and of fine-tuning unless the recipe has one.
     **options
-        See ``windtunnel.trainers.finetune``.
+        See ``windtunnel.trainers.fit``.
 
     Returns
     -------

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from html import escape
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self
 
 from windtunnel.encode import Rows
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.recipe_options import RecipeOptions, takes_recipe_options
+from windtunnel.trainers.fit import fit
 
 if TYPE_CHECKING:
-    from pytorch_lightning import Callback, Trainer
-    from pytorch_lightning.loggers import Logger
-
     from windtunnel.api.report import Report
     from windtunnel.assemble import Assembly
     from windtunnel.encode import Rows
@@ -43,110 +36,7 @@ class Translation(TranslatedPipeline):
             assembly.program, assembly.encoder, assembly.head, assembly.origins, assembly.hosts, assembly.untranslated
         )
 
-    @takes_recipe_options
-    def fit(
-        self,
-        train: Any,
-        valid: Any = None,
-        *,
-        recipe: Recipe | str | None = None,
-        resume_from: str | Path | None = None,
-        checkpoint_dir: str | Path | None = None,
-        checkpoint_every: int | None = None,
-        log_dir: str | Path | None = None,
-        accelerator: str = "auto",
-        devices: Any = 1,
-        precision: Any = None,
-        callbacks: Callback | Sequence[Callback] = (),
-        logger: Logger | Sequence[Logger] | bool | None = None,
-        trainer: Trainer | None = None,
-        progress: bool = True,
-        **options: Unpack[RecipeOptions],
-    ) -> Self:
-        """Fine-tune: by default a residual model on top of the pipeline.
-
-        Epoch 0 is the model before the first step. ``fit`` installs the candidate with the best metric on the
-        validation rows, so it never returns a translation that scores worse there. ``history`` lists the candidates.
-        An error or an interrupt during training installs the best model so far and is raised again.
-
-        Parameters
-        ----------
-        train, valid : loader, (X, y) or (X, y, weight)
-            A loader yields ``(rows, target)`` or ``(rows, target, weight)``, rows raw or encoded. Without ``valid``,
-            fit holds the recipe's ``validation_fraction`` of the training rows out. The rows of a loader are read
-            and encoded once and stay in memory if they take at most ``loader_memory``; batch size and order are then
-            the recipe's, as for ``(X, y)``. A larger loader, and one with a custom loss function, is read and encoded
-            anew in each epoch, in its own batches; without ``valid`` its training rows serve as validation rows.
-        recipe : Recipe, str or None
-            The options, or their name: "default", "joint" or "paper".
-        resume_from : path, optional
-            A checkpoint, or the ``checkpoint_dir`` of an earlier run over the same rows and options. Training
-            continues after its last checkpoint and, on a CPU, ends with the same bits.
-        checkpoint_dir : path, optional
-            Folder for ``last.ckpt``, written after each epoch.
-        checkpoint_every : int, optional
-            Steps between checkpoints within an epoch. A resumed run continues with the very next row, for which rows
-            must be in memory or come from ``windtunnel.stream``.
-        log_dir : path, optional
-            Folder for ``version_<n>/metrics.csv``, and for TensorBoard's events if tensorboard is installed.
-        accelerator, devices, precision, callbacks, logger
-            Arguments of Lightning's Trainer; ``logger`` adds to ``log_dir``. A callback sees the validation of epoch 0
-            only if it has an attribute ``sees_start = True``. Processes that torchrun started train together, whatever
-            ``devices`` says.
-        trainer : pytorch_lightning.Trainer, optional
-            A whole Trainer, with its own epochs, devices, precision, clipping and loggers.
-        progress : bool
-            Whether to show a progress bar.
-        **options
-            Fields of ``windtunnel.Recipe``, which describes them. They replace those of ``recipe``.
-
-        Returns
-        -------
-        Translation
-            Itself, with the history of this call in ``history``.
-
-        Raises
-        ------
-        BadInput
-            For rows, targets or loaders that fit cannot use.
-        InvalidOption
-            For an option that does not exist or has a value that is not accepted.
-        BadFile
-            For a checkpoint that is damaged or belongs to another translation.
-        """
-        from windtunnel.trainers.finetune import finetune
-
-        if self.head.task == "transform":
-            raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
-        if self.engine is not None:
-            raise BadInput('this translation runs on a backend that is fixed; compile with backend="torch" to fit.')
-        rejecting = [replace(category) for category in self.encoder.categories]
-        try:
-            history = finetune(
-                self,
-                train,
-                valid,
-                recipe=recipe,
-                resume_from=resume_from,
-                checkpoint_dir=checkpoint_dir,
-                checkpoint_every=checkpoint_every,
-                log_dir=log_dir,
-                accelerator=accelerator,
-                devices=devices,
-                precision=precision,
-                callbacks=callbacks,
-                logger=logger,
-                trainer=trainer,
-                progress=progress,
-                **options,
-            )
-        except BaseException:
-            # Encoding training rows made the encoder accept categories that the source rejects. Undo that, as no fit
-            # took place.
-            self.replace_categories(rejecting)
-            raise
-        self.record(history=history)
-        return self
+    fit = fit
 
     def __repr__(self) -> str:
         """Task, steps, parameters and fine-tuning in one line; ``program`` shows the modules."""

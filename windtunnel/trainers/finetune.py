@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-
-import pytorch_lightning as pl
-from pytorch_lightning.loggers import Logger
 
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import pick
@@ -51,80 +46,35 @@ RANKER_WARNING = (
 def finetune(
     net: TranslatedPipeline,
     train: Any,
-    valid: Any = None,
-    *,
-    recipe: Recipe | str | None = None,
-    resume_from: str | Path | None = None,
-    checkpoint_dir: str | Path | None = None,
-    checkpoint_every: int | None = None,
-    log_dir: str | Path | None = None,
-    accelerator: str = "auto",
-    devices: Any = 1,
-    precision: Any = None,
-    callbacks: pl.Callback | Sequence[pl.Callback] = (),
-    logger: Logger | Sequence[Logger] | bool | None = None,
-    trainer: pl.Trainer | None = None,
-    progress: bool = True,
-    **overrides: Any,
+    valid: Any,
+    options: Recipe,
+    joint: Recipe,
+    lightning: TrainerOptions,
+    checkpoints: CheckpointOptions,
 ) -> History:
-    """Fine-tune a translation, and leave it with the best model on the validation rows, in eval mode.
-
-    By default fit trains a residual model on top of the pipeline, whose steps stay as the source has them. With
-    ``residual=False``, as in the recipes "joint" and "paper", it trains all trainable steps of the translation.
+    """Fine-tune a translation in place, and leave it with the best model on the validation rows, in eval mode.
 
     Epoch 0 is the model before the first step; with a residual model it has the source's exact trees, tree-block
-    weights and interactions. ``fit`` installs the candidate with the best metric on the validation rows: the
-    translation as it is, the source pipeline with exact trees, the same with tree-block weights, or with the residual
-    model of the best epoch (its interactions alone if no more of it is significant). Tree-block weights, interactions
-    and the residual model must be significant on validation rows that had no part in fitting them.
-    ``history.candidates`` lists the candidates.
-
-    An error or an interrupt during training installs the best model so far and is raised again.
+    weights and interactions. Installed is the candidate with the best metric on the validation rows: the translation
+    as it is, the source pipeline with exact trees, the same with tree-block weights, or with the residual model of the
+    best epoch (its interactions alone if no more of it is significant). Tree-block weights, interactions and the
+    residual model must be significant on validation rows that had no part in fitting them.
 
     Parameters
     ----------
-    net : TranslatedPipeline
-        Changed in place.
-    train, valid : loader, (X, y) or (X, y, weight)
-        A loader yields ``(rows, target)`` or ``(rows, target, weight)``. Without ``valid``, fit holds the recipe's
-        ``validation_fraction`` of the training rows out.
-    recipe, resume_from, ..., overrides
-        The arguments of ``Translation.fit``.
-
-    Returns
-    -------
-    History
-
-    Raises
-    ------
-    BadInput
-        For rows, targets, loaders or options that fit cannot use, such as a loader with the encoding of another
-        translation, or rows other than those of the checkpoint.
-    BadFile
-        For a checkpoint that is damaged or belongs to another translation.
+    net, train, valid
+        See ``windtunnel.trainers.fit``.
+    options, joint : Recipe
+        That of ``fit``, and that of joint training where no residual model is trained.
+    lightning : TrainerOptions
+    checkpoints : CheckpointOptions
     """
-    options = Recipe.resolve(recipe, overrides)
-    callbacks = [callbacks] if isinstance(callbacks, pl.Callback) else callbacks
-    lightning = TrainerOptions(accelerator, devices, precision, callbacks, log_dir, logger, trainer, progress)
-    directory, resumed = (None if path is None else Path(path) for path in (checkpoint_dir, resume_from))
-    checkpoints = CheckpointOptions(directory, checkpoint_every, resumed)
     _check_source(net, options)
-    lightning.check(options.clip, overrides.get("epochs"))
-    checkpoints.check(trainer)
-    with show_progress(progress):
-        history = _finetune(
-            net, train, valid, options, _joint_recipe(recipe, options, overrides), lightning, checkpoints
-        )
-    if progress:
+    with show_progress(lightning.progress):
+        history = _finetune(net, train, valid, options, joint, lightning, checkpoints)
+    if lightning.progress:
         log(f"fit: {history.summary}")
     return history
-
-
-def _joint_recipe(recipe: Recipe | str | None, options: Recipe, overrides: dict[str, Any]) -> Recipe:
-    """The recipe of joint training where no residual model is trained; the recipe "joint" behind the default one."""
-    if recipe in (None, "default"):
-        return Recipe.resolve("joint", {**overrides, "residual": False})
-    return replace(options, residual=False)
 
 
 def _finetune(

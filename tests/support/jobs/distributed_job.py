@@ -10,14 +10,13 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from small_net import TASKS, SmallNet, rows
+from small_net import TASKS, SmallNet, finetune, rows
 from stream_rows import PATTERN, click_net, valid_rows
 
 from windtunnel.errors import BadInput
 from windtunnel.objectives.metrics import Metric
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.data.parquet_stream import stream
-from windtunnel.trainers.finetune import finetune
 from windtunnel.trainers.loop.processes import rank, world
 
 OPTIONS: dict[str, Any] = {

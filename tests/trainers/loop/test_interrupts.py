@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 import pytorch_lightning as pl
-from small_net import QUICK, TASKS, SmallNet, rows, same_bits, weights
-
-from windtunnel.trainers.finetune import finetune
+from small_net import QUICK, TASKS, SmallNet, finetune, rows, same_bits, weights
 
 
 def _breaking(error: BaseException) -> Iterator[Any]:

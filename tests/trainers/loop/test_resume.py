@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
-from small_net import QUICK, TASKS, SmallNet, rows, same_bits, trajectory, weights
+from small_net import QUICK, TASKS, SmallNet, finetune, rows, same_bits, trajectory, weights
 from torch.utils.data import DataLoader
 
 from windtunnel.errors import BadFile, BadInput
-from windtunnel.trainers.finetune import finetune
 from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT
 
 
@@ -39,8 +38,7 @@ import os, signal, sys
 import pytorch_lightning as pl
 import torch
 from test_resume import RESUMABLE, resumable
-from small_net import TASKS, SmallNet, rows
-from windtunnel.trainers.finetune import finetune
+from small_net import TASKS, SmallNet, rows, finetune
 
 class KillInStep(pl.Callback):
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):

@@ -10,11 +10,10 @@ import pandas as pd
 import pytest
 import pytorch_lightning as pl
 from sklearn.metrics import root_mean_squared_error
-from small_net import QUICK, TASKS, SmallNet, rows
+from small_net import QUICK, TASKS, SmallNet, finetune, rows
 
 from windtunnel.errors import BadInput
 from windtunnel.objectives.metrics import Metric
-from windtunnel.trainers.finetune import finetune
 from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint
 from windtunnel.trainers.loop.module import DataModule, FineTuning
 from windtunnel.trainers.loop.processes import check_devices

@@ -21,7 +21,7 @@ _PRECISIONS = (None, 32, "32", "32-true", "16-mixed", "bf16-mixed")
 
 @dataclass(frozen=True)
 class TrainerOptions:
-    """The options of ``fit`` that go to Lightning; see ``windtunnel.trainers.finetune``."""
+    """The options of ``fit`` that go to Lightning; see ``windtunnel.trainers.fit``."""
 
     accelerator: str = "auto"
     devices: Any = 1
