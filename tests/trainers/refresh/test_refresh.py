@@ -117,6 +117,7 @@ def test_history_and_report_tell_what_the_refresh_did(path: Path, tmp_path: Path
     assert [column.column for column in details.drift if column.drifts] == ["city"]
     assert history.terms and history.calibration is not None
     report = net.report()
+    assert report.rows[-1].from_zero and report.rows[-1].drift > 0
     for text in (str(history), " ".join(history._repr_html_().split())):
         assert "population stability index" in text and "epoch" not in text and "before fit" not in text
     for text in (" ".join(str(report).split()), report.to_html()):

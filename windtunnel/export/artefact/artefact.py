@@ -56,10 +56,11 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
 
     The file is a safetensors file. Its metadata is one JSON text (``GraphData``): schema, versions, steps by the names
     of their modules, wiring, head, columns. Its tensors are the categories as JSON bytes, the weights, and the
-    initial weights if training has changed them. While soft steps are untrained, their exact forms are there too. A
-    SHA-256 covers the text and all tensors. The file is moved into place when it is complete. The code of steps that
-    stay on the host is not in it: ``load`` takes these steps from the fitted pipeline. Vectorizers of a raw column of
-    texts are in the file if plain options describe their tokenizer.
+    initial weights if training has changed them; counts, quantiles and means of bins of the training rows, but no row.
+    While soft steps are untrained, their exact forms are there too. A SHA-256 covers the text and all tensors. The file
+    is moved into place when it is complete. The code of steps that stay on the host is not in it: ``load`` takes these
+    steps from the fitted pipeline. Vectorizers of a raw column of texts are in the file if plain options describe their
+    tokenizer.
 
     Raises
     ------

@@ -67,7 +67,8 @@ class RefreshDetails:
         against = f"against {self.profile_rows:,} training rows"
         if not self.drifting:
             return f"none of {len(self.drift)} columns drifts {against}"
-        shown = ", ".join(map(str, self.drifting[:most])) + ", ..." * (len(self.drifting) > most)
+        shown, more = ", ".join(map(str, self.drifting[:most])), len(self.drifting) - most
+        shown += f" and {more} more" if more > 0 else ""
         return (
             f"population stability index {against}, from 0.1 on, in {len(self.drifting)} of {len(self.drift)} columns: "
             f"{shown}"

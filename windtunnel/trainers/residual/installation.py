@@ -65,10 +65,15 @@ def install_residual(net: TranslatedPipeline, residual: ResidualModel, inputs: I
     _append(net, ResidualSum(), [scores, _last(net, outputs)])
     residual.cast(getattr(torch, net.encoder.dtype))
     residual.requires_grad_()
+    mark_initial_weights(net)
+    net.eval()
+
+
+def mark_initial_weights(net: TranslatedPipeline) -> None:
+    """Take the present weights as the initial ones, and 0 for those of the residual model that the program ends in."""
     net.mark_initial_weights()
     for name in ("weight", "factors", "cross"):
         net.initial_weights.set_zero(f"steps.{len(net.program.steps) - 2}.module.{name}")
-    net.eval()
 
 
 def without_residual(program: Program) -> Program | None:
