@@ -48,6 +48,8 @@ def test_a_custom_loop_is_told_to_soften_first() -> None:
         lazy.train()(*batch)
     with torch.no_grad():
         assert torch.equal(lazy(*batch), lazy.scores(X))
+    with pytest.raises(BadInput, match=r"call net.soften\(\) before the optimizer"):
+        lazy.eval()(*batch).sum().backward()
     lazy.soften().train()(*batch).sum().backward()
     assert all(one.grad is not None for one in lazy.parameters() if one.requires_grad)
 
@@ -75,6 +77,25 @@ def test_a_loaded_file_has_the_plan_and_takes_the_rows_again(tmp_path: Path) -> 
     scores = lazy.soften().scores(X)
     assert torch.equal(loaded.soften(X).scores(X), scores) and torch.equal(copied.soften().scores(X), scores)
     assert trainable(loaded) == trainable(lazy) == trainable(copied)
+
+
+def test_joint_training_of_a_loaded_file_softens_with_its_own_rows(tmp_path: Path) -> None:
+    lazy = net()
+    lazy.save(tmp_path / "net")
+    loaded = windtunnel.load(tmp_path / "net")
+    for each in (lazy, loaded):
+        each.fit((X, Y), (X, Y), recipe="joint", epochs=1, progress=False, accelerator="cpu")
+    assert loaded.fidelity.rows == len(X) and torch.equal(loaded.scores(X), lazy.scores(X))
+
+
+def test_soft_trees_that_a_fit_made_exact_again_can_become_soft() -> None:
+    exact = net()
+    labels, scores = exact.predict(X), exact.scores(X)
+    soft = net(temperature=1.0).soften()
+    names = trainable(soft)
+    soft.fit((X, Y), (X, labels), epochs=1, progress=False, accelerator="cpu")
+    assert [each.name for each in soft.history.candidates if each.kept] == ["source pipeline"]
+    assert torch.equal(soft.scores(X), scores) and trainable(soft.soften()) == names
 
 
 def test_an_interrupt_leaves_exact_trees(monkeypatch: pytest.MonkeyPatch) -> None:

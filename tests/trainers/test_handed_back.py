@@ -157,8 +157,9 @@ def test_without_a_significant_residual_model_the_exact_trees_are_installed(monk
     np.testing.assert_allclose(net.predict(valid[0]), source.predict(valid[0]), rtol=1e-5, atol=1e-5)
     assert net.history is not None
     assert net.history.best == pytest.approx(score("r2", source, *valid), rel=1e-6)
-    with pytest.raises(BadInput, match="an earlier fit replaced its steps by the exact, frozen steps of the source"):
-        net.fit(train, valid, recipe="joint", epochs=1, progress=False)
+    net.fit(train, valid, recipe="joint", metric="r2", epochs=1, progress=False)  # softens them again
+    assert "joint training" in [candidate.name for candidate in net.history.candidates]
+    assert score("r2", net, *valid) >= score("r2", source, *valid) - 1e-6
 
 
 def test_trees_trained_without_a_residual_model_are_replaced_by_a_better_source(

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd import Function
 
 from windtunnel.encode import CategoryColumn, RowEncoder, Rows
 from windtunnel.errors import BadInput
@@ -31,6 +32,24 @@ from windtunnel.program.translate_options import SofteningPlan
 
 MOST_RESIDUAL_COLUMNS = 1000
 """The most columns of a translation that gets a residual model; counts of words have more."""
+
+
+WITHOUT_GRADIENT = (
+    "this translation holds exact trees, or other steps without a gradient. To train it in a custom loop, call "
+    'net.soften() before the optimizer is made; fit(recipe="joint") does so itself.'
+)
+
+
+class _WithoutGradient(Function):
+    """Scores of exact steps; ``backward`` says what to do."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, _: Tensor) -> Tensor:
+        return scores.view_as(scores)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        raise BadInput(WITHOUT_GRADIENT)
 
 
 class TranslatedPipeline(ScoringPipeline):
@@ -211,15 +230,15 @@ class TranslatedPipeline(ScoringPipeline):
         Raises
         ------
         BadInput
-            In training, if a step is still exact and has no gradient; see ``Translation.soften``.
+            In training, and in ``backward``, if a step is still exact and has no gradient; see
+            ``Translation.soften``.
         """
-        if self.pending and (self.training or numbers.requires_grad) and torch.is_grad_enabled():
-            raise BadInput(
-                "this translation holds exact trees, or other steps without a gradient. To train it in a custom loop, "
-                'call net.soften() before the optimizer is made; fit(recipe="joint") does so itself. To predict, call '
-                "net.eval(), or use torch.no_grad()."
-            )
-        return self.program(numbers, ids)  # type: ignore[no-any-return]
+        if not self.pending or not torch.is_grad_enabled():
+            return self.program(numbers, ids)  # type: ignore[no-any-return]
+        if self.training or numbers.requires_grad:
+            raise BadInput(f"{WITHOUT_GRADIENT} To predict, call net.eval(), or use torch.no_grad().")
+        scores: Tensor = _WithoutGradient.apply(self.program(numbers, ids), torch.zeros((), requires_grad=True))  # type: ignore[no-untyped-call]
+        return scores
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move to a device; a narrower type is rejected, before anything is rounded."""

@@ -8,13 +8,19 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
+import torch
+
+from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import by_blocks, of_any_rows
+from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.records.fit_details import Calibration, Reliability, TermSummary
 from windtunnel.program.records.history import Epoch, History
 from windtunnel.program.records.training_profile import TrainingProfile
+from windtunnel.program.softening import soften
+from windtunnel.program.translate_options import FEWEST_CALIBRATION_ROWS
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import log, show_progress
 from windtunnel.trainers.fit_details import reliability, summarise_terms
@@ -35,6 +41,8 @@ from windtunnel.trainers.residual.installation import (
 from windtunnel.trainers.residual.setup import prepare_residual
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS
 
+MAX_CALIBRATION_ROWS = 5000
+"""The most training rows that trees are made soft with."""
 RANKER_WARNING = (
     "the source ranks rows within their groups (queries), which fit does not know: it fits the relevance of each row "
     "by the squared error, after which ranks may be worse, whatever net.history says. To tune ranks give loss= a "
@@ -166,11 +174,27 @@ def _train_candidates(
         candidates = joint_candidates(training, None, metric)
     else:
         source = source_candidate(net, data, joint)
+        soften(net, _calibration_rows(net, data, lightning.processes))
         prepare_joint_training(net)
         metric = joint.metric_for(net)
         training = train_module(net, data, joint, lightning, checkpoints)
         candidates = joint_candidates(training, source, metric)
     return metric, training, candidates
+
+
+def _calibration_rows(net: TranslatedPipeline, data: DataModule, processes: int) -> CalibrationRows | None:
+    """Training rows to make trees soft with, where ``translate`` was given none; a loaded file has none.
+
+    None for rows that are not in memory, and where several processes must get the same soft trees.
+    """
+    rows = _rows_in_memory(net, data)
+    if not net.pending or net.calibration is not None or rows is None or processes > 1:
+        return None
+    if len(rows.ids) < FEWEST_CALIBRATION_ROWS:
+        return None
+    index = torch.linspace(0, len(rows.ids) - 1, min(len(rows.ids), MAX_CALIBRATION_ROWS), dtype=torch.float64).long()
+    batch = Batch(rows.numbers[index], rows.ids[index])
+    return CalibrationRows.of(batch, net.head.methods, net, batch)
 
 
 def _terms(net: TranslatedPipeline, data: DataModule, validation: Any, options: Recipe) -> list[TermSummary]:
@@ -182,9 +206,14 @@ def _terms(net: TranslatedPipeline, data: DataModule, validation: Any, options: 
 
 
 def _record_profile(net: TranslatedPipeline, data: DataModule) -> None:
-    """Keep the profile of training rows in memory, unless their columns of host steps are computed batch by batch."""
-    if data.train.rows is not None and not (net.hosts and net.untranslated == "stream"):
-        net.record(profile=TrainingProfile.of(net.encoder, data.train.rows))
+    """Keep the profile of training rows in memory."""
+    if (rows := _rows_in_memory(net, data)) is not None:
+        net.record(profile=TrainingProfile.of(net.encoder, rows))
+
+
+def _rows_in_memory(net: TranslatedPipeline, data: DataModule) -> Batch | None:
+    """Training rows in memory; None if they are streamed, or their columns of host steps computed batch by batch."""
+    return None if net.hosts and net.untranslated == "stream" else data.train.rows
 
 
 def _calibration(net: TranslatedPipeline, validation: Any, before: Reliability | None) -> Calibration | None:

@@ -134,7 +134,8 @@ def residual_candidates(
     ]
     if exact:
         source = scorer(exact) if weights else setup.scorer
-        pipeline = FrozenPipeline(net.program, exact, net.head)
+        # The caller made its trees soft, and may do so again.
+        pipeline = FrozenPipeline(net.program, exact, net.head, net.softening, net.calibration)
         epoch = without_interactions if source is setup.scorer else None
         candidates.append(Candidate("source pipeline", *numbers(source), epoch, pipeline=pipeline))
     pipeline = FrozenPipeline(net.program, exact | weights, net.head)
