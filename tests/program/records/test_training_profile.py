@@ -100,3 +100,23 @@ def test_fit_replaces_the_profile_of_the_calibration_rows() -> None:
     net = windtunnel.translate(make_pipeline(parts, LogisticRegression()).fit(X, X.k > 1), calibrate=X[:100])
     net.fit((X[:1500], X.k[:1500] > 1), (X[1500:], X.k[1500:] > 1), epochs=1, progress=False)
     assert net.profile is not None and net.profile.rows == 1500
+
+
+def test_a_column_that_is_encoded_twice_is_drawn_once() -> None:
+    X = table()[["k", "city"]]
+    parts = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["k"]),
+        (OneHotEncoder(min_frequency=300, handle_unknown="infrequent_if_exist"), ["city"]),
+        (OneHotEncoder(), ["city"]),
+        ("passthrough", ["k"]),
+    )
+    net = windtunnel.translate(make_pipeline(parts, LogisticRegression()).fit(X, X.k > 1), calibrate=X)
+    assert net.profile is not None
+    drawn = net.profile.background(net.encoder)
+    assert drawn is not None
+    seen = {(*numbers, *ids) for numbers, ids in zip(*(block.tolist() for block in net.encode(X)), strict=True)}
+    kinds = {(*numbers, *ids) for numbers, ids in zip(*(block.tolist() for block in drawn), strict=True)}
+    by_column = [{row[:2] for row in seen}, {row[:2] for row in kinds}]
+    assert by_column[1] <= by_column[0] and len(drawn.numbers.unique()) > 4
+    explanation = net.explain(X[:1])
+    np.testing.assert_allclose(explanation.base, net.scores(X).mean(), atol=0.02)
