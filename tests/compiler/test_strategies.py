@@ -317,7 +317,7 @@ def test_auto_expects_only_what_takes_the_trees():
     assert taken["hollow"] == taken["deep"] == unlike - {"perfect_tree_traversal"}
     assert taken["wide"] == unlike - {"perfect_tree_traversal", "bitvectors"}
     alike = EnsembleShape.of(HardTrees.of(asked_by_level([3, 2])))
-    assert "oblivious" in alike.seconds(1, coefficients("cpu")) and alike.asked == 6
+    assert "oblivious" in alike.seconds(1, coefficients("cpu")) and alike.comparisons == 6
 
 
 def test_a_call_on_threads_takes_what_the_rows_of_one_take():

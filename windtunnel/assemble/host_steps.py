@@ -41,7 +41,7 @@ class HostSteps:
         self._sample = sample
 
     def columns(self, step: Step, error: UnsupportedEstimator) -> list[GraphColumn]:
-        """The columns of a step that has no translation; raises the error that says so if no step may stay."""
+        """The columns of a step without a translation; its ``UnsupportedEstimator`` if no step may stay on the host."""
         if self._untranslated == "error" or not hasattr(step.estimator, "transform"):
             raise error
         return [self._builder.raw(column) for column in self._add(step, self._width(step, error), str(error)).columns]

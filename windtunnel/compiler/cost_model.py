@@ -37,7 +37,7 @@ class EnsembleShape:
     leaves: int  # of all trees
     perfect: int  # leaves of all trees completed to perfect ones
     products: int  # the sum of the squared numbers of leaves
-    asked: int  # depth of the deepest tree times trees, for oblivious trees; else 0
+    comparisons: int  # depth of the deepest tree times trees, for oblivious trees; else 0
 
     @classmethod
     def of(cls, trees: HardTrees) -> EnsembleShape:
@@ -62,7 +62,7 @@ class EnsembleShape:
             leaves=int(leaves.sum()),
             perfect=int((1 << np.minimum(depths, 40)).sum()),
             products=int((leaves**2).sum()),
-            asked=int(depths.max(initial=0)) * len(root) if same else 0,
+            comparisons=int(depths.max(initial=0)) * len(root) if same else 0,
         )
 
     def terms(self, strategy: str, rows: int) -> list[float]:
@@ -79,7 +79,7 @@ class EnsembleShape:
             "perfect_tree_traversal": self.levels <= PerfectTrees.DEEPEST and self.perfect <= HOLLOW * self.leaves,
             "gemm": self.products <= MOST_PRODUCTS,
             "bitvectors": self.most_leaves <= BitvectorTrees.MOST_LEAVES and self.codes * self.trees <= MOST_WORDS,
-            "oblivious": 0 < self.asked and self.trees << self.levels <= ObliviousTrees.MOST,
+            "oblivious": 0 < self.comparisons and self.trees << self.levels <= ObliviousTrees.MOST,
         }.get(strategy, True)
 
     def seconds(self, rows: int, coefficients: Mapping[str, Sequence[float]], threads: int = 1) -> dict[str, float]:
@@ -102,6 +102,6 @@ WORK: dict[str, Callable[[EnsembleShape], int]] = {
     "perfect_tree_traversal": lambda shape: shape.visits,
     "ranked_traversal": lambda shape: shape.visits,
     "bitvectors": lambda shape: shape.trees * shape.columns,
-    "oblivious": lambda shape: shape.asked,
+    "oblivious": lambda shape: shape.comparisons,
 }
 """Strategy -> its work for a row, besides columns and trees."""

@@ -52,7 +52,7 @@ class Contributions:
 
 @dataclass(frozen=True)
 class ScorePart:
-    """Columns of a slot of a program: scores before others are added to them."""
+    """Scores in the output of a program step, such as those of the pipeline before the residual model is added."""
 
     net: TranslatedPipeline
     raw: RawColumns
@@ -124,7 +124,7 @@ class ScorePart:
         for row in chosen:
             order = torch.rand(count, columns, generator=generator).argsort(dim=1)
             start = repeat_rows(take_rows(background.rows, row.view(1)), count)
-            drawn = sum(self._walk(score, start, rows, way) for way in (order, order.flip(1))) / 2
+            drawn = sum(self._walk(score, start, rows, walked) for walked in (order, order.flip(1))) / 2
             total += drawn
             squares += drawn**2
         mean, draws = total / len(chosen), len(chosen)
@@ -135,11 +135,11 @@ class ScorePart:
     def _walk(self, score: Score, start: Batch, rows: Batch, order: Tensor) -> NDArray[np.float64]:
         """Change of the score as the columns of each row come in, in an order per row ``[B, columns]``."""
         changes = np.zeros((len(order), len(self.raw.names), len(self.columns)))
-        everyone, before, present = torch.arange(len(order)), score(start).double(), torch.zeros_like(order).bool()
+        every_row, before, present = torch.arange(len(order)), score(start).double(), torch.zeros_like(order).bool()
         for place in range(order.shape[1]):
-            present[everyone, order[:, place]] = True
+            present[every_row, order[:, place]] = True
             after = score(blend(start, rows, self.raw, present)).double()
-            changes[everyone, order[:, place]] = (after - before).numpy()
+            changes[every_row, order[:, place]] = (after - before).numpy()
             before = after
         return changes
 

@@ -56,7 +56,7 @@ def _parts(net: TranslatedPipeline, raw: RawColumns) -> tuple[ScorePart, Residua
     if residual is None:
         width = net.run_in_slices(net.program, _one_row(net)).shape[1]
         return ScorePart(net, raw, last, list(range(width))), None
-    places = input_places(net.program, last)
+    places = input_places(net.program, last)  # of the last step, which adds the residual model to the pipeline
     half = places[: len(places) // 2]
     return ScorePart(net, raw, half[0][0], [column for _, column in half]), residual
 

@@ -26,18 +26,18 @@ class Guarded(nn.Module):
     forward : the input of ``ProgramStep``, and whether the rows have to be checked -> its output
     """
 
-    asked: Final[bool]
+    may_reject: Final[bool]
 
     def __init__(self, step: ProgramStep) -> None:
         super().__init__()
-        self.step, self.name, self.asked = step, step.name, step.may_reject()
+        self.step, self.name, self.may_reject = step, step.name, step.may_reject()
         kinds = {"nan": "missing numbers", "inf": "infinite numbers", "huge": "numbers beyond float32"}
         none_of = [text for kind, text in kinds.items() if kind in step.rejects]
         self.none_of = " or ".join(none_of + ["numbers outside of its range"] * step.rejects_finite())
 
     def forward(self, values: list[Tensor], look: bool) -> Tensor:
         """The output of the step."""
-        if self.asked:  # a constant of the compiler, which then drops the check of a step that rejects nothing
+        if self.may_reject:  # a constant of the compiler, which then drops the check of a step that rejects nothing
             if look:
                 rejected = self.step.rejected(values)
                 if bool(rejected.any()):

@@ -159,7 +159,7 @@ LIMITS = (
         "pipelines that read no column",
         ("onnx",),
         "the translation reads {}",
-        "an ONNX file could not tell how many rows it is asked about",
+        "an ONNX file without input columns could not tell the number of rows",
         "Choose format='torchscript'.",
         _no_column,
     ),

@@ -208,7 +208,7 @@ class OfRows(nn.Module):
         values = [numbers, ids]
         for step in self.program.steps:
             values.append(step(values, False))
-        return self.last(values, self.last.asked and self.program.look(numbers, ids))  # type: ignore[no-any-return]
+        return self.last(values, self.last.may_reject and self.program.look(numbers, ids))  # type: ignore[no-any-return]
 
 
 class ScriptedClassifier(ScoringProgram):

@@ -307,7 +307,7 @@ def test_a_loader_beyond_the_memory_is_read_anew(net: SmallNet, sized: bool, rea
 
 
 STREAMED: dict[str, tuple[dict[str, Any], int, str]] = {
-    "no memory": ({"loader_memory": 0}, 1, "loader_memory=0 says so"),
+    "no memory": ({"loader_memory": 0}, 1, "loader_memory=0 rules out reading it into memory"),
     "custom loss": ({"loss": lambda scores, target, weight: scores.mean()}, 1, "which rows are in a batch"),
     "processes": ({}, 2, ""),
 }

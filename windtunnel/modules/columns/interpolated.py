@@ -36,20 +36,20 @@ class Interpolated(Module):
         """Missing and infinite values, and with "raise" those beyond the first or last of several points."""
         rejected = ~torch.isfinite(x)
         if self.beyond == "raise" and len(self.x) > 1:
-            held = x.to(torch.float32).to(x.dtype) if self.single else x
-            rejected = rejected | (held < self.x[0]) | (held > self.x[-1])
+            value = x.to(torch.float32).to(x.dtype) if self.single else x
+            rejected = rejected | (value < self.x[0]) | (value > self.x[-1])
         return rejected.any(dim=1)
 
-    def forward(self, given: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """[B, 1] -> [B, 1]."""
-        x = given.to(torch.float32).to(given.dtype) if self.single else given
+        value = x.to(torch.float32).to(x.dtype) if self.single else x
         last = self.x.shape[0] - 1
         if last == 0:
-            return self.y + torch.zeros_like(x)
-        held = torch.minimum(torch.maximum(x, self.x[0]), self.x[last])
-        at = (torch.searchsorted(self.x, held.detach().contiguous(), right=True) - 1).clamp(0, last - 1)
+            return self.y + torch.zeros_like(value)
+        clipped = torch.minimum(torch.maximum(value, self.x[0]), self.x[last])
+        at = (torch.searchsorted(self.x, clipped.detach().contiguous(), right=True) - 1).clamp(0, last - 1)
         low, high = self.y[at], self.y[at + 1]
-        y = low + (held - self.x[at]) / (self.x[at + 1] - self.x[at]) * (high - low)
+        y = low + (clipped - self.x[at]) / (self.x[at + 1] - self.x[at]) * (high - low)
         if self.beyond != "clip":
-            y = torch.where(x == held, y, torch.full_like(y, torch.nan))
-        return y.to(torch.float32).to(given.dtype) if self.single else y
+            y = torch.where(value == clipped, y, torch.full_like(y, torch.nan))
+        return y.to(torch.float32).to(x.dtype) if self.single else y

@@ -68,7 +68,7 @@ class CalibrationRows:
 
     @classmethod
     def of(cls, batch: Batch, methods: Container[str], model: Any, rows: Any) -> Self:
-        """Encoded rows with what ``model``, which has these methods, outputs for ``rows``."""
+        """Encoded rows, and the outputs of ``model`` for the raw ``rows``; ``methods`` are those that it has."""
         method = next(name for name in OUTPUT_METHODS if name in methods)
         return cls(batch, method, _array(getattr(model, method)(rows)))
 
@@ -111,7 +111,7 @@ def explained_variance(ours: Tensor, theirs: Tensor) -> float:
 
 
 def _array(output: Any) -> NDArray[Any]:
-    """An output with one row per row; those of several targets are concatenated."""
+    """The output of a method as an array ``[rows, ...]``; outputs of several targets are concatenated."""
     if isinstance(output, list):
         return np.concatenate(output, axis=1)
     return np.asarray(output.toarray() if hasattr(output, "toarray") else output)

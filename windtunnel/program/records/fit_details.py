@@ -16,8 +16,8 @@ class CellSummary:
 
     def text(self, unit: str) -> str:
         """Such as "origin=ORD x hour=18: +0.41 log-odds, 1,204 rows"."""
-        of = f" for {self.output}" if self.output else ""
-        return f"{self.values}: {self.contribution:+.3g} {unit}{of}, {self.rows:,} row{'s' * (self.rows != 1)}"
+        label = f" for {self.output}" if self.output else ""
+        return f"{self.values}: {self.contribution:+.3g} {unit}{label}, {self.rows:,} row{'s' * (self.rows != 1)}"
 
 
 @dataclass(frozen=True)

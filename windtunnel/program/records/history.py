@@ -288,9 +288,9 @@ class History:
     def summary(self) -> str:
         """The result in one line."""
         rows = self.validated_on if self.validation_rows is None else f"{self.validation_rows:,} {self.validated_on}"
-        kept, of = self.kept, len(self.epochs) - 1
+        kept, last = self.kept, len(self.epochs) - 1
         name = "" if kept is None else f", kept: {kept.name}"
-        epoch = f", epoch {self.best_epoch} of {of}" if self.best_epoch else ""
+        epoch = f", epoch {self.best_epoch} of {last}" if self.best_epoch else ""
         call = "" if self.refresh is None else "refresh: "
         return f"{call}{self.metric} {self.start:.6f} -> {self.best:.6f} on {rows}{name}{epoch}, {self.seconds:.1f} s"
 

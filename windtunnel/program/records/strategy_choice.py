@@ -13,9 +13,9 @@ class StrategyChoice:
     ----------
     step, strategy : str
     rows : int or None
-        The number of rows that it was chosen for; None for one, few and many.
+        The number of rows of a call that it was chosen for; None for 1, 1,000 and 100,000 rows alike.
     backend : str
-        What ran the trees where they were measured; see ``windtunnel.compile``.
+        The backend on which ``measured`` was taken; see ``windtunnel.compile``.
     expected, measured : dict of str to float
         Seconds of a call by strategy, the fastest first. Where ``rows`` is None: how many times slower than the
         fastest, as a mean over 1, 1,000 and 100,000 rows. Empty where nothing was compared.
@@ -31,7 +31,7 @@ class StrategyChoice:
     def __str__(self) -> str:
         compared = self.measured or self.expected
         if not compared:
-            return f"{self.step}: {self.strategy}, as asked"
+            return f"{self.step}: {self.strategy}, set by strategy="
         best = min(compared.values())
         others = ", ".join(
             f"{name} {value / best:.2g} times" for name, value in compared.items() if name != self.strategy

@@ -28,7 +28,7 @@ class EncodedLoader(ABC):
     Attributes
     ----------
     schema : BatchSchema or None
-        What the rows were encoded by; ``fit`` rejects those of another translation.
+        The columns, vocabularies and labels that rows are encoded with; ``fit`` rejects those of another translation.
     rows : Batch or None
         All rows, where they lie in memory.
     scores : Tensor or None

@@ -261,10 +261,10 @@ class LazilyEncodedRows(EncodedRows):
 
     def _take(self, order: Tensor | None, start: int, stop: int) -> Any:
         item = super()._take(order, start, stop)
-        numbers, *rest = (item,) if self.target is None else item
-        index = numbers.ids[:, 0].numpy(force=True)
+        row_numbers, *rest = (item,) if self.target is None else item
+        index = row_numbers.ids[:, 0].numpy(force=True)
         raw = self.raw.iloc[index] if hasattr(self.raw, "iloc") else self.raw[index]
-        batch = Batch(*(block.to(numbers.ids.device) for block in self.net.encode(raw, training=self.training)))
+        batch = Batch(*(block.to(row_numbers.ids.device) for block in self.net.encode(raw, training=self.training)))
         return (batch, *rest) if rest else batch
 
     # Only raw rows are in memory, so these work batch by batch.

@@ -102,7 +102,7 @@ class FitInput:
 def _why_streamed(net: TranslatedPipeline, recipe: Recipe) -> str | None:
     """The reason why a loader is read anew in each epoch, whatever its size; None where there is none."""
     if recipe.loader_memory == 0:
-        return "loader_memory=0 says so"
+        return "loader_memory=0 rules out reading it into memory"
     if callable(recipe.loss):
         return "a custom loss may depend on which rows are in a batch"
     if net.hosts and net.untranslated == "stream":

@@ -21,7 +21,7 @@ from windtunnel.trainers.data.loader_adapter import LoaderAdapter, known_length
 LARGEST = 2**32
 """The most bytes of encoded rows that are kept by default: 25 million rows of 20 numbers and 10 categories."""
 SHARE = 4
-"""They may take a quarter of the memory: held-out rows and the columns of the residual model are copies of them."""
+"""Encoded rows may take 1 / SHARE of the memory: held-out rows and the residual model's columns are copies of them."""
 GIB = 2**30
 
 

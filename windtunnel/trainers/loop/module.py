@@ -55,7 +55,7 @@ class FineTuning(pl.LightningModule):
         self._compiled: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def setup(self, stage: str) -> None:
-        """Check that all processes train the same weights, and compile the steps of training if the recipe says so."""
+        """Check that all processes train the same weights, and compile the training step if ``compile`` is set."""
         check_same(self.net)
         if self.recipe.compile is not None and stage == "fit":
             self._compiled = compiled(self.net, self.recipe.compile)

@@ -33,7 +33,7 @@ ANCHORS = (5.0, 50.0, 500.0, 5000.0)
 
 @dataclass(frozen=True)
 class Attempt:
-    """Moved values, the rows that they are fitted on, and the number in the history."""
+    """Moved values, the rows that they are fitted on, and the position among the candidates of the history."""
 
     number: int
     anchor: float
@@ -56,9 +56,10 @@ def refresh(
     Values move by Newton steps with a quadratic penalty towards the old ones, which weighs as much as ``anchor`` rows
     (``fit_groups``). The attempts are the anchors ``ANCHORS`` (or ``anchor``), each on the new rows alone and, with
     ``replay``, on both. An attempt must lower the loss of the validation rows by more than one standard error, and,
-    with ``keep_old``, not raise that of the held-out old rows by more than one. Of these, the one with the lowest
-    validation loss is installed. Rows that ``refresh`` itself held out of the new ones then take part in a last fit
-    with its anchor, which the held-out old rows must pass too. If no attempt passes, the translation stays as it is.
+    with ``keep_old``, not raise that of the held-out old rows by more than one. ``refresh`` installs
+    the passing attempt with the lowest validation loss. If it held validation rows out of the new rows, they then take
+    part in a last fit with the same anchor, which must not raise the loss of the held-out old rows either. If no
+    attempt passes, the translation stays as it is.
 
     Raises
     ------
@@ -126,7 +127,7 @@ def _attempts(
 
 
 def _trial(net: TranslatedPipeline, new: Any) -> TranslatedPipeline:
-    """A copy on the CPU, with the source's exact trees where these are untrained, and ids for new categories."""
+    """A copy on the CPU, with the exact trees where the soft ones are untrained, and ids for new categories."""
     trial = deepcopy(net).cpu()
     if trial.exact_modules:
         install_pipeline(trial, FrozenPipeline(trial.program, dict(trial.exact_modules), trial.head))

@@ -33,10 +33,11 @@ def residual_position(net: TranslatedPipeline) -> int | None:
 
 
 def add_new_categories(net: TranslatedPipeline, rows: Any) -> None:
-    """Give categories of raw rows ids of their own, in category columns that only the residual model reads.
+    """Add category columns for the categories that the source does not know; only the residual model reads them.
 
-    A column with new categories gets a second column of ids, whose vocabulary are the new categories alone. So what
-    the source's steps make of a category stays as it is. Later refreshes extend this vocabulary.
+    A raw column with new categories gets a second column of ids, whose vocabulary holds the new categories alone. In
+    the first column their id stays that of unknown categories, so the source's steps compute what they did before.
+    Later refreshes extend the second vocabulary.
     """
     if isinstance(rows, Batch) or net.encoder.flat:
         return
