@@ -103,6 +103,12 @@ class Phase:
         log(f"{self.name}{steps} ({self._logged - self._began:.0f} s)")
 
 
+def announce(line: str) -> None:
+    """Write a line to the logger where progress is shown."""
+    if _shown.get():
+        log(line)
+
+
 def log(line: str) -> None:
     """Write a line to the logger; to standard error where the application has configured no logging."""
     if LOGGER.hasHandlers():

@@ -27,7 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import windtunnel
-from windtunnel import RareCategories, TwoHotEncoder
+from windtunnel import FactorizationMachineClassifier, RareCategories, TwoHotEncoder
 from windtunnel.errors import InvalidOption, UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees.soft.trees import SoftSplits, SoftTrees
@@ -266,6 +266,16 @@ def test_cold_start_keeps_the_architecture() -> None:
     assert np.isfinite(cold.predict_proba(rows)).all()
     assert not np.allclose(cold.predict_proba(rows), warm.predict_proba(rows), atol=1e-2)
     assert torch.equal(cold.scores(rows), windtunnel.translate(case.fitted(), start="cold").scores(rows))
+
+
+@pytest.mark.parametrize("model", [LogisticRegression(), FactorizationMachineClassifier(epochs=1, random_state=0)])
+def test_cold_start_redraws_linear_weights_and_factors(model: Any) -> None:
+    rows = np.random.default_rng(0).normal(size=(200, 3))
+    source = make_pipeline(StandardScaler(), model).fit(rows, (rows[:, 0] > 0).astype(int))
+    warm, cold = (dict(windtunnel.translate(source, start=start).named_parameters()) for start in ("warm", "cold"))
+    redrawn = {name.rpartition(".")[2] for name in warm if not torch.equal(warm[name], cold[name])}
+    assert redrawn == ({"weight", "factors"} if len(warm) > 4 else {"weight"})
+    assert all(cold[name].std() < 3 * warm[name].std() for name in warm if name.endswith(("weight", "factors")))
 
 
 def test_one_temperature_for_all() -> None:

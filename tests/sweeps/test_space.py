@@ -21,9 +21,9 @@ def test_the_default_space_leaves_out_options_without_effect() -> None:
         return set(default_space(windtunnel.translate(fitted).soften(), windtunnel.Recipe.named(recipe), 200).swept)
 
     assert names(logistic(), "default") == {
-        "residual", "residual_rank", "learning_rate", "weight_decay", "batch_size", "ema"
+        "residual", "residual_rank", "learning_rate", "weight_decay", "batch_size", "ema", "dropout"
     }  # fmt: skip
-    assert names(logistic(), "joint") == {"learning_rate", "weight_decay", "batch_size", "ema"}
+    assert names(logistic(), "joint") == {"learning_rate", "weight_decay", "batch_size", "ema", "dropout"}
     assert names(trees(), "default") == {*DEFAULT, "batch_size"} - {"table_rate"}
 
 

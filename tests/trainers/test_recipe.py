@@ -30,7 +30,7 @@ def test_all_invalid_options_are_named_at_once() -> None:
 
 def test_recipes_by_name() -> None:
     paper = Recipe.named("paper")
-    assert (paper.learning_rate, paper.batch_size, paper.weight_decay, paper.dropout) == (1e-4, 4096, 1e-6, 0.1)
+    assert (paper.learning_rate, paper.weight_decay, paper.dropout) == (1e-4, 1e-6, 0.1)
     assert Recipe.resolve("paper", {"epochs": 7}) == Recipe.resolve(paper, {"epochs": 7})
     with pytest.raises(InvalidOption, match="recipe='papr' is not known; did you mean paper"):
         Recipe.named("papr")

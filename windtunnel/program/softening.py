@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from windtunnel.encode import Batch
 from windtunnel.errors import InvalidOption
 from windtunnel.modules.base import Module
+from windtunnel.modules.linear.factorization_machine import FactorizationMachine
+from windtunnel.modules.linear.linear import Linear, LinearSkippingMissing
+from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 from windtunnel.modules.tables.category_table import CategoryTable
 from windtunnel.modules.tables.code_tables import CodeTables
 from windtunnel.modules.tables.target_statistics import TargetStatistics
@@ -29,6 +32,16 @@ SOFT_FRACTIONS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.0)
 """Candidates for the initial softness of trees, softest first: see ``soften``."""
 LEAST_SCORE_R2 = 0.99995
 """R squared of the raw scores on the calibration rows that soft trees must keep."""
+REDRAWN: dict[type[Module], tuple[str, ...]] = {
+    CategoryTable: ("rows",),
+    CodeTables: ("rows",),
+    TargetStatistics: ("rows",),
+    Linear: ("weight",),
+    LinearSkippingMissing: ("weight",),
+    MultilayerPerceptron: ("weight",),
+    FactorizationMachine: ("weight", "factors"),
+}
+"""The parameters that a cold start redraws, beside those of soft trees."""
 LARGEST = 2**26
 """The most weights of the second layer of soft trees: trees times the nodes and the leaves of the largest one."""
 
@@ -69,7 +82,7 @@ def soften(net: TranslatedPipeline, calibration: CalibrationRows | None = None, 
     names = {net.program.steps[at].name for at in replaced}
     net.configure(strategy_choices=[choice for choice in net.strategy_choices if choice.step not in names])
     if start == "cold":
-        redraw_tables(net.program)
+        redraw_weights(net.program)
     net.mark_initial_weights()
     net.train(net.training)
     if calibration is not None and (replaced or start == "cold"):
@@ -269,12 +282,16 @@ def _freeze(columns: Iterable[TableColumn]) -> None:
         column.step.module = CategoryTable(column.table.rows.detach(), trainable=False)
 
 
-def redraw_tables(program: Program) -> None:
-    """Redraw embeddings from a normal distribution with the standard deviation of the table."""
+def redraw_weights(program: Program) -> None:
+    """Redraw embeddings, linear weights and factors from a normal distribution of the standard deviation they had.
+
+    Biases stay, as does what scales single columns.
+    """
     generator = torch.Generator().manual_seed(0)
     for step in program.steps:
-        module = step.module
-        if isinstance(module, CategoryTable | TargetStatistics) and module.rows.requires_grad:
-            with torch.no_grad():
-                scale = module.rows.std(unbiased=False).clamp_min(1e-3)
-                module.rows.copy_(torch.randn(module.rows.shape, generator=generator) * scale)
+        for name in REDRAWN.get(type(step.module), ()):  # type: ignore[arg-type]
+            weight: torch.nn.Parameter = getattr(step.module, name)
+            if weight.requires_grad and weight.numel():
+                with torch.no_grad():
+                    scale = weight.std(unbiased=False).clamp_min(1e-3)
+                    weight.copy_(torch.randn(weight.shape, generator=generator) * scale)

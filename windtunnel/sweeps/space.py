@@ -10,6 +10,7 @@ from windtunnel.errors import BadInput, WindTunnelError, nearest
 from windtunnel.modules.base import Module
 from windtunnel.program.translate_options import check_options
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.loop.dropout import dropped_modules, has_dropout
 from windtunnel.trainers.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def default_space(net: TranslatedPipeline, recipe: Recipe, rows: int) -> Space:
         "leaf_rate": "leaf" not in kinds,
         "table_rate": "table" not in kinds,
         "start": not kinds & {"leaf", "table"},
-        "dropout": not any(isinstance(getattr(module, "dropout", None), float) for module in modules),
+        "dropout": not dropped_modules(net) and not any(map(has_dropout, modules)),
     }
     size = recipe.rows_per_step(rows)
     space = {name: option for name, option in DEFAULT.items() if not without.get(name, False)}

@@ -105,7 +105,7 @@ def fit(
 
     several = callbacks if isinstance(callbacks, Sequence) else [callbacks]
     lightning = TrainerOptions(accelerator, devices, precision, several, log_dir, logger, trainer, progress)
-    lightning.check(resolved.clip, options.get("epochs"))
+    lightning.check(options)
     directory, resumed = (None if path is None else Path(path) for path in (checkpoint_dir, resume_from))
     checkpoints = CheckpointOptions(directory, checkpoint_every, resumed)
     checkpoints.check(trainer)

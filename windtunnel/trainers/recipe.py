@@ -20,12 +20,16 @@ SCHEDULES = ("constant", "cosine")
 SELECTIONS = ("test", "best_epoch")
 LARGEST_BATCH = 4096
 """The paper's batch size."""
+SMALLEST_BATCH = 64
+STEPS_PER_PASS = 256
+"""Steps of joint training in a pass, where batches of ``SMALLEST_BATCH`` to ``LARGEST_BATCH`` rows allow it."""
 RESIDUAL_BATCH = 1024
 """Largest batch of a residual model, whose steps are small."""
 OTHER_NAMES = {
     "early_stopping": "patience",
     "early_stopping_rounds": "patience",
     "eval_set": "valid",
+    "max_epochs": "epochs",
     "max_iter": "epochs",
     "random_state": "seed",
     "validation_data": "valid",
@@ -37,7 +41,10 @@ _NAMED: dict[str, dict[str, Any]] = {
     # Trains everything that is trainable in the translation itself, leaves at a small rate.
     "joint": {
         "residual": False,
-        "epochs": 10,
+        "epochs": None,
+        "max_steps": 3000,
+        "val_check_interval": 200,
+        "patience": 5,
         "learning_rate": 1e-3,
         "table_rate": 5.0,
         "tree_rate": 1.0,
@@ -45,13 +52,14 @@ _NAMED: dict[str, dict[str, Any]] = {
         "weight_decay": 1e-6,
         "ema": 0.9,
     },
-    # Section 5.4 of the paper; 1e-5 was its rate on Criteo, and "until convergence" its number of epochs.
+    # Section 5.4 of the paper; 1e-5 was its rate on Criteo. It trains "until convergence", in batches of 4,096 rows.
     "paper": {
         "residual": False,
-        "epochs": 100,
+        "epochs": None,
+        "max_steps": 20_000,
+        "val_check_interval": 200,
         "learning_rate": 1e-4,
         "patience": 10,
-        "batch_size": 4096,
         "weight_decay": 1e-6,
         "dropout": 0.1,
         "schedule": "constant",
@@ -79,8 +87,16 @@ class Recipe:
         that were selected and weighed on the other half. Where it is impossible (fewer than
         two validation rows, counts of words, no significant column), and with False, fit trains the translation itself,
         its trees as soft networks.
-    epochs : int
-        Largest number of passes over the training rows.
+    epochs : int or None
+        Largest number of passes over the training rows; None for no limit but ``max_steps``. An override of ``epochs``
+        drops the recipe's ``max_steps`` and ``val_check_interval``, one of ``max_steps`` its ``epochs``.
+    max_steps : int or None
+        Largest number of optimizer steps, rounded up to whole validations; None for no limit but ``epochs``. The
+        recipes "joint" and "paper" plan steps: a pass over few rows has few of them.
+    val_check_interval : int or None
+        Steps between two validations, over as many passes as they need; ``history.epochs`` then has a row per
+        validation, and ``patience`` counts validations. None validates after each pass, or after ``max_steps`` if a
+        pass has more.
     learning_rate : float
         Step size of the optimizer; with the cosine schedule, that of the first epoch.
     table_rate, tree_rate, leaf_rate : float
@@ -90,17 +106,19 @@ class Recipe:
     residual_rank : int
         Width of the factors of the residual model; 0 for none.
     batch_size : int or None
-        Rows per step, where fit makes the batches. None takes 1024 for a residual model and else 4096, as the paper, or
-        so few that an epoch has 20 steps.
+        Rows per step, where fit makes the batches. None takes 1024 for a residual model, or so few that a pass has 20
+        steps. For joint training it takes a 256th of the rows, from 64 to the paper's 4096.
     weight_decay : float
         Factor of the squared weights in the objective (decoupled with "adamw"). For a residual model it is relative to
         the root mean square of the loss's initial gradients (0.4 for two classes).
     dropout : float
-        Probability of zeroing, in [0, 1), for layers that have a ``dropout``. The paper's is 0.1, for tens of millions
-        of rows; on a warm start of deep trees it destroys what the source has fitted, so the default is 0.
+        Probability of dropping, in [0, 1), an output of a trainable step of the pipeline, nodes and leaves of soft
+        trees included; not of the step that gives the scores. Nodes and leaves become 0, which is neither true nor
+        false. An output of another step becomes the mean of its column in the batch. The paper's is 0.1, for tens of
+        millions of rows; on a warm start of deep trees it destroys what the source has fitted, so the default is 0.
     patience : int or None
-        Training stops after this many epochs without a better metric; with a residual model, without a new lowest
-        loss. None never stops early.
+        Training stops after this many epochs, or validations with ``val_check_interval``, without a better metric;
+        with a residual model, without a new lowest loss. None never stops early.
     seed : int
         Seed of the order of the rows, of dropout and of the hold-out.
     optimizer : str
@@ -143,7 +161,9 @@ class Recipe:
     """
 
     residual: bool = True
-    epochs: int = 20
+    epochs: int | None = 20
+    max_steps: int | None = None
+    val_check_interval: int | None = None
     learning_rate: float = 2e-3
     table_rate: float = 2.5
     tree_rate: float = 0.5
@@ -174,6 +194,8 @@ class Recipe:
             for name, (rule, is_valid) in _RULES.items()
             if not is_valid(getattr(self, name))
         ]
+        if self.epochs is None and self.max_steps is None:
+            wrong.append("epochs=None and max_steps=None set no end; give a whole number for one of them")
         if wrong:
             raise InvalidOption("recipe: " + "; ".join(wrong))
 
@@ -205,11 +227,19 @@ class Recipe:
                 "; ".join(f"{value} is not an option: {text}" for value, text in zip(values, suggestions, strict=True))
             )
         base = recipe if isinstance(recipe, Recipe) else cls.named(recipe or "default")
+        if overrides.get("epochs") is not None:
+            overrides = {"max_steps": None, "val_check_interval": None, **overrides}
+        elif overrides.get("max_steps") is not None:
+            overrides = {"epochs": None, **overrides}
         return replace(base, **overrides)
 
     def rows_per_step(self, rows: int) -> int:
         """The batch size for a number of training rows."""
-        return self.batch_size or min(RESIDUAL_BATCH if self.residual else LARGEST_BATCH, max(1, rows // 20))
+        if self.batch_size is not None:
+            return self.batch_size
+        if self.residual:
+            return min(RESIDUAL_BATCH, max(1, rows // 20))
+        return min(max(rows // STEPS_PER_PASS, SMALLEST_BATCH), LARGEST_BATCH, max(1, rows // 20))
 
     def metric_for(self, net: Any) -> Metric:
         """The validation metric of a net; a custom loss is its own metric."""
@@ -270,10 +300,10 @@ _RULES: dict[str, _Rule] = {
     **dict.fromkeys(("table_rate", "tree_rate", "leaf_rate", "weight_decay"), _FROM_0),
     **dict.fromkeys(("residual_rank", "seed"), ("a whole number from 0", lambda v: _whole(v, 0))),
     "residual": ("True or False", lambda v: isinstance(v, bool)),
-    "epochs": ("a whole number from 1", lambda v: _whole(v, 1)),
     "learning_rate": ("a finite number above 0", lambda v: _number(v, 0, _INF)),
     **dict.fromkeys(
-        ("batch_size", "patience"), ("a whole number from 1, or None", lambda v: v is None or _whole(v, 1))
+        ("epochs", "max_steps", "val_check_interval", "batch_size", "patience"),
+        ("a whole number from 1, or None", lambda v: v is None or _whole(v, 1)),
     ),
     "dropout": ("in [0, 1)", lambda v: _number(v, 0, 1, low_too=True)),
     "optimizer": (f"one of {', '.join(OPTIMIZERS)}", lambda v: v in OPTIMIZERS),

@@ -18,7 +18,9 @@ class RecipeOptions(TypedDict, total=False):
     """The fields of ``windtunnel.Recipe``, each optional; type checkers read them from here."""
 
     residual: bool
-    epochs: int
+    epochs: int | None
+    max_steps: int | None
+    val_check_interval: int | None
     learning_rate: float
     table_rate: float
     tree_rate: float

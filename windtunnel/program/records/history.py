@@ -21,7 +21,7 @@ BLUE, ORANGE, GREY = "#1f6fb4", "#d1731f", "#777777"
 
 @dataclass(frozen=True)
 class Epoch:
-    """One row of the history.
+    """One row of the history: a pass over the training rows, or ``val_check_interval`` steps, and its validation.
 
     Attributes
     ----------
@@ -34,6 +34,8 @@ class Epoch:
     learning_rate : float
     seconds : float
         Wall time of training and validation.
+    step : int or None
+        Optimizer steps since training began; None in files of older versions.
     """
 
     epoch: int
@@ -42,6 +44,7 @@ class Epoch:
     metric: float
     learning_rate: float
     seconds: float
+    step: int | None = None
 
 
 @dataclass(frozen=True)
@@ -272,7 +275,10 @@ class History:
             return f"Next: give validation rows; on training rows {self.metric} says little about new rows."
         if kept is not None and kept.name in CHANGED:
             if self.best_epoch and self.best_epoch == len(self.epochs) - 1 and "limit" in self.stopped:
-                return f"Next: the last epoch is the best one, so more epochs may help: epochs={2 * self.best_epoch}."
+                more = f"epochs={2 * self.best_epoch}"
+                if self.stopped.endswith("steps"):
+                    more = f"max_steps={2 * (self.epochs[-1].step or 0)}"
+                return f"Next: the last epoch is the best one, so longer training may help: {more}."
             return (
                 f"Next: measure {self.metric} on test rows. {self.best:.6f} is optimistic, as these rows chose the "
                 "candidate and the epoch."

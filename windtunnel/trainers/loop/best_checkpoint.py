@@ -22,6 +22,7 @@ from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.history import Epoch
 from windtunnel.trainers.loop.module import FineTuning
 from windtunnel.trainers.loop.processes import check_steps
+from windtunnel.trainers.loop.training_plan import TrainingPlan
 from windtunnel.trainers.optimizers.visited_rows import VisitedRows
 
 CHECKPOINT = "last.ckpt"
@@ -108,15 +109,15 @@ class BestCheckpoint(Checkpoint):
         name = self.metric.name
         return f"the lowest loss among those with a better {name} than epoch 0" if self.by_loss else f"the best {name}"
 
-    def end(self, limit: int | None) -> str:
-        """What ended training, with at most ``limit`` epochs."""
+    def end(self, plan: TrainingPlan) -> str:
+        """What ended the training of a plan."""
         last = self.epochs[-1]
         if not math.isfinite(last.metric):
             return f"as it diverged: {self.metric.name} {last.metric}"
         if self.patience is not None and last.epoch - self.best_epoch >= self.patience:
             return f"early: {self.patience} epochs without a better one (patience={self.patience})"
-        if last.epoch == limit:
-            return f"at the limit of {limit} epochs"
+        if last.epoch == plan.epochs:
+            return f"at the limit of {plan.limit()}"
         return "by an error, an interrupt or a callback"
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -167,7 +168,8 @@ class BestCheckpoint(Checkpoint):
         (val_loss, metric), self._validated, self._done = self._validated, None, 0
         now = time.perf_counter()
         train_loss = float(trainer.callback_metrics["train_loss"])
-        record = Epoch(len(self.epochs), train_loss, val_loss, metric, self._rate, now - self._epoch_began)
+        seconds, number = now - self._epoch_began, len(self.epochs)
+        record = Epoch(number, train_loss, val_loss, metric, self._rate, seconds, trainer.global_step)
         self.epochs.append(record)
         self._epoch_began = now
         self._save(trainer)
@@ -232,7 +234,7 @@ class BestCheckpoint(Checkpoint):
             )
         seconds = time.perf_counter() - self._epoch_began
         self._keep(metric)
-        self.epochs = [Epoch(0, None, val_loss, metric, module.recipe.learning_rate, seconds)]
+        self.epochs = [Epoch(0, None, val_loss, metric, module.recipe.learning_rate, seconds, 0)]
 
     def _keep(self, metric: float) -> None:
         self.best_epoch, self.best_metric = len(self.epochs), metric

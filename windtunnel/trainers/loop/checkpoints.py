@@ -47,7 +47,7 @@ class CheckpointOptions:
             )
 
 
-def resume(path: Path | None, module: FineTuning, data: Loaders, processes: int) -> Path | None:
+def resume(path: Path | None, module: FineTuning, data: Loaders, trainer: pl.Trainer) -> Path | None:
     """The checkpoint file to resume from, after all checks; None without a path.
 
     Raises
@@ -59,13 +59,13 @@ def resume(path: Path | None, module: FineTuning, data: Loaders, processes: int)
     """
     if path is None:
         return None
-    file, state = _find_checkpoint(path, module)
+    file, state = _find_checkpoint(path, module, trainer.max_epochs)
     _check_rows(file, state, data)
-    _check_order(file, state, data.train.order_among(processes))
+    _check_order(file, state, data.train.order_among(trainer.world_size))
     return file
 
 
-def _find_checkpoint(path: Path, module: FineTuning) -> tuple[Path, dict[str, Any]]:
+def _find_checkpoint(path: Path, module: FineTuning, epochs: int | None) -> tuple[Path, dict[str, Any]]:
     """The checkpoint file and the state of its ``BestCheckpoint``, checked against module and recipe."""
     file = path / CHECKPOINT if path.is_dir() else path
     if not file.is_file():
@@ -78,7 +78,7 @@ def _find_checkpoint(path: Path, module: FineTuning) -> tuple[Path, dict[str, An
             "resume with the same pipeline and translate options"
         )
     before, now = state["hyper_parameters"], module.recipe.facts()
-    free = {"patience"} if now["schedule"] == "cosine" else {"patience", "epochs"}
+    free = {"patience"} if now["schedule"] == "cosine" else {"patience", "epochs", "max_steps"}
     if changed := [name for name in now if name not in free and before.get(name) != now[name]]:
         what = ", ".join(f"{name}={before.get(name)!r} (now {now[name]!r})" for name in changed)
         raise BadInput(
@@ -86,8 +86,8 @@ def _find_checkpoint(path: Path, module: FineTuning) -> tuple[Path, dict[str, An
         )
     best: dict[str, Any] = state["callbacks"]["BestCheckpoint"]
     done = len(best["epochs"]) - 1
-    if done > module.recipe.epochs:
-        raise BadInput(f"{file} is past epoch {done} and epochs={module.recipe.epochs}; give at least {done}")
+    if epochs is not None and done > epochs >= 0:
+        raise BadInput(f"{file} is past epoch {done} and epochs={epochs}; give at least {done}")
     return file, best
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import pytorch_lightning as pl
 
-from windtunnel.progress import Phase
+from windtunnel.progress import DELAY, Phase, announce
 from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint
+from windtunnel.trainers.loop.training_plan import TrainingPlan
 
 
 class EpochProgress(pl.Callback):
@@ -17,9 +19,10 @@ class EpochProgress(pl.Callback):
     Lightning's bar shows the metric of the last epoch only, which may not be the epoch that ``fit`` keeps.
     """
 
-    def __init__(self, best: BestCheckpoint) -> None:
-        self.best = best
+    def __init__(self, best: BestCheckpoint, plan: TrainingPlan) -> None:
+        self.best, self.plan = best, plan
         self._phase: Phase | None = None
+        self._began, self._announced = 0.0, False
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Begin the phase; its steps are batches."""
@@ -27,6 +30,7 @@ class EpochProgress(pl.Callback):
         if trainer.is_global_zero and steps > 0:
             self._phase = Phase("training", int(steps) if math.isfinite(steps) else None)
             self._phase.__enter__()
+            self._began = time.monotonic()
 
     def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Show the epoch, the metric after the last one, and the best one."""
@@ -41,9 +45,27 @@ class EpochProgress(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count the batch."""
-        if self._phase is not None:
-            self._phase.advance()
+        """Count the batch; once it is known how long a step takes, say how long training takes."""
+        if self._phase is None:
+            return
+        self._phase.advance()
+        seconds = time.monotonic() - self._began
+        if not self._announced and seconds > DELAY:
+            self._announced = True
+            announce(f"fit: {self._outlook(trainer, seconds / self._phase.done)}")
+
+    def _outlook(self, trainer: pl.Trainer, seconds_per_step: float) -> str:
+        """What training does at most, and how long it takes if no validation ends it early."""
+        batches, rounds = int(trainer.num_training_batches), trainer.max_epochs or 0
+        loader: Any = trainer.train_dataloader
+        rows = getattr(getattr(loader, "loader", loader), "batch_size", None)
+        each = "" if rows is None else f" of {rows:,} rows"
+        seconds = rounds * (batches * seconds_per_step + self.best.epochs[0].seconds)
+        patience = "" if self.best.patience is None else f", until {self.best.patience} in a row bring nothing better"
+        return (
+            f"trains at most {rounds * batches:,} steps{each} with a validation every {batches:,} steps{patience}; "
+            f"about {seconds:,.0f} s at most"
+        )
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """End the phase."""

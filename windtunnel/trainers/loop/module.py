@@ -117,11 +117,11 @@ class FineTuning(pl.LightningModule):
         self._sums = {name: (total, count) for name, (total, count) in checkpoint.get("sums", {}).items()}
 
     def configure_optimizers(self) -> Any:
-        """The optimizer of the trainable parameters, and the schedule of the recipe, which steps once per epoch."""
+        """The optimizer of the trainable parameters, and the recipe's schedule, which steps after each validation."""
         optimizer = self._optimizer()
         if self.recipe.schedule == "constant":
             return optimizer
-        epochs = self.trainer.max_epochs or self.recipe.epochs
+        epochs = self.trainer.max_epochs or self.recipe.epochs or 1
         cosine = LambdaLR(optimizer, lambda epoch: (1 + math.cos(math.pi * min(epoch / epochs, 1))) / 2)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": cosine, "interval": "epoch"}}
 

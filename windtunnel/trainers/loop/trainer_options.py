@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from windtunnel.trainers.loop.processes import check_devices, launched, launched
 from windtunnel.trainers.loop.quiet import quiet
 from windtunnel.trainers.recipe import Recipe
 
+TRAINER_SETS = ("clip", "epochs", "max_steps", "val_check_interval")
+"""The options of a recipe that a Trainer of the caller sets instead."""
 _PRECISIONS = (None, 32, "32", "32-true", "16-mixed", "bf16-mixed")
 
 
@@ -37,16 +39,16 @@ class TrainerOptions:
         """The number of processes that will train together."""
         return launched_processes() if self.trainer is None else self.trainer.world_size
 
-    def check(self, clip: float | None, epochs: int | None) -> None:
+    def check(self, overrides: Mapping[str, Any]) -> None:
         """Reject a Trainer that comes with options of its own, or does not validate on all rows after each epoch.
 
-        ``clip`` and ``epochs`` are the options of the caller, None if not given.
+        ``overrides`` are the options of the caller; those in ``TRAINER_SETS`` are a Trainer's.
         """
         if (trainer := self.trainer) is None:
             check_devices(self.devices)
             return
         names = ("accelerator", "devices", "precision", "callbacks", "log_dir", "logger")
-        given = {**{name: getattr(self, name) for name in names}, "clip": clip, "epochs": epochs}
+        given = {name: getattr(self, name) for name in names} | {name: overrides.get(name) for name in TRAINER_SETS}
         defaults = {"accelerator": "auto", "devices": 1}
         if clash := [name for name, value in given.items() if value not in (defaults.get(name), ())]:
             raise BadInput(
@@ -74,8 +76,8 @@ class TrainerOptions:
                 f"this Trainer has trained its {trainer.max_epochs} epochs before, and would train none; give a new one"
             )
 
-    def trainer_for(self, net: Any, recipe: Recipe) -> pl.Trainer:
-        """The caller's Trainer, or a new one that trains ``net`` by a recipe."""
+    def trainer_for(self, net: Any, recipe: Recipe, epochs: int | None) -> pl.Trainer:
+        """The caller's Trainer, or a new one that trains ``net`` by a recipe for at most so many epochs."""
         if self.trainer is not None:
             return self.trainer
         if self.precision not in _PRECISIONS:
@@ -88,7 +90,7 @@ class TrainerOptions:
         with quiet():
             return pl.Trainer(
                 **hardware | launched(net, self.devices),
-                max_epochs=recipe.epochs,
+                max_epochs=epochs,
                 gradient_clip_val=recipe.clip,
                 callbacks=list(self.callbacks),
                 logger=loggers or False,

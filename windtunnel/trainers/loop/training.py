@@ -20,12 +20,15 @@ from windtunnel.modules.tables.large_tables import large_tables
 from windtunnel.program.records.history import Epoch
 from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint, LocalCheckpointIO
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions, resume
+from windtunnel.trainers.loop.dropout import dropout_at
 from windtunnel.trainers.loop.epoch_progress import EpochProgress
 from windtunnel.trainers.loop.module import FineTuning, Loaders
 from windtunnel.trainers.loop.processes import ignore_process_warnings
 from windtunnel.trainers.loop.quiet import quiet
+from windtunnel.trainers.loop.rounds import Rounds
 from windtunnel.trainers.loop.termination import Termination
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
+from windtunnel.trainers.loop.training_plan import TrainingPlan
 from windtunnel.trainers.loop.weight_average import WeightAverage
 from windtunnel.trainers.optimizers.visited_rows import ADAM, VisitedRows, gradients_of_rows
 from windtunnel.trainers.recipe import Recipe
@@ -72,7 +75,12 @@ def train(
     BaseException
         Any error before epoch 0 is validated; a later error is in the result.
     """
-    trainer: Any = options.trainer_for(net, recipe)
+    plan = TrainingPlan.of(recipe, data.train, options.processes)
+    trainer: Any = options.trainer_for(net, recipe, plan.epochs)
+    if options.trainer is not None:
+        plan = TrainingPlan(trainer.max_epochs)
+    if plan.round_steps is not None:
+        data = Loaders(Rounds(data.train, plan.round_steps), data.valid)
     for parameter in net.parameters():
         # An empty parameter never gets a gradient, for which other processes would wait.
         parameter.requires_grad_(parameter.requires_grad and parameter.numel() > 0)
@@ -80,7 +88,7 @@ def train(
     if tables:
         trainer.strategy.checkpoint_io = LocalCheckpointIO()
     module = FineTuning(net, recipe, tables)
-    file = resume(checkpoints.resume_from, module, data, trainer.world_size)
+    file = resume(checkpoints.resume_from, module, data, trainer)
     error: BaseException | None = None
     with quiet():
         data.place(trainer.strategy.root_device)
@@ -91,7 +99,7 @@ def train(
         # Ours come first, so that they see the weights before other callbacks change them.
         callbacks = [best, Termination(), *([] if recipe.ema is None else [WeightAverage(net, recipe.ema, tables)])]
         if trainer.progress_bar_callback is None:
-            callbacks.append(EpochProgress(best))
+            callbacks.append(EpochProgress(best, plan))
         try:
             with _training_mode(net, recipe.dropout, best), gradients_of_rows(net, tables):
                 with _callbacks(trainer, [*callbacks, *trainer.callbacks]):
@@ -105,9 +113,7 @@ def train(
                 net.initial_weights.moved(
                     name.removeprefix("program."), rows.number[: rows.count], rows.start[: rows.count]
                 )
-    return TrainingResult(
-        best.epochs, best.best_epoch, best.best_metric, error, best.rule, best.end(trainer.max_epochs)
-    )
+    return TrainingResult(best.epochs, best.best_epoch, best.best_metric, error, best.rule, best.end(plan))
 
 
 def _visited_rows(net: Any, recipe: Recipe, trainer: pl.Trainer) -> dict[str, VisitedRows]:
@@ -168,16 +174,11 @@ def _with_note(error: BaseException, best: BestCheckpoint) -> BaseException:
 def _training_mode(net: nn.Module, dropout: float, best: BestCheckpoint) -> Iterator[None]:
     """Training mode with dropout; on exit the best weights, eval mode and the previous device."""
     device = next(net.parameters()).device
-    layers = [module for module in net.modules() if isinstance(getattr(module, "dropout", None), float)]
-    before = [layer.dropout for layer in layers]
     try:
-        for layer in layers:
-            layer.dropout = dropout  # type: ignore[assignment]
-        net.train()
-        yield
+        with dropout_at(net, dropout):
+            net.train()
+            yield
     finally:
-        for layer, value in zip(layers, before, strict=True):
-            layer.dropout = value
         best.restore()
         net.zero_grad(set_to_none=True)
         net.to(device).eval()

@@ -1,0 +1,65 @@
+"""How long a training run is: its rounds, each of which ends with a validation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from windtunnel.errors import BadInput
+from windtunnel.trainers.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """The length of a training run.
+
+    Attributes
+    ----------
+    epochs : int or None
+        The most rounds, which are Lightning's epochs; None for no limit.
+    round_steps : int or None
+        Steps of a round; None where a round is a pass over the rows.
+    """
+
+    epochs: int | None
+    round_steps: int | None = None
+
+    @classmethod
+    def of(cls, recipe: Recipe, loader: Any, processes: int = 1) -> TrainingPlan:
+        """The plan of a recipe for a loader of training rows.
+
+        Raises
+        ------
+        BadInput
+            If steps have to be counted in passes of a loader without a length.
+        """
+        interval, most = recipe.val_check_interval, recipe.max_steps
+        if interval is None and most is None:
+            return cls(recipe.epochs)
+        if interval is None or recipe.epochs is not None:
+            pass_steps = math.ceil(_length(loader) / max(processes, 1))
+            limits = [most, None if recipe.epochs is None else recipe.epochs * pass_steps]
+            most = min(limit for limit in limits if limit is not None)
+            interval = interval or min(most, pass_steps)
+        assert most is not None  # a recipe has epochs or max_steps
+        return cls(math.ceil(most / interval), interval)
+
+    @property
+    def steps(self) -> int | None:
+        """The most steps; None where they are not known before the rows are read."""
+        return None if self.round_steps is None or self.epochs is None else self.epochs * self.round_steps
+
+    def limit(self) -> str:
+        """What ends training at the latest."""
+        return f"{self.epochs} epochs" if self.steps is None else f"{self.steps:,} steps"
+
+
+def _length(loader: Any) -> int:
+    try:
+        return len(loader)
+    except TypeError as error:
+        raise BadInput(
+            "the training loader has no len(), so that its passes cannot be counted in steps: give max_steps with "
+            "val_check_interval, epochs alone, or a loader that has a len()"
+        ) from error
