@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from windtunnel.encode import Batch, Rows
 from windtunnel.errors import BadInput
+from windtunnel.explain.boosted_terms import BoostedTerms
 from windtunnel.explain.contributions import Background, Contributions, ScorePart
 from windtunnel.explain.explanation import Explanation
+from windtunnel.modules.linear.residual_model import ResidualSum
 from windtunnel.program.head import Head
 from windtunnel.program.raw_columns import RawColumns, input_places
 from windtunnel.program.residual_terms import ResidualTerms, residual_terms
@@ -30,17 +32,23 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
     if samples < 2:
         raise BadInput(f"samples={samples}; give 2 or more, as the standard error needs two.")
     raw, encoded = RawColumns.of(net), net.encode(rows)
-    pipeline, residual = _parts(net, raw)
+    pipeline, boosted, residual = _parts(net, raw)
     rows_to_compare = partial(_background, net, encoded, background)
     of_columns = pipeline.contributions(encoded, rows_to_compare, samples)
     terms: list[tuple[int, ...]] = [(column,) for column in range(len(raw.names))]
-    values, method = of_columns.values, of_columns.method
+    values, base, method = of_columns.values, of_columns.base, of_columns.method
+    if boosted is not None or residual is not None:
+        method = f"pipeline: {method}"
+    if boosted is not None:
+        added, start = boosted.of_rows(encoded)
+        values, terms = _join(values, terms, added, boosted.columns)
+        base, method = base + start, f"{method}; boosted residual: path-dependent TreeSHAP of its target statistics"
     if residual is not None:
         values, terms = _join(values, terms, residual.of_rows(encoded), residual.columns)
-        method = f"pipeline: {method}; residual model: exact, the rows of its tables"
+        method = f"{method}; residual model: exact, the rows of its tables"
     return Explanation(
         values=values,
-        base=of_columns.base,
+        base=base,
         columns=tuple(tuple(raw.names[column] for column in columns) for columns in terms),
         data=raw.values(net.encoder, rows),
         outputs=_outputs(net.head, len(of_columns.base)),
@@ -50,15 +58,24 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
     )
 
 
-def _parts(net: TranslatedPipeline, raw: RawColumns) -> tuple[ScorePart, ResidualTerms | None]:
-    """The scores of the pipeline, and the terms of the residual model."""
-    last, residual = 1 + len(net.program.steps), residual_terms(net.program, raw)
-    if residual is None:
-        width = net.run_in_slices(net.program, _one_row(net)).shape[1]
-        return ScorePart(net, raw, last, list(range(width))), None
-    places = input_places(net.program, last)  # of the last step, which adds the residual model to the pipeline
-    half = places[: len(places) // 2]
-    return ScorePart(net, raw, half[0][0], [column for _, column in half]), residual
+def _parts(net: TranslatedPipeline, raw: RawColumns) -> tuple[ScorePart, BoostedTerms | None, ResidualTerms | None]:
+    """The scores of the pipeline, and the terms of the boosted residual and of the residual model."""
+    slot, boosted, residual = 1 + len(net.program.steps), None, residual_terms(net.program, raw)
+    width = net.run_in_slices(net.program, _one_row(net)).shape[1]
+    columns = list(range(width))
+    if residual is not None:
+        slot, columns, _ = _summands(net, slot)
+    if isinstance(net.program.steps[slot - 2].module, ResidualSum):
+        slot, columns, added = _summands(net, slot)
+        boosted = BoostedTerms.of(net, added, raw)
+    return ScorePart(net, raw, slot, columns), boosted, residual
+
+
+def _summands(net: TranslatedPipeline, slot: int) -> tuple[int, list[int], int]:
+    """Of a step that adds a residual: slot and columns of the scores that it adds to, and the slot of the residual."""
+    places = input_places(net.program, slot)
+    half = len(places) // 2
+    return places[0][0], [column for _, column in places[:half]], places[half][0]
 
 
 def _background(net: TranslatedPipeline, rows: Batch, background: Rows | None) -> Background:

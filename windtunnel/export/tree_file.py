@@ -122,7 +122,7 @@ def _reason(net: TranslatedPipeline, format: str) -> str:
             f"{name}, and step {step.name!r} has soft trees at {step.module.level}. Export net.harden(valid), which "
             "has hard trees in the place of trees trained at L1 or L2."
         )
-    if any(type(other.module).__name__ == "ResidualModel" for other in net.program.steps):
+    if any(type(other.module).__name__ in ("ResidualModel", "CellStatistics") for other in net.program.steps):
         return (
             f"{name}, and fine-tuning has added a residual model: tables of values and of interactions, which are no "
             f"trees. {others} To have trees only, translate with level='L1' or 'L2' and fit with a recipe that "

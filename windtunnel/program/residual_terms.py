@@ -125,10 +125,10 @@ class ResidualTerms:
 
 def residual_terms(program: Program, raw: RawColumns) -> ResidualTerms | None:
     """The terms of the residual model that a program ends in; None without one."""
-    if not isinstance(program.steps[-1].module, ResidualSum):
+    steps: Any = program.steps
+    if not isinstance(steps[-1].module, ResidualSum) or not isinstance(steps[-2].module, ResidualModel):
         return None
-    step: Any = next(step for step in reversed([*program.steps]) if isinstance(step.module, ResidualModel))
-    return ResidualTerms.of(step, raw)
+    return ResidualTerms.of(steps[-2], raw)
 
 
 def _bin_text(edges: list[float], code: int) -> str:

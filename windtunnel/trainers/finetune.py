@@ -31,9 +31,11 @@ from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train as train_module
 from windtunnel.trainers.recipe import Recipe
+from windtunnel.trainers.residual.boosted.candidates import add_boosted
 from windtunnel.trainers.residual.candidates import Candidate, candidate_results, residual_candidates, select, value_of
 from windtunnel.trainers.residual.installation import (
     FrozenPipeline,
+    install_boosted,
     install_pipeline,
     install_residual,
     without_residual,
@@ -129,6 +131,8 @@ def _finetune(
         net.replace_program(whole, origins=origins)
     if best.pipeline is not None:
         install_pipeline(net, best.pipeline)
+    if best.boosted is not None:
+        install_boosted(net, best.boosted)
     if best.residual is not None and best.inputs is not None:
         install_residual(net, best.residual, best.inputs)
     if training.error is not None:
@@ -168,6 +172,8 @@ def _train_candidates(
         metric = options.metric_for(model)
         training = train_module(model, setup.loaders, options, lightning, checkpoints)
         candidates = residual_candidates(net, data, setup, model, training, options)
+        if training.error is None:
+            candidates = add_boosted(net, setup, candidates, options, metric)
     elif options.residual and net.takes_residual_model() and not is_trainable(net):
         metric = options.metric_for(net)
         training = _evaluate_translation(net, data, options, metric, began)

@@ -110,11 +110,7 @@ class ResidualModel(Module):
 
     def codes(self, x: Tensor) -> Tensor:
         """The code of each column, int64 ``[B, numbers + categories]``."""
-        count = self.edges.shape[0]
-        numbers, ids = x[:, :count], x[:, count:].long()
-        bins = (numbers.unsqueeze(2) > self.edges).sum(dim=2) + 1
-        codes = torch.cat([torch.where(torch.isnan(numbers), torch.zeros_like(bins), bins), ids], dim=1)
-        return torch.minimum(codes, self.size - 1)
+        return column_codes(x, self.edges, self.size)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, numbers + categories] -> [B, K], in the unit of the raw scores."""
@@ -134,6 +130,18 @@ class ResidualModel(Module):
         """Scores of the interactions, ``[B, K]``."""
         at = interaction_cells(codes, self.size, self.interactions, self.cell_count) + self.first_cell
         return self.cross[at].sum(dim=1) * self.unit
+
+
+def column_codes(x: Tensor, edges: Tensor, size: Tensor) -> Tensor:
+    """The code of each column ``[B, numbers + categories]``, int64: the bin of a number, the id of a category.
+
+    ``edges`` ``[numbers, E]`` and ``size`` ``[numbers + categories]`` are those of ``ResidualModel``.
+    """
+    count = edges.shape[0]
+    numbers, ids = x[:, :count], x[:, count:].long()
+    bins = (numbers.unsqueeze(2) > edges).sum(dim=2) + 1
+    codes = torch.cat([torch.where(torch.isnan(numbers), torch.zeros_like(bins), bins), ids], dim=1)
+    return torch.minimum(codes, size - 1)
 
 
 def interaction_cells(codes: Tensor, size: Tensor, interactions: Tensor, count: Tensor) -> Tensor:

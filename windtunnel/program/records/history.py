@@ -12,8 +12,8 @@ from windtunnel.program.records.refresh_details import LARGE, RefreshDetails
 if TYPE_CHECKING:
     import pandas as pd
 
-CHANGED = ("tree-block weights", "interactions", "residual model", "joint training")
-"""Candidates that differ from the source pipeline."""
+UNCHANGED = ("translation", "source pipeline")
+"""Candidates that score rows as the source pipeline does."""
 DRIFTING = 8
 """Columns that a note on drift names."""
 BLUE, ORANGE, GREY = "#1f6fb4", "#d1731f", "#777777"
@@ -273,7 +273,7 @@ class History:
         kept = self.kept
         if self.validated_on == "training rows":
             return f"Next: give validation rows; on training rows {self.metric} says little about new rows."
-        if kept is not None and kept.name in CHANGED:
+        if kept is not None and kept.name not in UNCHANGED:
             if self.best_epoch and self.best_epoch == len(self.epochs) - 1 and "limit" in self.stopped:
                 more = f"epochs={2 * self.best_epoch}"
                 if self.stopped.endswith("steps"):

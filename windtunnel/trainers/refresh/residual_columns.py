@@ -27,9 +27,8 @@ MIN_ROWS = 5
 def residual_position(net: TranslatedPipeline) -> int | None:
     """The program step of the residual model; None without one."""
     steps = net.program.steps
-    if len(steps) > 2 and isinstance(steps[-1].module, ResidualSum):
-        return len(steps) - 2
-    return None
+    last = len(steps) > 2 and isinstance(steps[-1].module, ResidualSum)
+    return len(steps) - 2 if last and isinstance(steps[-2].module, ResidualModel) else None
 
 
 def add_new_categories(net: TranslatedPipeline, rows: Any) -> None:

@@ -17,6 +17,7 @@ from windtunnel.trainers.loop.evaluation import evaluate, evaluate_both
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.training import TrainingResult
 from windtunnel.trainers.recipe import Recipe
+from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.init_scores import InputColumns, PipelineScorer
 from windtunnel.trainers.residual.installation import FrozenPipeline
 from windtunnel.trainers.residual.setup import ResidualSetup, significant_trees
@@ -45,6 +46,7 @@ class Candidate:
     residual : ResidualModel or None
     inputs : InputColumns or None
         Of the residual model.
+    boosted : BoostedResidual or None
     """
 
     name: str
@@ -56,15 +58,27 @@ class Candidate:
     pipeline: FrozenPipeline | None = None
     residual: ResidualModel | None = None
     inputs: InputColumns | None = None
+    boosted: BoostedResidual | None = None
 
 
 def select(candidates: Sequence[Candidate], metric: Metric) -> Candidate:
-    """The candidate with the best metric; of equal ones the first."""
+    """The candidate with the best metric; of equal ones the first.
+
+    A boosted residual must be better on rows that had no part in fitting either candidate, as the validation rows
+    choose every interaction of a residual model, but only the number of boosted trees.
+    """
     best, *others = candidates
     for candidate in others:
-        if not candidate.rejected and metric.better(value_of(candidate), value_of(best)):
+        value = _tested_value if candidate.boosted is not None else value_of
+        if not candidate.rejected and metric.better(value(candidate), value(best)):
             best = candidate
     return best
+
+
+def _tested_value(candidate: Candidate) -> float:
+    """The metric on rows that had no part in fitting, where such a test was made."""
+    tested = None if candidate.test is None else candidate.test.metric
+    return value_of(candidate) if tested is None else tested
 
 
 def value_of(candidate: Candidate) -> float:
@@ -96,7 +110,8 @@ def _reason(candidate: Candidate, best: Candidate, metric: Metric) -> str:
         return f"best {metric.name}" + ", whatever the test says" * tested
     if candidate.rejected:
         return candidate.rejected
-    if metric.better(value_of(best), value_of(candidate)):
+    value = value_of if best.boosted is None and candidate.boosted is None else _tested_value
+    if metric.better(value(best), value(candidate)):
         return f"{best.name} has the better {metric.name}"
     return f"no better {metric.name} than {best.name}, which is simpler"
 

@@ -56,6 +56,10 @@ class InputColumns:
     numbers: list[int]
     ids: list[int]
 
+    def select(self, rows: Batch) -> Batch:
+        """These columns of rows without init scores."""
+        return Batch(rows.numbers[:, self.numbers], rows.ids[:, self.ids])
+
 
 def append_scores(rows: Batch, scores: Tensor) -> Batch:
     """Rows with init scores."""
@@ -70,7 +74,7 @@ def split_scores(rows: Batch, outputs: int) -> tuple[Batch, Tensor]:
 def select_columns(rows: Batch, inputs: InputColumns, outputs: int) -> Batch:
     """Rows with init scores, and only the columns that a residual model reads."""
     rows, scores = split_scores(rows, outputs)
-    return Batch(torch.cat([rows.numbers[:, inputs.numbers], scores], dim=1), rows.ids[:, inputs.ids])
+    return append_scores(inputs.select(rows), scores)
 
 
 def add_offset(rows: Batch, offset: Tensor) -> Batch:

@@ -13,12 +13,14 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.ensembles.log_pool import LogProbabilities
 from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
 from windtunnel.modules.outputs.links import PROBABILITIES
+from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.program.head import Head
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.records.origin import Origin
 from windtunnel.program.translate_options import SofteningPlan
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.init_scores import InputColumns
 from windtunnel.trainers.residual.training import residual_head
 
@@ -55,14 +57,9 @@ def install_pipeline(net: TranslatedPipeline, pipeline: FrozenPipeline) -> None:
 
 def install_residual(net: TranslatedPipeline, residual: ResidualModel, inputs: InputColumns) -> None:
     """Append a residual model to an installed pipeline: its scores, and their sum with those of the pipeline."""
-    outputs = range(len(residual.unit))
-    if net.head.link in PROBABILITIES:
-        _append(net, LogProbabilities(), [_last(net, outputs)])
-    net.replace_head(residual_head(net.head))
-    scores = _last(net, outputs)
-    takes = ((NUMBERS, inputs.numbers), (IDS, inputs.ids))
-    _append(net, residual, [Take(slot, columns) for slot, columns in takes if columns])
-    _append(net, ResidualSum(), [scores, _last(net, outputs)])
+    scores = _last_scores(net, len(residual.unit))
+    _append(net, residual, _takes(inputs))
+    _append(net, ResidualSum(), [scores, _last(net, scores.count)])
     residual.cast(getattr(torch, net.encoder.dtype))
     residual.requires_grad_()
     mark_initial_weights(net)
@@ -76,16 +73,44 @@ def mark_initial_weights(net: TranslatedPipeline) -> None:
         net.initial_weights.set_zero(f"steps.{len(net.program.steps) - 2}.module.{name}")
 
 
+def install_boosted(net: TranslatedPipeline, boosted: BoostedResidual) -> None:
+    """Append a boosted residual: target statistics, trees, and the sum of their scores with those before."""
+    scores = _last_scores(net, boosted.trees.outputs)
+    _append(net, boosted.statistics, _takes(boosted.inputs))
+    _append(net, boosted.trees, [_last(net, boosted.trees.width)])
+    _append(net, ResidualSum(), [scores, _last(net, scores.count)])
+    for module in (boosted.statistics, boosted.trees):
+        module.cast(getattr(torch, net.encoder.dtype))
+    net.configure(strategy_choices=choose(net.program, "auto"))
+    net.mark_initial_weights()
+    net.eval()
+
+
 def without_residual(program: Program) -> Program | None:
-    """A program without the residual model that an earlier fit appended; None where it has none."""
-    if not isinstance(program.steps[-1].module, ResidualSum):
+    """A program without the residual models that an earlier fit appended; None where it has none."""
+    steps: list[Any] = list(program.steps)
+    while isinstance(steps[-1].module, ResidualSum):
+        steps = steps[: -3 if isinstance(steps[-3].module, CellStatistics) else -2]
+    if len(steps) == len(program.steps):
         return None
-    return Program(list(program.steps)[:-2], dict(program.method_steps.items()))  # type: ignore[arg-type]
+    return Program(steps, dict(program.method_steps.items()))  # type: ignore[arg-type]
 
 
-def _last(net: TranslatedPipeline, columns: range) -> Take:
-    """Columns of the last step's output."""
-    return Take(1 + len(net.program.steps), columns)
+def _last_scores(net: TranslatedPipeline, outputs: int) -> Take:
+    """The raw scores of the program; the logarithms of what it outputs as probabilities."""
+    if net.head.link in PROBABILITIES:
+        _append(net, LogProbabilities(), [_last(net, outputs)])
+    net.replace_head(residual_head(net.head))
+    return _last(net, outputs)
+
+
+def _takes(inputs: InputColumns) -> list[Take]:
+    return [Take(slot, columns) for slot, columns in ((NUMBERS, inputs.numbers), (IDS, inputs.ids)) if columns]
+
+
+def _last(net: TranslatedPipeline, count: int) -> Take:
+    """The columns of the last step's output."""
+    return Take(1 + len(net.program.steps), range(count))
 
 
 def _append(net: TranslatedPipeline, module: Any, takes: list[Take]) -> None:

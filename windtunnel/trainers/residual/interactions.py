@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from windtunnel.encode import Batch, CategoryColumn
+from windtunnel.encode import Batch
 from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.row_blocks import by_blocks
 from windtunnel.program.head import Head
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import LARGEST_BATCH
-from windtunnel.trainers.residual.binning import bin_edges
-from windtunnel.trainers.residual.init_scores import InputColumns, concat, in_slices, select_columns, split_scores
+from windtunnel.trainers.residual.column_coder import ColumnCoder
+from windtunnel.trainers.residual.init_scores import select_columns, split_scores
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals, fit_in_sequence, interaction_weights
 from windtunnel.trainers.residual.screening import select_interactions
 from windtunnel.trainers.residual.training import InitialResidual, ResidualOnScores, residual_head
@@ -85,18 +85,13 @@ def fit_interactions(
     head = residual_head(net.head)
     outputs = train[0].numbers.shape[1] - len(net.encoder.numbers)
     rows, scores = split_scores(train[0], outputs)
-    edges = bin_edges(rows.numbers)
-    sizes = [int(torch.isfinite(row).sum()) + 2 for row in edges]
-    sizes += [len(category.vocabulary) for category in net.encoder.categories]
-    unit = _unit(head, scores, train[1])
-    coder = ResidualModel.zero(edges, sizes, unit, rank=0, generator=generator)
+    coder = ColumnCoder.of(net, rows)
+    sizes, unit = coder.sizes, _unit(head, scores, train[1])
 
     def residuals(rows: Batch, target: Tensor, weight: Tensor | None = None) -> Residuals:
         rows, scores = split_scores(rows, outputs)
-        return Residuals(in_slices(coder.codes, concat(rows)), _negative_gradient(loss, scores, target, weight) * unit)
+        return Residuals(coder.codes(rows), negative_gradient(loss, scores, target, weight) * unit)
 
-    count = len(edges)
-    columns = [*range(count), *(count + position for position in _one_per_raw_column(net.encoder.categories))]
     of_train, of_valid = residuals(*train), residuals(*valid)
     gradient = of_train.values.square().mean(dim=0).sqrt().clamp_min(torch.finfo(unit.dtype).tiny)
     of_train, of_valid = (Residuals(each.codes, each.values / gradient) for each in (of_train, of_valid))
@@ -104,7 +99,7 @@ def fit_interactions(
     init_scores = split_scores(valid[0], outputs)[1]
 
     def fit(index: Tensor) -> FittedInteractions:
-        selected = select_interactions(sample, of_valid.take(index), sizes, columns)
+        selected = select_interactions(sample, of_valid.take(index), sizes, coder.columns)
         tables = [fitted.table for fitted in fit_in_sequence(of_train, selected.interactions)]
         return _weighted(
             FittedInteractions(selected.columns, selected.interactions, tables, unit.new_zeros(len(tables))),
@@ -118,14 +113,11 @@ def fit_interactions(
     fitted = fit(torch.cat(list(halves)).sort().values)
     if not fitted.columns:
         return None
-    inputs = InputColumns(
-        [column for column in fitted.columns if column < count],
-        [column - count for column in fitted.columns if column >= count],
-    )
+    inputs = coder.inputs(fitted.columns)
     size = [sizes[column] for column in fitted.columns]
     initial = InitialResidual(
         ResidualOnScores(
-            ResidualModel.zero(edges[inputs.numbers], size, unit, rank=rank, generator=generator),
+            ResidualModel.zero(coder.edges[inputs.numbers], size, unit, rank=rank, generator=generator),
             head,
             float(gradient.square().mean().sqrt()),
         ),
@@ -171,16 +163,6 @@ def _with_interactions(initial: InitialResidual, fitted: FittedInteractions, tra
     return replace(initial, offset=offset * initial.residual.unit)
 
 
-def _one_per_raw_column(categories: list[CategoryColumn]) -> list[int]:
-    """Of several ids of one raw column, the position of the one with the most categories."""
-    largest: dict[int, int] = {}
-    for position, category in enumerate(categories):
-        other = largest.setdefault(category.column, position)
-        if len(category.vocabulary) > len(categories[other].vocabulary):
-            largest[category.column] = position
-    return sorted(largest.values())
-
-
 def _unit(head: Head, scores: Tensor, target: Tensor) -> Tensor:
     """Raw scores per unit of the residual model: 1, or for values the standard deviation of the residuals."""
     # The loss rejects targets that do not fit the scores.
@@ -197,7 +179,7 @@ def _loss_scale(loss: Loss, unit: Tensor, scores: Tensor, target: Tensor, weight
     return max(float(loss(scores, target, weight)), torch.finfo(scores.dtype).tiny)
 
 
-def _negative_gradient(loss: Loss, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+def negative_gradient(loss: Loss, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """Negative gradient of the loss of each row by its scores, ``[N, K]``.
 
     Computed in batches, because a custom loss may compare every row with every other.

@@ -94,6 +94,11 @@ def _test(interaction: Interaction, train: Residuals, valid: Residuals) -> tuple
     return (z, fitted) if significant else None
 
 
+def training_z(interaction: Interaction, train: Residuals) -> float:
+    """The z statistic of an interaction on the training rows."""
+    return _z(interaction.mean_residuals(train).leave_one_out * train.values)
+
+
 def _validation_z(interaction: Interaction, fitted: MeanResiduals, valid: Residuals) -> float:
     predicted = fitted.table[interaction.cells(valid.codes)]
     return _z(predicted * (valid.values - valid.values.mean(dim=0)))

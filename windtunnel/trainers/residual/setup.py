@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
+from windtunnel.encode import Batch
 from windtunnel.modules.base import Module
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.row_blocks import of_any_rows
@@ -13,11 +15,11 @@ from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.loop.module import DataModule, Loaders
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual.init_scores import PipelineScorer
+from windtunnel.trainers.residual.init_scores import PipelineScorer, split_scores
 from windtunnel.trainers.residual.interactions import fit_interactions
 from windtunnel.trainers.residual.training import InitialResidual, residual_head
 from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, weighted_trees
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, halves, weighted_rows
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, halves, weighted_rows
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,13 @@ class ResidualSetup:
     weighted : WeightedTrees or None
     train, valid : loader
         The rows of ``fit`` with init scores.
+    items : pair of tuple
+        Training rows, without those of weight 0, and validation rows, both with init scores: all, or a sample of a
+        stream.
+    mask : Tensor or None
+        bool ``[N]``, training rows with a weight above 0; None if all have one.
+    halves : list of Tensor
+        Numbers of the validation rows in each half.
     """
 
     initial: InitialResidual
@@ -39,6 +48,17 @@ class ResidualSetup:
     weighted: WeightedTrees | None
     train: EncodedLoader
     valid: EncodedLoader
+    items: tuple[Items, Items]
+    mask: Tensor | None
+    halves: list[Tensor]
+
+    def init_scores(self, rows: Batch) -> Tensor:
+        """The init scores of rows ``[N, K]``."""
+        return split_scores(rows, self.initial.outputs)[1]
+
+    def without_scores(self, rows: Batch) -> Batch:
+        """Rows without their init scores."""
+        return split_scores(rows, self.initial.outputs)[0]
 
     @property
     def loaders(self) -> Loaders:
@@ -64,12 +84,11 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     train, valid = scorer.add_to(data.train), scorer.add_to(data.valid)
     rows = scorer.add_init_scores(validation[0]) if valid.rows is None else valid.rows
     counted, mask = weighted_rows(train.collect(MAX_ROWS))
-    initial = fit_interactions(
-        net, counted, (rows, *validation[1:]), rows_of_half, loss, recipe.residual_rank, generator
-    )
+    items = counted, (rows, *validation[1:])
+    initial = fit_interactions(net, *items, rows_of_half, loss, recipe.residual_rank, generator)
     if initial is None:
         return None
-    return ResidualSetup(initial.for_rows(mask), scorer, weighted, train, valid)
+    return ResidualSetup(initial.for_rows(mask), scorer, weighted, train, valid, items, mask, rows_of_half)
 
 
 def significant_trees(weighted: WeightedTrees | None) -> dict[int, Module]:

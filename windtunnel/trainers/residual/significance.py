@@ -34,6 +34,8 @@ class SignificanceTest:
         Whether the metric is no worse and the gain exceeds its standard error.
     reason : str
         Why it is not significant; empty where it is.
+    metric : float or None
+        The metric of the second model, where it was computed.
     """
 
     gain: float
@@ -41,6 +43,7 @@ class SignificanceTest:
     rows: int
     significant: bool
     reason: str = ""
+    metric: float | None = None
 
 
 def compare_scores(metric: Metric, loss: Loss, before: Tensor, after: Tensor, *rest: Tensor) -> SignificanceTest:
@@ -50,9 +53,9 @@ def compare_scores(metric: Metric, loss: Loss, before: Tensor, after: Tensor, *r
         return test
     old, new = (evaluate(metric, loss, lambda scores: scores, [((scores,), *rest)]) for scores in (before, after))
     if not metric.better(old, new):
-        return test
+        return replace(test, metric=new)
     reason = f"the loss is lower on these rows, but {metric.name} gets worse ({old:.4f} -> {new:.4f})"
-    return replace(test, significant=False, reason=reason)
+    return replace(test, significant=False, reason=reason, metric=new)
 
 
 def compare_losses(loss: Loss, before: Tensor, after: Tensor, *rest: Tensor) -> SignificanceTest:

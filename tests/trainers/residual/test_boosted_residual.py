@@ -1,0 +1,128 @@
+"""The boosted residual: target statistics, boosting with any loss, and a fit that keeps it."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import windtunnel
+from windtunnel.export import serving
+from windtunnel.objectives.losses import LOSSES
+from windtunnel.trainers.residual.boosted.boosting import derivatives
+from windtunnel.trainers.residual.boosted.cell_tables import PRIOR_ROWS, CellTables, TargetRows, row_blocks
+from windtunnel.trainers.residual.mean_residuals import Interaction
+
+ROWS, TRAIN, VALID = 9000, slice(0, 6000), slice(6000, 8500)
+
+
+def rows_and_target() -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
+    """Two pairs of columns have a latent sign per pair of values; the target is their product, which no sum gives."""
+    random = np.random.default_rng(0)
+    X = pd.DataFrame({name: random.integers(0, 12, ROWS).astype(str) for name in "abcd"})
+    signs = random.choice([-1.0, 1.0], size=(2, 12, 12))
+    first, second = (signs[k][X[p].astype(int), X[q].astype(int)] for k, (p, q) in enumerate(("ab", "cd")))
+    logit = 1.2 * first + 1.2 * second + 2.0 * first * second
+    return X, random.random(ROWS) < 1 / (1 + np.exp(-logit))
+
+
+@pytest.fixture(scope="module")
+def fitted() -> windtunnel.Translation:
+    X, y = rows_and_target()
+    source = make_pipeline(OneHotEncoder(), LogisticRegression()).fit(X[TRAIN], y[TRAIN])
+    net = windtunnel.translate(source)
+    return net.fit((X[TRAIN], y[TRAIN]), (X[VALID], y[VALID]), epochs=1, progress=False, accelerator="cpu")
+
+
+def test_features_leave_the_block_of_a_row_out() -> None:
+    random = np.random.default_rng(0)
+    codes = torch.from_numpy(random.integers(0, 4, (300, 3)))
+    target, weight = random.normal(size=(300, 2)), random.random(300) + 0.5
+    rows = TargetRows(codes, target, weight)
+    tables = CellTables.of([Interaction.of((0, 2), [4, 4, 4], 300), Interaction.of((1,), [4, 4, 4], 300)], rows)
+    block = row_blocks("contiguous", 300, 0)
+    features = tables.out_of_block_features(rows, block, torch.arange(300))
+    mean = np.average(target, axis=0, weights=weight)
+    for row in (0, 57, 299):
+        for interaction, columns in enumerate(([0, 2], [1])):
+            same = (codes[:, columns] == codes[row, columns]).all(dim=1).numpy()
+            cell, other = same, same & (block != block[row])
+            for part, values in ((other, features), (cell, tables.features(codes))):
+                total = (target[part] * weight[part, None]).sum(axis=0) + PRIOR_ROWS * mean
+                expected = [*total / (weight[part].sum() + PRIOR_ROWS), weight[part].sum()]
+                assert np.allclose(values[row, 3 * interaction : 3 * interaction + 3], expected, rtol=1e-5)
+
+
+def test_random_blocks_do_not_follow_the_order_of_the_rows() -> None:
+    assert np.all(np.diff(row_blocks("contiguous", 500, 0)) >= 0)
+    assert sorted(row_blocks("random", 500, 0)) == sorted(row_blocks("random", 500, 1))
+    assert np.any(np.diff(row_blocks("random", 500, 0)) < 0)
+
+
+def test_derivatives_of_the_logistic_loss() -> None:
+    random = np.random.default_rng(0)
+    scores, target = torch.from_numpy(random.normal(size=(50, 1))), torch.from_numpy(random.integers(0, 2, 50))
+    weight = torch.from_numpy(random.random(50))
+    chance, scale = 1 / (1 + np.exp(-scores[:, 0].numpy())), (weight / weight.mean()).numpy()
+    first, second = derivatives(LOSSES["logistic"], scores, target, weight)
+    assert np.allclose(first, (chance - target.numpy()) * scale)
+    assert np.allclose(second, chance * (1 - chance) * scale)
+
+
+def test_fit_keeps_a_boosted_residual_where_no_sum_of_tables_suffices(fitted: windtunnel.Translation) -> None:
+    X, y = rows_and_target()
+    history = fitted.history
+    assert history is not None and history.kept is not None and history.kept.name.endswith("boosted")
+    by_name = {candidate.name: candidate for candidate in history.candidates}
+    loss, sums = by_name[history.kept.name].loss, by_name["interactions"].loss
+    assert loss is not None and sums is not None and loss < sums - 0.01
+    test = slice(8500, ROWS)
+    signal = fitted.predict_proba(X[test])[:, 1]
+    assert roc_auc_score(y[test], signal) > history.start + 0.1
+
+
+def test_saved_it_scores_the_same(fitted: windtunnel.Translation, tmp_path: Path) -> None:
+    X = rows_and_target()[0][-50:]
+    fitted.save(tmp_path / "net.windtunnel")
+    assert np.array_equal(windtunnel.load(tmp_path / "net.windtunnel").predict_proba(X), fitted.predict_proba(X))
+
+
+@pytest.mark.parametrize("suffix", ["ts", "onnx", "pt2"])
+def test_exported_it_scores_the_same(suffix: str, fitted: windtunnel.Translation, tmp_path: Path) -> None:
+    X, path = rows_and_target()[0][-50:], tmp_path / f"net.{suffix}"
+    fitted.export(path)
+    model = serving.load(path, trusted=suffix != "onnx")
+    scores = model.scores({name: X[name].tolist() for name in X})
+    np.testing.assert_allclose(scores, fitted.scores(X).detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_contributions_add_up_to_the_score(fitted: windtunnel.Translation) -> None:
+    X = rows_and_target()[0][-50:]
+    explanation = fitted.explain(X)
+    total = explanation.base + explanation.values.sum(axis=1)
+    np.testing.assert_allclose(total, fitted.scores(X).double().numpy(), atol=1e-5)
+    assert "boosted residual" in explanation.method
+    size = np.abs(explanation.values).mean(axis=(0, 2))
+    assert {"a", "b"} <= set(explanation.columns[int(size.argmax())]) or {"c", "d"} <= set(
+        explanation.columns[int(size.argmax())]
+    )
+
+
+def test_a_second_fit_replaces_it_and_refresh_keeps_it(fitted: windtunnel.Translation) -> None:
+    X, y = rows_and_target()
+    net = deepcopy(fitted)
+    names = [type(step.module).__name__ for step in net.program.steps]
+    net.refresh((X[-500:], y[-500:]))
+    assert [type(step.module).__name__ for step in net.program.steps][: len(names)] == names
+    net.fit((X[TRAIN], y[TRAIN]), (X[VALID], y[VALID]), epochs=1, progress=False, accelerator="cpu")
+    assert sum(type(step.module).__name__ == "CellStatistics" for step in net.program.steps) <= 1
+    assert net.history is not None and net.history.best >= net.history.start

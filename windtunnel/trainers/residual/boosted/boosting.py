@@ -1,0 +1,150 @@
+"""LightGBM from init scores, for any loss, with the best number of trees for each half of the validation rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windtunnel.modules.trees.ensemble import TreeEnsemble
+from windtunnel.objectives.losses import Loss
+from windtunnel.progress import Phase
+
+OPTIONS: dict[str, Any] = {
+    "num_leaves": 15,
+    "lambda_l2": 5.0,
+    "feature_fraction": 0.5,
+    "max_bin": 63,
+    "force_row_wise": True,
+    "deterministic": True,
+    "verbosity": -1,
+    "metric": "none",
+}
+RATE, PATIENCE, MAX_TREES = 0.03, 50, 1500
+LEAST_CURVATURE = 1e-6
+
+
+@dataclass(frozen=True)
+class BoostingRows:
+    """Features float32 ``[N, F]``, init scores ``[N, K]``, targets and weights."""
+
+    features: NDArray[np.float32]
+    scores: Tensor
+    target: Tensor
+    weight: Tensor | None
+
+
+@dataclass(frozen=True)
+class Boosting:
+    """Boosted trees, and their losses on the validation rows.
+
+    ``losses`` ``[rounds + 1, 3]``: on all validation rows, and on either half; the first without a tree.
+    """
+
+    booster: Any
+    losses: NDArray[np.float64]
+
+    def rounds(self, of: int = 0) -> int:
+        """The number of rounds with the lowest loss on all validation rows (0) or on a half (1, 2)."""
+        return int(self.losses[:, of].argmin())
+
+    def lowest(self, of: int = 0) -> float:
+        """The loss after so many rounds."""
+        return float(self.losses[:, of].min())
+
+    def scores(self, features: NDArray[np.float32], rounds: int, outputs: int) -> Tensor:
+        """What the first rounds add to the scores, ``[N, K]``."""
+        if not rounds:
+            return torch.zeros(len(features), outputs)
+        values = self.booster.predict(features, raw_score=True, num_iteration=rounds)
+        return torch.from_numpy(values.reshape(len(features), outputs)).float()
+
+    def ensemble(self) -> TreeEnsemble:
+        """The trees of the best number of rounds on all validation rows."""
+        from windtunnel.translators.trees.lightgbm import tree_ensemble
+
+        self.booster.best_iteration = self.rounds()
+        return tree_ensemble(self.booster)
+
+
+def boost(
+    train: BoostingRows,
+    valid: BoostingRows,
+    halves: Sequence[Tensor],
+    loss: Loss,
+    seed: int,
+    rate: float = RATE,
+    max_trees: int = MAX_TREES,
+) -> Boosting:
+    """Boost trees on the features, until ``PATIENCE`` rounds have not lowered the loss of the validation rows."""
+    import lightgbm
+
+    outputs = train.scores.shape[1]
+    losses: list[list[float]] = []
+    parts = [torch.cat(list(halves)).sort().values, *halves]
+
+    def record(scores: NDArray[np.float64]) -> None:
+        rows = _columns(scores, outputs)
+        losses.append([float(_loss(loss, rows, valid, part)) for part in parts])
+
+    def objective(scores: NDArray[np.float64], _: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return derivatives(loss, _columns(scores, outputs), train.target, train.weight)
+
+    def evaluate(scores: NDArray[np.float64], _: Any) -> tuple[str, float, bool]:
+        record(scores)
+        return "loss", losses[-1][0], False
+
+    datasets = [
+        lightgbm.Dataset(rows.features, np.zeros(len(rows.features)), init_score=_flat(rows.scores))
+        for rows in (train, valid)
+    ]
+    datasets[1].reference = datasets[0]
+    options = OPTIONS | {"learning_rate": rate, "seed": seed, "objective": objective, "num_class": outputs}
+    record(valid.scores.double().numpy())
+    with Phase(f"boosting on {train.features.shape[1]} target statistics", max_trees) as phase:
+        booster = lightgbm.train(
+            options,
+            datasets[0],
+            max_trees,
+            valid_sets=[datasets[1]],
+            feval=evaluate,
+            callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False), lambda _: phase.advance()],
+        )
+    return Boosting(booster, np.array(losses))
+
+
+def derivatives(
+    loss: Loss, scores: Tensor, target: Tensor, weight: Tensor | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """First and second derivatives of the loss of each row by each of its scores, ``[N, K]``.
+
+    The second is at least 1e-6; it is 1 for losses without any, such as absolute errors.
+    """
+    scores = scores.requires_grad_()
+    (first,) = torch.autograd.grad(loss(scores, target, weight) * len(scores), scores, create_graph=True)
+    second = torch.ones_like(scores)
+    if first.requires_grad:
+        columns = range(scores.shape[1])
+        second = torch.stack(
+            [torch.autograd.grad(first[:, k].sum(), scores, retain_graph=True)[0][:, k] for k in columns], dim=1
+        )
+    return _flat(first), _flat(second.clamp_min(LEAST_CURVATURE) if second.any() else torch.ones_like(second))
+
+
+def _columns(scores: NDArray[np.float64], outputs: int) -> Tensor:
+    return torch.from_numpy(scores.reshape(-1, outputs)).float()
+
+
+def _flat(values: Tensor) -> NDArray[np.float64]:
+    array: NDArray[np.float64] = values.detach().double().numpy()
+    return array[:, 0] if array.shape[1] == 1 else array
+
+
+def _loss(loss: Loss, scores: Tensor, rows: BoostingRows, part: Tensor) -> Tensor:
+    with torch.no_grad():
+        return loss(scores[part], rows.target[part], None if rows.weight is None else rows.weight[part])

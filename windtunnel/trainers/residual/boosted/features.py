@@ -1,0 +1,154 @@
+"""Features of the boosted residual: the strongest interactions of training rows, and their target statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from windtunnel.modules.tables.cell_statistics import CellStatistics
+from windtunnel.modules.trees.ensemble import TreeEnsemble
+from windtunnel.objectives.losses import Loss
+from windtunnel.program.head import Head
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.progress import Phase
+from windtunnel.trainers.residual.boosted.cell_tables import BLOCKS, CellTables, TargetRows, row_blocks
+from windtunnel.trainers.residual.column_coder import ColumnCoder
+from windtunnel.trainers.residual.init_scores import InputColumns, split_scores
+from windtunnel.trainers.residual.interactions import negative_gradient
+from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals
+from windtunnel.trainers.residual.screening import MAX_COLUMNS, MAX_ORDER, training_z
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items
+
+MAX_FEATURES = 240
+"""Target statistics and row counts; with K scores an interaction has K + 1 of them."""
+SEEDS = 48
+"""Interactions of each order that are extended by a further column."""
+
+
+@dataclass(frozen=True)
+class BoostedFeatures:
+    """The features of training rows, by the way in which blocks are drawn, and of validation rows.
+
+    Attributes
+    ----------
+    coder : ColumnCoder
+    tables : CellTables
+    sample : Tensor
+        Numbers of the training rows that trees are boosted on, ascending.
+    train : dict of str to ndarray
+        float32 ``[sample, P (K + 1)]`` by the names in ``BLOCKS``.
+    valid : ndarray
+        float32 ``[validation rows, P (K + 1)]``.
+    """
+
+    coder: ColumnCoder
+    tables: CellTables
+    sample: Tensor
+    train: dict[str, NDArray[np.float32]]
+    valid: NDArray[np.float32]
+
+    @cached_property
+    def width(self) -> int:
+        """Features of an interaction."""
+        return len(self.tables.mean) + 1
+
+    def with_trees(self, trees: TreeEnsemble) -> tuple[CellStatistics, TreeEnsemble, InputColumns]:
+        """The module of the interactions that some tree reads, the trees over its bins, and what the module reads."""
+        thresholds = [np.unique(trees.threshold[trees.feature == feature]) for feature in range(trees.width)]
+        used = sorted({feature // self.width for feature in trees.feature.tolist()})
+        interactions = self.tables.interactions
+        columns = sorted({column for position in used for column in interactions[position].columns})
+        inputs = self.coder.inputs(columns)
+        sizes = [self.coder.sizes[column] for column in columns]
+        module = self.tables.module(used, columns, self.coder.edges[inputs.numbers], sizes, thresholds)
+        kept = np.array([position * self.width + k for position in used for k in range(self.width)])
+        bins = [np.searchsorted(thresholds[f], t) for f, t in zip(trees.feature, trees.threshold, strict=True)]
+        of_bins = replace(
+            trees,
+            width=len(kept),
+            feature=np.searchsorted(kept, trees.feature),
+            threshold=np.array(bins) + 0.5,
+            feature_range=np.array([[0.0, len(thresholds[feature])] for feature in kept]),
+        )
+        return module, of_bins, inputs
+
+
+def fit_features(net: TranslatedPipeline, train: Items, valid: Items, loss: Loss, seed: int) -> BoostedFeatures | None:
+    """Select interactions on the training rows, and compute their target statistics; None without an interaction.
+
+    Parameters
+    ----------
+    net : TranslatedPipeline
+    train, valid : Items
+        Rows with init scores, training rows none of weight 0.
+    loss : callable
+    seed : int
+        Of random blocks and of the sample.
+    """
+    outputs = train[0].numbers.shape[1] - len(net.encoder.numbers)
+    rows, scores = split_scores(train[0], outputs)
+    coder, generator = ColumnCoder.of(net, rows), torch.Generator().manual_seed(seed)
+    codes = coder.codes(rows)
+    columns = target_columns(net.head, train[1], outputs)
+    residuals = Residuals(codes, negative_gradient(loss, scores, *train[1:], *[None] * (3 - len(train))))
+    interactions = strongest_interactions(
+        residuals.sample(MAX_ROWS, generator), coder, MAX_FEATURES // (columns.shape[1] + 1)
+    )
+    if not interactions:
+        return None
+    weight = train[2].double().numpy() if len(train) == 3 else np.ones(len(codes))
+    target_rows = TargetRows(codes, columns, weight)
+    with Phase(f"target statistics of {len(interactions)} combinations of columns"):
+        tables = CellTables.of(interactions, target_rows)
+        sample = torch.arange(len(codes))
+        if len(codes) > MAX_ROWS:
+            sample = torch.randperm(len(codes), generator=generator)[:MAX_ROWS].sort().values
+        return BoostedFeatures(
+            coder,
+            tables,
+            sample,
+            {
+                kind: tables.out_of_block_features(target_rows, row_blocks(kind, len(codes), seed), sample)
+                for kind in BLOCKS
+            },
+            tables.features(coder.codes(split_scores(valid[0], outputs)[0])),
+        )
+
+
+def strongest_interactions(train: Residuals, coder: ColumnCoder, count: int) -> list[Interaction]:
+    """The interactions of up to four columns whose mean residuals explain most of the training rows.
+
+    They are ordered by the z statistic of ``select_interactions`` on the training rows. Half of the interactions of
+    each order above 2, at least ``SEEDS``, are extended.
+    """
+    size, rows = coder.sizes, len(train.codes)
+    train = replace(train, values=train.values / train.values.square().mean(dim=0).sqrt().clamp_min(1e-30))
+    z: dict[Interaction, float] = {}
+    grown: list[tuple[int, ...]] = [(column,) for column in coder.columns]
+    combined = coder.columns
+    for order in range(1, MAX_ORDER + 1):
+        candidates = [Interaction.of(columns, size, rows) for columns in grown]
+        with Phase(f"screening {len(candidates)} combinations of {order} columns", len(candidates)) as phase:
+            for candidate in candidates:
+                z[candidate] = training_z(candidate, train)
+                phase.advance()
+        strongest = sorted(candidates, key=lambda candidate: -z[candidate])
+        if order == 1:
+            combined = sorted(candidate.columns[0] for candidate in strongest[:MAX_COLUMNS])
+        seeds = [(column,) for column in combined] if order == 1 else [each.columns for each in strongest[:SEEDS]]
+        grown = sorted({tuple(sorted({*seed, column})) for seed in seeds for column in combined if column not in seed})
+    return [each for each in sorted(z, key=lambda candidate: -z[candidate])[:count] if z[each] > 0]
+
+
+def target_columns(head: Head, target: Tensor, outputs: int) -> NDArray[np.float64]:
+    """The columns whose means are target statistics, float64 ``[N, K]``: 0 or 1 for each class, or the values."""
+    if head.task == "multiclass":
+        return functional.one_hot(target, outputs).double().numpy()
+    columns: NDArray[np.float64] = target.double().numpy().reshape(len(target), -1)
+    return columns

@@ -1,0 +1,65 @@
+"""Codes of the encoded columns: what the interactions of residual models are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from windtunnel.encode import Batch, CategoryColumn
+from windtunnel.modules.linear.residual_model import column_codes
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.residual.binning import bin_edges
+from windtunnel.trainers.residual.init_scores import InputColumns, concat, in_slices
+
+
+@dataclass(frozen=True)
+class ColumnCoder:
+    """Turns encoded rows into codes: numbers into bins, categories into ids.
+
+    Attributes
+    ----------
+    edges : Tensor
+        ``[numbers, E]``, as in ``ResidualModel``.
+    sizes : list of int
+        The number of codes of each column, numbers before categories.
+    columns : list of int
+        The columns to combine; of several ids of one raw column the one with the most categories.
+    """
+
+    edges: Tensor
+    sizes: list[int]
+    columns: list[int]
+
+    @classmethod
+    def of(cls, net: TranslatedPipeline, rows: Batch) -> ColumnCoder:
+        """Bins for the numbers of these rows, and the ids of the translation."""
+        edges, categories = bin_edges(rows.numbers), net.encoder.categories
+        sizes = [int(torch.isfinite(row).sum()) + 2 for row in edges]
+        sizes += [len(category.vocabulary) for category in categories]
+        count = len(edges)
+        return cls(edges, sizes, [*range(count), *(count + at for at in _one_per_raw_column(categories))])
+
+    def codes(self, rows: Batch) -> Tensor:
+        """int64 ``[N, columns]``."""
+        size = torch.tensor(self.sizes, dtype=torch.int64)
+        return in_slices(lambda x: column_codes(x, self.edges, size), concat(rows))
+
+    def inputs(self, columns: list[int]) -> InputColumns:
+        """Positions among the numbers and among the ids of a batch."""
+        count = len(self.edges)
+        return InputColumns(
+            [column for column in columns if column < count],
+            [column - count for column in columns if column >= count],
+        )
+
+
+def _one_per_raw_column(categories: list[CategoryColumn]) -> list[int]:
+    """Of several ids of one raw column, the position of the one with the most categories."""
+    largest: dict[int, int] = {}
+    for position, category in enumerate(categories):
+        other = largest.setdefault(category.column, position)
+        if len(category.vocabulary) > len(categories[other].vocabulary):
+            largest[category.column] = position
+    return sorted(largest.values())
