@@ -7,7 +7,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 from windtunnel.encode import Rows
-from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.fit import fit
 
@@ -149,12 +148,10 @@ class Translation(TranslatedPipeline):
         Raises
         ------
         BadInput
-            For rows that ``fit`` rejects, and for a translation without raw scores of one target.
+            For rows that ``fit`` rejects, and for a translation on a fixed backend or without raw scores of one target.
         """
         from windtunnel.trainers.refresh.refresh import refresh
 
-        if self.head.task == "transform":
-            raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
         refresh(self, new, replay=replay, valid=valid, anchor=anchor, keep_old=keep_old, seed=seed)
         return self
 

@@ -163,6 +163,8 @@ def test_arguments_are_checked(path: Path) -> None:
         net.refresh(rows, replay=0.5)
     with pytest.raises(BadInput, match="the loader new= yielded a DataFrame"):
         net.refresh([rows[0]])
+    with pytest.raises(BadInput, match="backend that is fixed"):
+        windtunnel.compile(net, backend="torchscript").refresh(rows)
     with pytest.raises(BadInput, match="anchor=-1"):
         net.refresh(rows, anchor=-1)
 

@@ -247,7 +247,8 @@ class History:
         notes = [*changes, "Of the attempts that were not rejected, the one with the lowest validation loss is kept."]
         notes.append("Loss a ± b: change of the mean loss per validation row and its standard error.")
         if kept and self.validated_on == "held-out rows":
-            notes.append("After these numbers were taken, the held-out rows took part in a last fit.")
+            unless = ", unless this raised the loss of the old rows" if refresh.old_rows else ""
+            notes.append(f"After these numbers were taken, the held-out rows took part in a last fit{unless}.")
         notes.append(f"Drift of the inputs: {refresh.drift_text(DRIFTING)}.")
         return [*notes, self._refresh_advice(refresh, kept=kept)]
 
