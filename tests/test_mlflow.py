@@ -33,3 +33,13 @@ def test_a_loaded_model_predicts_what_the_source_predicts(tmp_path: Path) -> Non
         model.predict(X[["x"]])
     loaded = windtunnel.mlflow.load_model(str(tmp_path / "model"))
     assert (loaded.predict(X) == source.predict(X)).all()
+
+
+def test_categories_of_pandas_are_accepted_as_they_are_and_as_text(tmp_path: Path) -> None:
+    X = pd.DataFrame({"city": pd.Categorical(["Oslo", "Rome", "Lima"] * 20), "x": np.linspace(0, 1, 60)})
+    columns = make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough")
+    source = make_pipeline(columns, LogisticRegression()).fit(X, np.arange(60) % 2)
+    windtunnel.mlflow.save_model(windtunnel.compile(source), tmp_path / "model", example=X.head(3))
+    model = mlflow.pyfunc.load_model(str(tmp_path / "model"))
+    for rows in (X, X.astype({"city": str})):
+        np.testing.assert_allclose(model.predict(rows)["probability_1"], source.predict_proba(X)[:, 1], rtol=1e-9)

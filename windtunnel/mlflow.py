@@ -10,7 +10,8 @@ from typing import Any
 
 import mlflow
 import pandas as pd
-from mlflow.models import infer_signature
+from mlflow.models import ModelSignature, infer_signature
+from mlflow.types.schema import AnyType, ColSpec, Schema
 
 from windtunnel.api.load import load
 from windtunnel.api.translation import Translation
@@ -29,7 +30,8 @@ def save_model(net: Translation, path: str | PathLike[str], *, example: pd.DataF
     path : path
         A folder that does not exist.
     example : DataFrame
-        A few raw rows: the input example, from which the signature comes.
+        A few raw rows: the input example, from which the signature comes. MLflow rejects missing values in a column
+        of integers: give it as float where values may be missing.
     **options
         Further arguments of ``mlflow.pyfunc.save_model``.
     """
@@ -84,7 +86,15 @@ def _model(net: Translation, folder: Path, example: pd.DataFrame) -> dict[str, A
     return {
         "loader_module": "windtunnel.mlflow",
         "data_path": str(folder / FILE),
-        "signature": infer_signature(example, predict_frame(net, example)),
+        "signature": ModelSignature(_schema(example), infer_signature(predict_frame(net, example)).inputs),
         "input_example": example,
         "pip_requirements": [f"windtunnel=={version('windtunnel')}"],
     }
+
+
+def _schema(rows: pd.DataFrame) -> Schema:
+    """The types of the columns; any type for categories of pandas, which MLflow would not convert to text itself."""
+    categories = {name: object for name, dtype in rows.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)}
+    columns = infer_signature(rows.astype(categories)).inputs.inputs
+    any_type: Any = AnyType
+    return Schema([ColSpec(any_type(), each.name, False) if each.name in categories else each for each in columns])
