@@ -26,8 +26,11 @@ def main(
     ] = None,
     seeds: Annotated[str, typer.Option(help="Separated by commas.")] = "0,1,2",
     rows: Annotated[int | None, typer.Option(help="Take so many rows of each set at random.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="The most epochs; the recipe's are 100.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="The paper's are 1e-5 on Criteo, else 1e-4.")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="The most optimizer steps; the recipe's are 20,000.")] = None,
+    learning_rate: Annotated[
+        list[float] | None,
+        typer.Option(help="The paper's are 1e-5 on Criteo, else 1e-4; of several the validation rows choose one."),
+    ] = None,
     output: Annotated[Path, typer.Option(help="Folder of results.jsonl.")] = Path("runs/paper"),
     jobs: Annotated[int, typer.Option(min=1, help="Pipelines to fit at once, each in a process of its own.")] = 1,
     report: Annotated[Path | None, typer.Option(help="Markdown file to write the section with all results to.")] = None,
@@ -39,7 +42,7 @@ def main(
         raise BadInput(f"--table {wrong[0]}: there are {', '.join(TABLES)}")
     if table and not data:
         raise BadInput("no --data; give NAME=PATH, such as criteo=train.txt or clicklog=1000000")
-    results, limits = Results(output / "results.jsonl"), Limits(rows, epochs, learning_rate)
+    results, limits = Results(output / "results.jsonl"), Limits(rows, max_steps, tuple(learning_rate or ()))
     results.repair()
     wanted = [(name, TABLES[name].cells(one, _seeds(seeds))) for name in table or [] for one in data or []]
     run(list(dict.fromkeys(cell for _, cells in wanted for cell in cells)), limits, results, jobs)
@@ -63,14 +66,14 @@ def _seeds(given: str) -> list[int]:
 
 def told(shown: Sequence[dict[str, object]], limits: Limits) -> str:
     """What the training was held to, and how often that ended it."""
-    trained = [one for one in shown if "epochs" in one]
-    caps = {one["settings"]["recipe"]["epochs"] for one in trained}  # type: ignore[index]
-    rates = sorted({one["settings"]["recipe"]["learning_rate"] for one in trained})  # type: ignore[index]
-    capped = sum(one["epochs"] in caps for one in trained)
+    trained = [one for one in shown if "recipe" in one["settings"]]  # type: ignore[operator]
+    recipes = [one["settings"]["recipe"] for one in trained]  # type: ignore[index]
+    rates = sorted({rate for recipe in recipes for rate in recipe["learning_rate"]})
+    capped = sum(bool(one["capped"]) for one in trained)
     return (
         f'recipe="paper", rate {", ".join(f"{rate:g}" for rate in rates)}, '
-        f"{'all' if limits.rows is None else f'{limits.rows:,}'} rows, at most {max(caps)} epochs where the paper "
-        f"trains until convergence: the cap ended {capped} of {len(trained)} trainings."
+        f"{'all' if limits.rows is None else f'{limits.rows:,}'} rows, at most {recipes[0]['max_steps']:,} steps where "
+        f"the paper trains until convergence: the cap ended {capped} of {len(trained)} trainings."
     )
 
 

@@ -54,21 +54,22 @@ class Limits:
     ----------
     rows : int or None
         Rows of the data set that are taken.
-    epochs : int or None
-        The most epochs; None is the recipe's.
-    learning_rate : float or None
-        None is the paper's for the data set.
+    max_steps : int or None
+        The most optimizer steps; None is the recipe's.
+    learning_rates : tuple of float
+        The validation rows choose among these; empty is the paper's for the data set.
     """
 
     rows: int | None = None
-    epochs: int | None = None
-    learning_rate: float | None = None
+    max_steps: int | None = None
+    learning_rates: tuple[float, ...] = ()
 
-    def recipe(self, data: str, seed: int) -> Recipe:
-        """The paper's recipe within these limits."""
-        rate = self.learning_rate or RATES.get(data.partition("=")[0])
-        given = {"epochs": self.epochs, "learning_rate": rate, "seed": seed}
-        return Recipe.resolve("paper", {name: value for name, value in given.items() if value is not None})
+    def recipes(self, data: str, seed: int) -> list[Recipe]:
+        """The paper's recipe within these limits, once for each rate."""
+        rates = self.learning_rates or (RATES.get(data.partition("=")[0]),)
+        given = [{"max_steps": self.max_steps, "learning_rate": rate, "seed": seed} for rate in rates]
+        chosen = [{name: value for name, value in each.items() if value is not None} for each in given]
+        return [Recipe.resolve("paper", each) for each in chosen]
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ class Cell:
         if name == "clicklog":  # its path is no place but a number of rows
             settings["data"] = f"clicklog of {int(path):,}"
         if self.variant != "source":
-            settings["recipe"] = limits.recipe(self.data, self.seed).facts()
+            recipes = limits.recipes(self.data, self.seed)
+            settings["recipe"] = recipes[0].facts() | {"learning_rate": [each.learning_rate for each in recipes]}
         return json.loads(json.dumps(settings))  # type: ignore[no-any-return]
 
 
@@ -191,20 +193,28 @@ def tuned(
     """Translate, fine-tune and measure."""
     started = time.perf_counter()
     sample = train[0].sample(min(CALIBRATION, len(train[0])), random_state=cell.seed)
-    net = windtunnel.translate(source, calibrate=sample, **VARIANTS[cell.variant]).soften()
-    if cell.variant == "trees":
-        freeze_all_but_trees(net)
-    start = auc(net, *test)
-    net.fit(train, valid, recipe=limits.recipe(cell.data, cell.seed), progress=False)
-    history = net.history
-    assert history is not None
+    best: Translation | None = None
+    for recipe in limits.recipes(cell.data, cell.seed):
+        net = windtunnel.translate(source, calibrate=sample, **VARIANTS[cell.variant]).soften()
+        if cell.variant == "trees":
+            freeze_all_but_trees(net)
+        start = auc(net, *test)
+        net.fit(train, valid, recipe=recipe, progress=False)
+        if best is None or net.history.best > best.history.best:
+            best, rate = net, recipe.learning_rate
+    assert best is not None  # there is a rate
+    history = best.history
+    last, steps = history.epochs[-1], history.epochs[history.best_epoch].step
     return {
-        "auc": auc(net, *test),
+        "auc": auc(best, *test),
         "start_auc": start,
         "valid_auc": history.best,
-        "faithful_r2": net.fidelity.r2,
-        "epochs": len(history.epochs) - 1,
-        "best_epoch": history.best_epoch,
+        "start_valid_auc": history.start,
+        "faithful_r2": best.fidelity.r2,
+        "learning_rate": rate,
+        "steps": last.step,
+        "best_step": steps,
+        "capped": "limit" in history.stopped,
         "seconds": round(time.perf_counter() - started, 2),
     }
 

@@ -36,8 +36,8 @@ class Run(NamedTuple):
 
     data: str
     rows: int | None
-    epochs: int | None
-    rate: float | None
+    max_steps: int | None
+    rates: tuple[float, ...]
 
     @property
     def label(self) -> str:
@@ -72,14 +72,16 @@ def section(results: Sequence[Mapping[str, Any]]) -> str:
 
 def runs_of(results: Sequence[Mapping[str, Any]]) -> list[Run]:
     """The runs that translations were made in; sources belong to every one with the same rows."""
-    found = {
-        Run(one["data"], one["rows"], one["recipe"]["epochs"], one["recipe"]["learning_rate"])
-        for one in (result["settings"] for result in results)
-        if "recipe" in one
-    }
-    bare = {Run(one["settings"]["data"], one["settings"]["rows"], None, None) for one in results}
+    found = {run_of(result["settings"]) for result in results if "recipe" in result["settings"]}
+    bare = {Run(one["settings"]["data"], one["settings"]["rows"], None, ()) for one in results}
     known = {(run.data, run.rows) for run in found}
     return sorted(found | {run for run in bare if run[:2] not in known}, key=str)
+
+
+def run_of(settings: Mapping[str, Any]) -> Run:
+    """The run of the settings of a trained cell."""
+    recipe = settings["recipe"]
+    return Run(settings["data"], settings["rows"], recipe["max_steps"], tuple(recipe["learning_rate"]))
 
 
 def values_of(results: Sequence[Mapping[str, Any]], run: Run, fields: Fields) -> dict[int, float]:
@@ -88,8 +90,8 @@ def values_of(results: Sequence[Mapping[str, Any]], run: Run, fields: Fields) ->
     scores = {}
     for result in results:
         settings = result["settings"]
-        recipe = settings.get("recipe", {"epochs": run.epochs, "learning_rate": run.rate})
-        same = Run(settings["data"], settings["rows"], recipe["epochs"], recipe["learning_rate"]) == run
+        trained = "recipe" in settings
+        same = run_of(settings) == run if trained else (settings["data"], settings["rows"]) == run[:2]
         if same and all(settings[name] == value for name, value in wanted.items()):
             scores[settings["seed"]] = result["auc"]
     return scores
@@ -145,7 +147,7 @@ def _gain(results: Sequence[Mapping[str, Any]], run: Run, pipe: int, fields: Fie
 def _named(run: Run, runs: Sequence[Run]) -> str:
     """The label of a run, with its limits where others of the same data have other ones."""
     alike = [one for one in runs if one.label == run.label]
-    return run.label if len(alike) == 1 else f"{run.label} (epochs {run.epochs}, rate {run.rate})"
+    return run.label if len(alike) == 1 else f"{run.label} (steps {run.max_steps}, rates {run.rates})"
 
 
 def _settings(runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:
@@ -154,26 +156,19 @@ def _settings(runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:
     lines = [
         "`python -m benchmarks.paper --table 5.3 --data NAME=PATH` with the pipelines of configs/paper/ and "
         f'`recipe="paper"`; AUC on the test rows, mean ± standard error over the seeds {", ".join(map(str, seeds))}. '
-        "The paper trains until convergence on 14 to 41 million rows; here training ends at the cap on epochs, or "
-        "after ten epochs without a better AUC on the validation rows.",
+        "The paper trains until convergence on 14 to 41 million rows; here training ends at the cap on steps, or "
+        "after ten validations, one every 200 steps, without a better AUC on the validation rows.",
     ]
     for run in runs:
-        trained = [one for one in results if _belongs(one["settings"], run)]
+        trained = [one for one in results if "recipe" in one["settings"] and run_of(one["settings"]) == run]
         if trained:
-            capped = sum(one["epochs"] == run.epochs for one in trained)
+            capped = sum(one["capped"] for one in trained)
             rows = max(one["train_rows"] for one in trained)
             lines.append(
-                f"- {run.label}: {rows:,} training rows, rate {run.rate:g}, at most {run.epochs} epochs; this cap "
-                f"ended {capped} of {len(trained)} trainings."
+                f"- {run.label}: {rows:,} training rows, rate {' or '.join(f'{rate:g}' for rate in run.rates)}, at "
+                f"most {run.max_steps:,} steps; this cap ended {capped} of {len(trained)} trainings."
             )
     return "\n".join([lines[0], "", *lines[1:]])
-
-
-def _belongs(settings: Mapping[str, Any], run: Run) -> bool:
-    recipe = settings.get("recipe")
-    return recipe is not None and run == (
-        settings["data"], settings["rows"], recipe["epochs"], recipe["learning_rate"]
-    )  # fmt: skip
 
 
 def _short(runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:

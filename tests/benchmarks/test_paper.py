@@ -245,21 +245,21 @@ def test_cells_share_what_tables_have_in_common() -> None:
 
 
 def test_settings_tell_apart_all_that_matters_and_no_place() -> None:
-    cell, limits = Cell("toy=/somewhere", 2, 1, "L4", 0), Limits(rows=10, epochs=3)
+    cell, limits = Cell("toy=/somewhere", 2, 1, "L4", 0), Limits(rows=10, max_steps=3)
     settings = cell.settings(limits)
     assert "somewhere" not in key(settings)
-    assert settings["recipe"]["epochs"] == 3 and settings["recipe"]["learning_rate"] == 1e-4
-    assert Cell("criteo=x", 2, 1, "L4", 0).settings(limits)["recipe"]["learning_rate"] == 1e-5
+    assert settings["recipe"]["max_steps"] == 3 and settings["recipe"]["learning_rate"] == [1e-4]
+    assert Cell("criteo=x", 2, 1, "L4", 0).settings(limits)["recipe"]["learning_rate"] == [1e-5]
     other = [
         Cell("toy=/somewhere", 2, 1, "L4", 1).settings(limits),
         Cell("toy=/somewhere", 2, 1, "L3", 0).settings(limits),
-        cell.settings(Limits(rows=11, epochs=3)),
-        cell.settings(Limits(rows=10, epochs=4)),
-        cell.settings(Limits(rows=10, epochs=3, learning_rate=0.1)),
+        cell.settings(Limits(rows=11, max_steps=3)),
+        cell.settings(Limits(rows=10, max_steps=4)),
+        cell.settings(Limits(rows=10, max_steps=3, learning_rates=(0.1,))),
     ]
     assert len({key(one) for one in [settings, *other]}) == 6
     # A source knows nothing of the training.
-    assert cell.source.settings(limits) == cell.source.settings(Limits(rows=10, epochs=4))
+    assert cell.source.settings(limits) == cell.source.settings(Limits(rows=10, max_steps=4))
 
 
 # The command.
@@ -282,10 +282,10 @@ def run(*arguments: object) -> str:
 
 
 def test_a_run_prints_the_table_and_goes_on_where_it_was_killed(small: None, tmp_path: Path) -> None:
-    command = ("--table", "5.4", "--data", "clicklog=400", "--epochs", 1, "--output", tmp_path)
+    command = ("--table", "5.4", "--data", "clicklog=400", "--max-steps", 20, "--output", tmp_path)
     first = run(*command, "--seeds", "0")
     assert "2 of 2 cells to run" in first
-    assert "at most 1 epochs where the paper trains until convergence: the cap ended 1 of 1 trainings" in first
+    assert "at most 20 steps where the paper trains until convergence: the cap ended 1 of 1 trainings" in first
     file = tmp_path / "results.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     source, whole = (line["auc"] for line in lines)
@@ -307,7 +307,7 @@ def test_a_run_prints_the_table_and_goes_on_where_it_was_killed(small: None, tmp
 
 
 def test_other_processes_give_the_same(tmp_path: Path) -> None:
-    command = ("--table", "5.4", "--data", "clicklog=400", "--epochs", 1, "--seeds", "0")
+    command = ("--table", "5.4", "--data", "clicklog=400", "--max-steps", 20, "--seeds", "0")
     run(*command, "--output", tmp_path / "one")
     # As it is called: what other processes run must not be in __main__.
     called = [sys.executable, "-m", "benchmarks.paper", *map(str, command), "--output", str(tmp_path / "two")]
@@ -340,7 +340,8 @@ def result(auc: float, seed: int, **fields: object) -> dict[str, object]:
     """A result as a run writes it."""
     given = {"pre": 2, "pipe": 2, "variant": "L4"} | fields
     cell = Cell(data="toy=x", seed=seed, **given)
-    return {"settings": cell.settings(Limits(epochs=5)), "auc": auc, "epochs": 5, "train_rows": 1234, "seconds": 1.0}
+    settings = cell.settings(Limits(max_steps=500))
+    return {"settings": settings, "auc": auc, "capped": True, "train_rows": 1234, "seconds": 1.0}
 
 
 RESULTS = [
@@ -358,7 +359,7 @@ def test_the_section_has_ours_beside_the_paper_s_and_what_falls_short() -> None:
     assert f"{gain:+.4f} ± {error:.4f}" in text
     assert "| toy | Pre2 | - | 0.7100 ± 0.0100 | - | - | 0.7130 ± 0.0080 | - |" in text
     assert "| *Criteo, paper* | Pre2 | 0.7781 | 0.7962 | 0.8053 |" in text
-    assert "1,234 training rows, rate 0.0001, at most 5 epochs; this cap ended 6 of 6 trainings" in text
+    assert "1,234 training rows, rate 0.0001, at most 500 steps; this cap ended 6 of 6 trainings" in text
     assert "it is below its source with Pre1 Pipe2 (-0.0050)" in text
     assert f"table 5.4, Pre2: the whole is not above GBDT2NN ({written([-0.005, -0.004], sign=True)})" in text
 
