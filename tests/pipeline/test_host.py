@@ -19,7 +19,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline, make_pipeline, make_union
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, StandardScaler
 
 import windtunnel
@@ -233,14 +233,25 @@ def test_a_sample_tells_the_number_of_columns(form: Any) -> None:
     assert_same(windtunnel.compile(source, calibrate=form(frame)), source, frame)
 
 
+def test_the_steps_around_a_step_tell_its_number_of_columns() -> None:
+    frame = texts()[list(NUMBERS)].fillna(0)
+    labels = frame["income"] > 8000
+    columns = ColumnTransformer([("squares", Squares(), ["income"])], remainder="passthrough")
+    for first in (Squares(), make_pipeline(columns, make_union(StandardScaler()))):
+        source = make_pipeline(first, StandardScaler(), logistic()).fit(frame, labels)
+        rows = frame[frame["income"] < 1e5]
+        net = windtunnel.compile(source)
+        np.testing.assert_allclose(net.predict_proba(rows), source.predict_proba(rows), atol=1e-9)
+
+
 @pytest.mark.parametrize("function", [windtunnel.compile, windtunnel.translate])
 def test_without_a_sample_the_number_of_columns_is_asked_for(function: Any) -> None:
     frame = texts()[["income"]]
-    source = make_pipeline(Squares(), StandardScaler(), logistic()).fit(frame, frame["income"] > 8000)
+    source = make_pipeline(FeatureUnion([("squares", Squares())]), logistic()).fit(frame, frame["income"] > 8000)
     with pytest.raises(UnsupportedEstimator) as error:
         function(source)
     assert str(error.value) == (
-        "step 'squares' (Squares) stays on the host and does not tell how many columns it gives "
+        "step 'featureunion.squares' (Squares) stays on the host and does not tell how many columns it gives "
         "(get_feature_names_out); give a few raw rows as calibrate=."
     )
 

@@ -71,6 +71,8 @@ class HostSteps:
             if np.ndim(output) == 1:  # a sequence, which is no table of columns
                 raise reason
             return int(dense_frame(output).shape[1])
+        if step.width is not None:
+            return step.width
         try:
             return len(step.estimator.get_feature_names_out())
         except Exception:  # it may be missing, need names, or raise anything in a custom transformer

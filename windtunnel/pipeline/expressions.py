@@ -13,11 +13,16 @@ class Raw:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """The output of one fitted estimator; ``name`` is its path in the pipeline, such as ``"columns.city.encoder"``."""
+    """The output of one fitted estimator.
+
+    ``name`` is its path in the pipeline, such as ``"columns.city.encoder"``; ``width`` the number of its columns, where
+    the steps around it tell.
+    """
 
     name: str
     estimator: Any
     inputs: Expression
+    width: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,21 +61,23 @@ def raw_columns(pipeline: Any, sample: Rows | None = None) -> tuple[list[str] | 
     return (None if invented else [str(name) for name in names]), int(width)
 
 
-def _walk(estimator: Any, inputs: Expression, name: str) -> Expression:
+def _walk(estimator: Any, inputs: Expression, name: str, width: int | None = None) -> Expression:
+    """``width`` is the number of columns of the output, where the steps around tell."""
     if _passes(estimator):
         return inputs
     if isinstance(estimator, type):
         raise NotFitted(f"{estimator.__name__} is a class; give a fitted instance.")
     if isinstance(estimator, Pipeline):
-        for step_name, step in estimator.steps:
-            inputs = _walk(step, inputs, _path(name, step_name))
+        following = [getattr(step, "n_features_in_", None) or None for _, step in estimator.steps[1:]]
+        for (step_name, step), step_width in zip(estimator.steps, [*following, width], strict=True):
+            inputs = _walk(step, inputs, _path(name, step_name), step_width)
         return inputs
     if isinstance(estimator, ColumnTransformer):
         return _column_transformer(estimator, inputs, name)
     if isinstance(estimator, FeatureUnion):
         return _feature_union(estimator, inputs, name)
     _check_fitted(estimator, name)
-    return Step(name or type(estimator).__name__, estimator, inputs)
+    return Step(name or type(estimator).__name__, estimator, inputs, width)
 
 
 def _column_transformer(fitted: ColumnTransformer, inputs: Expression, name: str) -> Expression:
@@ -88,7 +90,9 @@ def _column_transformer(fitted: ColumnTransformer, inputs: Expression, name: str
         if len(positions) == 0 or (isinstance(part, str) and part == "drop"):
             continue
         path = _path(name, part_name)
-        output = _walk(part, Columns(inputs, positions, flat=isinstance(key, str | int)), path)
+        outputs = fitted.output_indices_[part_name]
+        columns = Columns(inputs, positions, flat=isinstance(key, str | int))
+        output = _walk(part, columns, path, outputs.stop - outputs.start)
         parts.append(_weighted(output, weights.get(part_name), path))
     return Concatenated(tuple(parts), fitted, inputs)
 
