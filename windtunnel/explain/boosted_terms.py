@@ -26,12 +26,15 @@ class BoostedTerms:
     net : TranslatedPipeline
     slot : int
         That of the scores of the trees.
+    weight : float
+        Of the scores that those of the trees are added to.
     columns : list of tuple of int
         Raw columns of each term, ascending. Interactions with the same raw columns are one term.
     """
 
     net: TranslatedPipeline
     slot: int
+    weight: float
     columns: list[tuple[int, ...]]
     _of_feature: NDArray[np.int64]
 
@@ -49,7 +52,8 @@ class BoostedTerms:
         ]
         terms = sorted(set(interactions), key=lambda columns: (len(columns), columns))
         of_interaction = [terms.index(columns) for columns in interactions]
-        return cls(net, slot, terms, np.repeat(of_interaction, statistics.bins.shape[1]))
+        added: Any = net.program.steps[slot - 1].module
+        return cls(net, slot, added.weight, terms, np.repeat(of_interaction, statistics.bins.shape[1]))
 
     def of_rows(self, rows: Batch) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Contribution of each term to the scores ``[B, terms, K]``, and the score that they start from ``[K]``."""

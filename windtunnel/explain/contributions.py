@@ -49,6 +49,11 @@ class Contributions:
     method: str
     standard_error: NDArray[np.float64] | None = None
 
+    def times(self, weight: float) -> Contributions:
+        """Contributions to a multiple of the scores."""
+        error = None if self.standard_error is None else self.standard_error * weight
+        return Contributions(self.values * weight, self.base * weight, self.method, error)
+
 
 @dataclass(frozen=True)
 class ScorePart:

@@ -35,6 +35,8 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
     pipeline, boosted, residual = _parts(net, raw)
     rows_to_compare = partial(_background, net, encoded, background)
     of_columns = pipeline.contributions(encoded, rows_to_compare, samples)
+    if boosted is not None:
+        of_columns = of_columns.times(boosted.weight)
     terms: list[tuple[int, ...]] = [(column,) for column in range(len(raw.names))]
     values, base, method = of_columns.values, of_columns.base, of_columns.method
     if boosted is not None or residual is not None:

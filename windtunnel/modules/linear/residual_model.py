@@ -160,9 +160,14 @@ def interaction_cells(codes: Tensor, size: Tensor, interactions: Tensor, count: 
 
 
 class ResidualSum(Module):
-    """Sum of the scores of a pipeline and of a residual model."""
+    """Sum of the scores of a pipeline, times a weight, and of a residual model.
+
+    y = weight x_pipeline + x_residual
+    """
+
+    weight: float = 1.0
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, 2 K] -> [B, K]."""
         half = x.shape[1] // 2
-        return x[:, :half] + x[:, half:]
+        return self.weight * x[:, :half] + x[:, half:]

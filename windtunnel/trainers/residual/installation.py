@@ -55,8 +55,14 @@ def install_pipeline(net: TranslatedPipeline, pipeline: FrozenPipeline) -> None:
     net.eval()
 
 
-def install_residual(net: TranslatedPipeline, residual: ResidualModel, inputs: InputColumns) -> None:
-    """Append a residual model to an installed pipeline: its scores, and their sum with those of the pipeline."""
+def install_residual(
+    net: TranslatedPipeline, residual: ResidualModel, inputs: InputColumns, weight: float = 1.0
+) -> None:
+    """Append a residual model to an installed pipeline: its scores, and their sum with those of the pipeline.
+
+    With a boosted residual, ``weight`` is that of the scores that it starts from.
+    """
+    residual.unit = residual.unit * weight
     scores = _last_scores(net, len(residual.unit))
     _append(net, residual, _takes(inputs))
     _append(net, ResidualSum(), [scores, _last(net, scores.count)])
@@ -74,11 +80,14 @@ def mark_initial_weights(net: TranslatedPipeline) -> None:
 
 
 def install_boosted(net: TranslatedPipeline, boosted: BoostedResidual) -> None:
-    """Append a boosted residual: target statistics, trees, and the sum of their scores with those before."""
+    """Append a boosted residual: target statistics, trees, and the sum of their scores with weighted ones before.
+
+    A residual model goes behind it, with its scores times the weight, so that ``refresh`` finds it at the end.
+    """
     scores = _last_scores(net, boosted.trees.outputs)
     _append(net, boosted.statistics, _takes(boosted.inputs))
     _append(net, boosted.trees, [_last(net, boosted.trees.width)])
-    _append(net, ResidualSum(), [scores, _last(net, scores.count)])
+    _append(net, ResidualSum(boosted.weight), [scores, _last(net, scores.count)])
     for module in (boosted.statistics, boosted.trees):
         module.cast(getattr(torch, net.encoder.dtype))
     net.configure(strategy_choices=choose(net.program, "auto"))

@@ -36,7 +36,7 @@ class BoostingRows:
     features: NDArray[np.float32]
     scores: Tensor
     target: Tensor
-    weight: Tensor | None
+    weight: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ class AdditiveScores:
 def add_boosted(
     net: TranslatedPipeline, setup: ResidualSetup, candidates: Sequence[Candidate], recipe: Recipe, metric: Metric
 ) -> list[Candidate]:
-    """The candidates, and behind them the boosted residual on the pipeline, and on the best residual model.
+    """The candidates, and behind them the boosted residual on top of the best of these.
 
     There is none with fewer than ``MIN_ROWS`` training rows, or with a custom loss, whose derivatives for single rows
     may not be defined.
@@ -81,35 +81,28 @@ def add_boosted(
     if features is None:
         return list(candidates)
     pipeline = FrozenPipeline(net.program, dict(net.exact_modules) | significant_trees(setup.weighted), net.head)
-    of_train, of_valid = (torch.zeros_like(setup.init_scores(items[0])) for items in setup.items)
-    nothing = AdditiveScores(of_train, of_valid)
     best = select(candidates, metric)
-    rival = nothing if best.residual is None else AdditiveScores.of(best, setup)
-    starts = {"boosted residual": nothing} | ({f"{best.name} + boosted": rival} if best.residual is not None else {})
-    boosted = [
-        _candidate(name, start, rival, best.name, pipeline, setup, features, recipe, metric)
-        for name, start in starts.items()
-    ]
-    return [*candidates, *boosted]
+    of_train, of_valid = (torch.zeros_like(setup.init_scores(rows)) for rows, *_ in setup.items)
+    additive = AdditiveScores(of_train, of_valid) if best.residual is None else AdditiveScores.of(best, setup)
+    return [*candidates, _candidate(best, additive, pipeline, setup, features, recipe, metric)]
 
 
 def _candidate(
-    name: str,
+    best: Candidate,
     additive: AdditiveScores,
-    rival: AdditiveScores,
-    rival_name: str,
     pipeline: FrozenPipeline,
     setup: ResidualSetup,
     features: BoostedFeatures,
     recipe: Recipe,
     metric: Metric,
 ) -> Candidate:
-    """A boosted residual on top of the additive scores; rejected unless its loss is lower than that of its rival."""
+    """A boosted residual on top of the best candidate; rejected unless its loss is lower than that of this one."""
+    name = "boosted residual" if best.residual is None else f"{best.name} + boosted"
     loss, (train, valid) = setup.initial.loss, setup.items
-    before, of_train = setup.init_scores(valid[0]), setup.init_scores(train[0])
-    base = before + additive.valid
+    pipeline_scores, of_train = setup.init_scores(valid[0]), setup.init_scores(train[0])
+    start = pipeline_scores + additive.valid
     boosted = fit_boosted(
-        features, (of_train + additive.train, *train[1:]), (base, *valid[1:]), setup.halves, loss, recipe.seed
+        features, (of_train + additive.train, *train[1:]), (start, *valid[1:]), setup.halves, loss, recipe.seed
     )
     if boosted is None:
         return Candidate(name, None, rejected=NO_TREE)
@@ -117,16 +110,15 @@ def _candidate(
     def scores(numbers: Tensor, ids: Tensor) -> Tensor:
         rows = Batch(numbers, ids)
         encoded = setup.without_scores(rows)
-        return setup.init_scores(rows) + additive.scores(encoded) + boosted.scores(encoded)
+        return boosted.scores(encoded, setup.init_scores(rows) + additive.scores(encoded))
 
     val_loss, value = evaluate_both(metric, loss, scores, setup.valid)
-    after = base + boosted.crossfitted
-    test = compare_scores(metric, loss, before, after, *valid[1:])
-    against = compare_scores(metric, loss, before + rival.valid, after, *valid[1:])
+    test = compare_scores(metric, loss, pipeline_scores, boosted.crossfitted, *valid[1:])
+    of_trees = compare_scores(metric, loss, start, boosted.crossfitted, *valid[1:])
     rejected = test.reason
-    if not rejected and not against.significant:
-        change = f"loss {-against.gain:+.4f} ± {against.standard_error:.4f}"
-        rejected = f"compared with {rival_name}: {change}; {against.reason}"
+    if not rejected and not of_trees.significant:
+        change = f"loss {-of_trees.gain:+.4f} ± {of_trees.standard_error:.4f}"
+        rejected = f"compared with {best.name}: {change}; {of_trees.reason}"
     return Candidate(
         name,
         value,

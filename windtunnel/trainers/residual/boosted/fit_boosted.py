@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from windtunnel.compiler.strategies import fastest
@@ -14,75 +12,108 @@ from windtunnel.encode import Batch
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
-from windtunnel.trainers.residual.boosted.boosting import BoostingRows, boost
+from windtunnel.trainers.residual.boosted.boosting import MAX_TREES, RATE, Boosting, BoostingRows, boost
 from windtunnel.trainers.residual.boosted.cell_tables import BLOCKS
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures
 from windtunnel.trainers.residual.init_scores import InputColumns, concat, in_slices
 from windtunnel.trainers.residual.validation_rows import Items
 
 RACE_RATE, RACE_TREES = 0.1, 60
-"""Of the trees that show which blocks of rows to use."""
+"""Of the trees that show which blocks of rows and which weight to use."""
+WEIGHTS = (1.0, 0.75, 0.5, 0.25)
+"""Of the scores that boosting starts from: a source that has fitted noise in its columns is worth less than 1."""
 
 
 @dataclass(frozen=True)
 class BoostedResidual:
-    """Trees over target statistics, whose scores are added to those that boosting started from.
+    """Trees over target statistics: f(x) = weight start(x) + trees(x), where start(x) are the scores to extend.
 
     Attributes
     ----------
     statistics : CellStatistics
     trees : HardTrees
+        Their base is the part of the mean score that the weight takes away.
     inputs : InputColumns
         What the statistics read.
+    weight : float
     crossfitted : Tensor
-        ``[rows, K]``, scores of the validation rows; each half has the trees that were chosen on the other half.
+        ``[rows, K]``, f(x) of the validation rows; each half has what was chosen on the other half.
     """
 
     statistics: CellStatistics
     trees: HardTrees
     inputs: InputColumns
+    weight: float
     crossfitted: Tensor
 
-    def scores(self, rows: Batch) -> Tensor:
-        """The scores to add, ``[N, K]``."""
-        return in_slices(lambda x: self.trees(self.statistics(x)), concat(self.inputs.select(rows)))
+    def scores(self, rows: Batch, start: Tensor) -> Tensor:
+        """f(x) ``[N, K]`` of rows without init scores, which start from the scores ``[N, K]``."""
+        trees: Tensor = in_slices(lambda x: self.trees(self.statistics(x)), concat(self.inputs.select(rows)))
+        return self.weight * start + trees
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a few trees at a high rate choose between: how blocks are drawn, and the weight of the start."""
+
+    blocks: str
+    weight: float
 
 
 def fit_boosted(
     features: BoostedFeatures, train: Items, valid: Items, halves: Sequence[Tensor], loss: Loss, seed: int
 ) -> BoostedResidual | None:
-    """Boost trees from init scores; None where no tree lowers the loss of the validation rows.
+    """Boost trees on top of scores; None where no tree lowers the loss of the validation rows.
 
-    A few trees at a high rate show which blocks of rows give features with the lower validation loss. Boosting with
-    these stops early on the validation rows. For the test, either half of these rows has the blocks and the number of
-    trees that have the lowest loss on the other half.
+    A few trees at a high rate show which blocks of rows give features with the lower validation loss, and then which
+    of ``WEIGHTS`` to multiply the start scores by. Boosting with these stops early on the validation rows. For the
+    test, either half of these rows has the blocks, the weight and the number of trees that have the lowest loss on the
+    other half.
 
     Parameters
     ----------
     features : BoostedFeatures
     train, valid : (Tensor, Tensor) or (Tensor, Tensor, Tensor)
-        Init scores ``[N, K]``, targets and weights.
+        Scores to start from ``[N, K]``, targets and weights.
     halves : pair of Tensor
         Numbers of the validation rows in each half.
     loss : callable
     seed : int
     """
-    sampled = [block[features.sample] for block in train]
-    rows = {kind: _rows(part, *sampled) for kind, part in features.train.items()}
-    of_valid, outputs = _rows(features.valid, *valid), train[0].shape[1]
-    races = {kind: boost(rows[kind], of_valid, halves, loss, seed, RACE_RATE, RACE_TREES) for kind in BLOCKS}
-    blocks = [min(races, key=lambda kind: races[kind].lowest(part)) for part in range(3)]
-    fitted = {kind: boost(rows[kind], of_valid, halves, loss, seed) for kind in dict.fromkeys(blocks)}
-    boosting = fitted[blocks[0]]
+    mean: Tensor = train[0].mean(dim=0)
+    outputs = train[0].shape[1]
+
+    def weighted(scores: Tensor, weight: float) -> Tensor:
+        return weight * scores + (1 - weight) * mean
+
+    def run(choice: Choice, rate: float = RATE, max_trees: int = MAX_TREES) -> Boosting:
+        scores, *rest = (block[features.sample] for block in train)
+        rows = BoostingRows(features.train[choice.blocks], weighted(scores, choice.weight), *rest)
+        of_valid = BoostingRows(features.valid, weighted(valid[0], choice.weight), *valid[1:])
+        return boost(rows, of_valid, halves, loss, seed, rate, max_trees)
+
+    races: dict[Choice, Boosting] = {}
+
+    def best(of: int = 0) -> Choice:
+        return min(races, key=lambda choice: races[choice].lowest(of))
+
+    for blocks in BLOCKS:
+        races[Choice(blocks, 1.0)] = run(Choice(blocks, 1.0), RACE_RATE, RACE_TREES)
+    blocks = best().blocks
+    for weight in WEIGHTS[1:]:
+        races[Choice(blocks, weight)] = run(Choice(blocks, weight), RACE_RATE, RACE_TREES)
+        if best().weight != weight:
+            break
+    choices = [best(of) for of in range(3)]
+    fitted = {choice: run(choice) for choice in dict.fromkeys(choices)}
+    boosting = fitted[choices[0]]
     if not boosting.rounds():
         return None
-    crossfitted = torch.zeros_like(valid[0])
-    for part, tested in ((1, halves[1]), (2, halves[0])):
-        of_half = fitted[blocks[part]]
-        crossfitted[tested] = of_half.scores(features.valid[tested.numpy()], of_half.rounds(part), outputs)
+    crossfitted = valid[0].clone()
+    for of, tested in ((1, halves[1]), (2, halves[0])):
+        of_half, start = fitted[choices[of]], weighted(valid[0][tested], choices[of].weight)
+        crossfitted[tested] = start + of_half.scores(features.valid[tested.numpy()], of_half.rounds(of), outputs)
     statistics, ensemble, inputs = features.with_trees(boosting.ensemble())
-    return BoostedResidual(statistics, fastest(HardTrees.of(ensemble)), inputs, crossfitted)
-
-
-def _rows(features: np.ndarray, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> BoostingRows:
-    return BoostingRows(features, scores, target, weight)
+    weight = choices[0].weight
+    trees = HardTrees.of(replace(ensemble, base=((1 - weight) * mean).double().numpy()))
+    return BoostedResidual(statistics, fastest(trees), inputs, weight, crossfitted)
