@@ -24,7 +24,8 @@ def run(cells: Sequence[Cell], limits: Limits, results: Results, jobs: int = 1) 
         for group in left:
             work(group)
         return
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+    # The pool starts all of its processes at once.
+    with ProcessPoolExecutor(max(1, min(jobs, len(left))), get_context("spawn")) as pool:
         for done in as_completed([pool.submit(work, group) for group in left]):
             done.result()
 
