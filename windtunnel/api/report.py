@@ -33,15 +33,16 @@ WIDTH = 100
 HEADINGS = ("step", "class", "became", "parameters", "trainable", "drift")
 _NUMERIC = 3
 _STYLE = """
-.windtunnel-report { font: 14px/1.45 system-ui, sans-serif; max-width: 72em; }
-.windtunnel-report dl { display: grid; grid-template-columns: max-content 1fr; gap: .15em 1em; margin: 0 0 .9em; }
-.windtunnel-report dt { opacity: .65; } .windtunnel-report dd { margin: 0; }
-.windtunnel-report table { border-collapse: collapse; width: 100%; }
-.windtunnel-report th, .windtunnel-report td { text-align: left; padding: .35em .8em; vertical-align: top;
-  border-bottom: 1px solid rgba(128, 128, 128, .3); overflow-wrap: anywhere; }
-.windtunnel-report th { font-weight: 600; border-bottom-width: 2px; white-space: nowrap; }
-.windtunnel-report .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.windtunnel-report tfoot td { border-bottom: 0; font-weight: 600; }
+div.windtunnel-report { font: 14px/1.45 system-ui, sans-serif; max-width: 72em; }
+div.windtunnel-report dl { display: grid; grid-template-columns: max-content 1fr; gap: .15em 1em; margin: 0 0 .9em; }
+div.windtunnel-report dt { opacity: .65; float: none; width: auto; white-space: nowrap; }
+div.windtunnel-report dd { margin: 0; }
+div.windtunnel-report table { border-collapse: collapse; width: 100%; }
+div.windtunnel-report th, div.windtunnel-report td { text-align: left !important; padding: .35em .8em;
+  vertical-align: top; border-bottom: 1px solid rgba(128, 128, 128, .3); overflow-wrap: anywhere; }
+div.windtunnel-report th { font-weight: 600; border-bottom-width: 2px; white-space: nowrap; }
+div.windtunnel-report .number { text-align: right !important; font-variant-numeric: tabular-nums; white-space: nowrap; }
+div.windtunnel-report tfoot td { border-bottom: 0; font-weight: 600; }
 """
 
 
@@ -216,7 +217,7 @@ def _facts(net: TranslatedPipeline) -> list[tuple[str, str]]:
     facts = [("task", task), ("fidelity", _fidelity(net))]
     for host in net.hosts:
         reason = host.reason.removeprefix(f"step {host.name!r}: ")
-        text = f"{host.name}: {reason} The gradient ends there: nothing before it is trained."
+        text = f"{host.name}: {reason.removesuffix('.')}. The gradient ends there: nothing before it is trained."
         facts.append(("on the host", text))
     if net.simplification is not None and net.simplification.saves():
         facts.append(("simplified", str(net.simplification)))

@@ -49,7 +49,8 @@ class Translation(TranslatedPipeline):
     def _facts_in_short(self) -> list[tuple[str, str]]:
         labels = [*map(str, self.head.labels_in_order)]
         classes = f", {len(labels)} classes: {', '.join(labels[:4])}{', ...' * (len(labels) > 4)}" if labels else ""
-        steps = list(dict.fromkeys(origin.estimator for origin in self.origins if origin.estimator))
+        hosts = [f"{type(host.step.estimator).__name__} (host)" for host in self.hosts]
+        steps = list(dict.fromkeys([*hosts, *(origin.estimator for origin in self.origins if origin.estimator)]))
         sizes = [(parameter.numel(), parameter.requires_grad) for parameter in self.parameters()]
         trainable, total = (sum(size for size, learned in sizes if learned or each) for each in (False, True))
         history = self.history

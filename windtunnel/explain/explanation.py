@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 SHOWN_TERMS = 15
 _STYLE = """
-.windtunnel-explanation { font: 14px/1.45 system-ui, sans-serif; }
-.windtunnel-explanation table { border-collapse: collapse; }
-.windtunnel-explanation td { text-align: left; padding: .1em .8em; border: 0; }
-.windtunnel-explanation .bar { display: inline-block; height: .8em; background: #4878a8; }
+div.windtunnel-explanation { font: 14px/1.45 system-ui, sans-serif; }
+div.windtunnel-explanation table { border-collapse: collapse; }
+div.windtunnel-explanation td { text-align: left !important; padding: .1em .8em; border: 0; }
+div.windtunnel-explanation .bar { display: inline-block; height: .8em; background: #4878a8; }
 """
 
 

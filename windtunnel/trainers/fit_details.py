@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.objectives.losses import Loss
+from windtunnel.program.program import NUMBERS
 from windtunnel.program.raw_columns import RawColumns
 from windtunnel.program.records.fit_details import CellSummary, Reliability, TermSummary
 from windtunnel.program.residual_terms import ResidualTerms, residual_terms
@@ -103,10 +104,16 @@ def _cells(
 def _cell_text(
     net: TranslatedPipeline, raw: RawColumns, terms: ResidualTerms, inputs: list[int], codes: list[int]
 ) -> str:
-    """The values of a cell, such as "origin=ORD x hour=18"; a raw column with several ids has its known value."""
-    texts: dict[str, str] = {}
+    """The values of a cell, such as "origin=ORD x hour=18".
+
+    Of a raw column with several ids the known value, with several numbers (year and month of a date) all of them.
+    """
+    texts: dict[str, list[str]] = {}
     for column, code in zip(inputs, codes, strict=True):
-        name, value = raw.names[terms.sources[column]], terms.value_text(net.encoder, column, code)
-        if texts.get(name, " unknown") == " unknown":
-            texts[name] = value
-    return " x ".join(f"{name}{value}" for name, value in texts.items())
+        values = texts.setdefault(raw.names[terms.sources[column]], [])
+        value = terms.value_text(net.encoder, column, code)
+        if terms.inputs[column][0] == NUMBERS:
+            values.append(value)
+        elif values in ([], [" unknown"]):
+            values[:] = [value]
+    return " x ".join(name + ",".join(values) for name, values in texts.items())

@@ -370,7 +370,10 @@ class SupportedEstimators(list[SupportedEstimator]):
         cells = [(e.name, e.library, _word(e.exact), _word(e.differentiable), e.trainable) for e in self]
         rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in cells)
         titles = "".join(f"<th>{title}</th>" for title in TITLES)
-        return f"<table><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>"
+        left = "<style>table.windtunnel-supported :is(th, td) { text-align: left !important; }</style>"
+        return (
+            f'{left}<table class="windtunnel-supported"><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>'
+        )
 
     def __str__(self) -> str:
         rows = [TITLES, *((e.name, e.library, _word(e.exact), _word(e.differentiable), e.trainable) for e in self)]
