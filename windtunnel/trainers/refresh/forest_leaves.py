@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from windtunnel.encode import Batch
 from windtunnel.modules.ensembles.log_pool import LogProbabilities, log_probabilities
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.program.translated import TranslatedPipeline
 
-EVEN = 50.0
+EQUAL_ANCHOR = 50.0
 """The anchor with which a training row of a leaf weighs as much as a new row."""
 
 
@@ -29,29 +31,37 @@ class ForestLeaves:
     leaf : Tensor
         int64 ``[N, T]``, the position in ``trees.value`` of the leaf that a row falls into.
     takes_log : bool
-        Whether the raw score is the logarithm of the output.
+        Whether the scores are the logarithms of the output.
+    weight : float
+        Of these scores in the raw scores.
     """
 
     position: int
     trees: HardTrees
     leaf: Tensor
     takes_log: bool
+    weight: float
 
     @classmethod
-    def of(cls, net: TranslatedPipeline, position: int, inputs: Tensor) -> ForestLeaves:
-        """The leaves of ``inputs`` ``[N, width]`` of the forest in a program step."""
+    def of(cls, net: TranslatedPipeline, position: int, weight: float, rows: Batch) -> ForestLeaves | None:
+        """The leaves that rows fall into, of the forest that gives the scores of a program step; None without one."""
         step: Any = net.program.steps[position]
-        trees = HardTrees.of(step.module.ensemble())
+        if takes_log := isinstance(step.module, LogProbabilities):
+            position = step.takes[0].slot - 2
+            step = net.program.steps[position]
+        forest = step.module
+        if not isinstance(forest, HardTrees) or not forest.vector or forest.divisor != len(forest.root):
+            return None
+        trees = HardTrees.of(forest.ensemble())
+        inputs = net.run_in_slices(partial(net.program.inputs_of, position), rows)
         trees.cast(inputs.dtype)
-        following: Any = net.program.steps[position + 1]
-        leaf = trees.leaf_positions(inputs)[:, 0]
-        return cls(position, trees, leaf, isinstance(following.module, LogProbabilities))
+        return cls(position, trees, trees.leaf_positions(inputs)[:, 0], takes_log, weight)
 
     def fit(self, target: Tensor, weight: Tensor, anchor: float) -> Tensor:
         """The values ``[positions, K]`` once the rows have joined the training rows of each leaf.
 
         value = (p old + sum of w y) / (p + sum of w), for classes with y = 1 for the class and 0 else. p is the number
-        of training rows of the leaf times ``anchor / EVEN``; ``anchor`` itself where the trees do not store it.
+        of training rows of the leaf times ``anchor / EQUAL_ANCHOR``; ``anchor`` itself where the trees do not store it.
         """
         old, prior = self.trees.value, self._prior(anchor)
         outputs = old.shape[1]
@@ -70,11 +80,11 @@ class ForestLeaves:
         if ensemble.leaf_cover is None:
             return torch.full((len(self.trees.value), 1), anchor, dtype=torch.float64)
         cover = np.broadcast_to(ensemble.leaf_cover[:, None], ensemble.leaf_value.shape)
-        return HardTrees.of(replace(ensemble, leaf_value=cover)).value[:, :1] * (anchor / EVEN)
+        return HardTrees.of(replace(ensemble, leaf_value=cover)).value[:, :1] * (anchor / EQUAL_ANCHOR)
 
     def change(self, value: Tensor) -> Tensor:
         """How other values change the raw scores of the rows, ``[N, K]``."""
-        return self._scores(value) - self._scores(self.trees.value)
+        return self.weight * (self._scores(value) - self._scores(self.trees.value))
 
     def _scores(self, value: Tensor) -> Tensor:
         total = self.trees.base.expand(len(self.leaf), -1).clone()
@@ -82,15 +92,3 @@ class ForestLeaves:
             total += value[leaf]
         mean = total / self.trees.divisor
         return log_probabilities(mean) if self.takes_log else mean
-
-
-def forest_position(net: TranslatedPipeline, before: int) -> int | None:
-    """The program step of the forest whose scores, or their logarithms, enter step ``before``; None without one."""
-    for position in (before - 1, before - 2):
-        step: Any = net.program.steps[position]
-        trees = step.module
-        if isinstance(trees, HardTrees) and trees.vector and trees.divisor == len(trees.root):
-            return position
-        if not isinstance(trees, LogProbabilities):
-            return None
-    return None

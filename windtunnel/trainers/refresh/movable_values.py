@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
-from windtunnel.modules.linear.residual_model import ResidualModel, interaction_cells
+from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum, interaction_cells
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
-from windtunnel.program.program import IDS
+from windtunnel.program.program import IDS, Program
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.refresh.forest_leaves import ForestLeaves, forest_position
+from windtunnel.trainers.refresh.forest_leaves import ForestLeaves
 from windtunnel.trainers.refresh.residual_columns import positions_of_new_categories, residual_position
 from windtunnel.trainers.refresh.value_groups import RefreshRows, ValueGroup, fit_groups
 
@@ -24,14 +24,41 @@ TABLE_PASSES = 10
 
 
 @dataclass(frozen=True)
+class BoostedLeaves:
+    """The leaf values of boosted trees: a group per round, of positions in ``trees.value``."""
+
+    position: int  # their program step
+    trees: HardTrees
+    groups: list[ValueGroup]
+
+    @classmethod
+    def of(cls, net: TranslatedPipeline, position: int, weight: float, rows: Batch) -> BoostedLeaves | None:
+        """The leaves that rows fall into; None for a step without boosted trees.
+
+        The scores of the step are added to the raw scores times ``weight``.
+        """
+        step: Any = net.program.steps[position]
+        if not isinstance(step.module, HardTrees) or step.module.vector or step.module.divisor != 1:
+            return None
+        trees = HardTrees.of(step.module.ensemble())  # other forms lay leaves out otherwise
+        inputs = net.run_in_slices(partial(net.program.inputs_of, position), rows)
+        trees.cast(inputs.dtype)
+        unit = torch.full((trees.outputs,), weight, dtype=torch.float64)
+        places = trees.leaf_positions(inputs)
+        groups = [ValueGroup.of(places[:, :, tree], len(trees.value), unit) for tree in range(places.shape[2])]
+        return cls(position, trees, groups)
+
+
+@dataclass(frozen=True)
 class MovedValues:
     """The result of a fit: changes of the tables and leaves, group by group, and scores ``[N, K]`` of all rows.
 
-    ``forest`` are the changes of the values of a forest, ``[positions, K]``.
+    ``leaves`` has a list for each ``BoostedLeaves``; ``forest`` are the changes of the values of a forest, ``[positions,
+    K]``.
     """
 
     tables: list[Tensor]
-    leaves: list[Tensor]
+    leaves: list[list[Tensor]]
     scores: Tensor
     forest: Tensor | None
 
@@ -46,41 +73,30 @@ class MovableValues:
         float64 ``[N, K]``, raw scores of the rows with the old values.
     tables : list of (str, ValueGroup)
         Groups of the residual model, each with the name of its parameter, "weight" or "cross".
-    leaves : list of ValueGroup
-        A group per boosting round, of positions in ``trees.value``.
-    trees : HardTrees or None
-        The boosted trees of ``leaves``.
+    leaves : list of BoostedLeaves
+        Of the source and of a boosted residual.
     forest : ForestLeaves or None
     """
 
     scores: Tensor
     tables: list[tuple[str, ValueGroup]]
-    leaves: list[ValueGroup]
-    trees: HardTrees | None
+    leaves: list[BoostedLeaves]
     forest: ForestLeaves | None
 
     @classmethod
     def of(cls, net: TranslatedPipeline, rows: Batch) -> MovableValues:
-        """The values of a translation with a residual model; its last pipeline step may be trees."""
+        """The values of a translation with a residual model, whose scores may be those of trees."""
         position = residual_position(net)
         assert position is not None
         step: Any = net.program.steps[position]
         codes = step.module.codes(net.run_in_slices(partial(net.program.inputs_of, position), rows))
         ids: list[int] = next((take.columns.tolist() for take in step.takes if take.slot == IDS), [])
         tables = _table_groups(step.module, codes, ids, positions_of_new_categories(net))
-        trees, leaves = _boosted_trees(net, position - 1), []
-        if trees is not None:
-            inputs = net.run_in_slices(partial(net.program.inputs_of, position - 1), rows)
-            trees.cast(inputs.dtype)
-            unit = torch.ones(trees.outputs, dtype=torch.float64)
-            positions = trees.leaf_positions(inputs)
-            leaves = [
-                ValueGroup.of(positions[:, :, tree], len(trees.value), unit) for tree in range(positions.shape[2])
-            ]
-        forest = None
-        if (place := forest_position(net, position)) is not None:
-            forest = ForestLeaves.of(net, place, net.run_in_slices(partial(net.program.inputs_of, place), rows))
-        return cls(net.run_in_slices(net.program, rows).double(), tables, leaves, trees, forest)
+        added = added_steps(net.program, 1 + len(net.program.steps))
+        leaves = [BoostedLeaves.of(net, *place, rows) for place in added]
+        forest = ForestLeaves.of(net, *added[0], rows)
+        scores = net.run_in_slices(net.program, rows).double()
+        return cls(scores, tables, [each for each in leaves if each is not None], forest)
 
     def fit(self, target: Tensor, weight: Tensor, loss: Loss, anchor: float) -> MovedValues:
         """Move the leaf values of a forest, then the tables in ``TABLE_PASSES`` passes, then boosted leaves in one.
@@ -93,7 +109,8 @@ class MovableValues:
             forest = value - self.forest.trees.value
             rows.scores.add_(self.forest.change(value))
         tables = fit_groups(rows, [group for _, group in self.tables], TABLE_PASSES, loss, anchor)
-        return MovedValues(tables, fit_groups(rows, self.leaves, 1, loss, anchor), rows.scores, forest)
+        leaves = [fit_groups(rows, each.groups, 1, loss, anchor) for each in self.leaves]
+        return MovedValues(tables, leaves, rows.scores, forest)
 
     def install(self, net: TranslatedPipeline, moved: MovedValues) -> None:
         """Give the translation, of which these are the values, the moved ones."""
@@ -104,11 +121,11 @@ class MovableValues:
             for (name, group), move in zip(self.tables, moved.tables, strict=True):
                 parameter = getattr(residual, name)
                 parameter.view(-1)[group.used] += move[:-1].to(parameter.dtype)
-        if self.trees is not None:
-            change = torch.zeros_like(self.trees.value)
-            for group, move in zip(self.leaves, moved.leaves, strict=True):
+        for leaves, moves in zip(self.leaves, moved.leaves, strict=True):
+            change = torch.zeros_like(leaves.trees.value)
+            for group, move in zip(leaves.groups, moves, strict=True):
                 change[group.used] += move[:-1]
-            net.replace_modules({position - 1: _add_to_leaves(self.trees, change, net.encoder.dtype)})
+            net.replace_modules({leaves.position: _add_to_leaves(leaves.trees, change, net.encoder.dtype)})
         if self.forest is not None and moved.forest is not None:
             trees = _add_to_leaves(self.forest.trees, moved.forest, net.encoder.dtype)
             net.replace_modules({self.forest.position: trees})
@@ -134,13 +151,16 @@ def _table_groups(
     return groups
 
 
-def _boosted_trees(net: TranslatedPipeline, position: int) -> HardTrees | None:
-    """A walk of the boosted trees in a program step; None for other modules. Other forms lay leaves out otherwise."""
-    step: Any = net.program.steps[position]
-    trees = step.module
-    if not isinstance(trees, HardTrees) or trees.vector or trees.divisor != 1:
-        return None
-    return HardTrees.of(trees.ensemble())
+def added_steps(program: Program, slot: int, weight: float = 1.0) -> list[tuple[int, float]]:
+    """The program steps whose scores add up to those of a slot, each with its weight; the pipeline's step first."""
+    step: Any = program.steps[slot - 2]
+    if not isinstance(step.module, ResidualSum):
+        return [(slot - 2, weight)]
+    pipeline, residual = step.takes[0].slot, step.takes[len(step.takes) - 1].slot
+    return [
+        *added_steps(program, pipeline, weight * step.module.weight),
+        *added_steps(program, residual, weight),
+    ]
 
 
 def _add_to_leaves(trees: HardTrees, change: Tensor, dtype: str) -> HardTrees:
