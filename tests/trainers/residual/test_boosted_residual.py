@@ -11,12 +11,13 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import windtunnel
 from windtunnel.export import serving
+from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import LOSSES
 from windtunnel.trainers.residual.boosted.boosting import derivatives
 from windtunnel.trainers.residual.boosted.cell_tables import PRIOR_ROWS, CellTables, TargetRows, row_blocks
@@ -126,3 +127,16 @@ def test_a_second_fit_replaces_it_and_refresh_keeps_it(fitted: windtunnel.Transl
     net.fit((X[TRAIN], y[TRAIN]), (X[VALID], y[VALID]), epochs=1, progress=False, accelerator="cpu")
     assert sum(type(step.module).__name__ == "CellStatistics" for step in net.program.steps) <= 1
     assert net.history is not None and net.history.best >= net.history.start
+
+
+def test_refresh_moves_the_leaves_of_the_boosted_residual(fitted: windtunnel.Translation) -> None:
+    net, (X, y) = deepcopy(fitted), rows_and_target()
+    (trees,) = [step.module for step in fitted.program.steps if isinstance(step.module, HardTrees)]
+    before = trees.leaf_value.clone()
+    net.refresh((X[TRAIN], ~y[TRAIN]), valid=(X[VALID], ~y[VALID]), anchor=5)
+    assert net.history is not None and net.history.refresh is not None
+    (moved,) = [step.module for step in net.program.steps if isinstance(step.module, HardTrees)]
+    assert not torch.equal(before, moved.leaf_value)
+    change = net.history.refresh.changes[0]
+    assert change.loss_after < change.loss_before
+    np.testing.assert_allclose(change.loss_after, log_loss(~y[VALID], net.predict_proba(X[VALID])), rtol=1e-5)

@@ -53,8 +53,7 @@ class BoostedLeaves:
 class MovedValues:
     """The result of a fit: changes of the tables and leaves, group by group, and scores ``[N, K]`` of all rows.
 
-    ``leaves`` has a list for each ``BoostedLeaves``; ``forest`` are the changes of the values of a forest, ``[positions,
-    K]``.
+    ``leaves`` has a list for each ``BoostedLeaves``; ``forest`` are the changes ``[positions, K]`` of a forest.
     """
 
     tables: list[Tensor]

@@ -94,7 +94,7 @@ def refresh(
             moved = moved if keep_old and _harms_old_rows(values, last, data, loss) else last
         values.install(trial, moved)
         _install(net, trial)
-        net.record(profile=net.profile or TrainingProfile.of(trial.encoder, data.take(data.given)[0]))
+        net.record(profile=net.profile or TrainingProfile.of(trial.encoder, data.take(data.all_new)[0]))
     history = replace(history, seconds=time.perf_counter() - began)
     net.record(history=history)
     return history
@@ -116,7 +116,7 @@ def _attempts(
         for replays in (False, True) if data.old.any() else (False,):
             moved = values.fit(data.target, _weights(data, replays=replays), loss, anchor)
             name = f"anchor {anchor:g}" + " with replay" * replays
-            gain = _compare(loss, values.scores, moved.scores, data, data.test)
+            gain = _compare(loss, values.scores, moved.scores, data, data.tested)
             reason = "" if gain.significant else "the loss is not lower by more than one standard error"
             if not reason and keep_old and _harms_old_rows(values, moved, data, loss):
                 reason = "the loss of old rows is higher by more than one standard error"
@@ -156,7 +156,7 @@ def _unit(net: TranslatedPipeline, data: RefreshData) -> Tensor:
 
 def _weights(data: RefreshData, *, replays: bool, tested: bool = False) -> Tensor:
     """Weights of the rows to fit, 0 for the others."""
-    fitted = data.new | (data.old if replays else torch.zeros_like(data.old)) | (data.test & tested)
+    fitted = data.new | (data.old if replays else torch.zeros_like(data.old)) | (data.tested & tested)
     return data.weight * fitted
 
 
@@ -166,9 +166,9 @@ def _compare(loss: Loss, before: Tensor, after: Tensor, data: RefreshData, rows:
 
 
 def _harms_old_rows(values: MovableValues, moved: MovedValues, data: RefreshData, loss: Loss) -> bool:
-    if not data.guard.any():
+    if not data.held_out_old.any():
         return False
-    return _compare(loss, moved.scores, values.scores, data, data.guard).significant
+    return _compare(loss, moved.scores, values.scores, data, data.held_out_old).significant
 
 
 def _result(
@@ -180,7 +180,7 @@ def _result(
     gain: SignificanceTest | None = None,
     reason: str = "",
 ) -> CandidateResult:
-    value, mean = _evaluate(scores, data, data.test, metric, loss)
+    value, mean = _evaluate(scores, data, data.tested, metric, loss)
     return CandidateResult(
         name=name,
         metric=value,
@@ -189,7 +189,7 @@ def _result(
         standard_error=None if gain is None else gain.standard_error,
         kept=False,
         reason=reason,
-        rows=int(data.test.sum()),
+        rows=int(data.tested.sum()),
     )
 
 
@@ -230,21 +230,21 @@ def _details(
 ) -> RefreshDetails:
     """Scores of new and old rows before and after, and the drift of the new rows."""
     changes = []
-    held_out = bool((data.given & data.test).any())
+    held_out = bool((data.all_new & data.tested).any())
     for name, rows in (
-        ("held-out rows" if held_out else "validation rows", data.test),
-        ("held-out old rows", data.guard),
+        ("held-out rows" if held_out else "validation rows", data.tested),
+        ("held-out old rows", data.held_out_old),
     ):
         if rows.any():
             old, new = (_evaluate(scores, data, rows, metric, loss) for scores in (before, after))
             changes.append(ScoreChange(name, int(rows.sum()), old[1], new[1], old[0], new[0]))
     profile = net.profile
     return RefreshDetails(
-        new_rows=int(data.given.sum()),
-        old_rows=int((data.old | data.guard).sum()),
+        new_rows=int(data.all_new.sum()),
+        old_rows=int((data.old | data.held_out_old).sum()),
         changes=tuple(changes),
         profile_rows=None if profile is None else profile.rows,
-        drift=() if profile is None else profile.drift(trial.encoder, data.take(data.given)[0]),
+        drift=() if profile is None else profile.drift(trial.encoder, data.take(data.all_new)[0]),
     )
 
 
@@ -252,7 +252,7 @@ def _describe(
     history: History, before: TranslatedPipeline, after: TranslatedPipeline, data: RefreshData, loss: Loss
 ) -> History:
     """The history with the terms of the residual model, and the calibration before and after."""
-    tested = data.take(data.test)
+    tested = data.take(data.tested)
     old, new = (reliability(net, tested) for net in (before, after))
     return replace(
         history,

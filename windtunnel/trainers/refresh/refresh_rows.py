@@ -32,9 +32,9 @@ class RefreshData:
     target, weight : Tensor
     new, old : Tensor
         bool ``[N]``, rows to fit: new ones, and old ones that are replayed.
-    test, guard : Tensor
+    tested, held_out_old : Tensor
         bool ``[N]``, rows that are not fitted: new ones, whose loss must be lower, and old ones.
-    given : Tensor
+    all_new : Tensor
         bool ``[N]``, the new rows with those that are held out.
     """
 
@@ -42,10 +42,10 @@ class RefreshData:
     target: Tensor
     weight: Tensor
     new: Tensor
-    test: Tensor
+    tested: Tensor
     old: Tensor
-    guard: Tensor
-    given: Tensor
+    held_out_old: Tensor
+    all_new: Tensor
 
     @classmethod
     def of(cls, net: TranslatedPipeline, new: Any, valid: Any, replay: Any, seed: int) -> RefreshData:
@@ -58,9 +58,9 @@ class RefreshData:
         target, weight = torch.cat([part[1] for part in parts]), torch.cat([part[2] for part in parts])
         at = torch.arange(total)
         is_new, is_old = at < first, at >= total - last
-        test = ~(is_new | is_old) if valid is not None else _hold_out(is_new, target, seed)
-        guard = _hold_out(is_old, target, seed) if last else is_old
-        return cls(rows, target, weight, is_new & ~test, test, is_old & ~guard, guard, is_new)
+        tested = ~(is_new | is_old) if valid is not None else _hold_out(is_new, target, seed)
+        held_out = _hold_out(is_old, target, seed) if last else is_old
+        return cls(rows, target, weight, is_new & ~tested, tested, is_old & ~held_out, held_out, is_new)
 
     def take(self, mask: Tensor) -> tuple[Batch, Tensor, Tensor]:
         """Rows, targets and weights where ``mask``."""

@@ -78,14 +78,14 @@ def fit_groups(rows: RefreshRows, groups: Sequence[ValueGroup], passes: int, los
         v - v0 of each group, float64 ``[m + 1]``, with 0 at the end.
     """
     _, curvature = derivatives(loss, rows, second=True)
-    bends = [group.sum(curvature * group.unit) for group in groups]
-    moved = [torch.zeros_like(bend) for bend in bends]
+    curvatures = [group.sum(curvature * group.unit) for group in groups]
+    moved = [torch.zeros_like(summed) for summed in curvatures]
     mean = curvature.sum(dim=0) / max(float(rows.weight.sum()) * curvature.shape[1], 1.0)
     priors = [anchor * float((mean * group.unit.square()).sum()) + TINY for group in groups]
     for _ in range(passes):
-        for group, bend, move, prior in zip(groups, bends, moved, priors, strict=True):
+        for group, summed, move, prior in zip(groups, curvatures, moved, priors, strict=True):
             gradient, _ = derivatives(loss, rows)
-            change = -STEP * (group.sum(gradient) + prior * move) / (bend + prior)
+            change = -STEP * (group.sum(gradient) + prior * move) / (summed + prior)
             change[-1] = 0
             move += change
             rows.scores.add_(change[group.place] * group.unit)
