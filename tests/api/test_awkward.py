@@ -60,8 +60,8 @@ CATEGORIES: dict[str, list[Any]] = {
 def asked(source: Any, method: str, rows: Any) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        answer = getattr(source, method)(rows)
-    return np.asarray(answer.toarray() if sparse.issparse(answer) else answer).astype(float)
+        output = getattr(source, method)(rows)
+    return np.asarray(output.toarray() if sparse.issparse(output) else output).astype(float)
 
 
 def column(values: list[Any], more: Any = None) -> pd.DataFrame:

@@ -71,12 +71,12 @@ def test_out_of_fold_predictions_come_from_the_member_that_was_not_fitted_on_the
     X = frame(400)
     y = labelled(X, "label")
     source = windtunnel.CrossFittedClassifier(unfitted(), folds=4).fit(X, y)
-    answers = source.out_of_fold(X)
+    probabilities = source.out_of_fold(X)
     for fold, member in enumerate(source.estimators_):
         rows = source.fold_ == fold
-        np.testing.assert_array_equal(answers[rows], member.predict_proba(X[rows]))
+        np.testing.assert_array_equal(probabilities[rows], member.predict_proba(X[rows]))
         alone = make_pipeline(encoded(), trees(LGBMClassifier)).fit(X[~rows], y[~rows])
-        np.testing.assert_array_equal(answers[rows], alone.predict_proba(X[rows]))
+        np.testing.assert_array_equal(probabilities[rows], alone.predict_proba(X[rows]))
 
 
 def test_groups_stay_together_and_time_comes_in_blocks() -> None:

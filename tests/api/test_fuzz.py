@@ -1,4 +1,4 @@
-"""Random pipelines on random awkward rows: the source's answers, its rejections, or a rejection by name."""
+"""Random pipelines on random awkward rows: the source's outputs, its rejections, or a rejection by name."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def spoiled(frame: pd.DataFrame, seed: int, strict: bool) -> dict[str, pd.DataFr
     return kinds
 
 
-def answer(source: Any, method: str, rows: Any) -> Any:
+def output_of(source: Any, method: str, rows: Any) -> Any:
     given = quietly(getattr(source, method), rows)
     return np.asarray(given.toarray() if hasattr(given, "toarray") else given)
 
@@ -53,9 +53,9 @@ def answer(source: Any, method: str, rows: Any) -> Any:
 def varied(source: Any, rows: Any) -> bool:
     """Whether every column that reaches the last step is constant or varies by more than rounding.
 
-    An estimator that divides by the spread of a column of rounding errors answers at random.
+    An estimator that divides by the spread of a column of rounding errors gives random numbers.
     """
-    reached = answer(source[:-1], "transform", rows).astype(float)
+    reached = output_of(source[:-1], "transform", rows).astype(float)
     spread, size = np.ptp(reached, axis=0), np.abs(reached).max(axis=0)
     # Nearest centroids divide by the deviation from a mean, which of a constant column is rounding too.
     constant = (spread == 0) & (type(source[-1]).__name__ != "NearestCentroid")
@@ -78,22 +78,22 @@ def _floats(rows: pd.DataFrame) -> list[str]:
 
 
 def shaken_answers(source: Any, method: str, rows: Any) -> list[Any]:
-    """What the source answers when the last bits of the rows, or of what reaches its last step, are others."""
-    answers = [answer(source, method, other) for other in shaken(rows)]
+    """The outputs of the source when the last bits of the rows, or of what reaches its last step, are others."""
+    outputs = [output_of(source, method, other) for other in shaken(rows)]
     if source[-1] == "passthrough":
-        return answers
-    reached = pd.DataFrame(answer(source[:-1], "transform", rows)).astype(float).rename(columns=str)
-    return answers + [answer(source[-1], method, other.to_numpy()) for other in shaken(reached)]
+        return outputs
+    reached = pd.DataFrame(output_of(source[:-1], "transform", rows)).astype(float).rename(columns=str)
+    return outputs + [output_of(source[-1], method, other.to_numpy()) for other in shaken(reached)]
 
 
 def slack(source: Any, method: str, rows: Any, want: Any) -> Any:
-    """How far the source's own answer moves when last bits do, as no translation can be nearer."""
+    """How far the source's own output moves when last bits do, as no translation can be nearer."""
     moved = [np.abs(one.astype(float) - want) for one in shaken_answers(source, method, rows)]
     bound = 10 * np.nan_to_num(np.max(moved, axis=0), nan=np.inf)
     if hasattr(source[-1], "predict_joint_log_proba"):
         # Probabilities are made of differences of these, which a nearly constant column makes as large as 1e10.
-        reached = answer(source[:-1], "transform", rows)
-        bound = bound + 2.0**-50 * np.abs(answer(source[-1], "predict_joint_log_proba", reached)).max()
+        reached = output_of(source[:-1], "transform", rows)
+        bound = bound + 2.0**-50 * np.abs(output_of(source[-1], "predict_joint_log_proba", reached)).max()
     return bound
 
 
@@ -102,11 +102,11 @@ def sure(source: Any, rows: Any, strict: bool) -> Any:
     certain = np.full(len(rows), True)
     for method in ("decision_function", "predict_proba"):
         if hasattr(source, method):
-            scores = answer(source, method, rows)
+            scores = output_of(source, method, rows)
             ordered = np.sort(np.stack([scores, -scores], axis=1) if scores.ndim == 1 else scores, axis=1)
             certain &= ordered[:, -1] - ordered[:, -2] > TOLERANCE if ordered.shape[1] > 1 else True
     if not strict:
-        label = answer(source, "predict", rows)
+        label = output_of(source, "predict", rows)
         for other in shaken_answers(source, "predict", rows):
             certain &= other == label
     return certain
@@ -118,12 +118,12 @@ def compare(source: Any, net: Any, rows: Any, strict: bool) -> None:
             continue
         assert hasattr(net, method), method
         try:
-            want = answer(source, method, rows)
+            want = output_of(source, method, rows)
         except ValueError:
             with pytest.raises(ValueError):  # ours, or that of a step on the host
                 quietly(getattr(net, method), rows)
             continue
-        got = answer(net, method, rows)
+        got = output_of(net, method, rows)
         assert got.shape == want.shape, method
         if method == "predict" and want.dtype.kind not in "f":
             differ = got != want

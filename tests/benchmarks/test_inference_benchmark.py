@@ -51,7 +51,7 @@ def test_operators_and_pipelines_are_timed(name):
     assert all(cell["median_s"] > 0 and cell["model"] == name for cell in found)
 
 
-def test_answers_are_compared(monkeypatch):
+def test_outputs_are_compared(monkeypatch):
     monkeypatch.setattr(cells, "_compiled", lambda *_: trees.fitted(LGBMRegressor(verbosity=-1)))
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         next(measure("small", [3], 1, ["torch"]))
@@ -102,7 +102,7 @@ def test_a_peer_that_fails_says_why(tmp_path):
     assert not said["ready"] and "lleaves" in said["why"]
 
 
-def test_a_peer_whose_answers_are_off_says_so(tmp_path):
+def test_a_peer_with_other_outputs_is_marked(tmp_path):
     said = said_of("twice", "predict", tmp_path)
     assert said["ready"] and "off by 1 of" in said["why"]
 

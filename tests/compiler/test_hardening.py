@@ -361,7 +361,7 @@ def test_leaves_harden_too_and_no_tree_file_holds_what_reads_them(tmp_path: Path
         hard.export(tmp_path / "model.txt", format="lightgbm")
 
 
-def test_a_branch_is_named_as_what_cannot_go_into_a_tree_file(tmp_path: Path) -> None:
+def test_a_residual_model_is_named_as_what_cannot_go_into_a_tree_file(tmp_path: Path) -> None:
     draw = np.random.default_rng(2)
     x = draw.normal(size=(4000, 4)).astype(np.float32)
     y = (x[:, 0] > 0) ^ (x[:, 1] > 0)

@@ -202,7 +202,7 @@ def test_only_what_is_after_the_host_is_translated() -> None:
     source, rows = fitted("two in a row")
     net = windtunnel.translate(source)
     assert [origin.name for origin in net.origins] == ["standardscaler", "logisticregression"]
-    # One host step answers for all that is before it.
+    # One host step stands for all steps before it.
     assert net.encoder.numbers == [3, 4, 5] and net.encoder.used_columns() == []
     assert "NamedSquares" in net.hosts[0].reason
     assert isinstance(net.program.steps[-1].module, Linear)
@@ -285,7 +285,7 @@ def trees_after_squares(untranslated: str) -> tuple[windtunnel.Translation, pd.D
     return windtunnel.translate(source, untranslated=untranslated, level="L1").soften(), frame, y
 
 
-def test_cached_answers_are_computed_once() -> None:
+def test_cached_outputs_are_computed_once() -> None:
     net, frame, y = trees_after_squares("cache")
     CALLS.clear()
     batches = windtunnel.loader(net, frame, y, batch_size=64)
@@ -296,7 +296,7 @@ def test_cached_answers_are_computed_once() -> None:
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_streamed_answers_are_computed_batch_by_batch(shuffle: bool) -> None:
+def test_streamed_outputs_are_computed_batch_by_batch(shuffle: bool) -> None:
     net, frame, y = trees_after_squares("stream")
     CALLS.clear()
     options = {"batch_size": 64, "shuffle": shuffle, "weight": np.arange(200.0)}

@@ -70,7 +70,7 @@ def check_same(source: Any, **options: Any) -> Translation:
     return net
 
 
-def test_a_branch_learns_the_same() -> None:
+def test_a_residual_model_learns_the_same() -> None:
     net = check_same(LogisticRegression().fit(*TRAIN))
     again = pickle.loads(pickle.dumps(net))
     assert type(again) is Translation and (again.predict(X[:50]) == net.predict(X[:50])).all()

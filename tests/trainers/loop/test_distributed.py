@@ -121,7 +121,7 @@ def test_a_run_resumed_within_an_epoch_ends_with_the_same_bits(done: Done) -> No
         assert all(map(torch.equal, sum(map(list, one["resumed"][1]), []), sum(map(list, rest), [])))
 
 
-def test_all_processes_grow_the_same_branch(done: Done) -> None:
+def test_all_processes_train_the_same_residual_model(done: Done) -> None:
     first, second = (one["residual"] for one in done[1])
     same(first[0], second[0])
     assert any("factors" in name for name in first[0]) and torch.equal(first[1], second[1])

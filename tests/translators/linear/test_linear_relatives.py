@@ -1,4 +1,4 @@
-"""Linear models and their kin beyond the case table: rejections, saturated scores, unusual fitted states."""
+"""Linear and related models, beyond the case table: rejections, saturated scores, unusual fitted states."""
 
 from typing import Any
 

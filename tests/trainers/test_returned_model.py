@@ -1,4 +1,4 @@
-"""What ``fit`` hands back is what its history tells of, and answers as the source's kind does."""
+"""``fit`` returns the model that its history describes, with outputs of the kind of the source's."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def of_kind(kind: str, product: bool) -> tuple[tuple[Any, Any], tuple[Any, Any]]
 
 
 def score(metric: str, model: Any, X: Any, y: Any) -> float:
-    """What scikit-learn says of the answers, larger where they are better."""
+    """The score of scikit-learn for the outputs, larger where they are better."""
     match metric:
         case "auroc":
             return float(sk.roc_auc_score(y, model.predict_proba(X)[:, 1]))
