@@ -269,7 +269,7 @@ def _history_facts(history: History) -> list[tuple[str, str]]:
     """What fit or refresh did, and its candidates."""
     candidates = [_candidate(history, result) for result in history.candidates]
     if history.refresh is None:
-        return [("fine-tuned", _history(history)), *(("candidate", text) for text in candidates)]
+        return [("fine-tuned", history.summary), *(("candidate", text) for text in candidates)]
     refresh, kept = history.refresh, history.kept
     replayed = f" and {refresh.old_rows:,} old rows" if refresh.old_rows else ""
     result = "nothing changed" if kept is None or kept.name == "translation" else f"kept: {kept.name}"
@@ -279,17 +279,6 @@ def _history_facts(history: History) -> list[tuple[str, str]]:
         ("drift of inputs", refresh.drift_text(SHOWN_DRIFT)),
         *(("attempt", text) for text in candidates),
     ]
-
-
-def _history(history: History) -> str:
-    epochs = len(history.epochs) - 1
-    kept = f"best epoch {history.best_epoch} of {epochs}" if history.best_epoch else f"none of {epochs} epochs better"
-    if not history.best_epoch and history.best != history.start:
-        kept = f"improved before training, {kept}"
-    return (
-        f"{history.metric} {history.start:.6f} before fit, {history.best:.6f} after ({kept}), "
-        f"on {history.validated_on}, {history.seconds:.1f} s"
-    )
 
 
 def _cells(row: Row) -> Sequence[str]:
