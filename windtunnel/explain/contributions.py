@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.encode import Batch
-from windtunnel.explain.tree_shap import tree_shap
 from windtunnel.modules.columns.affine import Affine
 from windtunnel.modules.linear.linear import Linear, LinearSkippingMissing
 from windtunnel.modules.linear.projection import Projection
@@ -20,6 +19,7 @@ from windtunnel.modules.tables.category_table import SumGroups
 from windtunnel.modules.tables.code_tables import CodeTables
 from windtunnel.modules.tables.tfidf import TermSums
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.tree_shap import tree_shap
 from windtunnel.program.program import Program
 from windtunnel.program.raw_columns import Dependencies, RawColumns, input_places
 from windtunnel.program.translated import TranslatedPipeline

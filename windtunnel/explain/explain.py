@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from windtunnel.encode import Batch, Rows
 from windtunnel.errors import BadInput
-from windtunnel.explain.boosted_terms import BoostedTerms
 from windtunnel.explain.contributions import Background, Contributions, ScorePart
 from windtunnel.explain.explanation import Explanation
 from windtunnel.modules.linear.residual_model import ResidualSum
+from windtunnel.program.boosted_terms import BoostedTerms
 from windtunnel.program.head import Head
 from windtunnel.program.raw_columns import RawColumns, input_places
 from windtunnel.program.residual_terms import ResidualTerms, residual_terms

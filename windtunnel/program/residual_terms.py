@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,11 +14,70 @@ from torch import Tensor
 
 from windtunnel.encode import FIRST_ID, Batch, RowEncoder
 from windtunnel.encode.vocabulary import MISSING_ID
-from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum, interaction_cells
+from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum, column_codes, interaction_cells
 from windtunnel.program.program import NUMBERS, Program, ProgramStep
 from windtunnel.program.raw_columns import RawColumns
 
 ROWS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True)
+class CodedColumns:
+    """The input columns of a program step that turns them into codes: a residual model, or target statistics.
+
+    Attributes
+    ----------
+    step : ProgramStep
+    inputs : list of (int, int)
+        Block (``NUMBERS`` or ``IDS``) and column there of each input column.
+    sources : list of int
+        The raw column of each input column.
+    """
+
+    step: ProgramStep
+    inputs: list[tuple[int, int]]
+    sources: list[int]
+
+    @classmethod
+    def of(cls, step: ProgramStep, raw: RawColumns) -> CodedColumns:
+        """The input columns of a step."""
+        takes: Any = step.takes
+        inputs = [(take.slot, column) for take in takes for column in take.columns.tolist()]
+        return cls(step, inputs, [(raw.numbers if block == NUMBERS else raw.ids)[column] for block, column in inputs])
+
+    @property
+    def interactions(self) -> list[list[int]]:
+        """The input columns of each interaction."""
+        module: Any = self.step.module
+        return [[column for column in columns if column >= 0] for columns in module.interactions.tolist()]
+
+    def raw_columns(self, columns: Iterable[int]) -> tuple[int, ...]:
+        """The raw columns of some input columns, ascending."""
+        return tuple(sorted({self.sources[column] for column in columns}))
+
+    def input(self, numbers: Tensor, ids: Tensor) -> Tensor:
+        """What the step reads of encoded rows."""
+        module: Any = self.step.module
+        device = module.edges.device
+        return self.step.gather([numbers.to(device), ids.to(device)])
+
+    def codes(self, batch: Batch) -> NDArray[np.int64]:
+        """The code of each input column, int64 ``[B, inputs]``."""
+        module: Any = self.step.module
+        with torch.inference_mode():
+            codes: NDArray[np.int64] = column_codes(self.input(*batch), module.edges, module.size).cpu().numpy()
+        return codes
+
+    def value_text(self, encoder: RowEncoder, column: int, code: int) -> str:
+        """What a code of an input column stands for: "=ORD", " in (17, 18]", " missing"."""
+        block, place = self.inputs[column]
+        if block == NUMBERS:
+            module: Any = self.step.module
+            return _bin_text([edge for edge in module.edges[column].tolist() if edge < math.inf], code)
+        values = encoder.categories[place].vocabulary.values
+        if code < FIRST_ID:
+            return " missing" if code == MISSING_ID else " unknown"
+        return f"={values[code - FIRST_ID]}" if code - FIRST_ID < len(values) else " of other categories"
 
 
 @dataclass(frozen=True)
@@ -27,20 +87,14 @@ class ResidualTerms:
     Attributes
     ----------
     residual : ResidualModel
-    step : ProgramStep
-        The step that runs it.
-    inputs : list of (int, int)
-        Block (``NUMBERS`` or ``IDS``) and column there of each input column.
-    sources : list of int
-        The raw column of each input column.
+    coded : CodedColumns
+        What it reads.
     columns : list of tuple of int
         Raw columns of each term, ascending. Terms with the same raw columns are one.
     """
 
     residual: ResidualModel
-    step: ProgramStep
-    inputs: list[tuple[int, int]]
-    sources: list[int]
+    coded: CodedColumns
     columns: list[tuple[int, ...]]
     _of_column: list[int]
     _of_interaction: list[int]
@@ -48,51 +102,25 @@ class ResidualTerms:
     @classmethod
     def of(cls, step: ProgramStep, raw: RawColumns) -> ResidualTerms:
         """The terms of the residual model of a step."""
-        takes: Any = step.takes
-        inputs = [(take.slot, column) for take in takes for column in take.columns.tolist()]
-        sources = [(raw.numbers if block == NUMBERS else raw.ids)[column] for block, column in inputs]
-        residual: Any = step.module
-        single = [(source,) for source in sources]
-        joint = [
-            tuple(sorted({sources[column] for column in columns if column >= 0}))
-            for columns in residual.interactions.tolist()
-        ]
+        coded, residual = CodedColumns.of(step, raw), cast(ResidualModel, step.module)
+        single = [(source,) for source in coded.sources]
+        joint = [coded.raw_columns(columns) for columns in coded.interactions]
         terms = sorted({*single, *joint}, key=lambda columns: (len(columns), columns))
         place = {columns: position for position, columns in enumerate(terms)}
         of_column, of_interaction = ([place[columns] for columns in each] for each in (single, joint))
-        return cls(residual, step, inputs, sources, terms, of_column, of_interaction)
+        return cls(residual, coded, terms, of_column, of_interaction)
 
     def of_rows(self, batch: Batch) -> NDArray[np.float64]:
         """Contribution of each term to the scores of encoded rows, float64 ``[B, terms, K]``."""
         parts = zip(batch.numbers.split(ROWS_AT_ONCE), batch.ids.split(ROWS_AT_ONCE), strict=True)  # type: ignore[no-untyped-call]
-        return np.concatenate([self.values(self._input(*part)) for part in parts])
-
-    def codes(self, batch: Batch) -> NDArray[np.int64]:
-        """The code of each input column, int64 ``[B, inputs]``."""
-        with torch.inference_mode():
-            codes: NDArray[np.int64] = self.residual.codes(self._input(*batch)).cpu().numpy()
-        return codes
-
-    def _input(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        device = self.residual.unit.device
-        return self.step.gather([numbers.to(device), ids.to(device)])
+        return np.concatenate([self.values(self.coded.input(*part)) for part in parts])
 
     def inputs_of(self, term: int) -> list[int]:
         """The input columns that a term reads."""
         columns = {column for column, of in enumerate(self._of_column) if of == term}
-        for interaction, of in zip(self.residual.interactions.tolist(), self._of_interaction, strict=True):
-            columns |= {column for column in interaction if column >= 0} if of == term else set()
-        return sorted(columns, key=lambda column: self.sources[column])
-
-    def value_text(self, encoder: RowEncoder, column: int, code: int) -> str:
-        """What a code of an input column stands for: "=ORD", " in (17, 18]", " missing"."""
-        block, place = self.inputs[column]
-        if block == NUMBERS:
-            return _bin_text([edge for edge in self.residual.edges[column].tolist() if edge < math.inf], code)
-        values = encoder.categories[place].vocabulary.values
-        if code < FIRST_ID:
-            return " missing" if code == MISSING_ID else " unknown"
-        return f"={values[code - FIRST_ID]}" if code - FIRST_ID < len(values) else " of other categories"
+        for interaction, of in zip(self.coded.interactions, self._of_interaction, strict=True):
+            columns |= set(interaction) if of == term else set()
+        return sorted(columns, key=lambda column: self.coded.sources[column])
 
     def values(self, x: Tensor) -> NDArray[np.float64]:
         """Contribution of each term to the scores, float64 ``[B, terms, K]``.

@@ -151,7 +151,7 @@ def _finetune(
         validation_rows=getattr(data.valid, "size", None),
         epoch_rule=training.epoch_rule,
         stopped=training.stopped,
-        terms=_terms(net, data, validation, options) if best is earlier or best.residual is not None else [],
+        terms=_terms(net, data, validation, options),
         calibration=_calibration(net, validation, reliability_before),
     )
 
@@ -204,7 +204,7 @@ def _calibration_rows(net: TranslatedPipeline, data: DataModule, processes: int)
 
 
 def _terms(net: TranslatedPipeline, data: DataModule, validation: Any, options: Recipe) -> list[TermSummary]:
-    """The strongest terms of the residual model, where training and validation rows are in memory."""
+    """The strongest terms of the residual models, where training and validation rows are in memory."""
     if validation is None or data.train.rows is None:
         return []
     loss = by_blocks(of_any_rows(pick(options.loss, net.head)))

@@ -10,7 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windtunnel.encode import Batch
 from windtunnel.objectives.losses import Loss
+from windtunnel.program.boosted_terms import BoostedTerms, boosted_terms
 from windtunnel.program.program import NUMBERS
 from windtunnel.program.raw_columns import RawColumns
 from windtunnel.program.records.fit_details import CellSummary, Reliability, TermSummary
@@ -19,6 +21,7 @@ from windtunnel.program.translated import TranslatedPipeline
 
 TERMS, CELLS = 20, 3
 """Terms and cells of each that a history keeps: those with the largest contributions."""
+SAMPLE = 1000
 BINS = 10
 
 Items = tuple[Any, ...]
@@ -44,14 +47,44 @@ def reliability(net: TranslatedPipeline, rows: Items) -> Reliability | None:
 
 
 def summarise_terms(net: TranslatedPipeline, train: Items, valid: Items, loss: Loss) -> list[TermSummary]:
-    """The terms of the residual model with the largest mean contributions; none without a residual model."""
-    raw = RawColumns.of(net)
-    terms = residual_terms(net.program, raw)
-    if terms is None:
-        return []
-    of_train, of_valid = terms.of_rows(train[0]), terms.of_rows(valid[0])
-    order = np.argsort(-np.abs(of_train).mean(axis=(0, 2)), kind="stable")[:TERMS].tolist()
-    codes = terms.codes(train[0])
+    """The terms with the largest mean contributions, of the residual model and of the boosted residual.
+
+    Those of a boosted residual are computed on ``SAMPLE`` rows, as its Shapley values take time.
+    """
+    raw, summaries = RawColumns.of(net), []
+    if (terms := residual_terms(net.program, raw)) is not None:
+        of_rows = terms.of_rows(train[0]), terms.of_rows(valid[0])
+        summaries += _summaries(net, raw, terms, of_rows, train, valid, loss, terms.coded.codes(train[0]))
+    if (boosted := boosted_terms(net, raw)) is not None:
+        all_codes = boosted.coded.codes(train[0])
+        train, valid = sample(train), sample(valid)
+        of_rows = boosted.of_rows(train[0])[0], boosted.of_rows(valid[0])[0]
+        summaries += _summaries(net, raw, boosted, of_rows, train, valid, loss, all_codes)
+    return [summary for _, summary in sorted(summaries, key=lambda each: -each[0])[:TERMS]]
+
+
+def sample(items: Items) -> Items:
+    """At most ``SAMPLE`` rows, evenly spaced."""
+    count = len(items[1])
+    index = torch.linspace(0, count - 1, min(count, SAMPLE)).long()
+    return Batch(items[0].numbers[index], items[0].ids[index]), *(block[index] for block in items[1:])
+
+
+def _summaries(
+    net: TranslatedPipeline,
+    raw: RawColumns,
+    terms: ResidualTerms | BoostedTerms,
+    contributions: tuple[NDArray[np.float64], NDArray[np.float64]],
+    train: Items,
+    valid: Items,
+    loss: Loss,
+    all_codes: NDArray[np.int64],
+) -> list[tuple[float, TermSummary]]:
+    """The strongest terms of one kind, each behind its mean contribution."""
+    of_train, of_valid = contributions
+    size = np.abs(of_train).mean(axis=(0, 2))
+    order = np.argsort(-size, kind="stable")[:TERMS].tolist()
+    codes = terms.coded.codes(train[0])
     scores, target, weight = net.scores(valid[0]), valid[1], (*valid[2:], None)[0]
 
     def loss_of(values: Tensor) -> float:
@@ -60,27 +93,29 @@ def summarise_terms(net: TranslatedPipeline, train: Items, valid: Items, loss: L
     with torch.no_grad():
         whole = loss_of(scores)
         without = {term: loss_of(scores - torch.from_numpy(of_valid[:, term]).to(scores)) for term in order}
-    return [
+    summaries = [
         TermSummary(
             columns=tuple(raw.names[column] for column in terms.columns[term]),
             gain=without[term] - whole,
             low=float(of_train[:, term].min()),
             high=float(of_train[:, term].max()),
-            cells=_cells(net, raw, terms, term, codes, of_train[:, term]),
+            cells=_cells(net, raw, terms, term, codes, all_codes, of_train[:, term]),
         )
         for term in order
     ]
+    return [(float(size[term]), summary) for term, summary in zip(order, summaries, strict=True)]
 
 
 def _cells(
     net: TranslatedPipeline,
     raw: RawColumns,
-    terms: ResidualTerms,
+    terms: ResidualTerms | BoostedTerms,
     term: int,
     codes: NDArray[np.int64],
+    all_codes: NDArray[np.int64],
     values: NDArray[np.float64],
 ) -> tuple[CellSummary, ...]:
-    """The combinations of values with the largest mean contributions to a score."""
+    """The combinations of values with the largest mean contributions to a score; rows are counted in all codes."""
     inputs = terms.inputs_of(term)
     groups = pd.DataFrame(codes[:, inputs]).groupby([*range(len(inputs))])
     counts = groups.size()
@@ -94,7 +129,7 @@ def _cells(
         CellSummary(
             values=_cell_text(net, raw, terms, inputs, cells[cell].tolist()),
             contribution=float(means[cell, outputs[cell]]),
-            rows=int(counts.iloc[cell]),
+            rows=int((all_codes[:, inputs] == cells[cell]).all(axis=1).sum()),
             output=labels[outputs[cell]] if labels else "",
         )
         for cell in strongest.tolist()
@@ -102,7 +137,7 @@ def _cells(
 
 
 def _cell_text(
-    net: TranslatedPipeline, raw: RawColumns, terms: ResidualTerms, inputs: list[int], codes: list[int]
+    net: TranslatedPipeline, raw: RawColumns, terms: ResidualTerms | BoostedTerms, inputs: list[int], codes: list[int]
 ) -> str:
     """The values of a cell, such as "origin=ORD x hour=18".
 
@@ -110,9 +145,9 @@ def _cell_text(
     """
     texts: dict[str, list[str]] = {}
     for column, code in zip(inputs, codes, strict=True):
-        values = texts.setdefault(raw.names[terms.sources[column]], [])
-        value = terms.value_text(net.encoder, column, code)
-        if terms.inputs[column][0] == NUMBERS:
+        values = texts.setdefault(raw.names[terms.coded.sources[column]], [])
+        value = terms.coded.value_text(net.encoder, column, code)
+        if terms.coded.inputs[column][0] == NUMBERS:
             values.append(value)
         elif values in ([], [" unknown"]):
             values[:] = [value]

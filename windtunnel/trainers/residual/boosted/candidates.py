@@ -25,6 +25,8 @@ from windtunnel.trainers.residual.significance import compare_scores
 
 MIN_ROWS = 3000
 """Training rows from which target statistics of interactions say more than noise."""
+STANDARD_ERRORS = 2
+"""By which the loss must be lower than that of the best other candidate, as trees fit what changes with time too."""
 NO_TREE = "no tree lowers the loss of the validation rows"
 
 
@@ -116,9 +118,11 @@ def _candidate(
     test = compare_scores(metric, loss, pipeline_scores, boosted.crossfitted, *valid[1:])
     of_trees = compare_scores(metric, loss, start, boosted.crossfitted, *valid[1:])
     rejected = test.reason
-    if not rejected and not of_trees.significant:
+    if not rejected and of_trees.gain <= STANDARD_ERRORS * of_trees.standard_error:
         change = f"loss {-of_trees.gain:+.4f} ± {of_trees.standard_error:.4f}"
-        rejected = f"compared with {best.name}: {change}; {of_trees.reason}"
+        rejected = f"compared with {best.name}: {change}; needs more than {STANDARD_ERRORS} standard errors"
+    elif not rejected and not of_trees.significant:
+        rejected = f"compared with {best.name}: {of_trees.reason}"
     return Candidate(
         name,
         value,

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windtunnel.encode import Batch
-from windtunnel.explain.tree_shap import tree_shap
 from windtunnel.modules.tables.cell_statistics import CellStatistics
-from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.program.raw_columns import RawColumns, input_places
+from windtunnel.modules.trees.tree_shap import tree_shap
+from windtunnel.program.raw_columns import RawColumns
+from windtunnel.program.residual_terms import CodedColumns
 from windtunnel.program.translated import TranslatedPipeline
 
 
@@ -28,6 +28,8 @@ class BoostedTerms:
         That of the scores of the trees.
     weight : float
         Of the scores that those of the trees are added to.
+    coded : CodedColumns
+        What the target statistics read.
     columns : list of tuple of int
         Raw columns of each term, ascending. Interactions with the same raw columns are one term.
     """
@@ -35,33 +37,42 @@ class BoostedTerms:
     net: TranslatedPipeline
     slot: int
     weight: float
+    coded: CodedColumns
     columns: list[tuple[int, ...]]
-    _of_feature: NDArray[np.int64]
+    _of_interaction: list[int]
 
     @classmethod
     def of(cls, net: TranslatedPipeline, slot: int, raw: RawColumns) -> BoostedTerms | None:
         """The terms of the trees whose scores are in a slot; None unless target statistics are before them."""
-        statistics: Any = net.program.steps[slot - 3].module
-        if not isinstance(statistics, CellStatistics):
+        steps: Any = net.program.steps
+        if not isinstance(steps[slot - 3].module, CellStatistics):
             return None
-        places = input_places(net.program, slot - 1)
-        sources = [(raw.ids if block else raw.numbers)[column] for block, column in places]
-        interactions = [
-            tuple(sorted({sources[column] for column in columns if column >= 0}))
-            for columns in statistics.interactions.tolist()
-        ]
+        coded = CodedColumns.of(steps[slot - 3], raw)
+        interactions = [coded.raw_columns(columns) for columns in coded.interactions]
         terms = sorted(set(interactions), key=lambda columns: (len(columns), columns))
         of_interaction = [terms.index(columns) for columns in interactions]
-        added: Any = net.program.steps[slot - 1].module
-        return cls(net, slot, added.weight, terms, np.repeat(of_interaction, statistics.bins.shape[1]))
+        return cls(net, slot, steps[slot - 1].module.weight, coded, terms, of_interaction)
 
     def of_rows(self, rows: Batch) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Contribution of each term to the scores ``[B, terms, K]``, and the score that they start from ``[K]``."""
         program, position = self.net.program, self.slot - 2
         trees: Any = program.steps[position].module
-        assert isinstance(trees, HardTrees)
         of_features, base = tree_shap(trees, self.net.run_in_slices(partial(program.inputs_of, position), rows))
+        of_interactions = of_features.reshape(len(of_features), len(self._of_interaction), -1, len(base)).sum(axis=2)
         values = np.zeros((len(of_features), len(self.columns), len(base)))
-        for feature, term in enumerate(self._of_feature.tolist()):
-            values[:, term] += of_features[:, feature]
+        for interaction, term in enumerate(self._of_interaction):
+            values[:, term] += of_interactions[:, interaction]
         return values, base
+
+    def inputs_of(self, term: int) -> list[int]:
+        """The input columns that a term reads."""
+        pairs = zip(self.coded.interactions, self._of_interaction, strict=True)
+        columns = {column for interaction, of in pairs if of == term for column in interaction}
+        return sorted(columns, key=lambda column: self.coded.sources[column])
+
+
+def boosted_terms(net: TranslatedPipeline, raw: RawColumns) -> BoostedTerms | None:
+    """The terms of the boosted residual of a translation; None without one."""
+    steps: Any = net.program.steps
+    position = next((at for at, step in enumerate(steps) if isinstance(step.module, CellStatistics)), None)
+    return None if position is None else BoostedTerms.of(net, position + 3, raw)
