@@ -25,6 +25,7 @@ def main(
         list[str] | None, typer.Option(help="NAME=PATH: criteo, avazu, flight, clicklog=ROWS, or a name in a folder.")
     ] = None,
     seeds: Annotated[str, typer.Option(help="Separated by commas.")] = "0,1,2",
+    pipe: Annotated[list[int] | None, typer.Option(help="Only these pipelines, 1 to 3; several may be given.")] = None,
     rows: Annotated[int | None, typer.Option(help="Take so many rows of each set at random.")] = None,
     max_steps: Annotated[int | None, typer.Option(help="The most optimizer steps; the recipe's are 20,000.")] = None,
     learning_rate: Annotated[
@@ -44,7 +45,8 @@ def main(
         raise BadInput("no --data; give NAME=PATH, such as criteo=train.txt or clicklog=1000000")
     results, limits = Results(output / "results.jsonl"), Limits(rows, max_steps, tuple(learning_rate or ()))
     results.repair()
-    wanted = [(name, TABLES[name].cells(one, _seeds(seeds))) for name in table or [] for one in data or []]
+    whole = [(name, TABLES[name].cells(one, _seeds(seeds))) for name in table or [] for one in data or []]
+    wanted = [(name, [cell for cell in cells if not pipe or cell.pipe in pipe]) for name, cells in whole]
     run(list(dict.fromkeys(cell for _, cells in wanted for cell in cells)), limits, results, jobs)
     finished = results.finished()
     for name in dict.fromkeys(table or []):
