@@ -84,9 +84,10 @@ class Recipe:
         validation rows; the model reads further columns whose mean residuals correlate with the residuals of the
         validation rows. The residual model is kept only if it improves the metric on all validation rows and lowers the
         loss by more than one standard error without a worse metric, where each half of these rows has the interactions
-        that were selected and weighed on the other half. Where it is impossible (fewer than
-        two validation rows, counts of words, no significant column), and with False, fit trains the translation itself,
-        its trees as soft networks.
+        that were selected and weighed on the other half. From 3,000 training rows on a boosted residual may extend it:
+        trees over target statistics of interactions, kept if they lower the loss by more than two standard errors.
+        Where it is impossible (fewer than two validation rows, counts of words, no significant column), and with False,
+        fit trains the translation itself, its trees as soft networks.
     epochs : int or None
         Largest number of passes over the training rows; None for no limit but ``max_steps``. An override of ``epochs``
         drops the recipe's ``max_steps`` and ``val_check_interval``, one of ``max_steps`` its ``epochs``.

@@ -25,7 +25,7 @@ OPTIONS: dict[str, Any] = {
     "verbosity": -1,
     "metric": "none",
 }
-RATE, PATIENCE, MAX_TREES = 0.03, 50, 1500
+RATE, PATIENCE, MAX_TREES = 0.03, 50, 600
 LEAST_CURVATURE = 1e-6
 
 

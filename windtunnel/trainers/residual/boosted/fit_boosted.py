@@ -106,6 +106,8 @@ def fit_boosted(
         races[Choice(blocks, weight)] = run(Choice(blocks, weight), RACE_RATE, RACE_TREES, step)
         if best().weight != weight:
             break
+    if not any(race.rounds() for race in races.values()):
+        return None
     choices = [best(of) for of in range(3)]
     fitted = {choice: run(choice) for choice in dict.fromkeys(choices)}
     boosting = fitted[choices[0]]
