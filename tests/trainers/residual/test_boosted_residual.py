@@ -19,7 +19,7 @@ import windtunnel
 from windtunnel.export import serving
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import LOSSES
-from windtunnel.trainers.residual.boosted.boosting import derivatives
+from windtunnel.trainers.residual.boosted.boosting import BoostingRows, boost, derivatives
 from windtunnel.trainers.residual.boosted.cell_tables import PRIOR_ROWS, CellTables, TargetRows, row_blocks
 from windtunnel.trainers.residual.mean_residuals import Interaction
 
@@ -77,6 +77,33 @@ def test_derivatives_of_the_logistic_loss() -> None:
     first, second = derivatives(LOSSES["logistic"], scores, target, weight)
     assert np.allclose(first, (chance - target.numpy()) * scale)
     assert np.allclose(second, chance * (1 - chance) * scale)
+
+
+def test_derivatives_of_several_scores_and_of_a_loss_without_curvature() -> None:
+    random = np.random.default_rng(0)
+    scores, target = torch.from_numpy(random.normal(size=(50, 3))), torch.from_numpy(random.integers(0, 3, 50))
+    chance = torch.softmax(scores, dim=1).numpy()
+    first, second = derivatives(LOSSES["softmax"], scores, target, None)
+    assert np.allclose(first, chance - np.eye(3)[target.numpy()])
+    assert np.allclose(second, chance * (1 - chance))
+    values = torch.from_numpy(random.normal(size=50))
+    first, second = derivatives(LOSSES["absolute"], scores[:, :1].detach(), values, None)
+    assert np.array_equal(first, np.sign((scores[:, 0].detach() - values).numpy())) and np.all(second == 1)
+
+
+def test_boosting_lowers_the_loss_of_a_start_with_any_weight() -> None:
+    random = np.random.default_rng(0)
+    features = random.normal(size=(1500, 2)).astype(np.float32)
+    target = torch.from_numpy((features[:, 0] > 0).astype(int) + (features[:, 1] > 0))
+    train, valid = (BoostingRows(features[part], torch.zeros(len(features[part]), 3), target[part])
+                    for part in (slice(0, 1000), slice(1000, 1500)))  # fmt: skip
+    halves = torch.arange(500).tensor_split(2)
+    boosting = boost(train, valid, halves, LOSSES["softmax"], seed=0, rate=0.3, max_trees=20)
+    rounds = boosting.rounds()
+    scores = boosting.scores(valid.features, rounds, 3)
+    loss = LOSSES["softmax"](scores, valid.target, None)
+    assert boosting.losses[0] == pytest.approx([np.log(3)] * 3) and boosting.lowest() < 0.5 * np.log(3)
+    assert float(loss) == pytest.approx(boosting.lowest(), rel=1e-5)
 
 
 def test_fit_keeps_a_boosted_residual_where_no_sum_of_tables_suffices(fitted: windtunnel.Translation) -> None:
