@@ -198,7 +198,7 @@ FITS: dict[str, tuple[Callable[[pd.DataFrame], Any], dict[str, Any], str]] = {
     "an option out of range": (
         lambda X: (X, Y["label"]),
         {"epochs": 0, "dropout": 1.0},
-        "recipe: epochs=0 must be a whole number from 1; dropout=1.0 must be in [0, 1)",
+        "recipe: epochs=0 must be a whole number from 1, or None; dropout=1.0 must be in [0, 1)",
     ),
     "a recipe that does not exist": (
         lambda X: (X, Y["label"]),

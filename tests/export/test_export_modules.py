@@ -25,6 +25,7 @@ from windtunnel.compiler.strategies import FORMS
 from windtunnel.modules.base import MODULES, Module
 from windtunnel.modules.kernels.support_vectors import PairCoupling
 from windtunnel.modules.linear import residual_model  # noqa: F401  # so that its modules are in MODULES
+from windtunnel.modules.tables import cell_statistics  # noqa: F401
 from windtunnel.modules.tables.one_hot import OneHot
 from windtunnel.modules.tables.target_statistics import AboveBorders
 
@@ -40,6 +41,8 @@ OTHERS = {
     # What is trained, of which that file has fine-tuned translations and a residual model.
     "ResidualModel", "ResidualSum", "LogProbabilities", "SoftBins", "SoftLeaves", "SoftSplits",
     "SoftThresholdedLinear", "SoftTrees",
+    # What boosted residuals have, whose tests export a whole translation.
+    "CellStatistics",
 }  # fmt: skip
 
 

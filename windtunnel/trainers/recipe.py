@@ -82,12 +82,12 @@ class Recipe:
         tree-block weights may scale its trees down. The residual model has a weight per value of a column and of an
         interaction, and a factorization machine. Interactions must be significant on the training rows and on the
         validation rows; the model reads further columns whose mean residuals correlate with the residuals of the
-        validation rows. The residual model is kept only if it improves the metric on all validation rows and lowers the
-        loss by more than one standard error without a worse metric, where each half of these rows has the interactions
-        that were selected and weighed on the other half. From 3,000 training rows on a boosted residual may extend it:
-        trees over target statistics of interactions, kept if they lower the loss by more than two standard errors.
-        Where it is impossible (fewer than two validation rows, counts of words, no significant column), and with False,
-        fit trains the translation itself, its trees as soft networks.
+        validation rows. The residual model is kept only if it improves the metric on all validation rows, and lowers
+        the loss by more than one standard error without worsening the metric by more than one; in this test each half
+        of the rows has the interactions that were selected and weighed on the other half. From 3,000 training rows on
+        a boosted residual may extend it: trees over target statistics of interactions, kept if they lower the loss by
+        more than two standard errors. Where it is impossible (fewer than two validation rows, counts of words, no
+        significant column), and with False, fit trains the translation itself, its trees as soft networks.
     epochs : int or None
         Largest number of passes over the training rows; None for no limit but ``max_steps``. An override of ``epochs``
         drops the recipe's ``max_steps`` and ``val_check_interval``, one of ``max_steps`` its ``epochs``.

@@ -11,8 +11,10 @@ from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import balanced_order
 from windtunnel.program.head import Head
 from windtunnel.trainers.loop.evaluation import evaluate
-from windtunnel.trainers.residual.significance import GROUPS, GroupLosses, compare_losses, group_losses
+from windtunnel.trainers.residual.significance import GROUPS, GroupLosses, compare_losses, compare_scores, group_losses
 from windtunnel.trainers.residual.validation_rows import halves
+
+AUROC = Metric("auroc", Head("binary", "sigmoid", "logistic"))
 
 
 def loss(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
@@ -138,3 +140,28 @@ def test_the_mean_loss_over_batches_counts_weights() -> None:
     metric = Metric("loss", Head("binary", "sigmoid", "logistic"))
     wanted = float(LOSSES["logistic"](before, target, weight))
     assert evaluate(metric, LOSSES["logistic"], lambda scores: scores, batches) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_a_metric_is_worse_if_it_changes_by_more_than_its_error() -> None:
+    """Scores of the right size with a little noise are significant; with so much noise that ranks are lost, not."""
+    _, right, target = scores_and_labels()
+    of_halves = torch.arange(len(target)).chunk(2)
+    noise = torch.randn(right.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    little, much = (
+        compare_scores(AUROC, loss, of_halves, 4 * right, right + size * noise, target) for size in (0.02, 0.5)
+    )
+    assert little.significant
+    assert not much.significant and "auroc changes by -" in much.reason
+
+
+def test_scores_of_two_models_are_not_ranked_together() -> None:
+    """The model of each half has an offset of its own, which no ranking within a half can see."""
+    large, right, target = scores_and_labels()
+    of_halves = torch.arange(len(target)).chunk(2)
+    offset = torch.where(torch.arange(len(target)) < len(target) // 2, 0.15, -0.15).unsqueeze(1)
+    plain, shifted = (
+        compare_scores(AUROC, loss, of_halves, large, scores, target) for scores in (right, right + offset)
+    )
+    assert plain.metric == pytest.approx(shifted.metric, abs=1e-12)
+    pooled = [evaluate(AUROC, loss, lambda x: x, [((scores,), target)]) for scores in (right, right + offset)]
+    assert pooled[1] < pooled[0]

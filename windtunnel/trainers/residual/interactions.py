@@ -125,6 +125,7 @@ def fit_interactions(
         loss,
         torch.zeros_like(scores),
         (select_columns(valid[0], inputs, outputs), *valid[1:]),
+        halves,
         torch.zeros_like(init_scores),
     )
     if not fitted.interactions:

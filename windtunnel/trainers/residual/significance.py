@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.objectives.losses import Loss
@@ -15,6 +18,10 @@ from windtunnel.trainers.residual.validation_rows import hash_rows
 
 GROUPS = 100
 """Groups of rows whose mean losses give the standard error."""
+METRIC_GROUPS = 20
+"""Groups of rows whose metrics give the standard error of the metric."""
+RANKING_METRICS = ("auroc", "average_precision")
+"""Metrics that compare rows with each other."""
 CORRELATED = 1.3
 """Neighbouring rows count as correlated if grouping them makes the standard error this many times larger. Without
 correlation the ratio of two standard errors from 100 groups is 1 with a standard deviation of 0.1."""
@@ -31,7 +38,7 @@ class SignificanceTest:
     rows : int
         Rows that were compared, without those of weight 0.
     significant : bool
-        Whether the metric is no worse and the gain exceeds its standard error.
+        Whether the gain exceeds its standard error, and the metric is not worse by more than its own.
     reason : str
         Why it is not significant; empty where it is.
     metric : float or None
@@ -46,16 +53,47 @@ class SignificanceTest:
     metric: float | None = None
 
 
-def compare_scores(metric: Metric, loss: Loss, before: Tensor, after: Tensor, *rest: Tensor) -> SignificanceTest:
-    """Test whether scores improve the metric and the loss; ``rest`` is the target and maybe the weight."""
+def compare_scores(
+    metric: Metric, loss: Loss, halves: Sequence[Tensor], before: Tensor, after: Tensor, *rest: Tensor
+) -> SignificanceTest:
+    """Test whether scores lower the loss, and do not worsen the metric by more than its standard error.
+
+    ``halves`` are the numbers of the rows in each half, whose scores come from models that were fitted on the other.
+    ``rest`` is the target and maybe the weight.
+    """
     test = compare_losses(loss, before, after, *rest)
     if not test.significant:
         return test
-    old, new = (evaluate(metric, loss, lambda scores: scores, [((scores,), *rest)]) for scores in (before, after))
-    if not metric.better(old, new):
-        return replace(test, metric=new)
-    reason = f"the loss is lower on these rows, but {metric.name} gets worse ({old:.4f} -> {new:.4f})"
-    return replace(test, significant=False, reason=reason, metric=new)
+    groups = _metric_groups(metric, halves, rest[0])
+    old, new = (_metric_of_groups(metric, loss, groups, scores, *rest) for scores in (before, after))
+    change, error = float((new - old).mean()), float((new - old).std() / max(len(groups) - 1, 1) ** 0.5)
+    test = replace(test, metric=float(new.mean()))
+    if abs(change) <= error or not metric.better(float(old.mean()), float(new.mean())):
+        return test
+    reason = f"the loss is lower on these rows, but {metric.name} changes by {change:+.4f} ± {error:.4f}"
+    return replace(test, significant=False, reason=reason)
+
+
+def _metric_groups(metric: Metric, halves: Sequence[Tensor], target: Tensor) -> list[Tensor]:
+    """Groups of rows whose metrics are averaged, each of one half; a single one where a group would lack a class.
+
+    The scores of two models do not rank together.
+    """
+    groups = [group for half in halves for group in half[balanced_order(target[half])].tensor_split(METRIC_GROUPS // 2)]
+    classes = len(np.unique(target.cpu())) if metric.name in RANKING_METRICS else 0
+    if any(len(group) < 2 or len(np.unique(target[group].cpu())) < classes for group in groups):
+        return [torch.cat(list(halves))]
+    return groups
+
+
+def _metric_of_groups(
+    metric: Metric, loss: Loss, groups: Sequence[Tensor], scores: Tensor, *rest: Tensor
+) -> NDArray[np.float64]:
+    values = [
+        evaluate(metric, loss, lambda scores: scores, [((scores[rows],), *(block[rows] for block in rest))])
+        for rows in groups
+    ]
+    return np.array(values)
 
 
 def compare_losses(loss: Loss, before: Tensor, after: Tensor, *rest: Tensor) -> SignificanceTest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -69,6 +70,8 @@ class InitialResidual:
         ``[N, K]``, scores of the interactions for each training row, fitted without that row.
     test_rows : tuple of Batch, Tensor, Tensor or None
         Validation rows: selected columns with init scores, targets, weights.
+    halves : sequence of Tensor
+        Numbers of the validation rows in each half.
     crossfitted : Tensor
         ``[rows, K]``, scores of interactions for the validation rows; those of each half were fitted on the other half.
     interaction_test : SignificanceTest or None
@@ -81,6 +84,7 @@ class InitialResidual:
     loss: Loss
     offset: Tensor
     test_rows: Items
+    halves: Sequence[Tensor]
     crossfitted: Tensor
     interaction_test: SignificanceTest | None = None
 
@@ -162,7 +166,7 @@ class InitialResidual:
 
     def _compare(self, metric: Metric, before: Tensor, after: Tensor) -> SignificanceTest:
         with torch.no_grad():
-            return compare_scores(metric, self.loss, before, after, *self.test_rows[1:])
+            return compare_scores(metric, self.loss, self.halves, before, after, *self.test_rows[1:])
 
 
 def residual_head(head: Head) -> Head:

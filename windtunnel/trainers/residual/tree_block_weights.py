@@ -87,7 +87,7 @@ def weighted_trees(
         after = before.clone()
         for of_half, tested in zip(of_halves, reversed(halves), strict=True):
             after[tested] = of_half(rows.inputs[tested])
-    return WeightedTrees(position, weighted, compare_scores(metric, loss, before, after, *valid[1:]))
+    return WeightedTrees(position, weighted, compare_scores(metric, loss, halves, before, after, *valid[1:]))
 
 
 def fit_block_weights(trees: HardTrees, rows: TreeRows, loss: Loss, generator: torch.Generator) -> HardTrees | None:

@@ -115,8 +115,8 @@ def _candidate(
         return boosted.scores(encoded, setup.init_scores(rows) + additive.scores(encoded))
 
     val_loss, value = evaluate_both(metric, loss, scores, setup.valid)
-    test = compare_scores(metric, loss, pipeline_scores, boosted.crossfitted, *valid[1:])
-    of_trees = compare_scores(metric, loss, start, boosted.crossfitted, *valid[1:])
+    test = compare_scores(metric, loss, setup.halves, pipeline_scores, boosted.crossfitted, *valid[1:])
+    of_trees = compare_scores(metric, loss, setup.halves, start, boosted.crossfitted, *valid[1:])
     rejected = test.reason
     if not rejected and of_trees.gain <= STANDARD_ERRORS * of_trees.standard_error:
         change = f"loss {-of_trees.gain:+.4f} ± {of_trees.standard_error:.4f}"
