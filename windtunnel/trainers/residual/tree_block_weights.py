@@ -18,6 +18,7 @@ from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import by_blocks
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
 from windtunnel.trainers.residual.validation_rows import Items
 
@@ -68,8 +69,9 @@ def weighted_trees(
 ) -> WeightedTrees | None:
     """Fit tree-block weights on the validation rows, and test them by cross-fitting.
 
-    For the test each half of the rows has the scores of weights that were fitted on the other half. None where the last
-    step is no ensemble of boosted trees, or all weights are 1.
+    For the test each half of the rows has the scores of weights that were fitted on the other half. Weights that worsen
+    the metric of the rows that they are fitted on are not significant. None where the last step is no ensemble of
+    boosted trees, or all weights are 1.
     """
     position = len(net.program.steps) - 1
     trees: Any = net.exact_modules.get(position, net.program.steps[position].module)
@@ -87,7 +89,13 @@ def weighted_trees(
         after = before.clone()
         for of_half, tested in zip(of_halves, reversed(halves), strict=True):
             after[tested] = of_half(rows.inputs[tested])
-    return WeightedTrees(position, weighted, compare_scores(metric, loss, halves, before, after, *valid[1:]))
+        fitted = weighted(rows.inputs)
+    test = compare_scores(metric, loss, halves, before, after, *valid[1:])
+    old, new = (evaluate(metric, loss, lambda scores: scores, [((each,), *valid[1:])]) for each in (before, fitted))
+    if test.significant and metric.better(old, new):
+        reason = f"the loss is lower, but {metric.name} gets worse on all rows ({old:.4f} -> {new:.4f})"
+        test = replace(test, significant=False, reason=reason)
+    return WeightedTrees(position, weighted, test)
 
 
 def fit_block_weights(trees: HardTrees, rows: TreeRows, loss: Loss, generator: torch.Generator) -> HardTrees | None:
