@@ -16,7 +16,7 @@ from windtunnel.program.program import Program, steps_read
 def dropout_at(net: nn.Module, rate: float) -> Iterator[None]:
     """Drop outputs at random within the context, in training mode.
 
-    Modules with a ``dropout`` of their own, the soft trees, get the rate. The other trainable steps of a program drop
+    Modules that have a ``dropout`` attribute, the soft trees, get the rate. The other trainable steps of a program drop
     entries of their output, except those whose output no step reads: these are the scores.
     """
     layers: list[Any] = [module for module in net.modules() if has_dropout(module)]
