@@ -22,7 +22,6 @@ from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.softening import soften
 from windtunnel.program.translate_options import FEWEST_CALIBRATION_ROWS
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.progress import log, show_progress
 from windtunnel.trainers.fit_details import reliability, summarise_terms
 from windtunnel.trainers.joint_training import is_trainable, joint_candidates, prepare_joint_training, source_candidate
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
@@ -80,22 +79,6 @@ def finetune(
     checkpoints : CheckpointOptions
     """
     _check_source(net, options)
-    with show_progress(lightning.progress):
-        history = _finetune(net, train, valid, options, joint, lightning, checkpoints)
-    if lightning.progress:
-        log(f"fit: {history.summary}")
-    return history
-
-
-def _finetune(
-    net: TranslatedPipeline,
-    train: Any,
-    valid: Any,
-    options: Recipe,
-    joint: Recipe,
-    lightning: TrainerOptions,
-    checkpoints: CheckpointOptions,
-) -> History:
     began, pending = time.perf_counter(), net.pending
     # Rows. A loop of the caller may have trained soft steps, which have no exact form any more.
     net.drop_trained_exact_modules()

@@ -99,6 +99,7 @@ def fit(
     if net.engine is not None:
         raise BadInput('this translation runs on a backend that is fixed; compile with backend="torch" to fit.')
 
+    from windtunnel.progress import log, show_progress
     from windtunnel.trainers.finetune import finetune
     from windtunnel.trainers.loop.checkpoints import CheckpointOptions
     from windtunnel.trainers.loop.trainer_options import TrainerOptions
@@ -112,13 +113,16 @@ def fit(
 
     rejecting = [replace(category) for category in net.encoder.categories]
     try:
-        history = finetune(net, train, valid, resolved, joint, lightning, checkpoints)
+        with show_progress(progress):
+            history = finetune(net, train, valid, resolved, joint, lightning, checkpoints)
     except BaseException:
         # Encoding training rows made the encoder accept categories that the source rejects. Undo that, as no fit
         # took place.
         net.replace_categories(rejecting)
         raise
     net.record(history=history)
+    if progress:
+        log(f"fit: {history.summary}")
     return net
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -76,11 +76,18 @@ class ForestLeaves:
 
     def _prior(self, anchor: float) -> Tensor:
         """The weight of the old value at each position, ``[positions, 1]``."""
+        if self._training_rows is None:
+            return torch.full((len(self.trees.value), 1), anchor, dtype=torch.float64)
+        return self._training_rows * (anchor / EQUAL_ANCHOR)
+
+    @cached_property
+    def _training_rows(self) -> Tensor | None:
+        """The number of training rows at each position, ``[positions, 1]``; None where the trees do not store it."""
         ensemble = self.trees.ensemble()
         if ensemble.leaf_cover is None:
-            return torch.full((len(self.trees.value), 1), anchor, dtype=torch.float64)
+            return None
         cover = np.broadcast_to(ensemble.leaf_cover[:, None], ensemble.leaf_value.shape)
-        return HardTrees.of(replace(ensemble, leaf_value=cover)).value[:, :1] * (anchor / EQUAL_ANCHOR)
+        return HardTrees.of(replace(ensemble, leaf_value=cover)).value[:, :1]
 
     def change(self, value: Tensor) -> Tensor:
         """How other values change the raw scores of the rows, ``[N, K]``."""

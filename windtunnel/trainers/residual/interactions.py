@@ -122,6 +122,7 @@ def fit_interactions(
             float(gradient.square().mean().sqrt()),
         ),
         inputs,
+        coder,
         loss,
         torch.zeros_like(scores),
         (select_columns(valid[0], inputs, outputs), *valid[1:]),

@@ -77,11 +77,16 @@ def select_interactions(
                 valid = valid.subtract(fitted.table[interaction.cells(valid.codes)])
         first = len(grown[0]) == 1
         seeds = [(column,) for column in combined] if first else [interaction.columns for interaction in strongest]
-        grown = sorted({tuple(sorted({*seed, column})) for seed in seeds for column in combined if column not in seed})
+        grown = extended(seeds, combined)
         if not grown:
             break
     read = {column for column in single_z if single_z[column] > 0}
     return SelectedInteractions(sorted(read.union(*(interaction.columns for interaction in selected))), selected)
+
+
+def extended(seeds: Sequence[tuple[int, ...]], columns: Sequence[int]) -> list[tuple[int, ...]]:
+    """Each combination of columns with one further column, each once and in order."""
+    return sorted({tuple(sorted({*seed, column})) for seed in seeds for column in columns if column not in seed})
 
 
 def _test(interaction: Interaction, train: Residuals, valid: Residuals) -> tuple[float, MeanResiduals] | None:

@@ -15,6 +15,7 @@ from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.head import Head
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
+from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import (
     InputColumns,
     add_offset,
@@ -65,6 +66,8 @@ class InitialResidual:
     model : ResidualOnScores
     inputs : InputColumns
         What the residual model reads.
+    coder : ColumnCoder
+        Codes of all columns, also of those that the model does not read.
     loss : callable
     offset : Tensor
         ``[N, K]``, scores of the interactions for each training row, fitted without that row.
@@ -81,6 +84,7 @@ class InitialResidual:
 
     model: ResidualOnScores
     inputs: InputColumns
+    coder: ColumnCoder
     loss: Loss
     offset: Tensor
     test_rows: Items

@@ -91,10 +91,11 @@ def weighted_trees(
             after[tested] = of_half(rows.inputs[tested])
         fitted = weighted(rows.inputs)
     test = compare_scores(metric, loss, halves, before, after, *valid[1:])
-    old, new = (evaluate(metric, loss, lambda scores: scores, [((each,), *valid[1:])]) for each in (before, fitted))
-    if test.significant and metric.better(old, new):
-        reason = f"the loss is lower, but {metric.name} gets worse on all rows ({old:.4f} -> {new:.4f})"
-        test = replace(test, significant=False, reason=reason)
+    if test.significant:
+        old, new = (evaluate(metric, loss, lambda scores: scores, [((each,), *valid[1:])]) for each in (before, fitted))
+        if metric.better(old, new):
+            reason = f"the loss is lower, but {metric.name} gets worse on all rows ({old:.4f} -> {new:.4f})"
+            test = replace(test, significant=False, reason=reason)
     return WeightedTrees(position, weighted, test)
 
 

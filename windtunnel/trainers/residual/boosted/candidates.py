@@ -79,7 +79,7 @@ def add_boosted(
     """
     if isinstance(setup.initial.loss, CustomLoss) or len(setup.items[0][1]) < MIN_ROWS:
         return list(candidates)
-    features = fit_features(net, *setup.items, setup.initial.loss, recipe.seed)
+    features = fit_features(net.head, setup.initial.coder, *setup.items, setup.initial.loss, recipe.seed)
     if features is None:
         return list(candidates)
     pipeline = FrozenPipeline(net.program, dict(net.exact_modules) | significant_trees(setup.weighted), net.head)

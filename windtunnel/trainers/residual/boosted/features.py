@@ -15,14 +15,13 @@ from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.objectives.losses import Loss
 from windtunnel.program.head import Head
-from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import Phase
 from windtunnel.trainers.residual.boosted.cell_tables import BLOCKS, CellTables, TargetRows, row_blocks
 from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import InputColumns, split_scores
 from windtunnel.trainers.residual.interactions import negative_gradient
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals
-from windtunnel.trainers.residual.screening import MAX_COLUMNS, MAX_ORDER, training_z
+from windtunnel.trainers.residual.screening import MAX_COLUMNS, MAX_ORDER, extended, training_z
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items
 
 MAX_FEATURES = 240
@@ -79,23 +78,25 @@ class BoostedFeatures:
         return module, of_bins, inputs
 
 
-def fit_features(net: TranslatedPipeline, train: Items, valid: Items, loss: Loss, seed: int) -> BoostedFeatures | None:
+def fit_features(
+    head: Head, coder: ColumnCoder, train: Items, valid: Items, loss: Loss, seed: int
+) -> BoostedFeatures | None:
     """Select interactions on the training rows, and compute their target statistics; None without an interaction.
 
     Parameters
     ----------
-    net : TranslatedPipeline
+    head : Head
+    coder : ColumnCoder
     train, valid : Items
         Rows with init scores, training rows none of weight 0.
     loss : callable
     seed : int
         Of random blocks and of the sample.
     """
-    outputs = train[0].numbers.shape[1] - len(net.encoder.numbers)
+    outputs = train[0].numbers.shape[1] - len(coder.edges)
     rows, scores = split_scores(train[0], outputs)
-    coder, generator = ColumnCoder.of(net, rows), torch.Generator().manual_seed(seed)
-    codes = coder.codes(rows)
-    columns = target_columns(net.head, train[1], outputs)
+    generator, codes = torch.Generator().manual_seed(seed), coder.codes(rows)
+    columns = target_columns(head, train[1], outputs)
     residuals = Residuals(codes, negative_gradient(loss, scores, *train[1:], *[None] * (3 - len(train))))
     interactions = strongest_interactions(
         residuals.sample(MAX_ROWS, generator), coder, MAX_FEATURES // (columns.shape[1] + 1)
@@ -124,8 +125,8 @@ def fit_features(net: TranslatedPipeline, train: Items, valid: Items, loss: Loss
 def strongest_interactions(train: Residuals, coder: ColumnCoder, count: int) -> list[Interaction]:
     """The interactions of up to four columns whose mean residuals explain most of the training rows.
 
-    They are ordered by the z statistic of ``select_interactions`` on the training rows. Half of the interactions of
-    each order above 2, at least ``SEEDS``, are extended.
+    They are ordered by the z statistic of ``select_interactions`` on the training rows. A further column extends each
+    of the ``MAX_COLUMNS`` strongest columns, and the ``SEEDS`` strongest interactions of each order from 2 on.
     """
     size, rows = coder.sizes, len(train.codes)
     train = replace(train, values=train.values / train.values.square().mean(dim=0).sqrt().clamp_min(1e-30))
@@ -142,7 +143,7 @@ def strongest_interactions(train: Residuals, coder: ColumnCoder, count: int) -> 
         if order == 1:
             combined = sorted(candidate.columns[0] for candidate in strongest[:MAX_COLUMNS])
         seeds = [(column,) for column in combined] if order == 1 else [each.columns for each in strongest[:SEEDS]]
-        grown = sorted({tuple(sorted({*seed, column})) for seed in seeds for column in combined if column not in seed})
+        grown = extended(seeds, combined)
     return [each for each in sorted(z, key=lambda candidate: -z[candidate])[:count] if z[each] > 0]
 
 
