@@ -46,10 +46,11 @@ def compile(
     ----------
     pipeline : fitted scikit-learn estimator or Pipeline, model of LightGBM, XGBoost or CatBoost, or Translation
         Left as it is. A translation must not have been compiled for another backend than "torch".
-    backend : "torch", "torchscript", "exported", "aoti", "onnx" or "cudagraphs"
+    backend : "torch", "torchscript", "exported", "aoti", "onnx", "cudagraphs" or "native"
         What runs the program: eager torch, its scripted form, ``torch.export``'s graph, native code of it (half a
-        minute to compile), ONNX Runtime, or, on a GPU, ``torch.export``'s graph recorded as CUDA graphs for small
-        batches.
+        minute to compile), ONNX Runtime, on a GPU ``torch.export``'s graph recorded as CUDA graphs for small
+        batches, or our C library, which the system's C compiler builds at first use. Steps without a native form run
+        in torch.
     strategy : str
         "auto", "gemm", "tree_traversal", "perfect_tree_traversal", "ranked_traversal", "bitvectors" or "oblivious". How
         trees are run; see ``windtunnel.compiler.strategies``.
@@ -66,7 +67,8 @@ def compile(
         A few raw rows; needed only if a step on the host of a pipeline does not say how many columns it returns.
     tune : bool
         Whether "auto" measures on this machine, with this backend, the strategies that it expects to be fastest.
-        Native code takes a minute for each. ONNX Runtime has its own tree operator, whatever the strategy.
+        AOTInductor takes a minute for each. ONNX Runtime and the native library have their own forms of trees,
+        whatever the strategy.
 
     Returns
     -------
@@ -90,8 +92,9 @@ def compile(
         net = exact_translation(pipeline, precision, calibrate)
     simplify(net)
     net.to(place(device))
-    measure = tree_runner(backend) if tune and backend != "onnx" else None
-    choices = choose(net.program, strategy, rows=batch_size, measure=measure)
+    measure = tree_runner(backend) if tune and backend not in ("onnx", "native") else None
+    # The native library has its own forms of trees.
+    choices = () if backend == "native" else choose(net.program, strategy, rows=batch_size, measure=measure)
     net.configure(engine=engine(net, backend), batch_size=batch_size, strategy_choices=choices)
     return net
 

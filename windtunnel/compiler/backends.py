@@ -9,7 +9,8 @@ from torch import Tensor
 
 from windtunnel.compiler.cuda_graphs import CudaGraphEngine
 from windtunnel.compiler.engine import ProgramEngine
-from windtunnel.compiler.exported import ExportedEngine, NativeEngine
+from windtunnel.compiler.exported import AotiEngine, ExportedEngine
+from windtunnel.compiler.native.engine import NativeEngine
 from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.compiler.scripted import TorchScriptEngine
 from windtunnel.compiler.strategies import TreeRunner
@@ -23,9 +24,10 @@ from windtunnel.program.translated import TranslatedPipeline
 ENGINES: dict[str, type[ProgramEngine]] = {
     "torchscript": TorchScriptEngine,
     "exported": ExportedEngine,
-    "aoti": NativeEngine,
+    "aoti": AotiEngine,
     "onnx": OnnxEngine,
     "cudagraphs": CudaGraphEngine,
+    "native": NativeEngine,
 }
 BACKENDS = ("torch", *ENGINES)
 

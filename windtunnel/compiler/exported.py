@@ -97,7 +97,7 @@ class ExportedEngine(ProgramEngine):
         )
 
 
-class NativeEngine(ExportedEngine):
+class AotiEngine(ExportedEngine):
     """Runs a program as native code that AOTInductor makes of its graphs, which takes a C++ compiler and a minute.
 
     The compiler puts what eager torch does in many passes over memory into one loop; the words of

@@ -1,0 +1,35 @@
+"""The native engine: whole programs, and programs with steps in torch between native ones."""
+
+import numpy as np
+import pytest
+from lightgbm import LGBMRegressor
+from sklearn.cluster import KMeans
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import windtunnel
+
+
+@pytest.fixture(scope="module")
+def rows():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(300, 5))
+    return X, X[:, 0] * X[:, 1] + X[:, 2]
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 300])
+def test_a_whole_pipeline_is_computed_natively(rows, count):
+    X, y = rows
+    pipeline = make_pipeline(StandardScaler(), LGBMRegressor(n_estimators=20, verbosity=-1, n_jobs=1)).fit(X, y)
+    net = windtunnel.compile(pipeline, backend="native")
+    assert net.engine.torch_steps == {}
+    np.testing.assert_allclose(net.predict(X[:count]), pipeline.predict(X[:count]), rtol=0, atol=1e-12)
+
+
+def test_steps_without_a_native_form_run_in_torch(rows):
+    X, y = rows
+    pipeline = make_pipeline(StandardScaler(), KMeans(4, n_init=1, random_state=0), Ridge()).fit(X, y)
+    net = windtunnel.compile(pipeline, backend="native")
+    assert list(net.engine.torch_steps) == ["kmeans"]
+    np.testing.assert_allclose(net.predict(X), pipeline.predict(X), rtol=0, atol=1e-9)

@@ -1,0 +1,178 @@
+/* Native programs for Python: a type that holds an image and its workspaces. */
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime.h"
+
+typedef struct workspace {
+    struct workspace *next;
+    size_t bytes;
+} workspace;
+
+typedef struct {
+    PyObject_HEAD
+    wt_program *image;
+    workspace *free; /* workspaces that no call uses; guarded by the GIL */
+} Program;
+
+enum { ALIGNMENT = 64 };
+
+static void *allocate(size_t bytes) {
+    void *memory = NULL;
+    return posix_memalign(&memory, ALIGNMENT, bytes) == 0 ? memory : NULL;
+}
+
+static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"image", NULL};
+    Py_buffer image;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*:Program", names, &image)) return NULL;
+    allocfunc create = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Program *self = (Program *)create(type, 0);
+    if (self != NULL) {
+        self->free = NULL;
+        self->image = allocate((size_t)image.len);
+        if (self->image == NULL) {
+            Py_DECREF(self);
+            self = (Program *)PyErr_NoMemory();
+        } else {
+            memcpy(self->image, image.buf, (size_t)image.len);
+        }
+    }
+    PyBuffer_Release(&image);
+    return (PyObject *)self;
+}
+
+static void program_free(PyObject *object) {
+    Program *self = (Program *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    for (workspace *space = self->free; space != NULL;) {
+        workspace *next = space->next;
+        free(space);
+        space = next;
+    }
+    free(self->image);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF(type);
+}
+
+/* A workspace for so many rows, from the free ones if one is large enough. Its memory starts ALIGNMENT bytes in. */
+static workspace *take_workspace(Program *self, size_t rows) {
+    size_t bytes = wt_workspace_bytes(self->image, rows) + ALIGNMENT;
+    workspace *space = self->free;
+    if (space != NULL) {
+        self->free = space->next;
+        if (space->bytes >= bytes) return space;
+        free(space);
+    }
+    space = allocate(bytes);
+    if (space != NULL) space->bytes = bytes;
+    return space;
+}
+
+static void give_back(Program *self, workspace *space) {
+    space->next = self->free;
+    self->free = space;
+}
+
+/* Take a buffer of 8-byte items in two dimensions; width is what the second one has to be. */
+static int two_dimensions(PyObject *object, Py_buffer *buffer, int flags, const char *name, uint64_t width) {
+    if (PyObject_GetBuffer(object, buffer, flags | PyBUF_STRIDES) != 0) return -1;
+    if (buffer->ndim == 2 && buffer->itemsize == 8 && (uint64_t)buffer->shape[1] == width) return 0;
+    PyErr_Format(PyExc_ValueError, "%s must have two dimensions, %zu columns and items of 8 bytes", name, (size_t)width);
+    PyBuffer_Release(buffer);
+    return -1;
+}
+
+/* run(numbers, ids, out): numbers float64, ids int64, out float64 and contiguous; all of as many rows. */
+static PyObject *program_run(PyObject *object, PyObject *args) {
+    Program *self = (Program *)object;
+    PyObject *given[3], *result = NULL;
+    Py_buffer numbers, ids, out;
+    if (!PyArg_ParseTuple(args, "OOO:run", &given[0], &given[1], &given[2])) return NULL;
+    if (two_dimensions(given[0], &numbers, PyBUF_SIMPLE, "numbers", self->image->numbers) != 0) return NULL;
+    if (two_dimensions(given[1], &ids, PyBUF_SIMPLE, "ids", self->image->ids) != 0) goto release_numbers;
+    if (two_dimensions(given[2], &out, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS, "out", self->image->outputs) != 0) goto release_ids;
+    if (numbers.shape[0] != out.shape[0] || ids.shape[0] != out.shape[0]) {
+        PyErr_SetString(PyExc_ValueError, "numbers, ids and out must have as many rows");
+        goto release_out;
+    }
+    workspace *space = take_workspace(self, (size_t)out.shape[0]);
+    if (space == NULL) {
+        PyErr_NoMemory();
+        goto release_out;
+    }
+    const ptrdiff_t item = 8;
+    wt_rows rows = {
+        .rows = (size_t)out.shape[0],
+        .numbers = numbers.buf,
+        .number_row = numbers.strides[0] / item,
+        .number_column = numbers.strides[1] / item,
+        .ids = ids.buf,
+        .id_row = ids.strides[0] / item,
+        .id_column = ids.strides[1] / item,
+        .out = out.buf,
+    };
+    if (rows.rows == 1) { /* without the cost of letting go of the GIL */
+        wt_run(self->image, &rows, (unsigned char *)space + ALIGNMENT);
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        wt_run(self->image, &rows, (unsigned char *)space + ALIGNMENT);
+        Py_END_ALLOW_THREADS
+    }
+    give_back(self, space);
+    result = Py_NewRef(Py_None);
+release_out:
+    PyBuffer_Release(&out);
+release_ids:
+    PyBuffer_Release(&ids);
+release_numbers:
+    PyBuffer_Release(&numbers);
+    return result;
+}
+
+static PyMethodDef program_methods[] = {
+    {"run", program_run, METH_VARARGS, "run(numbers, ids, out): compute the outputs of rows"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot program_slots[] = {
+    {Py_tp_new, program_new},
+    {Py_tp_dealloc, program_free},
+    {Py_tp_methods, program_methods},
+    {0, NULL},
+};
+
+static PyType_Spec program_spec = {
+    .name = "windtunnel_native.Program",
+    .basicsize = sizeof(Program),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = program_slots,
+};
+
+static int fill_module(PyObject *module) {
+    PyObject *type = PyType_FromSpec(&program_spec);
+    if (type == NULL) return -1;
+    int failed = PyModule_AddObjectRef(module, "Program", type);
+    Py_DECREF(type);
+    return failed;
+}
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, fill_module},
+    {0, NULL},
+};
+
+static struct PyModuleDef module = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "windtunnel_native",
+    .m_slots = module_slots,
+};
+
+PyMODINIT_FUNC PyInit_windtunnel_native(void);
+PyMODINIT_FUNC PyInit_windtunnel_native(void) {
+    return PyModuleDef_Init(&module);
+}
