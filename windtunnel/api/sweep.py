@@ -124,7 +124,7 @@ def sweep(
     translate_options: dict[str, Any] = {"level": level, "start": start, "temperature": temperature}
     translate_options["untranslated"] = untranslated
     check_options(**translate_options)
-    recipe_options = {} if metric is None else {"metric": metric}
+    recipe_options: dict[str, Any] = {"joint": False} | ({} if metric is None else {"metric": metric})
     base = Recipe.resolve(recipe, recipe_options)
     parsed = None if space is None else parse_space(space)
     if parsed is not None and not parsed.swept:

@@ -21,6 +21,7 @@ _NOT_SWEPT = {
     "metric": "trials are compared by one metric; give it as metric=...",
     "validation_fraction": "the validation rows are given, so none are held out",
     "loader_memory": "a sweep takes rows, not loaders",
+    "joint": "a trial trains either the translation or a residual model; sweep residual: [true, false]",
 }
 RECIPE_OPTIONS = tuple(field.name for field in fields(Recipe) if field.name not in _NOT_SWEPT)
 _INTEGERS = frozenset(name for name, hint in get_type_hints(Recipe).items() if int in (hint, *get_args(hint)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from copy import deepcopy
-from dataclasses import replace
+from copy import copy, deepcopy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,8 +22,17 @@ from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.softening import soften
 from windtunnel.program.translate_options import FEWEST_CALIBRATION_ROWS
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.progress import announce
+from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.fit_details import reliability, summarise_terms
-from windtunnel.trainers.joint_training import is_trainable, joint_candidates, prepare_joint_training, source_candidate
+from windtunnel.trainers.joint_training import (
+    JOINT,
+    is_trainable,
+    joint_candidates,
+    prepare_joint_training,
+    source_candidate,
+    test_joint_training,
+)
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.loop.module import DataModule
@@ -96,12 +105,13 @@ def finetune(
 
     # Candidates, evaluated on the same validation rows.
     try:
-        metric, training, candidates = _train_candidates(net, data, options, joint, lightning, checkpoints)
+        trained = _train(net, data, options, joint, lightning, checkpoints)
     except BaseException:
         net.replace_program(whole, origins=origins)
         raise
+    metric, training, candidates = trained.metric, trained.training, trained.candidates
     if earlier is not None:
-        base = FrozenPipeline(net.program, {}, net.head)
+        base = candidates[0].pipeline or FrozenPipeline(net.program, {}, net.head)
         candidates = [earlier, replace(candidates[0], name="source pipeline", pipeline=base), *candidates[1:]]
 
     # Trees that this fit has made soft were exact before.
@@ -139,36 +149,122 @@ def finetune(
     )
 
 
-def _train_candidates(
+@dataclass(frozen=True)
+class Trained:
+    """What a training run gives: its metric, its result, and candidates, the untrained one first."""
+
+    metric: Metric
+    training: TrainingResult
+    candidates: list[Candidate]
+
+
+def _train(
     net: TranslatedPipeline,
     data: DataModule,
     options: Recipe,
     joint: Recipe,
     lightning: TrainerOptions,
     checkpoints: CheckpointOptions,
-) -> tuple[Metric, TrainingResult, list[Candidate]]:
-    """Train the residual model, or the translation itself where there is none; metric, training and candidates."""
-    began = time.perf_counter()
-    setup = prepare_residual(net, data, options) if options.residual else None
-    if setup is not None:
-        model = deepcopy(setup.initial.model)
-        metric = options.metric_for(model)
-        training = train_module(model, setup.loaders, options, lightning, checkpoints)
-        candidates = residual_candidates(net, data, setup, model, training, options)
-        if training.error is None:
-            candidates = add_boosted(net, setup, candidates, options, metric)
-    elif options.residual and net.takes_residual_model() and not is_trainable(net):
+) -> Trained:
+    """Train a residual model, or the translation itself where there is none, or both."""
+    began, trainable = time.perf_counter(), is_trainable(net)
+    if options.residual and options.joint and trainable:
+        return _train_both(net, data, options, joint, lightning, checkpoints)
+    trained = _train_residual(net, data, options, lightning, checkpoints) if options.residual else None
+    if trained is not None:
+        return trained
+    if options.residual and net.takes_residual_model() and not trainable:
         metric = options.metric_for(net)
         training = _evaluate_translation(net, data, options, metric, began)
-        candidates = joint_candidates(training, None, metric)
-    else:
-        source = source_candidate(net, data, joint)
-        soften(net, _calibration_rows(net, data, lightning.processes))
-        prepare_joint_training(net)
-        metric = joint.metric_for(net)
-        training = train_module(net, data, joint, lightning, checkpoints)
-        candidates = joint_candidates(training, source, metric)
-    return metric, training, candidates
+        return Trained(metric, training, joint_candidates(training, None, metric))
+    return _train_translation(net, data, joint, lightning, checkpoints)
+
+
+def _train_residual(
+    net: TranslatedPipeline,
+    data: DataModule,
+    options: Recipe,
+    lightning: TrainerOptions,
+    checkpoints: CheckpointOptions,
+) -> Trained | None:
+    """Train a residual model; None where ``prepare_residual`` has none."""
+    setup = prepare_residual(net, data, options)
+    if setup is None:
+        return None
+    model = deepcopy(setup.initial.model)
+    metric = options.metric_for(model)
+    training = train_module(model, setup.loaders, options, lightning, checkpoints)
+    candidates = residual_candidates(net, data, setup, model, training, options)
+    if training.error is None:
+        candidates = add_boosted(net, setup, candidates, options, metric)
+    return Trained(metric, training, candidates)
+
+
+def _train_translation(
+    net: TranslatedPipeline,
+    data: DataModule,
+    joint: Recipe,
+    lightning: TrainerOptions,
+    checkpoints: CheckpointOptions,
+) -> Trained:
+    """Train the translation itself, its trees made soft."""
+    source = source_candidate(net, data, joint)
+    soften(net, _calibration_rows(net, data, lightning.processes))
+    prepare_joint_training(net)
+    metric = joint.metric_for(net)
+    training = train_module(net, data, joint, lightning, checkpoints)
+    return Trained(metric, training, joint_candidates(training, source, metric))
+
+
+def _train_both(
+    net: TranslatedPipeline,
+    data: DataModule,
+    options: Recipe,
+    joint: Recipe,
+    lightning: TrainerOptions,
+    checkpoints: CheckpointOptions,
+) -> Trained:
+    """Train a residual model on top of the source pipeline, the translation, and a residual model on top of that.
+
+    The epochs are those of the translation; callbacks, loggers and checkpoints see its training alone.
+    """
+    announce(f"fit: a residual model on top of the source pipeline, then {JOINT}, then a residual model on top of that")
+    residual, quiet_lightning = options.of_residual(), lightning.without_callbacks()
+    source = FrozenPipeline(net.program, dict(net.exact_modules), net.head, net.softening, net.calibration)
+    residual_data = _rows_of_residual(data, options, residual)
+    on_source = _train_residual(net, residual_data, residual, quiet_lightning, CheckpointOptions())
+    if on_source is None or on_source.training.error is not None:
+        return on_source or _train_translation(net, data, joint, lightning, checkpoints)
+    untrained, *others = on_source.candidates
+    candidates = others if source.modules else [replace(untrained, pipeline=source), *others]
+    candidates = [replace(candidate, epoch=None) for candidate in candidates]
+
+    net.replace_program(deepcopy(net.program))
+    trained = _train_translation(net, data, joint, lightning, checkpoints)
+    tuned = trained.candidates[-1]
+    if tuned.name != JOINT:
+        return replace(trained, candidates=candidates)
+    if not tuned.rejected:
+        test = test_joint_training(net, source, data, residual)
+        tuned = replace(tuned, test=test, rejected=test.reason)
+    candidates.append(tuned)
+    if not tuned.rejected and trained.training.error is None:
+        on_tuned = _train_residual(net, residual_data, residual, quiet_lightning, CheckpointOptions())
+        further = [] if on_tuned is None else on_tuned.candidates[1:]
+        candidates += [replace(each, name=f"{JOINT} + {each.name}", epoch=tuned.epoch) for each in further]
+    return replace(trained, candidates=candidates)
+
+
+def _rows_of_residual(data: DataModule, options: Recipe, residual: Recipe) -> DataModule:
+    """The rows in batches for a residual model, where ``fit`` chose those of joint training."""
+    train = data.train
+    if not isinstance(train, EncodedRows) or options.batch_size is not None:
+        return data
+    if train.batch_size != options.rows_per_step(train.size):
+        return data
+    rebatched = copy(data)
+    rebatched.train = train.in_batches_of(residual.rows_per_step(train.size))
+    return rebatched
 
 
 def _calibration_rows(net: TranslatedPipeline, data: DataModule, processes: int) -> CalibrationRows | None:

@@ -12,6 +12,7 @@ from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric
+from windtunnel.objectives.row_blocks import of_any_rows
 from windtunnel.program.softening import soften, trainable_when_soft
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.evaluation import evaluate_both
@@ -20,6 +21,11 @@ from windtunnel.trainers.loop.training import TrainingResult
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate
 from windtunnel.trainers.residual.installation import FrozenPipeline
+from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, halves
+
+JOINT = "joint training"
+"""The name of the candidate."""
 
 
 def is_trainable(net: TranslatedPipeline) -> bool:
@@ -74,6 +80,18 @@ def source_candidate(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     return Candidate("source pipeline", value, loss, pipeline=pipeline)
 
 
+def test_joint_training(
+    net: TranslatedPipeline, source: FrozenPipeline, data: DataModule, recipe: Recipe
+) -> SignificanceTest:
+    """Test whether the trained translation is better than the source pipeline on the validation rows."""
+    validation: Items = data.valid.collect(MAX_ROWS)
+    loss = of_any_rows(pick(recipe.loss, net.head))
+    programs = source.program.with_modules(source.modules).eval(), net.program
+    before, after = (net.run_in_slices(program, validation[0]) for program in programs)
+    rows_of_half = halves(validation, recipe.seed)
+    return compare_scores(recipe.metric_for(net), loss, rows_of_half, before, after, *validation[1:])
+
+
 def joint_candidates(training: TrainingResult, source: Candidate | None, metric: Metric) -> list[Candidate]:
     """The translation as it is, the source pipeline, and the translation of the best epoch."""
     epoch_0 = training.epochs[0]
@@ -81,7 +99,7 @@ def joint_candidates(training: TrainingResult, source: Candidate | None, metric:
     if source is not None:
         candidates.append(source)
     if training.best_epoch:
-        candidates.append(Candidate("joint training", training.best_metric, training.best_loss, training.best_epoch))
+        candidates.append(Candidate(JOINT, training.best_metric, training.best_loss, training.best_epoch))
     elif len(training.epochs) > 1:
-        candidates.append(Candidate("joint training", None, rejected=f"no epoch improves {metric.name}"))
+        candidates.append(Candidate(JOINT, None, rejected=f"no epoch improves {metric.name}"))
     return candidates

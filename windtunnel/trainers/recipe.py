@@ -25,6 +25,8 @@ STEPS_PER_PASS = 256
 """Steps of joint training in a pass, where batches of ``SMALLEST_BATCH`` to ``LARGEST_BATCH`` rows allow it."""
 RESIDUAL_BATCH = 1024
 """Largest batch of a residual model, whose steps are small."""
+SHARED = ("residual_rank", "seed", "loss", "metric", "select", "validation_fraction", "loader_memory")
+"""The options of both trainings, where ``fit`` trains the translation and a residual model on top of it."""
 OTHER_NAMES = {
     "early_stopping": "patience",
     "early_stopping_rounds": "patience",
@@ -40,6 +42,7 @@ _NAMED: dict[str, dict[str, Any]] = {
     "default": {},
     # Trains everything that is trainable in the translation itself, leaves at a small rate.
     "joint": {
+        "joint": True,
         "residual": False,
         "epochs": None,
         "max_steps": 3000,
@@ -54,6 +57,7 @@ _NAMED: dict[str, dict[str, Any]] = {
     },
     # Section 5.4 of the paper; 1e-5 was its rate on Criteo. It trains "until convergence", in batches of 4,096 rows.
     "paper": {
+        "joint": True,
         "residual": False,
         "epochs": None,
         "max_steps": 20_000,
@@ -88,6 +92,12 @@ class Recipe:
         a boosted residual may extend it: trees over target statistics of interactions, kept if they lower the loss by
         more than two standard errors. Where it is impossible (fewer than two validation rows, counts of words, no
         significant column), and with False, fit trains the translation itself, its trees as soft networks.
+    joint : bool
+        With ``residual=True``, whether to train the translation itself too: fit tries a residual model on top of the
+        source pipeline, then joint training, then a residual model on top of the result, and keeps what is best. The
+        other options are then those of joint training (the recipe "joint" behind the default one); the residual models
+        take the default ones, with residual_rank, seed, loss, metric, select, validation_fraction and loader_memory of
+        this recipe. With ``residual=False`` fit trains the translation anyway.
     epochs : int or None
         Largest number of passes over the training rows; None for no limit but ``max_steps``. An override of ``epochs``
         drops the recipe's ``max_steps`` and ``val_check_interval``, one of ``max_steps`` its ``epochs``.
@@ -162,6 +172,7 @@ class Recipe:
     """
 
     residual: bool = True
+    joint: bool = False
     epochs: int | None = 20
     max_steps: int | None = None
     val_check_interval: int | None = None
@@ -238,7 +249,7 @@ class Recipe:
         """The batch size for a number of training rows."""
         if self.batch_size is not None:
             return self.batch_size
-        if self.residual:
+        if self.residual and not self.joint:
             return min(RESIDUAL_BATCH, max(1, rows // 20))
         return min(max(rows // STEPS_PER_PASS, SMALLEST_BATCH), LARGEST_BATCH, max(1, rows // 20))
 
@@ -247,6 +258,10 @@ class Recipe:
         from windtunnel.objectives.metrics import Metric, extra_methods
 
         return Metric(self.metric or ("loss" if self.loss else None), net.head, extra_methods(net))
+
+    def of_residual(self) -> Recipe:
+        """The default recipe with the options of this one that are not about the training of the translation."""
+        return Recipe(**{name: getattr(self, name) for name in SHARED})
 
     @property
     def epoch_by_loss(self) -> bool:
@@ -300,7 +315,7 @@ _FROM_0: _Rule = ("a finite number from 0", lambda v: _number(v, 0, _INF, low_to
 _RULES: dict[str, _Rule] = {
     **dict.fromkeys(("table_rate", "tree_rate", "leaf_rate", "weight_decay"), _FROM_0),
     **dict.fromkeys(("residual_rank", "seed"), ("a whole number from 0", lambda v: _whole(v, 0))),
-    "residual": ("True or False", lambda v: isinstance(v, bool)),
+    **dict.fromkeys(("residual", "joint"), ("True or False", lambda v: isinstance(v, bool))),
     "learning_rate": ("a finite number above 0", lambda v: _number(v, 0, _INF)),
     **dict.fromkeys(
         ("epochs", "max_steps", "val_check_interval", "batch_size", "patience"),

@@ -18,6 +18,7 @@ class RecipeOptions(TypedDict, total=False):
     """The fields of ``windtunnel.Recipe``, each optional; type checkers read them from here."""
 
     residual: bool
+    joint: bool
     epochs: int | None
     max_steps: int | None
     val_check_interval: int | None

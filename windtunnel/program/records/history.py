@@ -55,7 +55,8 @@ class CandidateResult:
     ----------
     name : str
         "translation" (as it was before), "source pipeline" (with exact trees), "tree-block weights", "interactions",
-        "residual model" or "joint training"; of a refresh "anchor 50" or "anchor 50 with replay".
+        "residual model", "boosted residual", "joint training", or two of these, as in "joint training + interactions";
+        of a refresh "anchor 50" or "anchor 50 with replay".
     metric, loss : float or None
         On all validation rows; None where fit does not compute it.
     gain, standard_error : float or None
@@ -307,9 +308,10 @@ class History:
         return self.best_epoch if self.epochs and self.epochs[self.best_epoch].metric == self.best else None
 
     def _candidate_lines(self) -> list[str]:
-        lines = [f"  {'candidate':22}  {self.metric:>10}        loss"]
+        width = max([22, *(len(row.name) for row in self.candidates)])
+        lines = [f"  {'candidate':{width}}  {self.metric:>10}        loss"]
         for row in self.candidates:
-            lines.append(f"{'*' if row.kept else ' '} {row.name:22}  {_number(row.metric)}  {_number(row.loss)}")
+            lines.append(f"{'*' if row.kept else ' '} {row.name:{width}}  {_number(row.metric)}  {_number(row.loss)}")
         return [*lines, "", *(f"- {row}" for row in self.candidates)]
 
     def _epoch_lines(self) -> list[str]:

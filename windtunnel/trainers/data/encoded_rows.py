@@ -165,6 +165,12 @@ class EncodedRows(EncodedLoader):
         ordered.scores, ordered.equal = self.scores, False
         return ordered
 
+    def in_batches_of(self, batch_size: int) -> EncodedRows:
+        """The same rows in batches of another size."""
+        rebatched = self._with(self.rows, self.target, self.weight, shuffle=self.shuffle)
+        rebatched.scores, rebatched.batch_size = self.scores, batch_size
+        return rebatched
+
     def to(self, device: torch.device) -> EncodedRows:
         """The same rows on a device."""
         rows = Batch(self.rows.numbers.to(device), self.rows.ids.to(device))

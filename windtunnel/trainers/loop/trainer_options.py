@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytorch_lightning as pl
@@ -75,6 +75,10 @@ class TrainerOptions:
             raise BadInput(
                 f"this Trainer has trained its {trainer.max_epochs} epochs before, and would train none; give a new one"
             )
+
+    def without_callbacks(self) -> TrainerOptions:
+        """The same hardware, without what is for a single training: callbacks, loggers and a Trainer of the caller."""
+        return replace(self, callbacks=(), log_dir=None, logger=None, trainer=None)
 
     def trainer_for(self, net: Any, recipe: Recipe, epochs: int | None) -> pl.Trainer:
         """The caller's Trainer, or a new one that trains ``net`` by a recipe for at most so many epochs."""

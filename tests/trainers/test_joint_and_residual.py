@@ -1,0 +1,72 @@
+"""``fit(joint=True)``: joint training, with residual models on top of the source pipeline and of its result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from lightgbm import LGBMClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+import windtunnel
+from windtunnel.errors import InvalidOption
+
+STEPS: dict[str, Any] = {"max_steps": 120, "val_check_interval": 40, "progress": False, "accelerator": "cpu"}
+
+
+def rows() -> tuple[Any, Any]:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(2500, 3)).round(1)
+    score = 2 * X[:, 0] + np.where(X[:, 1] * X[:, 2] > 0, 1.5, -1.5)
+    y = score + random.logistic(size=2500) > 0
+    return (X[:1500], y[:1500]), (X[1500:], y[1500:])
+
+
+def test_a_residual_model_on_top_of_joint_training(tmp_path: Path) -> None:
+    train, valid = rows()
+    weak = LogisticRegression(C=1e-3).fit(train[0][:40], train[1][:40])
+    net = windtunnel.translate(weak).fit(train, valid, recipe="joint", residual=True, learning_rate=0.05, **STEPS)
+    alone = windtunnel.translate(weak).fit(train, valid, progress=False, accelerator="cpu")
+    metrics = net.history.to_frame("candidates").set_index("name")["auroc"]
+    assert metrics["joint training"] > metrics["translation"]
+    assert net.history.kept.name.startswith("joint training + ")
+    assert net.history.best == pytest.approx(roc_auc_score(valid[1], net.predict_proba(valid[0])[:, 1]), abs=1e-6)
+    assert net.history.best > alone.history.best
+    for candidate in alone.history.candidates:  # the same as without joint training
+        assert metrics[candidate.name] == candidate.metric
+    net.save(tmp_path / "net.windtunnel")
+    loaded = windtunnel.load(tmp_path / "net.windtunnel")
+    np.testing.assert_array_equal(loaded.predict_proba(valid[0]), net.predict_proba(valid[0]))
+
+
+def test_the_residual_model_of_the_source_where_joint_training_brings_nothing() -> None:
+    train, valid = rows()
+    source = LGBMClassifier(n_estimators=8, num_leaves=4, verbosity=-1).fit(*train)
+    net = windtunnel.translate(source, calibrate=train[0])
+    alone = windtunnel.translate(source, calibrate=train[0]).fit(train, valid, progress=False, accelerator="cpu")
+    net.fit(train, valid, joint=True, learning_rate=1e-9, **STEPS)
+    assert net.history.kept.name == alone.history.kept.name
+    np.testing.assert_array_equal(net.predict_proba(valid[0]), alone.predict_proba(valid[0]))
+    assert [origin.name for origin in net.origins] == [origin.name for origin in alone.origins]
+
+
+def test_the_exact_trees_where_nothing_helps() -> None:
+    """Trees that fit the training rows perfectly, and validation rows of which they know all: nothing gains."""
+    train, _ = rows()
+    source = LGBMClassifier(n_estimators=30, num_leaves=31, min_child_samples=1, verbosity=-1).fit(*train)
+    valid = (train[0][:500], source.predict_proba(train[0][:500])[:, 1] > 0.5)
+    net = windtunnel.translate(source, calibrate=train[0][:500])
+    net.fit(train, valid, joint=True, learning_rate=1e-9, **STEPS)
+    assert net.history.kept.name in ("translation", "source pipeline")
+    np.testing.assert_allclose(net.predict_proba(valid[0]), source.predict_proba(valid[0]), atol=1e-6)
+    assert net.pending and net.soften() is net
+
+
+def test_joint_is_true_or_false() -> None:
+    train, valid = rows()
+    net = windtunnel.translate(LogisticRegression().fit(*train))
+    with pytest.raises(InvalidOption, match="joint='yes' must be True or False"):
+        net.fit(train, valid, joint="yes")
