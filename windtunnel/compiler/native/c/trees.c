@@ -1,23 +1,190 @@
 /* Hard trees: every row walks down every tree. */
-#include "runtime.h"
+#include "trees.h"
 
-/* facts: feature int64, split float64, follow int64, value float64 [positions]; root int64 [outputs * trees]; trees of
- * a score; base [outputs]; divisor. A node goes right where the value of its feature is above its split. */
+#include <float.h>
+#include <math.h>
+
+static const double NEAR_ZERO = 1.0000000180025095e-35; /* LightGBM's 1e-35f */
+static const double NO_CODE = 2147483648.0;
+
+wt_tree_facts wt_tree_facts_of(const wt_call *call) {
+    const wt_fact *fact = call->facts;
+    wt_tree_facts facts = {
+        .columns = wt_tensor(call, 0),
+        .column_count = (size_t)fact[1].integer,
+        .float32 = fact[2].integer != 0,
+        .nodes = wt_tensor(call, 3),
+        .set_goes_right = fact[5].integer != 0 ? wt_tensor(call, 4) : NULL,
+        .root = wt_tensor(call, 6),
+        .trees = (size_t)fact[7].integer,
+        .group_root = wt_tensor(call, 8),
+        .group_place = wt_tensor(call, 9),
+        .group_depth = wt_tensor(call, 10),
+        .groups = (size_t)fact[11].integer,
+        .vector = fact[13].integer != 0 ? wt_tensor(call, 12) : NULL,
+        .base = wt_tensor(call, 14),
+        .divisor = fact[15].number,
+        .scores = call->step->outputs,
+    };
+    return facts;
+}
+
+static double tree_code(double x, int float32) {
+    if (isnan(x)) return 0.0;
+    /* XGBoost takes every negative number for no category, LightGBM cuts it to an integer first. */
+    double whole = float32 ? floor(x) : trunc(x);
+    return 1.0 + (whole >= 0.0 && whole < NO_CODE ? whole : NO_CODE);
+}
+
+static inline double tree_value(double x, uint32_t reading, int float32) {
+    if (float32) x = (double)(float)x;
+    if (reading == WT_CODE) return tree_code(x, float32);
+    int missing = isnan(x) || (reading >= WT_ZERO && fabs(x) <= NEAR_ZERO);
+    if (reading % WT_ZERO == WT_FLAG) return missing ? 1.0 : 0.0;
+    return missing ? (reading % WT_ZERO == WT_LOW ? -HUGE_VAL : HUGE_VAL) : x;
+}
+
+WT_PROCESSORS void wt_tree_values(const wt_call *call, const wt_tree_facts *facts, const wt_tree_column *column, double *to) {
+    const double *x = wt_input(call, column->feature);
+    int float32 = facts->float32;
+    switch (column->reading) { /* so that each loop is that of one reading */
+#define READ(reading) \
+    case reading: \
+        for (size_t row = 0; row < call->rows; row++) to[row] = tree_value(x[row], reading, float32); \
+        break;
+        READ(WT_LOW)
+        READ(WT_HIGH)
+        READ(WT_FLAG)
+        READ(WT_LOW + WT_ZERO)
+        READ(WT_HIGH + WT_ZERO)
+        READ(WT_FLAG + WT_ZERO)
+        READ(WT_CODE)
+#undef READ
+    }
+}
+
+/* Where a row goes from a node. values: of the row, the columns `step` apart. */
+static inline uint32_t tree_next(const wt_tree_node *node, const double *values, size_t step, const unsigned char *sets) {
+    if (sets != NULL && (node->column & WT_TREE_SET) != 0) {
+        double code = values[(node->column & ~WT_TREE_SET) * step], last = (double)node->set.last;
+        return node->follow + sets[node->set.start + (uint32_t)(code < last ? code : last)];
+    }
+    return node->follow + (values[node->column * step] > node->split);
+}
+
+/* The leaves of one row in all trees, several trees at once: their steps wait for memory side by side. */
+static inline void tree_walk_row(const wt_tree_facts *facts, const double *values, uint32_t *leaves, const unsigned char *sets) {
+    const wt_tree_node *nodes = facts->nodes;
+    for (size_t group = 0; group < facts->groups; group++) {
+        const uint32_t *root = facts->group_root + group * WT_TREES_AT_ONCE;
+        const uint32_t *place = facts->group_place + group * WT_TREES_AT_ONCE;
+        uint32_t at[WT_TREES_AT_ONCE];
+        for (size_t tree = 0; tree < WT_TREES_AT_ONCE; tree++) at[tree] = root[tree];
+        for (uint32_t level = facts->group_depth[group]; level > 0; level--)
+            for (size_t tree = 0; tree < WT_TREES_AT_ONCE; tree++) at[tree] = tree_next(nodes + at[tree], values, 1, sets);
+        for (size_t tree = 0; tree < WT_TREES_AT_ONCE; tree++) leaves[place[tree]] = at[tree];
+    }
+}
+
+static void tree_one_row(const wt_call *call, const wt_tree_facts *facts) {
+    double *values = call->scratch;
+    uint32_t *leaves = (uint32_t *)(void *)(values + facts->column_count + 1);
+    for (size_t column = 0; column < facts->column_count; column++)
+        values[column] = tree_value(wt_input(call, facts->columns[column].feature)[0], facts->columns[column].reading, facts->float32);
+    values[facts->column_count] = -HUGE_VAL;
+    if (facts->set_goes_right != NULL)
+        tree_walk_row(facts, values, leaves, facts->set_goes_right);
+    else
+        tree_walk_row(facts, values, leaves, NULL);
+    for (size_t score = 0; score < facts->scores; score++) {
+        double sum = facts->base[score];
+        const uint32_t *leaf = facts->vector != NULL ? leaves : leaves + score * facts->trees;
+        for (size_t tree = 0; tree < facts->trees; tree++) {
+            double value = facts->nodes[leaf[tree]].split;
+            sum += facts->vector != NULL ? facts->vector[(size_t)value * facts->scores + score] : value;
+        }
+        wt_output(call, score)[0] = sum / facts->divisor;
+    }
+}
+
+/* The leaves of the rows of a call in one tree. */
+static inline void tree_walk_rows(const wt_call *call, const wt_tree_facts *facts, uint32_t root, uint32_t *leaves, const unsigned char *sets) {
+    const double *values = call->scratch;
+    const wt_tree_node *nodes = facts->nodes;
+    for (size_t row = 0; row < call->rows; row++) {
+        uint32_t at = root;
+        while (nodes[at].follow != at) at = tree_next(nodes + at, values + row, call->stride, sets);
+        leaves[row] = at;
+    }
+}
+
+static void tree_many_rows(const wt_call *call, const wt_tree_facts *facts) {
+    double *values = call->scratch;
+    uint32_t *leaves = (uint32_t *)(void *)(values + facts->column_count * call->stride);
+    for (size_t column = 0; column < facts->column_count; column++)
+        wt_tree_values(call, facts, facts->columns + column, values + column * call->stride);
+    for (size_t score = 0; score < facts->scores; score++)
+        for (size_t row = 0; row < call->rows; row++) wt_output(call, score)[row] = facts->base[score];
+    size_t roots = facts->vector != NULL ? facts->trees : facts->trees * facts->scores;
+    for (size_t tree = 0; tree < roots; tree++) {
+        if (facts->set_goes_right != NULL)
+            tree_walk_rows(call, facts, facts->root[tree], leaves, facts->set_goes_right);
+        else
+            tree_walk_rows(call, facts, facts->root[tree], leaves, NULL);
+        if (facts->vector == NULL) {
+            double *y = wt_output(call, tree / facts->trees);
+            for (size_t row = 0; row < call->rows; row++) y[row] += facts->nodes[leaves[row]].split;
+            continue;
+        }
+        for (size_t score = 0; score < facts->scores; score++) {
+            double *y = wt_output(call, score);
+            for (size_t row = 0; row < call->rows; row++)
+                y[row] += facts->vector[(size_t)facts->nodes[leaves[row]].split * facts->scores + score];
+        }
+    }
+    for (size_t score = 0; score < facts->scores; score++)
+        for (size_t row = 0; row < call->rows; row++) wt_output(call, score)[row] /= facts->divisor;
+}
+
 void wt_trees(const wt_call *call) {
-    const int64_t *feature = wt_tensor(call, 0), *follow = wt_tensor(call, 2), *root = wt_tensor(call, 4);
-    const double *split = wt_tensor(call, 1), *value = wt_tensor(call, 3), *base = wt_tensor(call, 6);
-    size_t trees = (size_t)call->facts[5].integer;
-    double divisor = call->facts[7].number;
-    for (size_t score = 0; score < call->step->outputs; score++) {
-        double *y = wt_output(call, score);
+    wt_tree_facts facts = wt_tree_facts_of(call);
+    if (call->rows == 1)
+        tree_one_row(call, &facts);
+    else
+        tree_many_rows(call, &facts);
+}
+
+/* One input per tree, the column of its leaf. y[leaf] = 1, and 0 elsewhere */
+void wt_leaf_one_hot(const wt_call *call) {
+    for (size_t column = 0; column < call->step->outputs; column++)
+        for (size_t row = 0; row < call->rows; row++) wt_output(call, column)[row] = 0.0;
+    for (size_t tree = 0; tree < call->step->inputs; tree++)
+        for (size_t row = 0; row < call->rows; row++) wt_output(call, (size_t)wt_input(call, tree)[row])[row] = 1.0;
+}
+
+/* facts: trees; const, plain [leaves]; used int64, coefficient [leaves, most]; most; score int64 [trees]. Inputs: the
+ * leaf of each tree, then the features; used is -1 behind the features of a leaf.
+ * y[score[tree]] += const + coefficient . x, or plain where a used feature is missing */
+void wt_linear_leaves(const wt_call *call) {
+    size_t trees = (size_t)call->facts[0].integer, most = (size_t)call->facts[5].integer;
+    const double *constant = wt_tensor(call, 1), *plain = wt_tensor(call, 2), *coefficient = wt_tensor(call, 4);
+    const int64_t *used = wt_tensor(call, 3), *score = wt_tensor(call, 6);
+    for (size_t sum = 0; sum < call->step->outputs; sum++)
+        for (size_t row = 0; row < call->rows; row++) wt_output(call, sum)[row] = 0.0;
+    for (size_t tree = 0; tree < trees; tree++) {
         for (size_t row = 0; row < call->rows; row++) {
-            double sum = base[score];
-            for (size_t tree = 0; tree < trees; tree++) {
-                int64_t at = root[score * trees + tree];
-                while (follow[at] != at) at = follow[at] + (wt_input(call, (size_t)feature[at])[row] > split[at]);
-                sum += value[at];
+            size_t leaf = (size_t)wt_input(call, tree)[row];
+            const int64_t *feature = used + leaf * most;
+            double value = constant[leaf];
+            for (size_t at = 0; at < most && feature[at] >= 0; at++) {
+                double x = wt_input(call, trees + (size_t)feature[at])[row];
+                if (isnan(x)) {
+                    value = plain[leaf];
+                    break;
+                }
+                value += coefficient[leaf * most + at] * x;
             }
-            y[row] = sum / divisor;
+            wt_output(call, (size_t)score[tree])[row] += value;
         }
     }
 }

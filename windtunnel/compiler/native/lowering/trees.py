@@ -1,14 +1,101 @@
 """Hard trees."""
 
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
 from windtunnel.compiler.native.image import ImageWriter
-from windtunnel.compiler.native.lowering.registry import NotNative, lowers
-from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.compiler.native.lowering.registry import lowers
+from windtunnel.modules.trees.forms.bitvectors import BitvectorTrees
+from windtunnel.modules.trees.forms.gemm import GemmTrees
+from windtunnel.modules.trees.forms.oblivious import ObliviousTrees
+from windtunnel.modules.trees.forms.perfect import PerfectTrees
+from windtunnel.modules.trees.forms.ranked import depths_of
+from windtunnel.modules.trees.forms.ranked_walk import RankedWalkTrees
+from windtunnel.modules.trees.hard import HardTrees, TreeWalk
+from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
+from windtunnel.modules.trees.linear_leaves import LinearLeafTrees
+
+NODE = np.dtype([("split", np.float64), ("follow", np.uint32), ("column", np.uint32)])
+SET = 1 << 31
+"""``WT_TREE_SET`` of ``trees.h``."""
+AT_ONCE = 8
+"""``WT_TREES_AT_ONCE``."""
+
+
+@lowers(RankedWalkTrees)
+@lowers(PerfectTrees)
+@lowers(BitvectorTrees)
+@lowers(ObliviousTrees)
+@lowers(GemmTrees)
+def _form(module: HardTrees, image: ImageWriter, columns: list[int]) -> list[int]:
+    """The trees without what the form has laid out for torch."""
+    return _scores(HardTrees.rebuild(module.state_dict(), module.facts()), image, columns)
 
 
 @lowers(HardTrees)
-def _trees(module: HardTrees, image: ImageWriter, columns: list[int]) -> list[int]:
-    if not module.same_reading or module.vector or module.reads != "float64":
-        raise NotNative("categories, leaves with several values and float32 trees have no native form yet")
-    facts = (module.feature_at, module.split, module.follow, module.value, module.root)
-    trees = len(module.root) // module.outputs
-    return image.step("trees", columns, module.outputs, *facts, trees, module.base, float(module.divisor))
+@lowers(TreeLeaves)
+def _scores(module: TreeWalk, image: ImageWriter, columns: list[int]) -> list[int]:
+    outputs = module.outputs
+    follow, root = module.follow.cpu().numpy(), module.root.cpu().numpy()
+    is_node = follow != np.arange(len(follow))
+    nodes, columns_read = _nodes(module, follow, is_node)
+    trees = len(root) if module.vector else len(root) // max(1, outputs)
+    group_root, group_place, group_depth = _groups(root, follow, is_node)
+    facts = (
+        columns_read, len(columns_read), int(module.reads == "float32"),
+        nodes, module.set_goes_right.cpu().numpy().astype(np.uint8), int(module.has_sets),
+        root.astype(np.uint32), trees, group_root, group_place, group_depth, len(group_depth),
+        module.value if module.vector else np.empty(0), int(module.vector), module.base, float(module.divisor),
+    )  # fmt: skip
+    one_row = 8 * (len(columns_read) + 1) + 4 * (len(root) + AT_ONCE)
+    return image.step("trees", columns, outputs, *facts, scratch=one_row, scratch_per_row=8 * len(columns_read) + 4)
+
+
+@lowers(LeafOneHot)
+def _leaf_one_hot(module: LeafOneHot, image: ImageWriter, columns: list[int]) -> list[int]:
+    return image.step("leaf_one_hot", _scores(module, image, columns), module.columns)
+
+
+@lowers(LinearLeafTrees)
+def _linear_leaves(module: LinearLeafTrees, image: ImageWriter, columns: list[int]) -> list[int]:
+    leaves = _scores(module, image, columns)
+    used = module.used.t()  # [L, most used]
+    coefficient = module.coefficient.detach()
+    factor = coefficient.new_zeros(used.shape) if module.width == 0 else coefficient.gather(1, used % module.width)
+    place = used.cpu().numpy().copy()
+    place[place == module.width] = -1
+    facts = (len(leaves), module.const, module.plain, place, factor, place.shape[1], module.tree_score)
+    return image.step("linear_leaves", [*leaves, *columns], module.scores, *facts)
+
+
+def _nodes(
+    module: TreeWalk, follow: NDArray[np.int64], is_node: NDArray[np.bool_]
+) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
+    """The nodes as C reads them, and feature and reading of each column of values, uint32 ``[C, 2]``."""
+    used, column = np.unique(module.column.cpu().numpy()[is_node], return_inverse=True)
+    nodes = np.empty(len(follow), NODE)
+    nodes["follow"], nodes["column"] = follow, len(used)
+    value = np.arange(len(follow)) if module.vector else module.value.cpu().numpy()
+    nodes["split"] = np.where(is_node, module.split.cpu().numpy(), value)
+    nodes["column"][is_node] = column
+    start, last = module.set_start.cpu().numpy(), module.set_last.cpu().numpy()
+    sets = start > 0
+    nodes["split"][sets] = np.stack([start[sets], last[sets]], axis=1).astype(np.uint32).reshape(-1).view(np.float64)
+    nodes["column"][sets] += SET
+    readings = np.array(module.readings or [0])
+    return nodes, np.stack([used % module.width, readings[used // module.width]], axis=1).astype(np.uint32)
+
+
+def _groups(
+    root: NDArray[np.int64], follow: NDArray[np.int64], is_node: NDArray[np.bool_]
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
+    """Roots by depth, a multiple of ``AT_ONCE``, the place of each, and the depth of each group."""
+    depth = depths_of(root, follow, is_node)
+    order = np.argsort(depth, kind="stable")
+    more = -len(root) % AT_ONCE
+    padded = np.concatenate([np.full(more, len(follow) - 1), root[order]])  # the last position is a leaf
+    place = np.concatenate([len(root) + np.arange(more), order])
+    deepest = np.concatenate([np.zeros(more, np.int64), depth[order]]).reshape(-1, AT_ONCE).max(axis=1, initial=0)
+    return padded.astype(np.uint32), place.astype(np.uint32), deepest.astype(np.uint32)

@@ -1,0 +1,115 @@
+"""Trees of the native engine: the bits of the modules, and the outputs of the libraries."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from cases import CASES as PIPELINES
+from families.trees import boosters, leaves, lightgbm, trees as families
+from lightgbm import LGBMRegressor
+from parity import assert_case, compiled
+from sklearn.ensemble import RandomForestRegressor
+from tree_ensembles import CASES, boosted, rows, stump
+
+from windtunnel.compiler.backends import tree_runner
+from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
+from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
+
+TREES = [case.id for family in (boosters, leaves, lightgbm, families) for case in family.CASES]
+FEW = [
+    "trees of three classes",
+    "trees, zero as missing",
+    "trees, random forest of classes",
+    "booster over pandas categories",
+    "xgboost of leaves with two targets",
+    "xgboost sets of categories",
+    "catboost over categories of three classes",
+    "leaves of catboost over categories",
+]
+SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-35, 1e-34, -1.0, -0.5, 2.0**31, 2.0**40, 5e-324, 1.7e308]
+
+
+def awkward_rows(module, count):
+    """Thresholds, their neighbours and special numbers, in random order."""
+    generator = np.random.default_rng(0)
+    splits = module.threshold.numpy()
+    splits = splits[np.isfinite(splits)]
+    values = [splits, np.nextafter(splits, np.inf), np.nextafter(splits, -np.inf), SPECIAL, np.arange(50.0)]
+    drawn = np.concatenate(values)
+    x = rows(count)[:, : module.width].astype(np.float64)
+    return np.where(generator.random(x.shape) < 0.5, generator.choice(drawn, x.shape), x)
+
+
+def assert_equal_bits(module, counts=(0, 1, 2, 9, 300, 700)):
+    run = tree_runner("native").run(module)
+    for count in counts:
+        x = torch.from_numpy(awkward_rows(module, count))
+        np.testing.assert_array_equal(run(x).numpy(), module(x).numpy())
+        single = x[: min(count, 20)]
+        for at in range(len(single)):
+            np.testing.assert_array_equal(run(single[at : at + 1]).numpy(), module(single[at : at + 1]).numpy())
+
+
+@pytest.mark.parametrize("reads", ["float64", "float32"])
+@pytest.mark.parametrize("name", CASES)
+def test_scores(name, reads):
+    assert_equal_bits(HardTrees.of(replace(CASES[name](), reads=reads)))
+
+
+def test_several_values_in_a_leaf():
+    ensemble = boosted(categories=[2])
+    values = np.random.default_rng(0).normal(size=(len(ensemble.leaf_value), 4))
+    zeros = np.zeros(ensemble.trees, np.int64)
+    assert_equal_bits(
+        HardTrees.of(replace(ensemble, leaf_value=values, output=zeros, base=np.arange(4.0), divisor=15.0))
+    )
+
+
+def test_leaf_numbers():
+    ensemble = boosted()
+    numbers = np.arange(len(ensemble.leaf_value))
+    assert_equal_bits(TreeLeaves.numbered(ensemble, numbers, [5, 3]))
+    assert_equal_bits(LeafOneHot.numbered(ensemble, numbers))
+
+
+@pytest.mark.parametrize("missing", [MISSING_NONE, MISSING_NAN, MISSING_ZERO])
+@pytest.mark.parametrize("default_left", [False, True])
+@pytest.mark.parametrize("threshold", [0.1, 0.0, -1.0, np.inf, -np.inf, 1.7e308, 5e-324])
+def test_decisions(threshold, missing, default_left):
+    assert_equal_bits(HardTrees.of(stump(threshold, missing, default_left)), counts=(1, 700))
+
+
+@pytest.mark.parametrize("members", [[], [0, 3], [70_000, 1 << 20]])
+def test_sets_of_categories(members):
+    assert_equal_bits(HardTrees.of(stump(0.0, MISSING_NAN, True, categories=members)))
+
+
+@pytest.mark.parametrize(
+    "unfitted",
+    [
+        LGBMRegressor(n_estimators=30, num_leaves=64, min_child_samples=2, n_jobs=1, verbosity=-1),
+        LGBMRegressor(n_estimators=5, num_leaves=400, min_child_samples=1, n_jobs=1, verbosity=-1),
+        LGBMRegressor(n_estimators=20, num_leaves=256, max_depth=8, min_child_samples=1, n_jobs=1, verbosity=-1),
+        RandomForestRegressor(n_estimators=5, random_state=0),
+        RandomForestRegressor(n_estimators=5, max_depth=5, random_state=0),
+    ],
+    ids=lambda model: f"{type(model).__name__} of {model.n_estimators}",
+)
+def test_larger_trees(unfitted):
+    X = np.random.default_rng(0).normal(size=(3000, 6))
+    model = unfitted.fit(X, np.sin(3 * X[:, 0]) + X[:, 1] * X[:, 2])
+    from windtunnel import compile
+
+    (module,) = (step for step in compile(model).program.modules() if isinstance(step, HardTrees))
+    run = tree_runner("native").run(module)
+    for count in (1, 255, 3000):
+        x = torch.from_numpy(X[:count])
+        np.testing.assert_array_equal(run(x).numpy(), module(x).numpy())
+
+
+@pytest.mark.parametrize("name", TREES if "WINDTUNNEL_FUZZ" in os.environ else FEW)
+def test_libraries(name):
+    assert_case(PIPELINES[name], compiled(name, backend="native"))
