@@ -13,7 +13,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[boost,onnx,track,tune,dev]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[boost,onnx,serve,track,tune,dev]"
 	touch $(STAMP)
 
 demo: setup

@@ -23,6 +23,7 @@ LAYERS = (
     "export",
     "trainers",
     "sweeps",
+    "serving",
     "explain",
     "api",
     "testing",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from windtunnel.api.compile import compile as compile
     from windtunnel.api.crossfit import crossfit as crossfit
     from windtunnel.api.load import load as load
+    from windtunnel.api.serve import serve as serve
     from windtunnel.api.sweep import sweep as sweep
     from windtunnel.api.translate import translate as translate
     from windtunnel.api.translation import Translation as Translation
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         BadFile as BadFile,
         BadInput as BadInput,
         InvalidOption as InvalidOption,
+        Overloaded as Overloaded,
         UnfaithfulOption as UnfaithfulOption,
         UnsupportedEstimator as UnsupportedEstimator,
         WindTunnelError as WindTunnelError,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
         TwoHotEncoder as TwoHotEncoder,
     )
     from windtunnel.explain.explanation import Explanation as Explanation
+    from windtunnel.serving.batching import Server as Server
     from windtunnel.sweeps.result import SweepResult as SweepResult
     from windtunnel.trainers.data.loader import loader as loader
     from windtunnel.trainers.data.parquet_stream import stream as stream
@@ -65,7 +68,9 @@ _PLACES = {
     "MatrixFactorization": "estimators",
     "NotFitted": "translators.not_fitted",
     "RareCategories": "estimators",
+    "Overloaded": "errors",
     "Recipe": "trainers.recipe",
+    "Server": "serving.batching",
     "SweepResult": "sweeps.result",
     "Translation": "api.translation",
     "TwoHotEncoder": "estimators",
@@ -78,6 +83,7 @@ _PLACES = {
     "crossfit": "api.crossfit",
     "load": "api.load",
     "loader": "trainers.data.loader",
+    "serve": "api.serve",
     "stream": "trainers.data.parquet_stream",
     "supported": "translators",
     "sweep": "api.sweep",

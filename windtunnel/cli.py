@@ -1,4 +1,4 @@
-"""The command line: ``windtunnel demo | fit | sweep | refresh | predict | explain | export | report``."""
+"""The command line, one function per command: ``windtunnel --help``."""
 
 from __future__ import annotations
 
@@ -245,6 +245,31 @@ def export(
     """Write one file that scores without windtunnel."""
     _load(model).export(path, format=format)
     typer.echo(f"wrote {path}")
+
+
+@app.command()
+def serve(
+    models: Annotated[list[Path], typer.Argument(help="One or more .windtunnel files.")],
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8080,
+    workers: Annotated[int, typer.Option(help="Processes that share the port.")] = 1,
+    max_batch: Annotated[int, typer.Option(help="The most rows of a batch.")] = 4096,
+    max_wait_ms: Annotated[float, typer.Option(help="How long a request may wait for others to join it.")] = 0.0,
+    max_queue: Annotated[int, typer.Option(help="The most rows that wait; then requests get 503.")] = 100_000,
+    max_rows: Annotated[int, typer.Option(help="The most rows of a request.")] = 100_000,
+    max_bytes: Annotated[int, typer.Option(help="The most bytes of a request.")] = 64 * 2**20,
+    timeout: Annotated[float, typer.Option(help="Seconds to receive and to answer a request.")] = 30.0,
+) -> None:
+    """Serve models over HTTP: POST /predict, the Open Inference Protocol under /v2, /metrics."""
+    from windtunnel.api.serve import serve as run
+
+    for path in models:
+        if not path.is_file():
+            raise FileNotFoundError(f"no file {path}; give models written by windtunnel fit")
+    run(
+        models, host=host, port=port, workers=workers, max_batch=max_batch, max_wait_ms=max_wait_ms,
+        max_queue=max_queue, max_rows=max_rows, max_bytes=max_bytes, timeout=timeout,
+    )  # fmt: skip
 
 
 @app.command()

@@ -28,6 +28,10 @@ class BadFile(WindTunnelError, ValueError):
     """An artefact that is damaged, truncated, oversized, hostile or from another schema."""
 
 
+class Overloaded(WindTunnelError, RuntimeError):
+    """More rows wait than a server accepts; send the request again later."""
+
+
 def nearest(name: str, accepted: Iterable[str], other_names: Mapping[str, str] | None = None) -> str:
     """A suggestion for an unknown name: the nearest accepted one, or all of them.
 

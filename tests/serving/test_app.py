@@ -1,0 +1,208 @@
+"""The HTTP application, called by a client through a socket."""
+
+import http.client
+import json
+import shutil
+import socket
+import time
+from threading import Thread
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import uvicorn
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import windtunnel
+from windtunnel.api.serve import application
+from windtunnel.serving.messages import ARROW
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame({"city": generator.choice(["Bern", "Rom"], 300), "age": generator.normal(40, 9, 300)})
+    columns = make_column_transformer((OneHotEncoder(), ["city"]), (StandardScaler(), ["age"]))
+    target = np.where(frame.age + 9 * (frame.city == "Rom") > 44, "yes", "no")
+    return make_pipeline(columns, LogisticRegression()).fit(frame, target), frame
+
+
+@pytest.fixture(scope="module")
+def folder(fitted, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    pipeline, frame = fitted
+    windtunnel.translate(pipeline, calibrate=frame).save(folder / "churn.windtunnel")
+    windtunnel.translate(LinearRegression().fit([[0.0, 1.0], [1.0, 1.0]], [1.0, 3.0])).save(folder / "line.windtunnel")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def port(folder):
+    models = [folder / "churn.windtunnel", folder / "line.windtunnel"]
+    app = application(models, max_bytes=100_000, max_rows=100, timeout=2.0)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    thread = Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield server.servers[0].sockets[0].getsockname()[1]
+    server.should_exit = True
+    thread.join(30)
+
+
+@pytest.fixture
+def call(port):
+    def call(method, path, body=None, headers=None):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        body = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        connection.request(method, path, body, headers or {})
+        response = connection.getresponse()
+        content = response.read()
+        connection.close()
+        json_type = response.getheader("content-type", "").startswith("application/json")
+        return response.status, json.loads(content) if json_type else content.decode()
+
+    return call
+
+
+def test_json_rows_arrow_and_tensors_give_the_predictions_of_the_source(call, fitted):
+    pipeline, frame = fitted
+    rows = frame.head(5)
+    labels, probabilities = pipeline.predict(rows).tolist(), pipeline.predict_proba(rows)
+    sink = pa.BufferOutputStream()
+    table = pa.Table.from_pandas(rows, preserve_index=False)
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    records = rows.to_dict("records")
+    bodies = [(records, {}), ({"rows": records}, {}), (sink.getvalue().to_pybytes(), {"content-type": ARROW})]
+    for body, headers in bodies:
+        status, answer = call("POST", "/models/churn/predict", body, headers)
+        assert (status, answer["predictions"], answer["classes"]) == (200, labels, ["no", "yes"])
+        np.testing.assert_allclose(answer["probabilities"], probabilities, atol=1e-6)
+    inputs = [
+        {"name": "city", "shape": [5], "datatype": "BYTES", "data": rows.city.tolist()},
+        {"name": "age", "shape": [5, 1], "datatype": "FP64", "data": [[age] for age in rows.age]},
+    ]
+    status, answer = call("POST", "/v2/models/churn/versions/1/infer", {"id": "7", "inputs": inputs})
+    assert (status, answer["id"], [output["name"] for output in answer["outputs"]]) == (
+        200,
+        "7",
+        ["predict", "predict_proba"],
+    )
+    assert answer["outputs"][0] == {"name": "predict", "datatype": "BYTES", "shape": [5], "data": labels}
+    np.testing.assert_allclose(np.reshape(answer["outputs"][1]["data"], (5, 2)), probabilities, atol=1e-6)
+    wanted = {"inputs": inputs, "outputs": [{"name": "predict_proba"}]}
+    assert len(call("POST", "/v2/models/churn/infer", wanted)[1]["outputs"]) == 1
+    tensor = {"name": "rows", "shape": [1, 2], "datatype": "FP32", "data": [2, 1]}
+    assert call("POST", "/v2/models/line/infer", {"inputs": [tensor]})[1]["outputs"][0]["data"] == pytest.approx([5.0])
+    assert call("POST", "/models/line/predict", [[2, 1]])[1] == {"predictions": pytest.approx([5.0])}
+
+
+def test_metadata_health_and_metrics(call):
+    assert call("GET", "/v2/health/live")[0] == call("GET", "/v2/health/ready")[0] == 200
+    assert call("GET", "/v2/models/churn/ready")[0] == 200
+    assert call("GET", "/v2")[1]["name"] == "windtunnel"
+    facts = call("GET", "/v2/models/churn")[1]
+    assert facts["inputs"] == [
+        {"name": "city", "datatype": "BYTES", "shape": [-1]},
+        {"name": "age", "datatype": "FP64", "shape": [-1]},
+    ]
+    assert facts["outputs"][1] == {"name": "predict_proba", "datatype": "FP64", "shape": [-1, 2]}
+    call("POST", "/models/line/predict", [[2, 1]])
+    assert 'windtunnel_requests_total{model="line",status="200"}' in call("GET", "/metrics")[1]
+
+
+GOOD = {"city": "Rom", "age": 50.0}
+REJECTED = {
+    "another column": ([{"city": "Rom", "years": 50}], 422, "'age'"),
+    "a missing column": ([{"city": "Rom"}], 422, "'age'"),
+    "rows that differ": ([GOOD, {"city": "Rom"}], 422, "row 1"),
+    "a text for a number": ([GOOD | {"age": "old"}], 422, "age"),
+    "a missing number": ([GOOD | {"age": None}], 422, "age"),
+    "an unknown category": ([GOOD | {"city": "x" * 50_000}], 422, "city"),
+    "no rows": ([], 422, "at least one row"),
+    "a number": (7, 422, "list of rows"),
+    "no body": (b"", 422, "JSON"),
+    "half of a JSON": (b'[{"city"', 422, "JSON"),
+    "nested deeply": (b"[" * 90_000, 422, "JSON"),
+    "bytes that are no text": (b"\xff\xfe", 422, "JSON"),
+    "too many rows": ([GOOD] * 101, 413, "101 rows"),
+    "too many bytes": (b" " * 100_001, 413, "100000 bytes"),
+}
+
+
+@pytest.mark.parametrize("what", REJECTED)
+def test_bad_bodies_are_named(call, what):
+    body, expected, said = REJECTED[what]
+    status, answer = call("POST", "/models/churn/predict", body)
+    assert (status, said in answer["error"]) == (expected, True), answer
+    assert len(answer["error"]) < 1000
+    assert call("POST", "/models/churn/predict", [GOOD])[0] == 200
+
+
+TENSOR = {"name": "rows", "shape": [1, 2], "datatype": "FP64", "data": [2, 1]}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        [],
+        {},
+        {"inputs": []},
+        {"inputs": [7]},
+        {"inputs": [TENSOR, TENSOR | {"name": "more"}]},
+        {"inputs": [TENSOR | {"shape": [2, 2]}]},
+        {"inputs": [TENSOR | {"shape": [-1, 2]}]},
+        {"inputs": [TENSOR | {"datatype": "FP128"}]},
+        {"inputs": [TENSOR | {"data": ["a", {}]}]},
+        {"inputs": [TENSOR | {"shape": [1, 1], "data": [1]}]},
+        {"inputs": [TENSOR], "outputs": [{"name": "apply"}]},
+        {"inputs": [TENSOR | {"datatype": "INT8", "data": [1e300, 1]}]},
+    ],
+)
+def test_bad_tensors_are_rejected(call, message):
+    status, answer = call("POST", "/v2/models/line/infer", message)
+    assert (status, bool(answer["error"])) == (422, True)
+
+
+def test_unknown_models_versions_and_paths_are_404(call):
+    for path in ("/models/none/predict", "/predict", "/v2/models/churn/versions/9/infer"):
+        assert call("POST", path, [GOOD])[0] == 404
+    assert call("GET", "/nothing")[0] == 404
+
+
+def test_an_arrow_stream_that_is_none_is_rejected(call):
+    assert call("POST", "/models/churn/predict", b"no stream", {"content-type": ARROW})[0] == 422
+
+
+def test_a_client_that_never_ends_its_body_gets_a_timeout(port, call):
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+        client.sendall(b"POST /models/churn/predict HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n[")
+        assert client.recv(100).startswith(b"HTTP/1.1 504")
+    assert call("POST", "/models/churn/predict", [GOOD])[0] == 200
+
+
+def test_a_replaced_file_is_loaded_and_a_damaged_one_is_not(folder, call, fitted):
+    line = folder / "line.windtunnel"
+    other = folder / "other"
+    windtunnel.translate(LinearRegression().fit([[0.0, 1.0], [1.0, 1.0]], [2.0, 5.0])).save(other)
+
+    def wait_for(value, version):
+        for _ in range(400):
+            answers = [call("POST", "/models/line/predict", [[2, 1]]) for _ in range(3)]
+            assert all(status == 200 for status, _ in answers)
+            if call("GET", "/v2/models/line")[1]["versions"] == [version]:
+                return call("POST", "/models/line/predict", [[2, 1]])[1]["predictions"] == pytest.approx([value])
+            time.sleep(0.05)
+        return False
+
+    shutil.copy(other, folder / "part")
+    (folder / "part").replace(line)
+    assert wait_for(8.0, "2")
+    line.write_bytes(b"damaged")
+    time.sleep(1.5)
+    assert wait_for(8.0, "2")

@@ -1,0 +1,117 @@
+"""``Server``: what requests that share batches get."""
+
+import asyncio
+from threading import Event, Thread
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+
+import windtunnel
+from windtunnel.errors import BadInput, InvalidOption, Overloaded
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(200, 3))
+    return LogisticRegression().fit(X, np.where(X[:, 0] > 0, "yes", "no")), X
+
+
+@pytest.fixture(scope="module")
+def net(fitted):
+    return windtunnel.compile(fitted[0])
+
+
+class Gate:
+    """Holds the server's thread inside of a batch."""
+
+    def __init__(self, net, monkeypatch):
+        self.entered, self.open, self.batches = Event(), Event(), []
+        predict = net.predict
+
+        def held(rows):
+            self.batches.append(len(rows.ids))
+            self.entered.set()
+            assert self.open.wait(30)
+            return predict(rows)
+
+        monkeypatch.setattr(type(net), "predict", lambda self, rows: held(rows))
+
+
+def test_requests_of_many_callers_get_their_own_outputs(net, fitted):
+    pipeline, X = fitted
+    parts = np.array_split(X, 37)
+
+    async def main():
+        async with windtunnel.Server(net) as server:
+            labels = asyncio.gather(*(server.predict(part) for part in parts))
+            return await labels, await asyncio.gather(*(server.predict_proba(part) for part in parts))
+
+    labels, probabilities = asyncio.run(main())
+    assert [part.tolist() for part in labels] == [pipeline.predict(part).tolist() for part in parts]
+    np.testing.assert_allclose(np.concatenate(probabilities), pipeline.predict_proba(X), atol=1e-12)
+
+
+def test_requests_that_arrive_during_a_batch_share_the_next_one(net, fitted, monkeypatch):
+    gate, X = Gate(net, monkeypatch), fitted[1]
+    with windtunnel.Server(net, max_batch=10) as server:
+        first = server.submit(["predict"], X[:1])
+        assert gate.entered.wait(30)
+        later = [server.submit(["predict"], X[:3]) for _ in range(5)]
+        gate.open.set()
+        assert [len(future.result(30)[0]) for future in [first, *later]] == [1, 3, 3, 3, 3, 3]
+    assert gate.batches == [1, 9, 6]
+
+
+def test_a_full_queue_and_a_closed_server_reject_requests(net, fitted, monkeypatch):
+    gate, X = Gate(net, monkeypatch), fitted[1]
+    server = windtunnel.Server(net, max_queue=5)
+    futures = [server.submit(["predict"], X[:1])]
+    assert gate.entered.wait(30)
+    futures.append(server.submit(["predict"], X[:4]))
+    with pytest.raises(Overloaded, match="4 rows wait"):
+        server.submit(["predict"], X[:2])
+    cancelled = server.submit(["predict"], X[:1])
+    assert cancelled.cancel()
+    closing = Thread(target=server.close)
+    closing.start()
+    gate.open.set()
+    closing.join(30)
+    assert [len(future.result(0)[0]) for future in futures] == [1, 4]
+    with pytest.raises(InvalidOption, match="closed"):
+        server.submit(["predict"], X[:1])
+
+
+def test_a_request_that_the_source_rejects_fails_alone(fitted, monkeypatch):
+    X, bad = fitted[1], fitted[1][:1] * np.nan
+    net = windtunnel.compile(fitted[0])
+    gate = Gate(net, monkeypatch)
+    with windtunnel.Server(net) as server:
+        first = server.submit(["predict"], X[:1])
+        assert gate.entered.wait(30)
+        wrong, right = server.submit(["predict"], bad), server.submit(["predict"], X[:2])
+        gate.open.set()
+        assert len(first.result(30)[0]) == 1 and len(right.result(30)[0]) == 2
+        with pytest.raises(BadInput, match="NaN"):
+            wrong.result(30)
+        with pytest.raises(BadInput):
+            server.submit(["predict"], X[:1, :2])
+    with pytest.raises(InvalidOption, match="max_batch=0"):
+        windtunnel.Server(net, max_batch=0)
+
+
+def test_what_waits_is_scored_by_the_model_that_it_was_sent_to(fitted, monkeypatch):
+    X = fitted[1]
+    scaler = windtunnel.compile(StandardScaler().fit(X))
+    with windtunnel.Server(windtunnel.compile(fitted[0])) as server:
+        gate = Gate(server.net, monkeypatch)
+        first = server.submit(["predict"], X[:1])
+        assert gate.entered.wait(30)
+        second = server.submit(["predict"], X[:1])
+        server.replace(scaler)
+        third = server.submit(["transform"], X[:1])
+        gate.open.set()
+        assert first.result(30)[0] == second.result(30)[0]
+        assert third.result(30)[0].shape == (1, 3)

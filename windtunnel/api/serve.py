@@ -1,0 +1,102 @@
+"""``serve``: models over HTTP, one process per core."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from importlib.util import find_spec
+from json import dumps, loads
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from windtunnel.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+SETTINGS = "WINDTUNNEL_SERVE"
+"""The environment variable that tells the processes of a server what to serve."""
+GRACEFUL_SECONDS = 30
+
+
+def application(models: Sequence[str | PathLike[str]], **limits: Any) -> Starlette:
+    """The ASGI application that ``serve`` runs, for another ASGI server.
+
+    Parameters
+    ----------
+    models : sequence of paths
+        Files that ``save`` wrote. The stem of a file is the name of its model.
+    **limits
+        Fields of ``windtunnel.serving.models.Limits``.
+    """
+    _check_installed()
+    from windtunnel.serving.app import App
+    from windtunnel.serving.models import Limits
+
+    paths = [Path(model) for model in models]
+    if not paths:
+        raise InvalidOption("serve needs at least one model file.")
+    return App(paths, _open, replace(Limits(), **limits)).starlette()
+
+
+def serve(
+    models: Sequence[str | PathLike[str]],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    workers: int = 1,
+    **limits: Any,
+) -> None:
+    """Serve models over HTTP until SIGTERM or SIGINT; then requests under way are answered.
+
+    ``POST /predict`` takes rows as JSON or as an Arrow stream, ``/v2`` speaks the Open Inference Protocol V2, and
+    ``/metrics`` is for Prometheus. A file that is replaced is loaded again.
+
+    Parameters
+    ----------
+    models : sequence of paths
+        Files that ``save`` wrote. The stem of a file is the name of its model.
+    host : str
+        Address to listen on; "0.0.0.0" for all.
+    port : int
+    workers : int
+        Processes that share the port.
+    **limits
+        Fields of ``windtunnel.serving.models.Limits``: max_batch, max_wait_ms, max_queue, max_rows, max_bytes, timeout.
+    """
+    _check_installed()
+    import uvicorn
+
+    from windtunnel.serving.models import Limits
+
+    settings = asdict(replace(Limits(), **limits)) | {"models": [str(model) for model in models]}
+    with TemporaryDirectory() as folder:
+        os.environ[SETTINGS] = dumps(settings)
+        if workers > 1:
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        uvicorn.run(
+            "windtunnel.api.serve:from_environment", factory=True, host=host, port=port, workers=workers,
+            access_log=False, timeout_graceful_shutdown=GRACEFUL_SECONDS,
+        )  # fmt: skip
+
+
+def from_environment() -> Starlette:
+    """The application of the settings that ``serve`` left in the environment."""
+    settings = loads(os.environ[SETTINGS])
+    return application(settings.pop("models"), **settings)
+
+
+def _open(path: Path) -> Any:
+    from windtunnel.api.compile import compile
+    from windtunnel.api.load import load
+
+    return compile(load(path))
+
+
+def _check_installed() -> None:
+    missing = [name for name in ("starlette", "uvicorn", "orjson", "prometheus_client") if find_spec(name) is None]
+    if missing:
+        raise InvalidOption(f"serve needs {', '.join(missing)}: pip install 'windtunnel[serve]'")

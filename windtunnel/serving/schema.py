@@ -1,0 +1,79 @@
+"""What a model takes and gives, in the types of the Open Inference Protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from windtunnel.program.translated import TranslatedPipeline
+
+METHODS = ("predict", "predict_proba")
+"""The methods that a request gets the outputs of."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """An input or output tensor of one or more columns.
+
+    Attributes
+    ----------
+    name : str
+    datatype : str
+        "FP64", "INT64", "BOOL" or "BYTES" (text).
+    shape : tuple of int
+        -1 is the number of rows.
+    """
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As the protocol describes a tensor."""
+        return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The tensors that a model takes and gives.
+
+    Attributes
+    ----------
+    inputs : tuple of Column
+        A tensor per raw column that the model reads; one tensor of all columns if the source was fitted on an array.
+    outputs : tuple of Column
+    named : bool
+        Whether columns have names.
+    """
+
+    inputs: tuple[Column, ...]
+    outputs: tuple[Column, ...]
+    named: bool
+
+    @classmethod
+    def of(cls, net: TranslatedPipeline) -> Schema:
+        """The schema of a translation."""
+        encoder, head = net.encoder, net.head
+        texts = {category.column for category in encoder.categories if category.vocabulary.kind != "number"}
+        if encoder.names is not None and not encoder.flat:
+            columns = encoder.used_columns() if not net.hosts else range(encoder.width)
+            inputs = [Column(encoder.names[at], "BYTES" if at in texts else "FP64", (-1,)) for at in columns]
+        else:
+            shape = (-1,) if encoder.flat else (-1, encoder.width)
+            inputs = [Column("rows", "BYTES" if texts or encoder.flat else "FP64", shape)]
+        labels = head.labels_in_order
+        kinds = {"predict": _datatype(labels) if labels else "FP64"}
+        shapes = {"predict": (-1,), "predict_proba": (-1, len(labels))}
+        outputs = [Column(name, kinds.get(name, "FP64"), shapes[name]) for name in METHODS if name in head.methods]
+        return cls(tuple(inputs), tuple(outputs), encoder.names is not None and not encoder.flat)
+
+
+def datatype_of(values: np.ndarray[Any, Any]) -> str:
+    """The type of the protocol for an array."""
+    return {"f": "FP64", "i": "INT64", "u": "INT64", "b": "BOOL"}.get(values.dtype.kind, "BYTES")
+
+
+def _datatype(labels: list[Any]) -> str:
+    return datatype_of(np.array(labels)) if len({type(label) for label in labels}) == 1 else "BYTES"
