@@ -16,9 +16,11 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler, TargetEncoder
 
+from benchmarks.accuracy.combined_categories import CombinedCategories
 from benchmarks.accuracy.task import Task
 from windtunnel import TwoHotEncoder
 
@@ -45,6 +47,8 @@ XGBOOST: dict[str, Any] = {
     "tree_method": "hist",
     "enable_categorical": True,
 }
+TARGET_ENCODED = LIGHTGBM | {"combinations": 150, "folds": 5}
+EBM: dict[str, Any] = {"outer_bags": 4, "n_jobs": 1}
 CATBOOST: dict[str, Any] = {"iterations": 2000, "learning_rate": 0.06, "depth": 6, "l2_leaf_reg": 5.0}
 PATIENCE = 50
 """Trees without a better valid score after which boosting stops."""
@@ -91,6 +95,29 @@ def lightgbm_two_hot(task: Task, seed: int) -> Pipeline:
 def lightgbm_native(task: Task, seed: int) -> Any:
     """LightGBM on columns of pandas' category dtype, which it splits into sets."""
     return boosted(task, None, NATIVE, PATIENCE, seed)
+
+
+def lightgbm_target_encoded(task: Task, seed: int) -> Pipeline:
+    """LightGBM on two-hot categories and out-of-fold target encodings of unscreened pairs and triples of categories.
+
+    The idea of TabPrep in AutoGluon.
+    """
+    folds = (KFold if task.kind == "regression" else StratifiedKFold)(
+        TARGET_ENCODED["folds"], shuffle=True, random_state=seed
+    )
+    encodings = make_pipeline(CombinedCategories(TARGET_ENCODED["combinations"], seed), TargetEncoder(cv=folds))
+    columns = FeatureUnion([("columns", two_hot(task)), ("encodings", encodings)])
+    return boosted(task, columns, LIGHTGBM, PATIENCE, seed)
+
+
+def ebm(task: Task, seed: int) -> Any:
+    """An explainable boosting machine, which stops early on rows of its own choice among the training rows."""
+    from interpret.glassbox import ExplainableBoostingClassifier, ExplainableBoostingRegressor
+
+    model = ExplainableBoostingRegressor if task.kind == "regression" else ExplainableBoostingClassifier
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="(Missing values detected|For multiclass)")  # about its plots
+        return model(**EBM, random_state=seed).fit(*task.train)
 
 
 def xgboost(task: Task, seed: int) -> Any:
@@ -155,8 +182,10 @@ def boosted(
         force_row_wise=True,  # else a race on the clock decides, and rounding with it
         verbosity=-1,
     )
-    prepared = None if columns is None else clone(columns).fit(*task.train)
-    train, valid = ((X if prepared is None else prepared.transform(X)) for X in (task.train.X, task.valid.X))
+    prepared = None if columns is None else clone(columns)
+    # Target encoders encode training rows out of fold, in fit_transform alone.
+    train = task.train.X if prepared is None else prepared.fit_transform(*task.train)
+    valid = task.valid.X if prepared is None else prepared.transform(task.valid.X)
     if patience is None:
         model.fit(train, task.train.y)
     else:

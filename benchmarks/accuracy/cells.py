@@ -11,7 +11,16 @@ from importlib.metadata import version
 from typing import Any
 
 from benchmarks.accuracy import alternatives, sources
-from benchmarks.accuracy.alternatives import CATBOOST, LIGHTGBM, LOGISTIC, NATIVE, PATIENCE, XGBOOST
+from benchmarks.accuracy.alternatives import (
+    CATBOOST,
+    EBM,
+    LIGHTGBM,
+    LOGISTIC,
+    NATIVE,
+    PATIENCE,
+    TARGET_ENCODED,
+    XGBOOST,
+)
 from benchmarks.accuracy.neural import NEURAL, Predictions, Pytabkit, timed
 from benchmarks.accuracy.ours import CALIBRATION, OURS
 from benchmarks.accuracy.sources import PAPER, SOURCES, STRONG, STRONG_PATIENCE
@@ -46,8 +55,12 @@ FITTED = {
     "logistic": Fitted(alternatives.logistic, LOGISTIC, ("scikit-learn",)),
     "lightgbm_two_hot": Fitted(alternatives.lightgbm_two_hot, LIGHTGBM | EARLY, ("lightgbm", "windtunnel")),
     "lightgbm_native": Fitted(alternatives.lightgbm_native, NATIVE | EARLY, ("lightgbm",), Task.as_categories),
+    "lightgbm_target_encoded": Fitted(
+        alternatives.lightgbm_target_encoded, TARGET_ENCODED | EARLY, ("lightgbm", "scikit-learn", "windtunnel")
+    ),
     "xgboost": Fitted(alternatives.xgboost, XGBOOST | EARLY, ("xgboost",), Task.as_categories),
     "catboost": Fitted(alternatives.catboost, CATBOOST | EARLY, ("catboost",), Task.as_text),
+    "ebm": Fitted(alternatives.ebm, EBM, ("interpret-core",), Task.as_text),
     "strong": Fitted(sources.strong, STRONG | {"patience": STRONG_PATIENCE}, ("lightgbm", "windtunnel")),
     "paper": Fitted(sources.paper, PAPER, ("lightgbm", "windtunnel")),
 }

@@ -25,6 +25,9 @@ source), on whatever machine ran it.
 regression if the target is a number.
 - `lightgbm_two_hot`, `lightgbm_native`, `xgboost`, `catboost`: regularised, small learning rates, early stopping \
 after 50 trees without a better validation score.
+- `lightgbm_target_encoded`: LightGBM on two-hot categories and the out-of-fold target encodings of 150 unscreened \
+single categories, pairs and triples, the idea of AutoGluon's TabPrep.
+- `ebm`: `interpret`'s explainable boosting machine with 4 outer bags; it stops early on a part of the training rows.
 - `realmlp`, `tabm`: the models of pytabkit, run by a separate Python.
 - `strong`: two-hot, 31 leaves, learning rate 0.1, at most 250 trees, early stopping after 30.
 - `paper`: two-hot, 100 trees of 64 leaves, learning rate 0.25.

@@ -52,6 +52,8 @@ def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     for options in (alternatives.LIGHTGBM, alternatives.NATIVE, alternatives.XGBOOST):
         monkeypatch.setitem(options, "n_estimators", 60)
     monkeypatch.setitem(alternatives.CATBOOST, "iterations", 60)
+    for name, value in (("outer_bags", 1), ("max_rounds", 200)):
+        monkeypatch.setitem(alternatives.EBM, name, value)
 
 
 def task(kind: str = "binary", rows: int = 240, noise: float = 1.0) -> Task:
@@ -155,8 +157,8 @@ def test_sets_that_are_built_in(name: str) -> None:
 @pytest.mark.parametrize("name", FITTED)
 def test_every_model_learns_from_raw_rows(name: str, kind: str, few_trees: None) -> None:
     """Missing and unseen categories and missing numbers included; better than knowing nothing."""
-    if name in ("xgboost", "catboost"):
-        pytest.importorskip(name)
+    if name in ("xgboost", "catboost", "ebm"):
+        pytest.importorskip("interpret" if name == "ebm" else name)
     given = task(kind, 900, noise=0.2)
     (line,) = measure(given, [Cell(kind, name, 0)], Settings())
     target = given.train.y
