@@ -129,7 +129,10 @@ def with_residual_model(generator: torch.Generator) -> windtunnel.Translation:
     edges = torch.tensor([[-0.5, 0.5]]).repeat(len(net.encoder.numbers), 1)
     residual = ResidualModel.zero(edges, size, torch.ones(1), rank=2, generator=generator)
     combined = {(0, len(size) - 1): 5, (1, len(size) - 2, len(size) - 1): 7, (0,): 4}  # fewer cells than combinations
-    residual.set_interactions(list(combined), [torch.zeros(count, 1) for count in combined.values()])
+    cells = [torch.arange(1, count, 2) for count in combined.values()]
+    residual.set_interactions(
+        list(combined), list(combined.values()), cells, [torch.zeros(len(each), 1) for each in cells]
+    )
     with torch.no_grad():
         for parameter in residual.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))

@@ -28,7 +28,9 @@ def reference_scores(residual: ResidualModel, x: np.ndarray) -> np.ndarray:
             number = 0
             for column in columns:
                 number = number if column < 0 else number * int(size[column]) + int(codes[column])
-            total = total + cross[count[:which].sum() + number % count[which]]
+            keys = residual.keys.tolist()
+            key = count[:which].sum() + number % count[which]
+            total = total + cross[keys.index(key) if key in keys else len(keys) + which]
         scores.append(total * residual.unit.numpy())
     return np.array(scores)
 
@@ -42,8 +44,9 @@ def random_model(outputs: int = 2, rank: int = 3, combined: Any = COMBINED) -> R
     unit = torch.arange(1.0, outputs + 1, dtype=torch.float64)
     residual = ResidualModel.zero(edges, [4, 5, 3, 6], unit, rank=rank, generator=generator).double()
     if combined:
-        tables = [torch.zeros(count, outputs, dtype=torch.float64) for count in combined.values()]
-        residual.set_interactions(list(combined), tables)
+        cells = [torch.arange(0, count, 2) for count in combined.values()]  # the others share a row
+        tables = [torch.zeros(len(each), outputs, dtype=torch.float64) for each in cells]
+        residual.set_interactions(list(combined), list(combined.values()), cells, tables)
     with torch.no_grad():
         for parameter in residual.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
@@ -78,6 +81,16 @@ def test_cells_are_distinct_where_there_are_enough_and_hashed_where_not() -> Non
     for count, distinct in ((1600, 1600), (801, 801)):
         at = interaction_cells(codes, torch.tensor([40, 40]), torch.tensor([[0, 1]]), torch.tensor([count]))
         assert len(torch.unique(at)) == distinct and at.max() < count
+
+
+def test_cells_without_a_row_have_no_score() -> None:
+    residual = ResidualModel.zero(torch.zeros(0, 0), [6, 5], torch.ones(1), rank=0, generator=torch.Generator())
+    cells = [torch.tensor([3, 7]), torch.tensor([0, 4])]
+    residual.set_interactions(
+        [(0, 1), (1,)], [30, 5], cells, [torch.tensor([[1.0], [2.0]]), torch.tensor([[4.0], [8.0]])]
+    )
+    x = torch.tensor([[0.0, 3], [1, 2], [0, 0], [5, 4], [5, 3]])
+    assert residual(x)[:, 0].tolist() == [1, 2, 4, 8, 0]
 
 
 def test_wide_columns_do_not_overflow() -> None:

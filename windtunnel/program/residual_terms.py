@@ -14,7 +14,7 @@ from torch import Tensor
 
 from windtunnel.encode import FIRST_ID, Batch, RowEncoder
 from windtunnel.encode.vocabulary import MISSING_ID
-from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum, column_codes, interaction_cells
+from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum, column_codes
 from windtunnel.program.program import NUMBERS, Program, ProgramStep
 from windtunnel.program.raw_columns import RawColumns
 
@@ -135,8 +135,7 @@ class ResidualTerms:
                 1, torch.tensor(self._of_column, dtype=torch.int64, device=x.device), self._column_values(codes)
             )
             if self._of_interaction:
-                cells = interaction_cells(codes, residual.size, residual.interactions, residual.cell_count)
-                cross = residual.cross[cells + residual.first_cell].double()
+                cross = residual.cross[residual.interaction_rows(codes)].double()
                 values.index_add_(1, torch.tensor(self._of_interaction, device=x.device), cross)
             return (values * residual.unit.double()).cpu().numpy()
 

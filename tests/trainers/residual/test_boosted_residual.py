@@ -19,9 +19,8 @@ import windtunnel
 from windtunnel.export import serving
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import LOSSES
-from windtunnel.trainers.residual.boosted.boosting import BoostingRows, boost, derivatives
+from windtunnel.trainers.residual.boosted.boosting import BinnedFeatures, BoostingRows, boost, derivatives
 from windtunnel.trainers.residual.boosted.cell_tables import PRIOR_ROWS, CellTables, TargetRows, row_blocks
-from windtunnel.trainers.residual.mean_residuals import Interaction
 
 ROWS, TRAIN, VALID = 9000, slice(0, 6000), slice(6000, 8500)
 
@@ -49,7 +48,7 @@ def test_features_leave_the_block_of_a_row_out() -> None:
     codes = torch.from_numpy(random.integers(0, 4, (300, 3)))
     target, weight = random.normal(size=(300, 2)), random.random(300) + 0.5
     rows = TargetRows(codes, target, weight)
-    tables = CellTables.of([Interaction.of((0, 2), [4, 4, 4], 300), Interaction.of((1,), [4, 4, 4], 300)], rows)
+    tables = CellTables.of([(0, 2), (1,)], [4, 4, 4], rows)
     block = row_blocks("contiguous", 300, 0)
     features = tables.out_of_block_features(rows, block, torch.arange(300))
     mean = np.average(target, axis=0, weights=weight)
@@ -95,12 +94,13 @@ def test_boosting_lowers_the_loss_of_a_start_with_any_weight() -> None:
     random = np.random.default_rng(0)
     features = random.normal(size=(1500, 2)).astype(np.float32)
     target = torch.from_numpy((features[:, 0] > 0).astype(int) + (features[:, 1] > 0))
-    train, valid = (BoostingRows(features[part], torch.zeros(len(features[part]), 3), target[part])
-                    for part in (slice(0, 1000), slice(1000, 1500)))  # fmt: skip
+    parts = slice(0, 1000), slice(1000, 1500)
+    binned = BinnedFeatures.of(*(features[part] for part in parts))
+    train, valid = (BoostingRows(torch.zeros(len(target[part]), 3), target[part]) for part in parts)
     halves = torch.arange(500).tensor_split(2)
-    boosting = boost(train, valid, halves, LOSSES["softmax"], seed=0, rate=0.3, max_trees=20)
+    boosting = boost(binned, train, valid, halves, LOSSES["softmax"], seed=0, rate=0.3, max_trees=20)
     rounds = boosting.rounds()
-    scores = boosting.scores(valid.features, rounds, 3)
+    scores = boosting.scores(features[parts[1]], rounds, 3)
     loss = LOSSES["softmax"](scores, valid.target, None)
     assert boosting.losses[0] == pytest.approx([np.log(3)] * 3) and boosting.lowest() < 0.5 * np.log(3)
     assert float(loss) == pytest.approx(boosting.lowest(), rel=1e-5)

@@ -56,11 +56,11 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
 
     The file is a safetensors file. Its metadata is one JSON text (``GraphData``): schema, versions, steps by the names
     of their modules, wiring, head, columns. Its tensors are the categories as JSON bytes, the weights, and the
-    initial weights if training has changed them; counts, quantiles and means of bins of the training rows, but no row.
-    While soft steps are untrained, their exact forms are there too. A SHA-256 covers the text and all tensors. The file
-    is moved into place when it is complete. The code of steps that stay on the host is not in it: ``load`` takes these
-    steps from the fitted pipeline. Vectorizers of a raw column of texts are in the file if plain options describe their
-    tokenizer.
+    initial values of those that training has changed; counts, quantiles and means of bins of the training rows, but no
+    row. While soft steps are untrained, their exact forms are there too. A SHA-256 covers the text and all tensors. The
+    file is moved into place when it is complete. The code of steps that stay on the host is not in it: ``load`` takes
+    these steps from the fitted pipeline. Vectorizers of a raw column of texts are in the file if plain options describe
+    their tokenizer.
 
     Raises
     ------
@@ -102,11 +102,11 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
             f"a name, label or category of the translation is no valid Unicode text ({error}), and an artefact holds "
             "UTF-8 alone. Replace it in the rows before fitting."
         ) from error
-    weights, start = net.program.state_dict(), dict(net.initial_weights)
+    weights, initial = net.program.state_dict(), dict(net.initial_weights)
     tensors = _named(WEIGHTS, weights)
     tensors[CATEGORIES] = torch.frombuffer(bytearray(categories_text, "utf-8"), dtype=torch.uint8)
-    if any(_bytes(start[name]) != _bytes(value) for name, value in weights.items()):
-        tensors |= _named(START, start)
+    changed = {name: initial[name] for name, value in weights.items() if _bytes(initial[name]) != _bytes(value)}
+    tensors |= _named(START, changed)
     tensors |= _named(EXACT, nn.ModuleDict(exact).state_dict())
     tensors |= {} if net.profile is None else _named(PROFILE, profile_tensors(net.profile))
     container.write(path, text, tensors)
@@ -147,7 +147,7 @@ def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, build: type[Bu
     check_hosts(graph, categories)
     _try_out(program, encoder, head, graph)
     hosts, exact_modules = find_hosts(graph, host), _read_exact(program, encoder, head, graph, exact)
-    if start and {name: value.shape for name, value in start.items()} != {n: v.shape for n, v in weights.items()}:
+    if any(name not in weights or value.shape != weights[name].shape for name, value in start.items()):
         raise BadFile(f"{START} holds other tensors than {WEIGHTS}.")
     return build(
         program,

@@ -21,7 +21,8 @@ class ResidualModel(Module):
               + sum_p cross[cell_p(c), k])
 
     where p runs over the interactions. The cell of an interaction is the number that has the codes of its columns as
-    digits, modulo its count of cells: a cell per combination of values where the count suffices, else a hash.
+    digits, modulo its count of cells: a cell per combination of values where the count suffices, else a hash. ``cross``
+    has a row for each cell in ``keys``, and behind these a row per interaction for all its other cells.
 
     Parameters
     ----------
@@ -33,7 +34,9 @@ class ResidualModel(Module):
     interactions : Tensor
         int64 ``[P, order]``, columns of each interaction, padded with -1.
     cell_count : Tensor
-        int64 ``[P]``, rows of ``cross`` for each interaction.
+        int64 ``[P]``, cells of each interaction, below 2^31 in total.
+    keys : Tensor
+        int32 ``[R]``, ascending: cells with a row in ``cross``, each plus the cells of the interactions before.
     unit : Tensor
         ``[K]``, raw score per unit of the model: 1 for log-odds, the standard deviation of the residuals for values.
     weight : Tensor
@@ -41,7 +44,7 @@ class ResidualModel(Module):
     factors : Tensor
         ``[sum(size), K, rank]``; rank 0 leaves the factorization machine out.
     cross : Tensor
-        ``[sum(cell_count), K]``.
+        ``[R + P, K]``.
 
     Source
     ------
@@ -54,9 +57,9 @@ class ResidualModel(Module):
     size: Tensor
     interactions: Tensor
     cell_count: Tensor
+    keys: Tensor
     unit: Tensor
     first_code: Tensor
-    first_cell: Tensor
 
     def __init__(
         self,
@@ -64,6 +67,7 @@ class ResidualModel(Module):
         size: Tensor,
         interactions: Tensor,
         cell_count: Tensor,
+        keys: Tensor,
         unit: Tensor,
         weight: Tensor,
         factors: Tensor,
@@ -75,11 +79,11 @@ class ResidualModel(Module):
             ("size", size),
             ("interactions", interactions),
             ("cell_count", cell_count),
+            ("keys", keys),
             ("unit", unit),
         ):
             self.register_buffer(name, fact)
         self.register_buffer("first_code", torch.cumsum(size, 0) - size, persistent=False)
-        self.register_buffer("first_cell", torch.cumsum(cell_count, 0) - cell_count, persistent=False)
         self.weight = nn.Parameter(weight)
         self.factors = nn.Parameter(factors)
         self.cross = nn.Parameter(cross)
@@ -94,19 +98,38 @@ class ResidualModel(Module):
             size=torch.tensor(size, dtype=torch.int64),
             interactions=torch.zeros(0, 0, dtype=torch.int64),
             cell_count=torch.zeros(0, dtype=torch.int64),
+            keys=torch.zeros(0, dtype=torch.int32),
             unit=unit,
             weight=torch.zeros(codes, outputs),
             factors=factors.to(unit.dtype),
             cross=torch.zeros(0, outputs),
         )
 
-    def set_interactions(self, interactions: Sequence[tuple[int, ...]], tables: Sequence[Tensor]) -> None:
-        """Set the columns of each interaction, and its table ``[cells, K]``, which is not trained."""
-        order = max(len(columns) for columns in interactions)
-        self.interactions = torch.tensor([[*columns, *[-1] * (order - len(columns))] for columns in interactions])
-        self.cell_count = torch.tensor([len(table) for table in tables])
-        self.first_cell = torch.cumsum(self.cell_count, 0) - self.cell_count
-        self.cross = nn.Parameter(torch.cat(list(tables)), requires_grad=False)
+    def set_interactions(
+        self,
+        interactions: Sequence[tuple[int, ...]],
+        cell_count: Sequence[int],
+        cells: Sequence[Tensor],
+        tables: Sequence[Tensor],
+    ) -> None:
+        """Set the interactions, whose tables are not trained.
+
+        Parameters
+        ----------
+        interactions : sequence of tuple of int
+            Columns of each.
+        cell_count : sequence of int
+        cells : sequence of Tensor
+            Cells of each that have a value of their own, ascending; all others have 0.
+        tables : sequence of Tensor
+            Their values, ``[cells, K]``.
+        """
+        self.interactions = padded_columns(interactions)
+        self.cell_count = torch.tensor(cell_count)
+        self.keys = cell_keys(self.cell_count, cells)
+        self.cross = nn.Parameter(
+            torch.cat([*tables, self.unit.new_zeros(len(tables), len(self.unit))]), requires_grad=False
+        )
 
     def codes(self, x: Tensor) -> Tensor:
         """The code of each column, int64 ``[B, numbers + categories]``."""
@@ -128,8 +151,12 @@ class ResidualModel(Module):
 
     def interaction_scores(self, codes: Tensor) -> Tensor:
         """Scores of the interactions, ``[B, K]``."""
-        at = interaction_cells(codes, self.size, self.interactions, self.cell_count) + self.first_cell
-        return self.cross[at].sum(dim=1) * self.unit
+        return self.cross[self.interaction_rows(codes)].sum(dim=1) * self.unit
+
+    def interaction_rows(self, codes: Tensor) -> Tensor:
+        """The row of ``cross`` for each interaction, int64 ``[B, P]``."""
+        cells = interaction_cells(codes, self.size, self.interactions, self.cell_count)
+        return cell_rows(cells, self.cell_count, self.keys)
 
 
 def column_codes(x: Tensor, edges: Tensor, size: Tensor) -> Tensor:
@@ -157,6 +184,29 @@ def interaction_cells(codes: Tensor, size: Tensor, interactions: Tensor, count: 
         digit = codes[:, column].masked_fill(padding, 0)
         number = (number * size[column].masked_fill(padding, 1) + digit) % count
     return number
+
+
+def cell_rows(cells: Tensor, count: Tensor, keys: Tensor) -> Tensor:
+    """Row of each cell ``[B, P]``, int64: the place of its key, or R + p where interaction p has no such key.
+
+    ``count`` ``[P]`` are the numbers of cells, ``keys`` ``[R]`` those of ``cell_keys``.
+    """
+    wanted = (cells + (torch.cumsum(count, 0) - count)).to(torch.int32)
+    place = torch.searchsorted(keys, wanted.contiguous()).clamp_max(max(keys.shape[0] - 1, 0))
+    others = torch.arange(count.shape[0], device=cells.device) + keys.shape[0]
+    return torch.where(keys[place] == wanted, place, others)
+
+
+def cell_keys(count: Tensor, cells: Sequence[Tensor]) -> Tensor:
+    """Keys, int32 ``[R]``, of the ascending cells of each interaction: a cell plus the cells of those before."""
+    first = torch.cumsum(count, 0) - count
+    return torch.cat([each + offset for each, offset in zip(cells, first, strict=True)]).to(torch.int32)
+
+
+def padded_columns(interactions: Sequence[tuple[int, ...]]) -> Tensor:
+    """The columns of each interaction, int64 ``[P, order]``, padded with -1."""
+    order = max(len(columns) for columns in interactions)
+    return torch.tensor([[*columns, *[-1] * (order - len(columns))] for columns in interactions])
 
 
 class ResidualSum(Module):

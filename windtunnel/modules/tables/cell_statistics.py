@@ -2,21 +2,21 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module, derived
-from windtunnel.modules.linear.residual_model import column_codes, interaction_cells
+from windtunnel.modules.base import Module
+from windtunnel.modules.linear.residual_model import cell_rows, column_codes, interaction_cells
 
 
 class CellStatistics(Module):
     """Features of the cell of each interaction: its target statistics and its number of training rows, in bins.
 
-    With cell_p(c) the cell of interaction p for the codes c of a row, as in ``ResidualModel``, the output columns are
+    With row_p(c) the table row of interaction p for the codes c of a row, as in ``ResidualModel``, the output is
 
-        bins[cell_1(c), 1 .. F], bins[cell_2(c), 1 .. F], ...
+        bins[row_1(c), 1 .. F], bins[row_2(c), 1 .. F], ...
 
-    Trees compare a feature with a few thresholds only. Its bin is the number of thresholds below it.
+    The table has a row for each cell with training rows, and a row per interaction for all its other cells. Trees
+    compare a feature with a few thresholds only. Its bin is the number of thresholds below it.
 
     Shape
     -----
@@ -30,15 +30,12 @@ class CellStatistics(Module):
     edges: Tensor  # [numbers, E], as in ResidualModel, in the type of the features
     size: Tensor  # int64 [numbers + categories], number of codes of each column
     interactions: Tensor  # int64 [P, order], columns of each interaction, padded with -1
-    cell_count: Tensor  # int64 [P], table rows of each interaction
-    bins: Tensor  # uint8 [sum of cell_count, F]
-    first_cell: Tensor = derived()
-
-    def __post_init__(self) -> None:
-        self.register_buffer("first_cell", torch.cumsum(self.cell_count, 0) - self.cell_count, persistent=False)
+    cell_count: Tensor  # int64 [P], cells of each interaction
+    keys: Tensor  # int32 [R], as in ResidualModel
+    bins: Tensor  # uint8 [R + P, F]
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, numbers + categories] -> [B, P F]."""
         codes = column_codes(x, self.edges, self.size)
-        at = interaction_cells(codes, self.size, self.interactions, self.cell_count) + self.first_cell
-        return self.bins[at].flatten(1).to(self.edges.dtype)
+        cells = interaction_cells(codes, self.size, self.interactions, self.cell_count)
+        return self.bins[cell_rows(cells, self.cell_count, self.keys)].flatten(1).to(self.edges.dtype)

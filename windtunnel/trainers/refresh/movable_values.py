@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
-from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum, interaction_cells
+from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
 from windtunnel.program.program import IDS, Program
@@ -138,7 +138,7 @@ def _table_groups(
     for place, column in enumerate(ids, first):
         if column in only_new:  # id 0 is any other category, whose value stays 0
             weight[codes[:, place] == 0, place] = -1
-    cross = interaction_cells(codes, residual.size, residual.interactions, residual.cell_count) + residual.first_cell
+    cross = residual.interaction_rows(codes)
     groups = []
     for name, cells in (("weight", weight), ("cross", cross)):
         table = getattr(residual, name)

@@ -120,7 +120,7 @@ def extend_residual(net: TranslatedPipeline, numbers: Tensor, unit: Tensor) -> N
     weight = _blocks(old.weight.detach(), old.size, count, size, len(edges))
     factors = _blocks(old.factors.detach(), old.size, count, size, len(edges))
     residual = ResidualModel(
-        edges, torch.tensor(size), interactions, old.cell_count, old.unit, weight, factors, old.cross.detach()
+        edges, torch.tensor(size), interactions, old.cell_count, old.keys, old.unit, weight, factors, old.cross.detach()
     )
     install_residual(net, residual, every)
 

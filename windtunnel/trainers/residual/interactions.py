@@ -155,9 +155,12 @@ def _with_interactions(initial: InitialResidual, fitted: FittedInteractions, tra
     if not test.significant:
         return initial
     place = {column: position for position, column in enumerate(fitted.columns)}
+    cells = [each.occurring_cells(train.codes) for each in fitted.interactions]
     initial.residual.set_interactions(
         [tuple(place[column] for column in each.columns) for each in fitted.interactions],
-        [b * table for b, table in zip(fitted.weights, fitted.tables, strict=True)],
+        [each.cell_count for each in fitted.interactions],
+        cells,
+        [b * table[of] for b, table, of in zip(fitted.weights, fitted.tables, cells, strict=True)],
     )
     offset = torch.zeros_like(train.values)
     for b, means in zip(fitted.weights, fit_in_sequence(train, fitted.interactions), strict=True):

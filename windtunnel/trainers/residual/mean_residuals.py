@@ -61,9 +61,14 @@ class Interaction:
     @classmethod
     def of(cls, columns: tuple[int, ...], size: Sequence[int], rows: int) -> Interaction:
         """Use a cell per combination of codes; hash them where that is over eight cells per row."""
+        return cls.hashed_into(columns, size, min(CELLS_PER_ROW * rows, MAX_CELLS))
+
+    @classmethod
+    def hashed_into(cls, columns: tuple[int, ...], size: Sequence[int], most: int) -> Interaction:
+        """Use a cell per combination of codes; hash them where there would be more than an even number of cells."""
         sizes = tuple(size[column] for column in columns)
         # Most sizes have no factor in common with an odd count, so the hash depends on every digit.
-        return cls(columns, sizes, min(math.prod(sizes), CELLS_PER_ROW * rows + 1, MAX_CELLS + 1))
+        return cls(columns, sizes, min(math.prod(sizes), most + 1))
 
     def cells(self, codes: Tensor) -> Tensor:
         """Cell of each row, int64 ``[N]``: that of ``interaction_cells``, without a remainder where none is needed."""
@@ -73,6 +78,10 @@ class Interaction:
             if self.hashed:
                 number %= self.cell_count
         return number
+
+    def occurring_cells(self, codes: Tensor) -> Tensor:
+        """The cells with a row, int64, ascending."""
+        return torch.bincount(self.cells(codes), minlength=self.cell_count).nonzero()[:, 0]
 
     @property
     def hashed(self) -> bool:

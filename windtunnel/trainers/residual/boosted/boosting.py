@@ -30,10 +30,26 @@ LEAST_CURVATURE = 1e-6
 
 
 @dataclass(frozen=True)
-class BoostingRows:
-    """Features float32 ``[N, F]``, init scores ``[N, K]``, targets and weights."""
+class BinnedFeatures:
+    """Features of training and validation rows as LightGBM bins them, which takes as long as some dozens of trees."""
 
-    features: NDArray[np.float32]
+    train: Any
+    valid: Any
+
+    @classmethod
+    def of(cls, train: NDArray[np.float32], valid: NDArray[np.float32]) -> BinnedFeatures:
+        """Bin features ``[N, F]`` of training rows, and those of validation rows by the same borders."""
+        import lightgbm
+
+        binned = lightgbm.Dataset(train, np.zeros(len(train)), params=dict(OPTIONS)).construct()
+        of_valid = lightgbm.Dataset(valid, np.zeros(len(valid)), reference=binned, params=dict(OPTIONS))
+        return cls(binned, of_valid.construct())
+
+
+@dataclass(frozen=True)
+class BoostingRows:
+    """Init scores ``[N, K]``, targets and weights."""
+
     scores: Tensor
     target: Tensor
     weight: Tensor | None = None
@@ -64,6 +80,11 @@ class Boosting:
         values = self.booster.predict(features, raw_score=True, num_iteration=rounds)
         return torch.from_numpy(values.reshape(len(features), outputs)).float()
 
+    def gains(self) -> NDArray[np.float64]:
+        """What all splits on each feature gain on the training rows, ``[F]``."""
+        gains: NDArray[np.float64] = self.booster.feature_importance("gain", iteration=-1)
+        return gains
+
     def ensemble(self) -> TreeEnsemble:
         """The trees of the best number of rounds on all validation rows."""
         from windtunnel.translators.trees.lightgbm import tree_ensemble
@@ -73,6 +94,7 @@ class Boosting:
 
 
 def boost(
+    features: BinnedFeatures,
     train: BoostingRows,
     valid: BoostingRows,
     halves: Sequence[Tensor],
@@ -99,19 +121,16 @@ def boost(
         record(scores)
         return "loss", losses[-1][0], False
 
-    datasets = [
-        lightgbm.Dataset(rows.features, np.zeros(len(rows.features)), init_score=_flat(rows.scores))
-        for rows in (train, valid)
-    ]
-    datasets[1].reference = datasets[0]
+    for dataset, rows in ((features.train, train), (features.valid, valid)):
+        dataset.set_init_score(_flat(rows.scores))
     options = OPTIONS | {"learning_rate": rate, "seed": seed, "objective": objective, "num_class": outputs}
     record(valid.scores.double().numpy())
-    with Phase(f"boosting on {train.features.shape[1]} target statistics", max_trees) as phase:
+    with Phase(f"boosting on {features.train.num_feature()} target statistics", max_trees) as phase:
         booster = lightgbm.train(
             options,
-            datasets[0],
+            features.train,
             max_trees,
-            valid_sets=[datasets[1]],
+            valid_sets=[features.valid],
             feval=evaluate,
             callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False), lambda _: phase.advance()],
         )

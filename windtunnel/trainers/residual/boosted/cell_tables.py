@@ -10,11 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windtunnel.modules.linear.residual_model import cell_keys, padded_columns
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.trainers.residual.mean_residuals import Interaction
 
 PRIOR_ROWS = 3
 """Rows with the mean target that are added to each cell."""
+MAX_CELLS = 2**24
+"""Of an interaction. More than eight per row, as only those with rows are stored: collisions of hashes are rare."""
 BLOCKS = {"contiguous": 60, "random": 20}
 """How training rows are drawn into blocks, and into how many. A row's features leave its block out."""
 
@@ -45,93 +48,126 @@ class TargetRows:
 
 
 @dataclass(frozen=True)
+class CellSums:
+    """Sums over the training rows of each cell of an interaction that has any.
+
+    Attributes
+    ----------
+    interaction : Interaction
+    cells : ndarray
+        int64 ``[n]``, the cells that have training rows, ascending.
+    places : ndarray
+        int64 ``[N]``, the place of each training row's cell among these.
+    targets, weights : ndarray
+        Sums ``[n + 1, K]`` and ``[n + 1]`` by place; the last is 0, that of any other cell.
+    """
+
+    interaction: Interaction
+    cells: NDArray[np.int64]
+    places: NDArray[np.int64]
+    targets: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, interaction: Interaction, rows: TargetRows) -> CellSums:
+        """The sums over these rows."""
+        cells, places = np.unique(interaction.cells(rows.codes).numpy(), return_inverse=True)
+        count = len(cells) + 1
+        weights = np.bincount(places, rows.weight, count).astype(np.float64)
+        return cls(interaction, cells, places, _sums(places, rows.target * rows.weight[:, None], count), weights)
+
+    def places_of(self, codes: Tensor) -> NDArray[np.int64]:
+        """The place of each row's cell, int64 ``[N]``."""
+        wanted = self.interaction.cells(codes).numpy()
+        places = np.searchsorted(self.cells, wanted).clip(max=len(self.cells) - 1)
+        return np.where(self.cells[places] == wanted, places, len(self.cells))
+
+
+@dataclass(frozen=True)
 class CellTables:
-    """Sums of targets and of weights of the training rows of each cell, by interaction.
+    """Target statistics and weights of the training rows of each cell, by interaction.
 
     With G_c and W_c the sums of a cell, m the mean target and p = ``PRIOR_ROWS``, its target statistic is
     (G_c + p m) / (W_c + p), and its second feature is W_c. A training row's features are those of the sums over all
     other blocks of rows.
+
+    Attributes
+    ----------
+    mean : ndarray
+        ``[K]``.
+    sums : list of CellSums
     """
 
-    interactions: list[Interaction]
     mean: NDArray[np.float64]
-    targets: list[NDArray[np.float64]]
-    weights: list[NDArray[np.float64]]
+    sums: list[CellSums]
 
     @classmethod
-    def of(cls, interactions: Sequence[Interaction], rows: TargetRows) -> CellTables:
-        """The sums over these rows."""
-        targets: list[NDArray[np.float64]] = []
-        weights: list[NDArray[np.float64]] = []
-        for interaction in interactions:
-            cells = interaction.cells(rows.codes).numpy()
-            targets.append(_sums(cells, rows.target * rows.weight[:, None], interaction.cell_count))
-            weights.append(np.bincount(cells, rows.weight, interaction.cell_count).astype(np.float64))
-        return cls(list(interactions), rows.mean, targets, weights)
+    def of(cls, columns: Sequence[tuple[int, ...]], size: Sequence[int], rows: TargetRows) -> CellTables:
+        """The tables of interactions of these columns; ``size`` are the numbers of codes."""
+        interactions = [Interaction.hashed_into(each, size, MAX_CELLS) for each in columns]
+        return cls(rows.mean, [CellSums.of(interaction, rows) for interaction in interactions])
+
+    @property
+    def interactions(self) -> list[Interaction]:
+        """The interaction of each table."""
+        return [sums.interaction for sums in self.sums]
+
+    def take(self, positions: Sequence[int]) -> CellTables:
+        """The tables of some interactions."""
+        return CellTables(self.mean, [self.sums[position] for position in positions])
 
     def features(self, codes: Tensor) -> NDArray[np.float32]:
         """Features of rows that are no training rows, float32 ``[N, P (K + 1)]``."""
-        return np.hstack(
-            [
-                self._columns(targets[cells], weights[cells])
-                for cells, targets, weights in zip(self._cells(codes), self.targets, self.weights, strict=True)
-            ]
-        )
+        places = ((sums, sums.places_of(codes)) for sums in self.sums)
+        return np.hstack([self._columns(sums.targets[place], sums.weights[place]) for sums, place in places])
 
     def out_of_block_features(self, rows: TargetRows, block: NDArray[np.int64], sample: Tensor) -> NDArray[np.float32]:
         """Features of some training rows, each without the rows of its block; float32 ``[sample, P (K + 1)]``."""
-        weighted, blocks = rows.target * rows.weight[:, None], int(block.max()) + 1
+        weighted, blocks, chosen = rows.target * rows.weight[:, None], int(block.max()) + 1, sample.numpy()
         columns = []
-        for cells, targets, weights in zip(self._cells(rows.codes), self.targets, self.weights, strict=True):
-            distinct, place = np.unique(cells * blocks + block, return_inverse=True)
-            chosen, cells = place[sample.numpy()], cells[sample.numpy()]
-            of_block = _sums(place, weighted, len(distinct))[chosen], np.bincount(place, rows.weight)[chosen]
-            columns.append(self._columns(targets[cells] - of_block[0], weights[cells] - of_block[1]))
+        for sums in self.sums:
+            distinct, part = np.unique(sums.places * blocks + block, return_inverse=True)
+            place, part_of = sums.places[chosen], part[chosen]
+            targets = sums.targets[place] - _sums(part, weighted, len(distinct))[part_of]
+            columns.append(self._columns(targets, sums.weights[place] - np.bincount(part, rows.weight)[part_of]))
         return np.hstack(columns)
 
     def module(
         self,
-        used: Sequence[int],
         columns: Sequence[int],
         edges: Tensor,
         size: Sequence[int],
         thresholds: Sequence[NDArray[np.float64]],
     ) -> CellStatistics:
-        """The module that computes the features of some interactions, in bins.
+        """The module that computes the features in bins.
 
         Parameters
         ----------
-        used : sequence of int
-            Positions of the interactions.
         columns : sequence of int
             The columns that it reads, ascending, by their positions among the codes.
         edges, size
             Of these columns, as in ``CellStatistics``.
         thresholds : sequence of ndarray
-            Of each feature of all interactions, ascending, at most 255.
+            Of each feature, ascending, at most 255.
         """
         place = {column: position for position, column in enumerate(columns)}
-        interactions = [self.interactions[position] for position in used]
-        order = max(len(each.columns) for each in interactions)
-        padded = [[*(place[column] for column in each.columns), *[-1] * order][:order] for each in interactions]
-        bins = [self._bins(position, thresholds) for position in used]
+        count = torch.tensor([each.cell_count for each in self.interactions])
+        bins = [self._bins(position, thresholds) for position in range(len(self.sums))]
         return CellStatistics(
             edges=edges,
             size=torch.tensor(size, dtype=torch.int64),
-            interactions=torch.tensor(padded),
-            cell_count=torch.tensor([each.cell_count for each in interactions]),
-            bins=torch.from_numpy(np.concatenate(bins)),
+            interactions=padded_columns([tuple(map(place.__getitem__, each.columns)) for each in self.interactions]),
+            cell_count=count,
+            keys=cell_keys(count, [torch.from_numpy(sums.cells) for sums in self.sums]),
+            bins=torch.from_numpy(np.concatenate([*(table[:-1] for table in bins), *(table[-1:] for table in bins)])),
         )
 
     def _bins(self, position: int, thresholds: Sequence[NDArray[np.float64]]) -> NDArray[np.uint8]:
-        """The bins of the cells of an interaction: the number of thresholds below each feature, ``[cells, K + 1]``."""
-        features = self._columns(self.targets[position], self.weights[position])
+        """The bins of the cells of an interaction: the number of thresholds below each feature, ``[n + 1, K + 1]``."""
+        features = self._columns(self.sums[position].targets, self.sums[position].weights)
         first = position * features.shape[1]
         bins = [np.searchsorted(thresholds[first + k], column) for k, column in enumerate(features.T)]
         return np.stack(bins, axis=1).astype(np.uint8)
-
-    def _cells(self, codes: Tensor) -> list[NDArray[np.int64]]:
-        return [interaction.cells(codes).numpy() for interaction in self.interactions]
 
     def _columns(self, targets: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float32]:
         """Target statistics and weights of cells, ``[n, K + 1]``; float32, so that both precisions decide alike."""

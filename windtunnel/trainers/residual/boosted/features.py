@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -57,23 +58,30 @@ class BoostedFeatures:
         """Features of an interaction."""
         return len(self.tables.mean) + 1
 
+    def take(self, positions: Sequence[int]) -> BoostedFeatures:
+        """The features of some interactions."""
+        columns = [position * self.width + k for position in positions for k in range(self.width)]
+        train = {blocks: features[:, columns] for blocks, features in self.train.items()}
+        return replace(self, tables=self.tables.take(positions), train=train, valid=self.valid[:, columns])
+
     def with_trees(self, trees: TreeEnsemble) -> tuple[CellStatistics, TreeEnsemble, InputColumns]:
         """The module of the interactions that some tree reads, the trees over its bins, and what the module reads."""
-        thresholds = [np.unique(trees.threshold[trees.feature == feature]) for feature in range(trees.width)]
         used = sorted({feature // self.width for feature in trees.feature.tolist()})
-        interactions = self.tables.interactions
-        columns = sorted({column for position in used for column in interactions[position].columns})
+        tables = self.tables.take(used)
+        columns = sorted({column for interaction in tables.interactions for column in interaction.columns})
         inputs = self.coder.inputs(columns)
         sizes = [self.coder.sizes[column] for column in columns]
-        module = self.tables.module(used, columns, self.coder.edges[inputs.numbers], sizes, thresholds)
         kept = np.array([position * self.width + k for position in used for k in range(self.width)])
-        bins = [np.searchsorted(thresholds[f], t) for f, t in zip(trees.feature, trees.threshold, strict=True)]
+        feature = np.searchsorted(kept, trees.feature)
+        thresholds = [np.unique(trees.threshold[feature == column]) for column in range(len(kept))]
+        module = tables.module(columns, self.coder.edges[inputs.numbers], sizes, thresholds)
+        bins = [np.searchsorted(thresholds[f], t) for f, t in zip(feature, trees.threshold, strict=True)]
         of_bins = replace(
             trees,
             width=len(kept),
-            feature=np.searchsorted(kept, trees.feature),
+            feature=feature,
             threshold=np.array(bins) + 0.5,
-            feature_range=np.array([[0.0, len(thresholds[feature])] for feature in kept]),
+            feature_range=np.array([[0.0, len(each)] for each in thresholds]),
         )
         return module, of_bins, inputs
 
@@ -106,7 +114,7 @@ def fit_features(
     weight = train[2].double().numpy() if len(train) == 3 else np.ones(len(codes))
     target_rows = TargetRows(codes, columns, weight)
     with Phase(f"target statistics of {len(interactions)} combinations of columns"):
-        tables = CellTables.of(interactions, target_rows)
+        tables = CellTables.of(interactions, coder.sizes, target_rows)
         sample = torch.arange(len(codes))
         if len(codes) > MAX_ROWS:
             sample = torch.randperm(len(codes), generator=generator)[:MAX_ROWS].sort().values
@@ -122,8 +130,8 @@ def fit_features(
         )
 
 
-def strongest_interactions(train: Residuals, coder: ColumnCoder, count: int) -> list[Interaction]:
-    """The interactions of up to four columns whose mean residuals explain most of the training rows.
+def strongest_interactions(train: Residuals, coder: ColumnCoder, count: int) -> list[tuple[int, ...]]:
+    """The columns of the interactions of up to four columns whose mean residuals explain most of the training rows.
 
     They are ordered by the z statistic of ``select_interactions`` on the training rows. A further column extends each
     of the ``MAX_COLUMNS`` strongest columns, and the ``SEEDS`` strongest interactions of each order from 2 on.
@@ -144,7 +152,7 @@ def strongest_interactions(train: Residuals, coder: ColumnCoder, count: int) -> 
             combined = sorted(candidate.columns[0] for candidate in strongest[:MAX_COLUMNS])
         seeds = [(column,) for column in combined] if order == 1 else [each.columns for each in strongest[:SEEDS]]
         grown = extended(seeds, combined)
-    return [each for each in sorted(z, key=lambda candidate: -z[candidate])[:count] if z[each] > 0]
+    return [each.columns for each in sorted(z, key=lambda candidate: -z[candidate])[:count] if z[each] > 0]
 
 
 def target_columns(head: Head, target: Tensor, outputs: int) -> NDArray[np.float64]:
