@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from windtunnel.encode import RowEncoder
+from windtunnel.encode import RowEncoder, Rows
 from windtunnel.modules.base import Module
 from windtunnel.program.program import Program, ProgramStep
+from windtunnel.program.scoring_pipeline import ScoringPipeline
 
 Run = Callable[[Tensor, Tensor], Tensor]
 """``run(numbers, ids)`` gives the output of one method."""
@@ -89,6 +90,10 @@ class ProgramEngine(ABC):
         """What ``Program.output`` gives."""
         runs = self.prepared()
         return runs.get(method, runs["scores"])(numbers, ids)
+
+    def direct(self, net: ScoringPipeline, method: str, rows: Rows) -> Any:
+        """See ``Engine``."""
+        return None
 
     def example(self, rows: int) -> tuple[Tensor, Tensor]:
         """Made-up rows of the shapes and types that the program takes, on its device."""

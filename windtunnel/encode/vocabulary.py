@@ -116,10 +116,13 @@ class Vocabulary:
         return self._finish(ids, ids == MISSING_ID, column) if self.buckets else ids
 
     def _look_up(self, values: list[Any]) -> list[int]:
-        return [MISSING_ID if value is None else self._id_by_value.get(value, UNKNOWN_ID) for value in values]
+        return [MISSING_ID if value is None else self.id_by_value.get(value, UNKNOWN_ID) for value in values]
 
     @cached_property
-    def _id_by_value(self) -> dict[Any, int]:
+    def id_by_value(self) -> dict[Any, int]:
+        """The id of each value: of texts, or of numbers as floats; of hashed ones the id of their text."""
+        if self.hashes is not None:
+            return self._ids_of_text
         return {value: FIRST_ID + index for index, value in enumerate(self._index.tolist())}
 
     def _ids_of_texts(self, texts: pa.Array | pa.ChunkedArray, column: pd.Series) -> NDArray[np.int64]:

@@ -33,6 +33,10 @@ class Engine(Protocol):
         """The output of ``Program.output``; called without gradients, with rows on the device of the program."""
         ...
 
+    def direct(self, net: ScoringPipeline, method: str, rows: Rows) -> Any:
+        """What a method of the source gives for raw rows; None if the rows have to be encoded and checked first."""
+        ...
+
 
 class ScoringPipeline(nn.Module):
     """A program behind its row encoder: raw rows to batches, batches to the outputs of the program.
@@ -131,7 +135,7 @@ class ScoringPipeline(nn.Module):
 
     def _predict(self, method: str, rows: Rows, finish: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """The output of a method for raw rows: of the method's own step, else ``finish`` applied to the scores."""
-        facts = self._program_facts()
+        facts = self.facts()
         if method in facts.methods:
             finish = None
         else:
@@ -229,9 +233,9 @@ class ScoringPipeline(nn.Module):
 
     def device(self) -> torch.device:
         """The device of the program."""
-        return self._program_facts().device()
+        return self.facts().device()
 
-    def _program_facts(self) -> ProgramFacts:
+    def facts(self) -> ProgramFacts:
         """Facts of the program, computed anew once a step has another module."""
         # Attribute access on modules takes longer than building this list.
         parts = self._modules["program"]._modules  # type: ignore[union-attr]
@@ -247,7 +251,7 @@ class ScoringPipeline(nn.Module):
 
     def run_in_slices(self, run: Callable[..., Tensor], batch: Batch, facts: ProgramFacts | None = None) -> Tensor:
         """``run(numbers, ids)`` slice by slice, in eval mode on the device of the program; the output on the CPU."""
-        facts = facts or self._program_facts()
+        facts = facts or self.facts()
         if self.training or facts.program.training:
             was_training = self.training
             self.eval()

@@ -255,6 +255,8 @@ class TranslatedPipeline(ScoringPipeline):
     @SourceMethod
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Labels of a classifier (original labels), values of a regressor, the output of ``Booster.predict``."""
+        if (direct := self._direct("predict", rows)) is not None:
+            return direct  # type: ignore[no-any-return]
         output = self._predict("predict", rows, self.head.predicted)
         return self.head.labels(output) if self.head.classes is not None else self.head.typed("predict", output)
 
@@ -301,7 +303,14 @@ class TranslatedPipeline(ScoringPipeline):
 
     def _typed(self, method: str, rows: Rows, finish: Callable[[Tensor], Tensor] | None = None) -> Any:
         """The output of a method in the source's type."""
+        if (direct := self._direct(method, rows)) is not None:
+            return direct
         return self.head.typed(method, self._predict(method, rows, finish))
+
+    def _direct(self, method: str, rows: Rows) -> Any:
+        """The output of a method if the engine computes it from raw rows."""
+        engine = self.engine
+        return None if engine is None else engine.direct(self, method, rows)
 
     @property
     def classes_(self) -> Any:

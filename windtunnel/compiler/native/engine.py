@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from windtunnel.compiler.engine import ProgramEngine, Run
 from windtunnel.compiler.native.part import NativePart, TorchPart, split
-from windtunnel.encode import RowEncoder
+from windtunnel.compiler.native.scorer import Scorer, scorer
+from windtunnel.encode import RowEncoder, Rows
 from windtunnel.errors import InvalidOption
 from windtunnel.program.program import Program, ProgramStep
+from windtunnel.program.scoring_pipeline import ScoringPipeline
 
 
 class NativeEngine(ProgramEngine):
@@ -26,14 +29,39 @@ class NativeEngine(ProgramEngine):
     def __init__(self, program: Program, encoder: RowEncoder) -> None:
         super().__init__(program, encoder)
         self.torch_steps: dict[str, str] = {}
+        self._whole: dict[str, NativePart] = {}
+        self._scorers: dict[str, Scorer | None] = {}
 
     def prepare(self) -> Mapping[str, Run]:
         """The parts of the scores and of each method that has a step of its own."""
         device = next((buffer.device for buffer in self.program.buffers()), torch.device("cpu"))
         if device.type != "cpu":
             raise InvalidOption(f"backend='native' runs on the CPU, and the program is on {device}; give device='cpu'.")
+        self._whole, self._scorers = {}, {}
         ends = {**self.program.method_steps, "scores": self.program.steps[-1]}
         return {method: self._run(method, end) for method, end in ends.items()}  # type: ignore[arg-type]
+
+    def direct(self, net: ScoringPipeline, method: str, rows: Rows) -> Any:
+        """The output of a method for rows that no step can reject; None for others."""
+        try:
+            scorer = self._scorers[method]
+        except KeyError:
+            scorer = self._scorer(net, method)
+        if scorer is None:
+            return None
+        output = scorer(rows, net.head)
+        if output is None and not scorer.current(net.head):  # type: ignore[attr-defined]
+            self._scorers = {}
+        return output
+
+    def _scorer(self, net: ScoringPipeline, method: str) -> Scorer | None:
+        self.prepared()
+        has_step = method in self.program.method_steps
+        made = self._scorers[method] = scorer(net, method, self._whole.get(method if has_step else "scores"), has_step)
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_whole": {}, "_scorers": {}}
 
     def _run(self, method: str, end: ProgramStep) -> Run:
         numbers, ids = self.example(2)
@@ -46,6 +74,8 @@ class NativeEngine(ProgramEngine):
         parts = split(slots, last, numbers, ids)  # type: ignore[arg-type]
         if method == "scores":
             self.torch_steps = {part.step.name: part.reason for part in parts if isinstance(part, TorchPart)}
+        if len(parts) == 1 and isinstance(part := parts[0], NativePart):
+            self._whole[method] = part
         return _runner(parts, last)
 
 

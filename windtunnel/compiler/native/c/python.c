@@ -1,22 +1,13 @@
 /* Native programs for Python: a type that holds an image and its workspaces. */
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "extension.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "runtime.h"
 
 typedef struct workspace {
     struct workspace *next;
     size_t bytes;
 } workspace;
-
-typedef struct {
-    PyObject_HEAD
-    wt_program *image;
-    workspace *free; /* workspaces that no call uses; guarded by the GIL */
-} Program;
 
 enum { ALIGNMENT = 64 };
 
@@ -78,6 +69,23 @@ static void give_back(Program *self, workspace *space) {
     self->free = space;
 }
 
+int program_compute(Program *self, const wt_rows *rows) {
+    workspace *space = take_workspace(self, rows->rows);
+    if (space == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (rows->rows == 1) { /* without the cost of letting go of the GIL */
+        wt_run(self->image, rows, (unsigned char *)space + ALIGNMENT);
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        wt_run(self->image, rows, (unsigned char *)space + ALIGNMENT);
+        Py_END_ALLOW_THREADS
+    }
+    give_back(self, space);
+    return 0;
+}
+
 /* Take a buffer of 8-byte items in two dimensions; width is what the second one has to be. */
 static int two_dimensions(PyObject *object, Py_buffer *buffer, int flags, const char *name, uint64_t width) {
     if (PyObject_GetBuffer(object, buffer, flags | PyBUF_STRIDES) != 0) return -1;
@@ -100,11 +108,6 @@ static PyObject *program_run(PyObject *object, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "numbers, ids and out must have as many rows");
         goto release_out;
     }
-    workspace *space = take_workspace(self, (size_t)out.shape[0]);
-    if (space == NULL) {
-        PyErr_NoMemory();
-        goto release_out;
-    }
     const ptrdiff_t item = 8;
     wt_rows rows = {
         .rows = (size_t)out.shape[0],
@@ -116,15 +119,7 @@ static PyObject *program_run(PyObject *object, PyObject *args) {
         .id_column = ids.strides[1] / item,
         .out = out.buf,
     };
-    if (rows.rows == 1) { /* without the cost of letting go of the GIL */
-        wt_run(self->image, &rows, (unsigned char *)space + ALIGNMENT);
-    } else {
-        Py_BEGIN_ALLOW_THREADS
-        wt_run(self->image, &rows, (unsigned char *)space + ALIGNMENT);
-        Py_END_ALLOW_THREADS
-    }
-    give_back(self, space);
-    result = Py_NewRef(Py_None);
+    if (program_compute(self, &rows) == 0) result = Py_NewRef(Py_None);
 release_out:
     PyBuffer_Release(&out);
 release_ids:
@@ -153,12 +148,16 @@ static PyType_Spec program_spec = {
     .slots = program_slots,
 };
 
-static int fill_module(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&program_spec);
+static int add_type(PyObject *module, const char *name, PyType_Spec *spec) {
+    PyObject *type = PyType_FromSpec(spec);
     if (type == NULL) return -1;
-    int failed = PyModule_AddObjectRef(module, "Program", type);
+    int failed = PyModule_AddObjectRef(module, name, type);
     Py_DECREF(type);
     return failed;
+}
+
+static int fill_module(PyObject *module) {
+    return add_type(module, "Program", &program_spec) != 0 ? -1 : add_type(module, "Scorer", &scorer_spec);
 }
 
 static PyModuleDef_Slot module_slots[] = {

@@ -1,0 +1,24 @@
+/* What the files of the Python extension share. */
+#ifndef WINDTUNNEL_EXTENSION_H
+#define WINDTUNNEL_EXTENSION_H
+
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "runtime.h"
+
+struct workspace;
+
+typedef struct {
+    PyObject_HEAD
+    wt_program *image;
+    struct workspace *free; /* workspaces that no call uses; guarded by the GIL */
+} Program;
+
+/* Compute the outputs of rows, without the GIL if there are several; -1 with an exception if there is no memory. */
+int program_compute(Program *program, const wt_rows *rows);
+
+extern PyType_Spec scorer_spec;
+
+#endif

@@ -1,0 +1,124 @@
+/* Operations behind the scores: links, and the position of the predicted label. */
+#include <math.h>
+
+#include "runtime.h"
+
+/* fact: scale. y = 1 / (1 + exp(-scale x)) */
+void wt_logistic(const wt_call *call) {
+    double scale = call->facts[0].number;
+    for (size_t column = 0; column < call->step->inputs; column++) {
+        const double *x = wt_input(call, column);
+        double *y = wt_output(call, column);
+        for (size_t row = 0; row < call->rows; row++) y[row] = 1 / (1 + exp(-(x[row] * scale)));
+    }
+}
+
+/* y = exp(x) */
+void wt_exponential(const wt_call *call) {
+    for (size_t column = 0; column < call->step->inputs; column++) {
+        const double *x = wt_input(call, column);
+        double *y = wt_output(call, column);
+        for (size_t row = 0; row < call->rows; row++) y[row] = exp(x[row]);
+    }
+}
+
+/* y = log(1 + exp(x)), x itself beyond 20 */
+void wt_log1p_exp(const wt_call *call) {
+    for (size_t column = 0; column < call->step->inputs; column++) {
+        const double *x = wt_input(call, column);
+        double *y = wt_output(call, column);
+        for (size_t row = 0; row < call->rows; row++) y[row] = x[row] > 20 ? x[row] : log1p(exp(x[row]));
+    }
+}
+
+/* y = sign(x) x^2 */
+void wt_signed_square(const wt_call *call) {
+    for (size_t column = 0; column < call->step->inputs; column++) {
+        const double *x = wt_input(call, column);
+        double *y = wt_output(call, column);
+        for (size_t row = 0; row < call->rows; row++) y[row] = fabs(x[row]) * x[row];
+    }
+}
+
+/* y = (clip(x, -1, 1) + 1) / 2 */
+void wt_clipped_half(const wt_call *call) {
+    for (size_t column = 0; column < call->step->inputs; column++) {
+        const double *x = wt_input(call, column);
+        double *y = wt_output(call, column);
+        for (size_t row = 0; row < call->rows; row++)
+            y[row] = ((x[row] < -1 ? -1 : x[row] > 1 ? 1 : x[row]) + 1) / 2;
+    }
+}
+
+/* fact: scale. y = scale x */
+void wt_scaled(const wt_call *call) {
+    double scale = call->facts[0].number;
+    for (size_t column = 0; column < call->step->inputs; column++) {
+        const double *x = wt_input(call, column);
+        double *y = wt_output(call, column);
+        for (size_t row = 0; row < call->rows; row++) y[row] = scale * x[row];
+    }
+}
+
+/* One probability p -> [1 - p, p]. */
+void wt_two_classes(const wt_call *call) {
+    const double *x = wt_input(call, 0);
+    double *other = wt_output(call, 0), *y = wt_output(call, 1);
+    for (size_t row = 0; row < call->rows; row++) {
+        other[row] = 1 - x[row];
+        y[row] = x[row];
+    }
+}
+
+/* y_k = exp(x_k - max) / sum_j exp(x_j - max) */
+void wt_softmax(const wt_call *call) {
+    size_t columns = call->step->inputs;
+    for (size_t row = 0; row < call->rows; row++) {
+        double most = -INFINITY, sum = 0;
+        for (size_t column = 0; column < columns; column++) most = fmax(most, wt_input(call, column)[row]);
+        for (size_t column = 0; column < columns; column++) {
+            double power = exp(wt_input(call, column)[row] - most);
+            wt_output(call, column)[row] = power;
+            sum += power;
+        }
+        for (size_t column = 0; column < columns; column++) wt_output(call, column)[row] /= sum;
+    }
+}
+
+/* y_k = max(x_k, 0) / sum_j max(x_j, 0), and 1 / K where all are 0. */
+void wt_shares(const wt_call *call) {
+    size_t columns = call->step->inputs;
+    for (size_t row = 0; row < call->rows; row++) {
+        double sum = 0;
+        for (size_t column = 0; column < columns; column++) {
+            double x = wt_input(call, column)[row];
+            sum += x < 0 ? 0 : x;
+        }
+        for (size_t column = 0; column < columns; column++) {
+            double x = wt_input(call, column)[row];
+            wt_output(call, column)[row] = sum > 0 ? (x < 0 ? 0 : x) / sum : 1 / (double)columns;
+        }
+    }
+}
+
+/* The position of the predicted label: of one score whether it is above 0, else that of the first of the greatest. */
+void wt_position(const wt_call *call) {
+    size_t columns = call->step->inputs;
+    double *y = wt_output(call, 0);
+    for (size_t row = 0; row < call->rows; row++) {
+        if (columns < 2) {
+            y[row] = columns == 1 && wt_input(call, 0)[row] > 0;
+            continue;
+        }
+        size_t best = 0;
+        double most = wt_input(call, 0)[row];
+        for (size_t column = 1; column < columns; column++) {
+            double x = wt_input(call, column)[row];
+            if (x > most || (x != x && most == most)) { /* NaN counts as the greatest, as in torch */
+                best = column;
+                most = x;
+            }
+        }
+        y[row] = (double)best;
+    }
+}

@@ -1,0 +1,138 @@
+"""Scorers: a method of the source for ordinary rows, from Python's values to the output without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from windtunnel.compiler.native.build import library
+from windtunnel.compiler.native.head import finish
+from windtunnel.compiler.native.image import ImageWriter
+from windtunnel.compiler.native.part import NativePart
+from windtunnel.encode import CategoryColumn, RowEncoder
+from windtunnel.program.head import Head
+from windtunnel.program.program import NUMBERS, Take
+from windtunnel.program.scoring_pipeline import ScoringPipeline
+
+Scorer = Callable[[Any, Head], Any]
+"""``scorer(rows, head)`` gives the output of a method, or None for rows that it does not take."""
+
+
+def scorer(net: ScoringPipeline, method: str, part: NativePart | None, has_step: bool) -> Scorer | None:
+    """The scorer of a method; None if only torch can decide which rows the source rejects.
+
+    Parameters
+    ----------
+    net : ScoringPipeline
+    method : str
+        A method of the source.
+    part : NativePart or None
+        The whole program of the method, or of the raw scores.
+    has_step : bool
+        Whether the method has a step of its own, so that the output of the part is its output.
+    """
+    encoder, head, facts = net.encoder, net.head, net.facts()
+    categories = [_category(category) for category in encoder.categories]
+    only_rows = part is not None and part.inputs == [NUMBERS] * bool(encoder.numbers)
+    if part is None or not only_rows or net.hosts or encoder.flat or facts.partial or None in categories:
+        return None
+    ((_, slot),) = part.outputs
+    if len(slot.shape) > 1:
+        return None
+    scores = list(range(slot.width))
+    image = ImageWriter(slot.width, 0)
+    columns = scores if has_step else finish(image, head, method, scores)
+    flat = slot.shape == () if has_step else _is_flat(head, method, len(columns))
+    positions = method == "predict" and head.classes is not None
+    made: Scorer = library().Scorer(
+        {
+            "program": part.program,
+            "head": None if columns == scores else library().Program(image.image(columns)),
+            "subject": head,
+            "array": np.ndarray,
+            "empty": partial(np.empty, dtype=np.int64) if positions else np.empty,
+            "finish": _finish(head, method),
+            "names": None if encoder.names is None else tuple(encoder.names),
+            "shape": (1,) if flat else (1, len(columns)),
+            "width": encoder.width,
+            # Beyond these, threads share the rows. A warning of float32 needs several rows.
+            "most_rows": 1 if encoder.dtype == "float32" else 2 * facts.least_rows - 1,
+            "single": encoder.dtype == "float32",
+            "single_scores": slot.dtype == torch.float32,
+            "positions": positions,
+            "flat": flat,
+            "takes_missing": facts.takes_missing,
+            "needs_names": encoder.needs_names,
+            "number_columns": tuple(encoder.numbers),
+            "categories": tuple(categories),
+            **_state(net, encoder),
+        }
+    )
+    return made
+
+
+def _is_flat(head: Head, method: str, columns: int) -> bool:
+    if method == "predict":
+        return columns == 1 and not isinstance(head.classes, list) and (head.flat or head.classes is not None)
+    return method == "decision_function" and columns == 1
+
+
+def _finish(head: Head, method: str) -> Callable[[Any], Any] | None:
+    """What makes the output of an array of numbers, or of the positions of labels; None for the array itself."""
+    if method == "predict" and head.classes is not None:
+        if isinstance(head.classes, list):
+            return head.labels
+        labels = head.classes.astype(head.dtypes.get("predict", head.classes.dtype), copy=False)
+        return labels.__getitem__
+    plain = head.dtypes.get(method, "float64") == "float64" and not isinstance(head.classes, list)
+    return None if plain else partial(head.typed, method)
+
+
+def _category(category: CategoryColumn) -> tuple[Any, ...] | None:
+    """The fields of ``category`` in ``c/scorer.c``; None for a vocabulary that has no plain look-up.
+
+    Values whose id depends on more than the vocabulary's values count as rejected: the general way decides.
+    """
+    vocabulary = category.vocabulary
+    texts, plain = vocabulary.kind == "text", vocabulary.has_plain_lookup
+    if not plain and not texts:
+        return None
+    takes_unknown, takes_missing = plain and not category.rejects_unknown, plain and not category.rejects_missing
+    takes = takes_unknown, takes_missing, not category.rejects_infinite, not category.rejects_fractions
+    return category.column, texts, *takes, vocabulary.id_by_value
+
+
+def _state(net: ScoringPipeline, encoder: RowEncoder) -> dict[str, tuple[Any, ...]]:
+    """What a scorer was made of, and checks in every call.
+
+    Which tensors and modules there are; that no parameter moved, and none was written to; and that no buffer of floats
+    was written to. Buffers of whole numbers are facts, which nobody writes to in place but ``load_state_dict``.
+    """
+    modules = [*net.program.modules()]
+    tables: list[dict[str, Any]] = [
+        table for module in modules for table in (module._parameters, module._buffers, module._modules)
+    ]
+    tables = [table for table in (*tables, vars(encoder), *map(vars, encoder.categories)) if table]
+    parameters = [parameter for parameter in net.program.parameters() if not parameter.is_inference()]
+    tensors = [*chain.from_iterable(_written_to(module) for module in modules if not isinstance(module, Take))]
+    return {
+        "tables": tuple(tables),
+        "members": tuple(chain.from_iterable(map(dict.values, tables))),
+        "tensors": tuple(tensors),
+        "versions": tuple(tensor._version for tensor in tensors),
+        "parameters": tuple(parameters),
+        "pointers": tuple(parameter.data_ptr() for parameter in parameters),
+    }
+
+
+def _written_to(module: torch.nn.Module) -> Iterator[Tensor]:
+    """The tensors of a module that are written to if any is."""
+    tensors = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+    tensors = [tensor for tensor in tensors if not tensor.is_inference()]  # those do not count writes
+    yield from [tensor for tensor in tensors if tensor.is_floating_point() and tensor.numel()] or tensors[:1]
