@@ -1,6 +1,6 @@
 """Data sets by ``NAME=PATH``: the paper's published files, the generated click log, or a folder that has loaders.
 
-python -m benchmarks.sets --data NAME=PATH [--rows N] --output FOLDER
+python -m benchmarks.sets --data NAME=PATH [--rows N] [--train-rows N] --output FOLDER
 
 writes FOLDER/rows.parquet, which the configs in configs/paper/ read: the columns, ``target`` and ``split``.
 """
@@ -129,9 +129,12 @@ def main(
     data: Annotated[str, typer.Option(help="NAME=PATH.")],
     output: Annotated[Path, typer.Option(help="Folder for rows.parquet.")],
     rows: Annotated[int | None, typer.Option(help="Take so many rows at random.")] = None,
+    train_rows: Annotated[int | None, typer.Option(help="Of these, keep so many training rows.")] = None,
 ) -> None:
     """Write a data set as one Parquet file with the columns ``target`` and ``split``."""
     given = load(data, rows=rows)
+    kept = (given.split != "train") | drawn(given.split == "train", train_rows, 1.0, 0)
+    given = DataSet(given.name, given.X[kept].reset_index(drop=True), given.y[kept], given.split[kept])
     output.mkdir(parents=True, exist_ok=True)
     given.X.assign(target=given.y, split=given.split.astype("str")).to_parquet(output / "rows.parquet", index=False)
     typer.echo(f"wrote {len(given.y):,} rows of {given.name} to {output / 'rows.parquet'}")
