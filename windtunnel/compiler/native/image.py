@@ -19,7 +19,7 @@ OPERATIONS = re.findall(
 UNREAD = 2**32 - 1
 WORKSPACE_BYTES = 2**18
 """What the columns of a block of rows may take: they stay in the second-level cache."""
-MOST_ROWS = 256
+MOST_ROWS = 512
 """Rows of a block."""
 HEADER_WORDS = 11
 """Of ``wt_program`` in ``runtime.h``."""

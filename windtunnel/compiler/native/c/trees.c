@@ -25,6 +25,7 @@ wt_tree_facts wt_tree_facts_of(const wt_call *call) {
         .base = wt_tensor(call, 14),
         .divisor = fact[15].number,
         .scores = call->step->outputs,
+        .mask_rows = (size_t)fact[16].integer,
     };
     return facts;
 }
@@ -44,13 +45,13 @@ static inline double tree_value(double x, uint32_t reading, int float32) {
     return missing ? (reading % WT_ZERO == WT_LOW ? -HUGE_VAL : HUGE_VAL) : x;
 }
 
-WT_PROCESSORS void wt_tree_values(const wt_call *call, const wt_tree_facts *facts, const wt_tree_column *column, double *to) {
-    const double *x = wt_input(call, column->feature);
+WT_PROCESSORS void wt_tree_values(const wt_call *call, const wt_tree_facts *facts, const wt_tree_column *column, size_t first, size_t count, double *to) {
+    const double *x = wt_input(call, column->feature) + first;
     int float32 = facts->float32;
     switch (column->reading) { /* so that each loop is that of one reading */
 #define READ(reading) \
     case reading: \
-        for (size_t row = 0; row < call->rows; row++) to[row] = tree_value(x[row], reading, float32); \
+        for (size_t row = 0; row < count; row++) to[row] = tree_value(x[row], reading, float32); \
         break;
         READ(WT_LOW)
         READ(WT_HIGH)
@@ -122,9 +123,7 @@ static void tree_many_rows(const wt_call *call, const wt_tree_facts *facts) {
     double *values = call->scratch;
     uint32_t *leaves = (uint32_t *)(void *)(values + facts->column_count * call->stride);
     for (size_t column = 0; column < facts->column_count; column++)
-        wt_tree_values(call, facts, facts->columns + column, values + column * call->stride);
-    for (size_t score = 0; score < facts->scores; score++)
-        for (size_t row = 0; row < call->rows; row++) wt_output(call, score)[row] = facts->base[score];
+        wt_tree_values(call, facts, facts->columns + column, 0, call->rows, values + column * call->stride);
     size_t roots = facts->vector != NULL ? facts->trees : facts->trees * facts->scores;
     for (size_t tree = 0; tree < roots; tree++) {
         if (facts->set_goes_right != NULL)
@@ -142,16 +141,23 @@ static void tree_many_rows(const wt_call *call, const wt_tree_facts *facts) {
                 y[row] += facts->vector[(size_t)facts->nodes[leaves[row]].split * facts->scores + score];
         }
     }
-    for (size_t score = 0; score < facts->scores; score++)
-        for (size_t row = 0; row < call->rows; row++) wt_output(call, score)[row] /= facts->divisor;
 }
 
 void wt_trees(const wt_call *call) {
     wt_tree_facts facts = wt_tree_facts_of(call);
-    if (call->rows == 1)
+    if (call->rows == 1) {
         tree_one_row(call, &facts);
+        return;
+    }
+    for (size_t score = 0; score < facts.scores; score++)
+        for (size_t row = 0; row < call->rows; row++) wt_output(call, score)[row] = facts.base[score];
+    if (call->rows >= facts.mask_rows)
+        for (size_t first = 0; first < call->rows; first += WT_MASK_ROWS)
+            wt_tree_masks(call, &facts, first, call->rows - first < WT_MASK_ROWS ? call->rows - first : WT_MASK_ROWS);
     else
         tree_many_rows(call, &facts);
+    for (size_t score = 0; score < facts.scores; score++)
+        for (size_t row = 0; row < call->rows; row++) wt_output(call, score)[row] /= facts.divisor;
 }
 
 /* One input per tree, the column of its leaf. y[leaf] = 1, and 0 elsewhere */

@@ -19,6 +19,13 @@ typedef struct {
     uint32_t column; /* WT_TREE_SET is added for a set */
 } wt_tree_node;
 
+/* For functions that are compiled anew for each constant that they are called with. */
+#ifdef __GNUC__
+#define WT_INLINE static inline __attribute__((always_inline))
+#else
+#define WT_INLINE static inline
+#endif
+
 #define WT_TREE_SET UINT32_C(0x80000000)
 
 /* A column of values: a feature, and what is compared of it, as WT_LOW and so on say. */
@@ -31,7 +38,7 @@ typedef struct {
  * CODE: 0 for NaN, else 1 + the number of the category. */
 enum { WT_LOW = 0, WT_HIGH = 1, WT_FLAG = 2, WT_ZERO = 3, WT_CODE = 6 };
 
-enum { WT_TREES_AT_ONCE = 8 };
+enum { WT_TREES_AT_ONCE = 8, WT_MASK_ROWS = 512 };
 
 /* The facts of the operation "trees". */
 typedef struct {
@@ -49,11 +56,15 @@ typedef struct {
     const double *base;   /* [scores] */
     double divisor;
     size_t scores;
+    size_t mask_rows; /* fewer rows walk */
 } wt_tree_facts;
 
 wt_tree_facts wt_tree_facts_of(const wt_call *call);
 
-/* Write the values of a column, of all rows of a call. */
-void wt_tree_values(const wt_call *call, const wt_tree_facts *facts, const wt_tree_column *column, double *to);
+/* Write the values of a column, of count rows of a call from first on. */
+void wt_tree_values(const wt_call *call, const wt_tree_facts *facts, const wt_tree_column *column, size_t first, size_t count, double *to);
+
+/* Add the leaves of count rows of a call, from first on, to its outputs: by masks, see trees_masks.c. */
+void wt_tree_masks(const wt_call *call, const wt_tree_facts *facts, size_t first, size_t count);
 
 #endif

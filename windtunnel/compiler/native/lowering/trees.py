@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from windtunnel.compiler.native.image import ImageWriter
 from windtunnel.compiler.native.lowering.registry import lowers
+from windtunnel.compiler.native.lowering.tree_masks import Walk, masks
 from windtunnel.modules.trees.forms.bitvectors import BitvectorTrees
 from windtunnel.modules.trees.forms.gemm import GemmTrees
 from windtunnel.modules.trees.forms.oblivious import ObliviousTrees
@@ -49,8 +50,12 @@ def _scores(module: TreeWalk, image: ImageWriter, columns: list[int]) -> list[in
         root.astype(np.uint32), trees, group_root, group_place, group_depth, len(group_depth),
         module.value if module.vector else np.empty(0), int(module.vector), module.base, float(module.divisor),
     )  # fmt: skip
-    one_row = 8 * (len(columns_read) + 1) + 4 * (len(root) + AT_ONCE)
-    return image.step("trees", columns, outputs, *facts, scratch=one_row, scratch_per_row=8 * len(columns_read) + 4)
+    score = np.zeros(len(root), np.int64) if module.vector else np.arange(len(root)) // max(1, trees)
+    by_masks = masks(_walk(module), module.value.cpu().numpy(), score)
+    scratch = max(8 * (len(columns_read) + 1) + 4 * (len(root) + AT_ONCE), by_masks.scratch)
+    per_row = 8 * len(columns_read) + 4
+    every = (*facts, by_masks.rows, *by_masks.facts)
+    return image.step("trees", columns, outputs, *every, scratch=scratch, scratch_per_row=per_row)
 
 
 @lowers(LeafOneHot)
@@ -86,6 +91,18 @@ def _nodes(
     nodes["column"][sets] += SET
     readings = np.array(module.readings or [0])
     return nodes, np.stack([used % module.width, readings[used // module.width]], axis=1).astype(np.uint32)
+
+
+def _walk(module: TreeWalk) -> Walk:
+    follow = module.follow.cpu().numpy()
+    is_node = follow != np.arange(len(follow))
+    used, place = np.unique(module.column.cpu().numpy()[is_node], return_inverse=True)
+    column = np.zeros(len(follow), np.int64)
+    column[is_node] = place
+    names = ("split", "set_start", "set_last", "set_goes_right")
+    return Walk(
+        module.root.cpu().numpy(), follow, is_node, column, *(getattr(module, name).cpu().numpy() for name in names)
+    )
 
 
 def _groups(

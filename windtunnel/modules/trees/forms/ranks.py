@@ -54,7 +54,7 @@ class Ranks(FixedPrecision):
         self.register_derived("only_moved", offset[self.several :].reshape(-1, 1), device)
         thresholds, offset = thresholds[: self.several], offset[: self.several]
         counts = np.array([len(splits) for splits in thresholds])
-        layout = [_cells(splits) for splits in thresholds]
+        layout = [cells(splits) for splits in thresholds]
         most = max(
             int(np.diff(below, append=len(splits)).max())
             for (_, _, below), splits in zip(layout, thresholds, strict=True)
@@ -99,7 +99,7 @@ class Ranks(FixedPrecision):
         return rank.view_as(at) + self.moved
 
 
-def _cells(thresholds: NDArray[np.float64]) -> tuple[float, float, NDArray[np.int64]]:
+def cells(thresholds: NDArray[np.float64]) -> tuple[float, float, NDArray[np.int64]]:
     """Lower end, cells per unit, and for each cell how many thresholds lie in the cells below it."""
     finite = thresholds[np.isfinite(thresholds)]
     low, high = (finite[0], finite[-1]) if len(finite) else (0.0, 0.0)

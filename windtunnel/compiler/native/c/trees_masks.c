@@ -1,0 +1,247 @@
+/*
+ * Hard trees by masks: a bit per row.
+ *
+ * Each condition that some node asks is computed once for all trees, as a mask of the rows that go right. A tree is
+ * then a few operations on masks, from the root down: the rows that reach a node, and those of them that go right. Its
+ * leaves are numbered so that going right changes one bit of the number of the leaf (where that is possible). The bits
+ * of all rows' numbers are kept as masks too, and become numbers at the end of each tree.
+ */
+#include <string.h>
+
+#include "trees.h"
+
+enum { WORD_ROWS = 64, WORDS = WT_MASK_ROWS / WORD_ROWS };
+
+/* Consecutive trees and the conditions of their nodes. Masks: one of all rows, those of the columns, those of the sets. */
+typedef struct {
+    uint32_t tree, trees;
+    uint32_t column, columns;
+    uint32_t sets, set_columns;
+    uint32_t masks;
+    uint32_t unused;
+} tree_mask_block;
+
+/* The thresholds on a column of values, each once and ascending. Mask `first` + rank, for ranks from 1 up. */
+typedef struct {
+    double low, scale;   /* of the cells, in which the search of a rank starts */
+    uint32_t last;       /* cell */
+    uint32_t cell;       /* place of the first cell */
+    uint32_t bound;      /* place of the first threshold; 2^steps numbers of infinity follow the last one */
+    uint32_t thresholds; /* how many */
+    uint32_t steps;
+    uint32_t first;
+    uint32_t column;
+    uint32_t unused;
+} tree_mask_column;
+
+/* The sets of categories on a column: a row of bits per category, in words of 64 sets. */
+typedef struct {
+    uint32_t column;
+    uint32_t last; /* category */
+    uint32_t bits; /* place of the first word */
+    uint32_t words;
+    uint32_t first; /* mask */
+    uint32_t unused;
+} tree_mask_sets;
+
+/* Rows of `condition` go to slot right, the others to slot left; the number of the leaf changes in bit `plane`. */
+typedef struct {
+    uint32_t condition_plane; /* 8 condition + plane */
+    uint16_t left, right;
+} tree_mask_node;
+
+typedef struct {
+    uint32_t node, nodes;
+    uint32_t leaf; /* place of the first value */
+    uint32_t score;
+} tree_mask_tree;
+
+typedef struct {
+    const tree_mask_block *blocks;
+    size_t block_count;
+    const tree_mask_column *columns;
+    const uint32_t *cells;
+    const double *bounds;
+    const tree_mask_sets *sets;
+    const uint64_t *set_bits;
+    const tree_mask_tree *trees;
+    const tree_mask_node *nodes;
+    const double *values;
+    uint32_t slots; /* of a tree, for the rows that reach a node; one more is never read */
+    uint32_t planes;
+} tree_mask_facts;
+
+/* What a call needs to remember. */
+typedef struct {
+    double *values;  /* [WT_MASK_ROWS] */
+    uint64_t *ranks; /* [WT_MASK_ROWS] */
+    uint64_t *masks, *reach;
+    uint64_t *planes;    /* [8 WORDS] */
+    unsigned char *leaf; /* [WT_MASK_ROWS] */
+} tree_mask_scratch;
+
+static tree_mask_facts tree_mask_facts_of(const wt_call *call) {
+    tree_mask_facts facts = {
+        .blocks = wt_tensor(call, 17),
+        .block_count = (size_t)call->facts[18].integer,
+        .columns = wt_tensor(call, 19),
+        .cells = wt_tensor(call, 20),
+        .bounds = wt_tensor(call, 21),
+        .sets = wt_tensor(call, 22),
+        .set_bits = wt_tensor(call, 23),
+        .trees = wt_tensor(call, 24),
+        .nodes = wt_tensor(call, 25),
+        .values = wt_tensor(call, 26),
+        .slots = (uint32_t)call->facts[27].integer,
+        .planes = (uint32_t)call->facts[28].integer,
+    };
+    return facts;
+}
+
+static tree_mask_scratch tree_mask_scratch_of(const wt_call *call, const tree_mask_facts *facts, size_t words) {
+    tree_mask_scratch scratch;
+    scratch.values = call->scratch;
+    scratch.ranks = (uint64_t *)(void *)(scratch.values + WT_MASK_ROWS);
+    scratch.leaf = (unsigned char *)(scratch.ranks + WT_MASK_ROWS);
+    scratch.planes = (uint64_t *)(void *)(scratch.leaf + WT_MASK_ROWS);
+    scratch.reach = scratch.planes + 8 * WORDS;
+    scratch.masks = scratch.reach + (facts->slots + 1) * words;
+    return scratch;
+}
+
+/* The rank of each value among the thresholds of a column: how many it is above. */
+WT_INLINE void tree_mask_ranks(const tree_mask_facts *facts, const tree_mask_column *column, const double *restrict values, uint64_t *restrict ranks, size_t words) {
+    const uint32_t *cells = facts->cells + column->cell;
+    const double *bounds = facts->bounds + column->bound;
+    double low = column->low, scale = column->scale, last = (double)column->last;
+    for (size_t row = 0; row < words * WORD_ROWS; row++) {
+        double at = (values[row] - low) * scale;
+        at = at > 0.0 ? at : 0.0;
+        at = at < last ? at : last;
+        ranks[row] = cells[(int32_t)at];
+    }
+    for (uint64_t step = UINT64_C(1) << column->steps; step > 1;) {
+        step /= 2;
+        for (size_t row = 0; row < words * WORD_ROWS; row++) ranks[row] += values[row] > bounds[ranks[row] + step - 1] ? step : 0;
+    }
+}
+
+/* Transpose 64 words of 64 bits. */
+static void tree_transpose(uint64_t *words) {
+    uint64_t low = UINT64_C(0x00000000FFFFFFFF);
+    for (size_t width = 32; width != 0; width /= 2, low ^= low << width)
+        for (size_t at = 0; at < 64; at = ((at | width) + 1) & ~width) {
+            uint64_t swapped = ((words[at] >> width) ^ words[at | width]) & low;
+            words[at] ^= swapped << width;
+            words[at | width] ^= swapped;
+        }
+}
+
+/* The masks of the thresholds of a column: first a bit per row at its rank, then above each rank those of the higher. */
+WT_INLINE void tree_mask_thresholds(const tree_mask_column *column, const tree_mask_scratch *scratch, size_t count, size_t words) {
+    uint64_t *masks = scratch->masks + column->first * words;
+    memset(masks, 0, (column->thresholds + 1) * words * sizeof(uint64_t));
+    for (size_t word = 0; word * WORD_ROWS < count; word++) {
+        const uint64_t *ranks = scratch->ranks + word * WORD_ROWS;
+        size_t rows = count - word * WORD_ROWS < WORD_ROWS ? count - word * WORD_ROWS : WORD_ROWS;
+        for (size_t row = 0; row < rows; row++) masks[ranks[row] * words + word] |= UINT64_C(1) << row;
+    }
+    for (size_t rank = column->thresholds; rank > 1; rank--)
+        for (size_t word = 0; word < words; word++) masks[(rank - 1) * words + word] |= masks[rank * words + word];
+}
+
+/* The masks of the sets of a column: the rows of bits of the rows' categories, transposed. */
+WT_INLINE void tree_mask_of_sets(const tree_mask_facts *facts, const tree_mask_sets *sets, const tree_mask_scratch *scratch, size_t count, size_t words) {
+    double last = (double)sets->last;
+    for (size_t row = 0; row < count; row++)
+        scratch->ranks[row] = (uint64_t)(scratch->values[row] < last ? scratch->values[row] : last) * sets->words;
+    for (size_t group = 0; group < sets->words; group++)
+        for (size_t word = 0; word * WORD_ROWS < count; word++) {
+            uint64_t bits[WORD_ROWS];
+            for (size_t row = 0; row < WORD_ROWS; row++) {
+                size_t at = word * WORD_ROWS + row;
+                bits[row] = at < count ? facts->set_bits[sets->bits + scratch->ranks[at] + group] : 0;
+            }
+            tree_transpose(bits);
+            uint64_t *masks = scratch->masks + (sets->first + group * WORD_ROWS) * words + word;
+            for (size_t set = 0; set < WORD_ROWS; set++) masks[set * words] = bits[set];
+        }
+}
+
+/* The number of the leaf of each row of a tree, as bit planes. */
+WT_INLINE void tree_mask_walk(const tree_mask_facts *facts, const tree_mask_tree *tree, const tree_mask_scratch *scratch, size_t words) {
+    uint64_t *reach = scratch->reach, *planes = scratch->planes;
+    const uint64_t *masks = scratch->masks;
+    const tree_mask_node *nodes = facts->nodes + tree->node;
+    memset(planes, 0, facts->planes * words * sizeof(uint64_t));
+    for (size_t word = 0; word < words; word++) reach[word] = masks[word];
+    for (size_t node = 0; node < tree->nodes; node++) {
+        const uint64_t *mask = masks + (nodes[node].condition_plane >> 3) * words, *here = reach + node * words;
+        uint64_t *plane = planes + (nodes[node].condition_plane & 7) * words;
+        uint64_t *left = reach + nodes[node].left * words, *right = reach + nodes[node].right * words;
+        uint64_t goes_left[WORDS], goes_right[WORDS];
+        for (size_t word = 0; word < words; word++) goes_right[word] = here[word] & mask[word];
+        for (size_t word = 0; word < words; word++) goes_left[word] = here[word] ^ goes_right[word];
+        for (size_t word = 0; word < words; word++) left[word] = goes_left[word];
+        for (size_t word = 0; word < words; word++) right[word] = goes_right[word];
+        for (size_t word = 0; word < words; word++) goes_right[word] ^= plane[word];
+        for (size_t word = 0; word < words; word++) plane[word] = goes_right[word];
+    }
+}
+
+/* Bytes of 0 and 1 from the bits of a byte. */
+#define TREE_SPREAD(bits) (((((uint64_t)(bits) & 0x7F) * UINT64_C(0x0002040810204081)) & UINT64_C(0x0001010101010101)) | ((uint64_t)(bits) >> 7 << 56))
+
+/* Bit planes as a number per row. */
+WT_INLINE void tree_mask_leaves(const tree_mask_facts *facts, const tree_mask_scratch *scratch, size_t count, size_t words) {
+    for (size_t word = 0; word * WORD_ROWS < count; word++)
+        for (size_t byte = 0; byte < 8; byte++) {
+            uint64_t leaves = 0;
+            for (size_t plane = 0; plane < facts->planes; plane++)
+                leaves |= TREE_SPREAD(scratch->planes[plane * words + word] >> (8 * byte) & 0xFF) << plane;
+            for (size_t row = 0; row < 8; row++) scratch->leaf[word * WORD_ROWS + byte * 8 + row] = (unsigned char)(leaves >> (8 * row));
+        }
+}
+
+WT_INLINE void tree_masks(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count, size_t words) {
+    tree_mask_facts facts = tree_mask_facts_of(call);
+    tree_mask_scratch scratch = tree_mask_scratch_of(call, &facts, words);
+    for (size_t row = count; row < WT_MASK_ROWS; row++) scratch.values[row] = 0.0;
+    for (const tree_mask_block *block = facts.blocks; block < facts.blocks + facts.block_count; block++) {
+        memset(scratch.masks, 0xFF, words * sizeof(uint64_t));
+        for (const tree_mask_column *column = facts.columns + block->column; column < facts.columns + block->column + block->columns; column++) {
+            wt_tree_values(call, trees, trees->columns + column->column, first, count, scratch.values);
+            tree_mask_ranks(&facts, column, scratch.values, scratch.ranks, words);
+            tree_mask_thresholds(column, &scratch, count, words);
+        }
+        for (const tree_mask_sets *sets = facts.sets + block->sets; sets < facts.sets + block->sets + block->set_columns; sets++) {
+            wt_tree_values(call, trees, trees->columns + sets->column, first, count, scratch.values);
+            tree_mask_of_sets(&facts, sets, &scratch, count, words);
+        }
+        for (const tree_mask_tree *tree = facts.trees + block->tree; tree < facts.trees + block->tree + block->trees; tree++) {
+            tree_mask_walk(&facts, tree, &scratch, words);
+            tree_mask_leaves(&facts, &scratch, count, words);
+            size_t scores = trees->vector != NULL ? trees->scores : 1;
+            for (size_t score = 0; score < scores; score++) {
+                const double *values = facts.values + tree->leaf * scores + score;
+                double *y = wt_output(call, tree->score + score) + first;
+                for (size_t row = 0; row < count; row++) y[row] += values[scratch.leaf[row] * scores];
+            }
+        }
+    }
+}
+
+WT_PROCESSORS static void tree_masks_narrow(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
+    tree_masks(call, trees, first, count, 1);
+}
+
+WT_PROCESSORS static void tree_masks_wide(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
+    tree_masks(call, trees, first, count, WORDS);
+}
+
+void wt_tree_masks(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
+    if (count <= WORD_ROWS)
+        tree_masks_narrow(call, trees, first, count);
+    else
+        tree_masks_wide(call, trees, first, count);
+}

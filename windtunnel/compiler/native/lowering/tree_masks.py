@@ -1,0 +1,305 @@
+"""Trees as operations on masks of rows, see ``trees_masks.c``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windtunnel.compiler.native.image import Fact
+from windtunnel.modules.trees.forms.ranks import cells
+
+MASK_ROWS = 512
+"""``WT_MASK_ROWS`` of ``trees.h``."""
+WORD_ROWS = 64
+MOST_LEAVES = 256
+"""Numbers of leaves are bytes."""
+MOST_MASKS = 8192
+"""Of a block of trees: half a megabyte, which the second-level cache holds."""
+MOST_SET_BITS = 1 << 27
+COLUMN = np.dtype(
+    [("low", np.float64), ("scale", np.float64)]
+    + [(name, np.uint32) for name in ("last", "cell", "bound", "thresholds", "steps", "first", "column", "unused")]
+)
+POPCOUNT = np.array([number.bit_count() for number in range(MOST_LEAVES)], np.uint8)
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Trees as the walk has them, over positions.
+
+    Attributes
+    ----------
+    root : int64 [trees of all scores]
+    follow : int64 [P]
+        The left child; a leaf follows to itself.
+    is_node : bool [P]
+    column : int64 [P]
+        Of values.
+    split : float64 [P]
+    set_start, set_last : int64 [P]
+        The sets of categories in ``set_goes_right``; ``set_start`` is 0 where a node has none.
+    set_goes_right : bool [S]
+    """
+
+    root: Ints
+    follow: Ints
+    is_node: NDArray[np.bool_]
+    column: Ints
+    split: NDArray[np.float64]
+    set_start: Ints
+    set_last: Ints
+    set_goes_right: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Masks:
+    """Trees as operations on masks: facts and scratch bytes of the C operation, and the rows from which they pay."""
+
+    facts: tuple[Fact, ...]
+    scratch: int
+    rows: int
+
+
+NO_MASKS = Masks((*[np.empty(0)] * 1, 0, *[np.empty(0)] * 8, 0, 0), 0, 1 << 62)
+
+
+def masks(walk: Walk, value: NDArray[np.float64], score_of_tree: Ints) -> Masks:
+    """The masks of trees of at most ``MOST_LEAVES`` leaves; ``NO_MASKS`` for larger ones.
+
+    Parameters
+    ----------
+    walk : Walk
+    value : float64 [P] or [P, K]
+        The values of the leaves.
+    score_of_tree : int64 [trees of all scores]
+    """
+    layout = _layout(walk)
+    if layout is None:
+        return NO_MASKS
+    blocks, columns, sets = [], _Columns(), _Sets()
+    condition = np.zeros(len(walk.follow), np.int64)
+    most = 0
+    for first, last in _blocks(layout.nodes):
+        nodes = layout.position[(layout.tree >= first) & (layout.tree < last)]
+        is_set = walk.set_start[nodes] > 0
+        start = [first, last - first, columns.count, 0, sets.count, 0]
+        end = columns.add(walk, nodes[~is_set], condition)
+        end = sets.add(walk, nodes[is_set], condition, end)
+        start[3], start[5] = columns.count - start[2], sets.count - start[4]
+        blocks.append([*start, end, 0])
+        most = max(most, end)
+    if sets.words > MOST_SET_BITS // 64:
+        return NO_MASKS
+    records = np.zeros(
+        int(layout.records), np.dtype([("condition", np.uint32), ("left", np.uint16), ("right", np.uint16)])
+    )
+    records["condition"] = layout.plane
+    records["condition"][layout.record] += 8 * condition[layout.position].astype(np.uint32)
+    records["left"], records["right"] = layout.left, layout.right
+    table = np.zeros((len(walk.root), 1 << layout.planes, *value.shape[1:]))
+    table[layout.leaf_tree, layout.leaf_number] = value[layout.leaf_position]
+    leaf = np.arange(len(walk.root)) << layout.planes
+    trees = np.stack([layout.record_start, layout.record_count, leaf, score_of_tree], axis=1)
+    facts: tuple[Fact, ...] = (
+        np.array(blocks, np.uint32), len(blocks), *columns.facts(), *sets.facts(),
+        trees.astype(np.uint32), records, table, layout.slots, layout.planes,
+    )  # fmt: skip
+    scratch = 16 * MASK_ROWS + MASK_ROWS + 8 * MASK_ROWS // 8 + (layout.slots + 1 + most) * MASK_ROWS // 8
+    return Masks(facts, scratch, 16)
+
+
+def _blocks(nodes: Ints) -> list[tuple[int, int]]:
+    """Cut trees into blocks of at most ``MOST_MASKS`` nodes, or one tree."""
+    cuts, size = [0], 0
+    for tree, count in enumerate(nodes.tolist()):
+        if size and size + count > MOST_MASKS:
+            cuts.append(tree)
+            size = 0
+        size += count
+    return list(zip(cuts, [*cuts[1:], len(nodes)], strict=True))
+
+
+class _Columns:
+    """The thresholds of all blocks."""
+
+    def __init__(self) -> None:
+        self.count = self._cell = self._bound = 0
+        self._columns: list[tuple[float, ...]] = []
+        self._cells: list[NDArray[np.uint32]] = []
+        self._bounds: list[NDArray[np.float64]] = []
+
+    def add(self, walk: Walk, nodes: Ints, condition: Ints) -> int:
+        """Number the conditions of the nodes of a block, from 1 on; gives the number of masks."""
+        order = np.lexsort((walk.split[nodes], walk.column[nodes]))
+        nodes = nodes[order]
+        column, split = walk.column[nodes], walk.split[nodes]
+        new_column = np.diff(column, prepend=-1) != 0
+        new = new_column.copy()
+        new[1:] |= split[1:] != split[:-1]
+        condition[nodes] = np.cumsum(new) + np.cumsum(new_column)  # mask 0 is for all rows
+        end = 1
+        splits, starts = split[new], np.flatnonzero(new_column[new])
+        for number, start, stop in zip(column[new_column], starts, [*starts[1:], len(splits)], strict=False):
+            part = splits[start:stop]
+            end = self._add_column(int(number), part, end)
+        return end
+
+    def _add_column(self, column: int, thresholds: NDArray[np.float64], first: int) -> int:
+        low, scale, below = cells(thresholds)
+        if not (np.isfinite(scale) and scale > 0):
+            low, scale, below = 0.0, 1.0, np.zeros(1, np.int64)
+        steps = int(np.diff(below, append=len(thresholds)).max()).bit_length()
+        count = len(thresholds)
+        self._columns.append((low, scale, len(below) - 1, self._cell, self._bound, count, steps, first, column, 0))
+        self._cells.append(below.astype(np.uint32))
+        self._bounds.append(np.append(thresholds, np.full(1 << steps, np.inf)))
+        self.count += 1
+        self._cell += len(below)
+        self._bound += count + (1 << steps)
+        return first + count + 1
+
+    def facts(self) -> tuple[Fact, ...]:
+        """Columns, cells and bounds."""
+        cells_of_all = np.concatenate([np.empty(0, np.uint32), *self._cells])
+        return np.array(self._columns, COLUMN), cells_of_all, np.concatenate([np.empty(0), *self._bounds])
+
+
+class _Sets:
+    """The sets of categories of all blocks."""
+
+    def __init__(self) -> None:
+        self.count = self.words = 0
+        self._columns: list[list[int]] = []
+        self._bits: list[NDArray[np.uint64]] = []
+
+    def add(self, walk: Walk, nodes: Ints, condition: Ints, end: int) -> int:
+        """Number the conditions of the nodes of a block; gives the number of masks."""
+        for column in np.unique(walk.column[nodes]).tolist():
+            own = nodes[walk.column[nodes] == column]
+            tables = [
+                walk.set_goes_right[s : s + n + 1] for s, n in zip(walk.set_start[own], walk.set_last[own], strict=True)
+            ]
+            number: dict[bytes, int] = {}
+            for node, table in zip(own.tolist(), tables, strict=True):
+                condition[node] = end + number.setdefault(table.tobytes(), len(number))
+            last, words = max(len(table) for table in tables) - 1, -(-len(number) // WORD_ROWS)
+            right = np.zeros((last + 1, words * WORD_ROWS), np.bool_)
+            for name, place in number.items():
+                table = np.frombuffer(name, np.bool_)
+                right[:, place] = table[-1]  # every category beyond a set
+                right[: len(table), place] = table
+            self._columns.append([column, last, self.words, words, end, 0])
+            self._bits.append(np.packbits(right, axis=1, bitorder="little").view(np.uint64).reshape(-1))
+            self.count += 1
+            self.words += (last + 1) * words
+            end += words * WORD_ROWS
+        return end
+
+    def facts(self) -> tuple[Fact, ...]:
+        """Columns of sets and their bits."""
+        columns = np.array(self._columns, np.uint32).reshape(-1, 6)
+        return columns, np.concatenate([np.empty(0, np.uint64), *self._bits])
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Nodes of trees as records, parents first, and the numbers of the leaves; arrays over nodes unless said."""
+
+    tree: Ints
+    position: Ints
+    record: Ints
+    plane: Ints  # [records]
+    left: Ints  # [records]
+    right: Ints  # [records]
+    records: int
+    nodes: Ints  # [trees]
+    record_start: Ints  # [trees]
+    record_count: Ints  # [trees]
+    leaf_tree: Ints  # [leaves]
+    leaf_position: Ints  # [leaves]
+    leaf_number: Ints  # [leaves]
+    slots: int
+    planes: int
+
+
+def _layout(walk: Walk) -> _Layout | None:
+    levels = _levels(walk)
+    trees = len(walk.root)
+    tree = np.concatenate([np.empty(0, np.int64), *(level[0] for level in levels)])
+    counts = np.bincount(tree, minlength=trees)
+    if counts.max(initial=0) >= MOST_LEAVES:
+        return None
+    planes = max(1, int(counts.max(initial=0)).bit_length())
+    position = np.concatenate([np.empty(0, np.int64), *(level[1] for level in levels)])
+    order = np.argsort(tree, kind="stable")  # of a tree, level by level
+    tree, position = tree[order], position[order]
+    start = np.cumsum([0, *counts])[:-1]
+    local = np.arange(len(tree)) - start[tree]
+    number_left, number_right = _leaf_numbers(walk, tree, position, local, start, planes)
+    # A record per node; further ones where going right changes several bits.
+    toggled = number_left ^ number_right
+    width = POPCOUNT[toggled].astype(np.int64)
+    record = np.cumsum(width) - width
+    records = int(width.sum())
+    record_count = np.bincount(tree, weights=width, minlength=trees).astype(np.int64)
+    record_start = np.cumsum(record_count) - record_count
+    slots = int(record_count.max(initial=0))
+    place = np.full(len(walk.follow), slots, np.int64)  # where nobody reads
+    place[position] = record - record_start[tree]
+    of = np.repeat(np.arange(len(tree)), width)  # the node of each record
+    nth = np.arange(records) - record[of]
+    bits, plane = toggled[of].copy(), np.zeros(records, np.int64)
+    for turn in range(int(width.max(initial=0))):
+        lowest = bits & -bits
+        plane = np.where(nth == turn, POPCOUNT[(lowest - 1) & 255], plane)
+        bits ^= lowest
+    follow = walk.follow[position]
+    left = np.where(nth == 0, place[follow][of], slots)
+    right = np.where(nth == width[of] - 1, place[follow + 1][of], place[position][of] + nth + 1)
+    # Leaves: those below nodes, and trees without a node.
+    below = np.concatenate([follow, follow + 1])
+    is_leaf = ~walk.is_node[below]
+    alone = np.flatnonzero(~walk.is_node[walk.root])
+    return _Layout(
+        tree, position, record, plane, left, right, records, counts, record_start, record_count,
+        leaf_tree=np.concatenate([np.concatenate([tree, tree])[is_leaf], alone]),
+        leaf_position=np.concatenate([below[is_leaf], walk.root[alone]]),
+        leaf_number=np.concatenate([np.concatenate([number_left, number_right])[is_leaf], np.zeros(len(alone), np.int64)]),
+        slots=slots,
+        planes=planes,
+    )  # fmt: skip
+
+
+def _levels(walk: Walk) -> list[tuple[Ints, Ints]]:
+    """Tree and position of the nodes of each level, trees in order."""
+    tree, at = np.arange(len(walk.root)), walk.root
+    levels = []
+    while (nodes := walk.is_node[at]).any():
+        tree, at = tree[nodes], at[nodes]
+        levels.append((tree, at))
+        tree, at = np.repeat(tree, 2), (walk.follow[at][:, None] + np.arange(2)).reshape(-1)
+    return levels
+
+
+def _leaf_numbers(walk: Walk, tree: Ints, position: Ints, local: Ints, start: Ints, planes: int) -> tuple[Ints, Ints]:
+    """The number of the leftmost leaf below each node, and below its right child: as few bits apart as are free."""
+    trees = len(walk.root)
+    counts = np.bincount(tree, minlength=trees)
+    free = np.ones((trees, 1 << planes), np.bool_)
+    free[:, 0] = False
+    leftmost = np.zeros(len(walk.follow), np.int64)
+    distance = POPCOUNT[np.arange(1 << planes)[:, None] ^ np.arange(1 << planes)]
+    right = np.zeros(len(tree), np.int64)
+    for turn in range(int(counts.max(initial=0))):
+        active = np.flatnonzero(counts > turn)
+        node = start[active] + turn
+        at = leftmost[position[node]]
+        chosen = np.where(free[active], distance[at], 255).argmin(axis=1)
+        free[active, chosen] = False
+        right[node] = chosen
+        leftmost[walk.follow[position[node]]], leftmost[walk.follow[position[node]] + 1] = at, chosen
+    return leftmost[position], right
