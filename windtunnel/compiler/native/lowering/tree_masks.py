@@ -22,6 +22,7 @@ COLUMN = np.dtype(
     [("low", np.float64), ("scale", np.float64)]
     + [(name, np.uint32) for name in ("last", "cell", "bound", "thresholds", "steps", "first", "column", "unused")]
 )
+NODE = np.dtype([("condition", np.uint32), ("left", np.uint16), ("right", np.uint16)])
 POPCOUNT = np.array([number.bit_count() for number in range(MOST_LEAVES)], np.uint8)
 
 Ints = NDArray[np.int64]
@@ -64,7 +65,7 @@ class Masks:
     rows: int
 
 
-NO_MASKS = Masks((*[np.empty(0)] * 1, 0, *[np.empty(0)] * 8, 0, 0), 0, 1 << 62)
+NO_MASKS = Masks((np.empty(0), 0, *[np.empty(0)] * 8, 0, 0), 0, 1 << 62)
 
 
 def masks(walk: Walk, value: NDArray[np.float64], score_of_tree: Ints) -> Masks:
@@ -263,12 +264,13 @@ def _layout(walk: Walk) -> _Layout | None:
     # Leaves: those below nodes, and trees without a node.
     below = np.concatenate([follow, follow + 1])
     is_leaf = ~walk.is_node[below]
+    numbers = np.concatenate([number_left, number_right])[is_leaf]
     alone = np.flatnonzero(~walk.is_node[walk.root])
     return _Layout(
         tree, position, record, plane, left, right, records, counts, record_start, record_count,
         leaf_tree=np.concatenate([np.concatenate([tree, tree])[is_leaf], alone]),
         leaf_position=np.concatenate([below[is_leaf], walk.root[alone]]),
-        leaf_number=np.concatenate([np.concatenate([number_left, number_right])[is_leaf], np.zeros(len(alone), np.int64)]),
+        leaf_number=np.concatenate([numbers, np.zeros(len(alone), np.int64)]),
         slots=slots,
         planes=planes,
     )  # fmt: skip
