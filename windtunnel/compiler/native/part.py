@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -57,14 +58,14 @@ class NativePart:
 
     def __init__(self, steps: Mapping[int, ProgramStep], outputs: Sequence[int], slots: Mapping[int, Slot]) -> None:
         read = {take.slot for step in steps.values() for take in _takes(step)}
-        self.inputs = sorted(read - set(steps) - {IDS})
+        self.inputs = sorted(read - set(steps) - {IDS}) or [NUMBERS]
         self.outputs = [(slot, slots[slot]) for slot in outputs]
         image = ImageWriter(sum(slots[slot].width for slot in self.inputs), slots[IDS].width)
         columns, start = {IDS: image.ids}, 0
         for slot in self.inputs:
             columns[slot] = image.numbers[start : (start := start + slots[slot].width)]
         for slot, step in steps.items():
-            columns[slot] = lower(step.module, image, _taken(step, columns))
+            columns[slot] = lower(step.module, image, _taken(step, columns), _dtype(step, slots))
         self.width = sum(description.width for _, description in self.outputs)
         self.program = library().Program(image.image([column for slot in outputs for column in columns[slot]]))
 
@@ -97,7 +98,7 @@ def split(steps: Mapping[int, ProgramStep], last: int, numbers: Tensor, ids: Ten
         A few rows, which tell types and shapes.
     """
     slots = _slots(steps, numbers, ids)
-    reasons = {slot: _why_not_native(step) for slot, step in steps.items()}
+    reasons = {slot: _why_not_native(step, slots) for slot, step in steps.items()}
     groups: list[list[int]] = []
     for slot, reason in reasons.items():
         if reason is None and groups and reasons[groups[-1][-1]] is None:
@@ -124,10 +125,10 @@ def _slots(steps: Mapping[int, ProgramStep], numbers: Tensor, ids: Tensor) -> di
     return {slot: Slot(values[slot].dtype, tuple(values[slot].shape[1:])) for slot in (NUMBERS, IDS, *steps)}
 
 
-def _why_not_native(step: ProgramStep) -> str | None:
+def _why_not_native(step: ProgramStep, slots: Mapping[int, Slot]) -> str | None:
     image = ImageWriter(sum(take.count for take in _takes(step)), 0)
     try:
-        lower(step.module, image, image.numbers)
+        lower(step.module, image, image.numbers, _dtype(step, slots))
     except NotNative as error:
         return str(error)
     return None
@@ -136,6 +137,11 @@ def _why_not_native(step: ProgramStep) -> str | None:
 def _taken(step: ProgramStep, columns: Mapping[int, list[int]]) -> list[int]:
     """The columns that a step reads."""
     return [columns[take.slot][column] for take in _takes(step) for column in take.columns.tolist()]
+
+
+def _dtype(step: ProgramStep, slots: Mapping[int, Slot]) -> torch.dtype:
+    """The type of the input of a step."""
+    return reduce(torch.promote_types, {slots[take.slot].dtype for take in _takes(step)})
 
 
 def _takes(step: ProgramStep) -> list[Any]:

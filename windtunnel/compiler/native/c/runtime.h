@@ -86,6 +86,11 @@ static inline const void *wt_tensor(const wt_call *call, size_t fact) {
     return call->image + call->facts[fact].offset;
 }
 
+/* A number as a place among so many, 0 where it is none. */
+static inline size_t wt_index(double number, size_t count) {
+    return number >= 0 && number < (double)count ? (size_t)number : 0;
+}
+
 typedef void wt_operation(const wt_call *call);
 
 #define WT_OPERATION(name) wt_operation wt_##name;

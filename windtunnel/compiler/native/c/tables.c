@@ -1,12 +1,80 @@
 /* Operations that look up rows of tables. */
 #include "runtime.h"
 
-/* facts: rows [categories, outputs]. One input, the id. y = rows[id] */
-void wt_category_table(const wt_call *call) {
-    const double *table = wt_tensor(call, 0), *id = wt_input(call, 0);
-    size_t outputs = call->step->outputs;
-    for (size_t column = 0; column < outputs; column++) {
-        double *y = wt_output(call, column);
-        for (size_t row = 0; row < call->rows; row++) y[row] = table[(size_t)id[row] * outputs + column];
+/* facts: table [tables, width, rows], tables, rows. tables is 1, or one for each column in. The outputs of a column are
+ * the row of its table that its number names: y_k = table[k, x] */
+WT_PROCESSORS void wt_look_up(const wt_call *call) {
+    const double *table = wt_tensor(call, 0);
+    size_t tables = (size_t)call->facts[1].integer, size = (size_t)call->facts[2].integer;
+    size_t inputs = call->step->inputs, width = call->step->outputs / inputs;
+    for (size_t column = 0; column < inputs; column++) {
+        const double *restrict x = wt_input(call, column);
+        for (size_t output = 0; output < width; output++) {
+            const double *restrict from = table + ((tables == 1 ? 0 : column * width) + output) * size;
+            double *restrict y = wt_output(call, column * width + output);
+            for (size_t row = 0; row < call->rows; row++) y[row] = from[wt_index(x[row], size)];
+        }
+    }
+}
+
+/* facts: bias [outputs], table [outputs, rows], rows. y_k = bias_k + the sum over the columns of table[k, x] */
+WT_PROCESSORS void wt_look_up_sum(const wt_call *call) {
+    const double *bias = wt_tensor(call, 0), *table = wt_tensor(call, 1);
+    size_t size = (size_t)call->facts[2].integer;
+    for (size_t output = 0; output < call->step->outputs; output++) {
+        const double *restrict from = table + output * size;
+        double *restrict y = wt_output(call, output);
+        for (size_t row = 0; row < call->rows; row++) y[row] = 0;
+        for (size_t column = 0; column < call->step->inputs; column++) {
+            const double *restrict x = wt_input(call, column);
+            for (size_t row = 0; row < call->rows; row++) y[row] += from[wt_index(x[row], size)];
+        }
+        for (size_t row = 0; row < call->rows; row++) y[row] += bias[output];
+    }
+}
+
+/* facts: column int64 [rows], rows, number int64 [outputs]. y_k = 1 where column[x] is number_k, else 0 */
+void wt_one_hot(const wt_call *call) {
+    const int64_t *columns = wt_tensor(call, 0), *number = wt_tensor(call, 2);
+    size_t size = (size_t)call->facts[1].integer;
+    const double *x = wt_input(call, 0);
+    for (size_t output = 0; output < call->step->outputs; output++) {
+        double *y = wt_output(call, output);
+        for (size_t row = 0; row < call->rows; row++) y[row] = columns[wt_index(x[row], size)] == number[output];
+    }
+}
+
+enum { WT_BELOW, WT_UP_TO, WT_INSERT_LEFT, WT_INSERT_RIGHT };
+
+static inline size_t wt_is_passed(double x, double edge, int64_t which) {
+    switch (which) {
+    case WT_BELOW: return x > edge;
+    case WT_UP_TO: return x >= edge;
+    case WT_INSERT_LEFT: return !(edge >= x);
+    default: return !(edge > x);
+    }
+}
+
+/* facts: edges [inputs, most], counts int64 [inputs], most, which. The number of edges, which ascend, that x passes:
+ * those below x; those up to x; and the same where NaN passes all. */
+WT_PROCESSORS void wt_bisect(const wt_call *call) {
+    const double *edges = wt_tensor(call, 0);
+    const int64_t *counts = wt_tensor(call, 1);
+    size_t most = (size_t)call->facts[2].integer;
+    int64_t which = call->facts[3].integer;
+    for (size_t column = 0; column < call->step->inputs; column++) {
+        const double *restrict x = wt_input(call, column), *restrict edge = edges + column * most;
+        double *restrict y = wt_output(call, column);
+        size_t count = (size_t)counts[column];
+        for (size_t row = 0; row < call->rows; row++) {
+            size_t passed = 0;
+            for (size_t left = count; left > 0;) {
+                size_t half = (left + 1) / 2;
+                size_t step = wt_is_passed(x[row], edge[passed + half - 1], which);
+                passed += step ? half : 0;
+                left = step ? left - half : half - 1;
+            }
+            y[row] = (double)passed;
+        }
     }
 }

@@ -4,7 +4,7 @@
 ``windtunnel.modules`` do.
 """
 
-from windtunnel.compiler.native.lowering import columns, linear, tables, trees
+from windtunnel.compiler.native.lowering import columns, linear, recorded, tables, trees
 from windtunnel.compiler.native.lowering.registry import NotNative, lower
 
-__all__ = ["NotNative", "columns", "linear", "lower", "tables", "trees"]
+__all__ = ["NotNative", "columns", "linear", "lower", "recorded", "tables", "trees"]

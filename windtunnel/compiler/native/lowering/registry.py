@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import torch
+
 from windtunnel.compiler.native.image import ImageWriter
+from windtunnel.compiler.native.lowering.traced import NotNative, trace
 from windtunnel.modules.base import Module
 
+__all__ = ["NotNative", "lower", "lowers"]
 M = TypeVar("M", bound=Module)
 Lowering = Callable[[Any, ImageWriter, list[int]], list[int]]
 _LOWERINGS: dict[type[Module], Lowering] = {}
-
-
-class NotNative(Exception):
-    """A module that the native engine does not compute; the message says why."""
 
 
 def lowers(module_class: type[M]) -> Callable[[Callable[[M, ImageWriter, list[int]], list[int]]], Lowering]:
@@ -33,14 +33,23 @@ def lowers(module_class: type[M]) -> Callable[[Callable[[M, ImageWriter, list[in
     return register
 
 
-def lower(module: Module, image: ImageWriter, columns: Sequence[int]) -> list[int]:
+def lower(module: Module, image: ImageWriter, columns: Sequence[int], dtype: torch.dtype) -> list[int]:
     """Add the steps of a module; gives the columns of its output.
+
+    A module without a lowering function is traced: see ``traced.py``.
+
+    Parameters
+    ----------
+    columns : sequence of int
+        The input columns of the module.
+    dtype : torch.dtype
+        The type of its input.
 
     Raises
     ------
     NotNative
-        The class has no lowering function, or the function does not take this module.
+        The lowering function does not take this module, or it computes something that has no native form.
     """
-    if (lowering := _LOWERINGS.get(type(module))) is None:
-        raise NotNative(f"{type(module).__name__} has no native form")
-    return lowering(module, image, list(columns))
+    if (lowering := _LOWERINGS.get(type(module))) is not None:
+        return lowering(module, image, list(columns))
+    return trace(module, image, columns, dtype)

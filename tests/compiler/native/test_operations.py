@@ -1,0 +1,76 @@
+"""Every module of the case table natively, and whole pipelines, against what torch gives."""
+
+import math
+from collections.abc import Iterator
+from functools import cache
+
+import torch
+from cases import CASES
+from module_cases import MODULE_CASES
+from parity import compiled
+from torch import Tensor
+
+from windtunnel.compiler.native.build import library
+from windtunnel.compiler.native.image import ImageWriter
+from windtunnel.compiler.native.lowering import NotNative, lower
+from windtunnel.modules.base import Module
+from windtunnel.modules.trees.hard import TreeWalk
+
+AWKWARD = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1e300, -1e-300, 0.5, 3.0, 2.0**20)
+
+
+@cache
+def instances() -> dict[str, tuple[Module, Tensor]]:
+    """An instance of each module class with its input, by the name of the class."""
+    modules = {}
+    for name in MODULE_CASES:
+        net = compiled(name)
+        values = [*net.encode(CASES[name].rows(40))]
+        with torch.inference_mode():
+            for step in net.program.steps:
+                modules.setdefault(type(step.module).__name__, (step.module, step.gather(values)))
+                values.append(step(values))
+            for step in net.program.method_steps.values():
+                modules.setdefault(type(step.module).__name__, (step.module, step.gather(values)))
+    return modules
+
+
+def computed(module: Module, x: Tensor) -> Tensor:
+    """The output of a native program of one module, float64 ``[B, columns]``."""
+    image = ImageWriter(x.shape[1], 0)
+    program = library().Program(image.image(columns := lower(module, image, image.numbers, x.dtype)))
+    output = torch.empty(len(x), len(columns), dtype=torch.float64)
+    program.run(x.double().numpy(), torch.empty(len(x), 0, dtype=torch.int64).numpy(), output.numpy())
+    return output
+
+
+def awkward(x: Tensor) -> Iterator[Tensor]:
+    """Rows with an awkward number in each column in turn."""
+    for column in range(x.shape[1]):
+        rows = x[: len(AWKWARD)].clone()
+        rows[:, column] = torch.tensor(AWKWARD[: len(rows)])
+        yield rows
+
+
+def test_each_module_gives_what_torch_gives() -> None:
+    native = 0
+    for name, (module, x) in instances().items():
+        if isinstance(module, TreeWalk):
+            continue
+        try:
+            output = computed(module, x)
+        except NotNative:
+            continue
+        native += 1
+        with torch.inference_mode():
+            expected = module(x).double().reshape(len(x), -1)
+            torch.testing.assert_close(output, expected, rtol=1e-12, atol=1e-12, equal_nan=True, msg=name)
+            for rows in [x[:1], *(awkward(x) if x.dtype == torch.float64 else ())]:
+                try:
+                    expected = module(rows).double().reshape(len(rows), -1)
+                except (IndexError, RuntimeError, NotNative):  # as the source rejects such rows, torch may
+                    continue
+                torch.testing.assert_close(
+                    computed(module, rows), expected, rtol=1e-9, atol=1e-9, equal_nan=True, msg=name
+                )
+    assert native > 70

@@ -1,0 +1,271 @@
+"""The steps of a native program, recorded from what a module does with tensors.
+
+``forward`` of a module runs once, on a ``Traced`` tensor of a single row whose elements are columns of the program.
+Operations of torch that move elements move columns; those that compute become steps. So a module that is made of the
+operations of ``recorded.py`` needs no lowering function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from windtunnel.compiler.native.image import ImageWriter
+from windtunnel.modules.base import Module
+
+
+class NotNative(Exception):
+    """A module that the native engine does not compute; the message says why."""
+
+
+MOST_COLUMNS = 2**14
+"""Intermediate columns of a module: more of them would not stay in the processor's cache."""
+EXACT = 2**53
+"""The whole numbers that float64 holds."""
+_SOURCE = Path(__file__).parents[1].joinpath("c", "elementwise.c").read_text()
+
+
+def _functions(arity: str) -> list[str]:
+    listed = _SOURCE.split(f"#define WT_{arity}_FUNCTIONS(F)")[1].split("\n\n")[0]
+    return re.findall(r"F\((\w+), ", listed)
+
+
+UNARY, BINARY = _functions("UNARY"), _functions("BINARY")
+"""Functions of one number and of two, in the order of their numbers; most have torch's names."""
+Recorded = Callable[..., Any]
+RECORDED: dict[str, Recorded] = {}
+"""Name of an operation of torch -> ``function(*args, **kwargs)``; filled by ``recorded.py``."""
+
+
+class Traced(Tensor):
+    """A tensor of one row, each element of which is a column or a constant of a native program.
+
+    Attributes
+    ----------
+    recorder : Recorder
+    places : Tensor
+        int64, in the shape of the tensor: the number of a column, or -1 - the number of a constant.
+    """
+
+    recorder: Recorder
+    places: Tensor
+
+    @staticmethod
+    def __new__(cls, recorder: Recorder, places: Tensor, dtype: torch.dtype) -> Traced:
+        """A tensor without memory."""
+        return torch.Tensor._make_wrapper_subclass(cls, places.shape, dtype=dtype)
+
+    def __init__(self, recorder: Recorder, places: Tensor, dtype: torch.dtype) -> None:
+        """Keep the places."""
+        self.recorder, self.places = recorder, places
+
+    def __repr__(self, **options: Any) -> str:  # type: ignore[override]
+        """The shape and type."""
+        return f"Traced({tuple(self.shape)}, {self.dtype})"
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        """Record an operation."""
+        recorder: Recorder | None = None
+
+        def find(value: Any) -> Any:
+            nonlocal recorder
+            if isinstance(value, Traced):
+                recorder = value.recorder
+            return value
+
+        tree_map(find, (args, kwargs))
+        assert recorder is not None
+        return recorder.record(func, args, kwargs or {})
+
+
+class Recorder:
+    """Adds the steps of one module to a program."""
+
+    def __init__(self, image: ImageWriter) -> None:
+        self.image = image
+        self.values: list[float] = []
+        self._places: dict[int, int] = {}
+        self._columns = 0
+
+    def record(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The output of an operation of torch.
+
+        Raises
+        ------
+        NotNative
+            Nothing is known of the operation, or it needs too many columns.
+        """
+        name = func._schema.name.split("::")[1]
+        writes = name.endswith("_") and not name.startswith("_")
+        recorded = RECORDED.get(name.removesuffix("_") if writes else name)
+        if recorded is None:
+            if (output := func.decompose(*args, **kwargs)) is not NotImplemented:
+                return output
+            raise NotNative(f"torch.{name} has no native form")
+        if "device" in kwargs:
+            kwargs = kwargs | {"device": None}
+        described = func(*tree_map(_described, args), **tree_map(_described, kwargs))
+        output = recorded(*args, **kwargs)
+        if writes:
+            if not isinstance(args[0], Traced):
+                raise NotNative(f"torch.{name} writes to a constant")
+            args[0].places.copy_(output.places)
+            return args[0]
+        if isinstance(described, Tensor):
+            return Traced(self, output.places, described.dtype)
+        return tuple(Traced(self, part.places, like.dtype) for part, like in zip(output, described, strict=True))
+
+    def traced(self, places: Tensor) -> Traced:
+        """A tensor of columns and constants."""
+        return Traced(self, places, torch.float64)
+
+    def places(self, value: Any) -> Tensor:
+        """The columns and constants of a tensor or number."""
+        if isinstance(value, Traced):
+            return value.places
+        tensor = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+        if tensor.dtype == torch.int64 and tensor.numel() and int(tensor.abs().max()) > EXACT:
+            raise NotNative("whole numbers beyond 2^53 have no native form")
+        bits, at = torch.unique(tensor.detach().double().contiguous().view(torch.int64), return_inverse=True)
+        places = [self._places.setdefault(bit, len(self._places)) for bit in bits.tolist()]
+        self.values += torch.tensor([*self._places][len(self.values) :]).view(torch.float64).tolist()
+        return torch.tensor([-1 - place for place in places], dtype=torch.int64)[at].view(tensor.shape)
+
+    def constants(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The values of constants."""
+        return np.array(self.values)[-1 - places]
+
+    def columns(self, places: Tensor) -> list[int]:
+        """Columns, also for constants."""
+        flat = places.flatten().numpy().copy()
+        constant = flat < 0
+        if constant.any():
+            unique, at = np.unique(flat[constant], return_inverse=True)
+            flat[constant] = np.array(self.step("constant", [], len(unique), self.constants(unique)))[at]
+        return flat.tolist()  # type: ignore[no-any-return]
+
+    def step(self, operation: str, inputs: Sequence[int], outputs: int, *facts: Any, **options: int) -> list[int]:
+        """``ImageWriter.step``, within the limit of columns."""
+        self._columns += outputs
+        if self._columns > MOST_COLUMNS:
+            raise NotNative(f"more than {MOST_COLUMNS:,} intermediate columns")
+        return self.image.step(operation, inputs, outputs, *facts, **options)
+
+    def computed(self, operation: str, inputs: Tensor, shape: Sequence[int], *facts: Any) -> Traced:
+        """The outputs of a step, in this shape."""
+        shape = torch.Size(shape)
+        if not shape.numel():
+            return self.traced(torch.zeros(shape, dtype=torch.int64))
+        written = self.step(operation, self.columns(inputs), shape.numel(), *facts)
+        return self.traced(torch.tensor(written).view(shape))
+
+    def unary(self, function: str, value: Any) -> Traced:
+        """f(x) of each element."""
+        places = self.places(value)
+        return self.computed("unary", places, places.shape, UNARY.index(function))
+
+    def binary(self, function: str, left: Any, right: Any) -> Traced:
+        """f(a, b) of each pair of elements."""
+        a, b = torch.broadcast_tensors(self.places(left), self.places(right))  # type: ignore[no-untyped-call]
+        number, shape = BINARY.index(function), a.shape
+        a, b = a.flatten(), b.flatten()
+        result = torch.empty_like(a)
+        for a_is_constant in (False, True):
+            for b_is_constant in (False, True):
+                at = ((a < 0) == a_is_constant) & ((b < 0) == b_is_constant)
+                if not at.any():
+                    continue
+                x, y = a[at], b[at]
+                if b_is_constant and not a_is_constant:
+                    result[at] = self.computed("binary_right", x, x.shape, number, self.constants(y.numpy())).places
+                elif a_is_constant and not b_is_constant:
+                    result[at] = self.computed("binary_left", y, x.shape, number, self.constants(x.numpy())).places
+                else:
+                    result[at] = self.computed("binary", torch.cat([x, y]), x.shape, number).places
+        return self.traced(result.view(shape))
+
+    def select(self, condition: Any, left: Any, right: Any) -> Traced:
+        """A where the condition holds, else b."""
+        places = (self.places(value) for value in (condition, left, right))
+        c, a, b = torch.broadcast_tensors(*places)  # type: ignore[no-untyped-call]
+        shape = c.shape
+        c, a, b = c.flatten(), a.flatten(), b.flatten()
+        fixed = c < 0
+        result = torch.empty_like(c)
+        chosen = torch.from_numpy(self.constants(c[fixed].numpy()) != 0)
+        result[fixed] = torch.where(chosen, a[fixed], b[fixed])
+        for is_constant in (False, True):
+            at = ~fixed & ((a < 0) == is_constant)
+            if not at.any():
+                continue
+            inputs, size = [c[at], b[at]], [int(at.sum())]
+            if is_constant:
+                result[at] = self.computed(
+                    "select_value", torch.cat(inputs), size, self.constants(a[at].numpy())
+                ).places
+            else:
+                result[at] = self.computed("select", torch.cat([inputs[0], a[at], inputs[1]]), size).places
+        return self.traced(result.view(shape))
+
+    def reduced(self, which: int, value: Any, dims: Sequence[int], keepdim: bool = False) -> Traced:
+        """Sums (0), products (1), maxima (2) or minima (3) over dimensions."""
+        places = self.places(value)
+        dims = sorted(dim % max(1, places.dim()) for dim in dims or range(places.dim()))
+        kept = [dim for dim in range(places.dim()) if dim not in dims]
+        shape = [1 if dim in dims else size for dim, size in enumerate(places.shape)]
+        groups = places.permute(*kept, *dims)
+        size = [places.shape[dim] for dim in kept]
+        if not all(places.shape[dim] for dim in dims):
+            if which > 1:
+                raise NotNative("the greatest of no numbers")
+            result = self.traced(self.places(float(which)).expand(size))
+        else:
+            result = self.computed("reduce", groups, size, which)
+        return self.traced(result.places.reshape(shape)) if keepdim else result
+
+
+def _described(value: Any) -> Any:
+    return torch.empty(value.shape, dtype=value.dtype, device="meta") if isinstance(value, Tensor) else value
+
+
+@contextmanager
+def _compiling() -> Iterator[None]:
+    """Let modules take the form that they have for compilers, without decisions that depend on the rows."""
+    before = torch.compiler._is_compiling_flag
+    torch.compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = before
+
+
+def trace(module: Module, image: ImageWriter, columns: Sequence[int], dtype: torch.dtype) -> list[int]:
+    """Add the steps of a module; gives the columns of its output.
+
+    Parameters
+    ----------
+    columns : sequence of int
+        The input columns of the module.
+    dtype : torch.dtype
+        The type of its input.
+    """
+    recorder = Recorder(image)
+    x = Traced(recorder, torch.tensor([list(columns)], dtype=torch.int64), dtype)
+    try:
+        with torch.inference_mode(False), torch.no_grad(), _compiling():
+            output = module(x)
+    except NotNative:
+        raise
+    except Exception as error:
+        raise NotNative(f"{type(module).__name__}: {' '.join(str(error).split())[:100]}") from error
+    return recorder.columns(recorder.places(output))
