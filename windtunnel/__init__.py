@@ -12,6 +12,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from windtunnel.api.cascade import cascade as cascade
     from windtunnel.api.compile import compile as compile
     from windtunnel.api.crossfit import crossfit as crossfit
     from windtunnel.api.load import load as load
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     )
     from windtunnel.explain.explanation import Explanation as Explanation
     from windtunnel.serving.batching import Server as Server
+    from windtunnel.serving.cascade.cascade import Cascade as Cascade
     from windtunnel.sweeps.result import SweepResult as SweepResult
     from windtunnel.trainers.data.loader import loader as loader
     from windtunnel.trainers.data.parquet_stream import stream as stream
@@ -58,6 +60,7 @@ _PLACES = {
     "BadInput": "errors",
     "Batch": "encode",
     "BinEncoder": "estimators",
+    "Cascade": "serving.cascade.cascade",
     "CrossFittedClassifier": "estimators",
     "CrossFittedRegressor": "estimators",
     "FactorizationMachineClassifier": "estimators",
@@ -79,6 +82,7 @@ _PLACES = {
     "WindTunnelClassifier": "api.wrappers",
     "WindTunnelError": "errors",
     "WindTunnelRegressor": "api.wrappers",
+    "cascade": "api.cascade",
     "compile": "api.compile",
     "crossfit": "api.crossfit",
     "load": "api.load",

@@ -1,0 +1,159 @@
+"""``cascade``: what the small model may settle, what it may read, and what the full model ranks."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from lightgbm import LGBMRegressor
+from sklearn.compose import make_column_transformer
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+import windtunnel
+from windtunnel.serving.cascade.selection import efficient_groups
+from windtunnel.serving.cascade.statistics import FeatureGroup
+from windtunnel.serving.cascade.threshold import NEVER, choose_threshold
+
+
+def dear(columns):
+    """A transformer that takes long."""
+    table = np.asarray(columns, dtype=float)
+    for _ in range(300):
+        table = np.sin(table) + np.asarray(columns, dtype=float) - np.sin(table)
+    return table
+
+
+@pytest.fixture(scope="module")
+def rows():
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(generator.normal(size=(3000, 4)), columns=list("abcd"))
+    frame["text"] = np.where(frame.a + generator.normal(size=3000) / 4 > 0, "good news", "bad news")
+    target = np.where(2 * frame.a + frame.b / 2 + generator.logistic(size=3000) / 4 > 0, "yes", "no")
+    return frame, target
+
+
+@pytest.fixture(scope="module")
+def pipeline(rows):
+    frame, target = rows
+    parts = make_column_transformer(
+        (StandardScaler(), ["a"]), (make_pipeline(FunctionTransformer(dear), StandardScaler()), ["b", "c"])
+    )
+    return Pipeline([("parts", make_pipeline(parts)), ("last", LogisticRegression())]).fit(frame[:1500], target[:1500])
+
+
+COST = {"standardscaler": 1e-6, "pipeline": 1e-4}
+
+
+@pytest.fixture(scope="module")
+def made(pipeline, rows):
+    frame, target = rows
+    train, valid = (frame[:1500], target[:1500]), (frame[1500:2500], target[1500:2500])
+    return windtunnel.cascade(pipeline, train, valid, accuracy_loss=0.01, cost=COST)
+
+
+def test_sure_rows_are_settled_by_the_small_model_and_others_by_the_full_one(made, pipeline, rows):
+    frame = rows[0][2500:]
+    assert made.efficient == ("standardscaler",)
+    small, full = made.small.predict_proba(frame), pipeline.predict_proba(frame)
+    sure = small.max(axis=1) >= made.threshold.confidence
+    assert 0.1 < sure.mean() < 1
+    np.testing.assert_allclose(made.predict_proba(frame), np.where(sure[:, None], small, full), atol=1e-9)
+    settled = made.predict(frame)
+    assert (settled == made.classes_[made.predict_proba(frame).argmax(axis=1)]).all()
+    assert made.expected_cost == pytest.approx(1 / 101 + 1 - made.threshold.early)
+    one = frame.iloc[[0]]
+    np.testing.assert_allclose(made.predict_proba(one), made.predict_proba(frame)[:1], atol=1e-12)
+
+
+def test_the_small_model_is_the_same_class_on_the_columns_of_its_groups(made, rows):
+    frame, target = rows
+    scaler = StandardScaler().fit(frame[:1500][["a"]])
+    alone = LogisticRegression().fit(scaler.transform(frame[:1500][["a"]]), target[:1500])
+    expected = alone.predict_proba(scaler.transform(frame[2500:][["a"]]))
+    np.testing.assert_allclose(made.small.predict_proba(frame[2500:]), expected, atol=1e-9)
+
+
+def test_accuracy_is_kept_on_the_rows_that_check_the_choice(made):
+    assert made.threshold.accuracy >= made.threshold.full_accuracy - 0.01
+    assert "standardscaler" in made.report() and f"{made.threshold.early:.1%}" in made.report()
+
+
+def test_a_saved_cascade_predicts_the_same(made, pipeline, rows, tmp_path):
+    made.save(tmp_path / "cascade")
+    loaded = windtunnel.Cascade.load(tmp_path / "cascade", host=pipeline)
+    assert (loaded.predict_proba(rows[0]) == made.predict_proba(rows[0])).all()
+    assert loaded.report() == made.report()
+    data = (tmp_path / "cascade").read_bytes()
+    for damaged in (b"", b"PK", data[:-100], data[:200] + b"x" + data[201:]):
+        (tmp_path / "damaged").write_bytes(damaged)
+        with pytest.raises(windtunnel.BadFile):
+            windtunnel.Cascade.load(tmp_path / "damaged", host=pipeline)
+    with pytest.raises(windtunnel.InvalidOption, match="host="):
+        windtunnel.Cascade.load(tmp_path / "cascade")
+
+
+def test_texts_and_a_tuned_net(rows):
+    frame, target = rows
+    texts = frame.text.to_numpy(dtype=object)
+    union = FeatureUnion(
+        [("words", TfidfVectorizer()), ("chars", TfidfVectorizer(analyzer="char", ngram_range=(1, 4)))]
+    )
+    pipeline = make_pipeline(union, LogisticRegression()).fit(texts[:1500], target[:1500])
+    net = windtunnel.translate(pipeline, calibrate=texts[:200])
+    valid = (texts[1500:2500], target[1500:2500])
+    made = windtunnel.cascade(pipeline, (texts[:1500], target[:1500]), valid, net=net, cost={"chars": 1.0})
+    assert made.efficient == ("words",) and made.full is net
+    assert np.mean(made.predict(texts[2500:]) == target[2500:]) >= pipeline.score(texts[2500:], target[2500:]) - 0.01
+
+
+def test_top_k_ranks_by_the_full_model(rows):
+    frame, _ = rows
+    target = 2 * frame.a + frame.b
+    parts = make_column_transformer((StandardScaler(), ["a"]), (FunctionTransformer(dear), ["b", "c"]))
+    model = LGBMRegressor(n_estimators=30, verbosity=-1, n_jobs=1)
+    pipeline = make_pipeline(parts, model).fit(frame[:1500], target[:1500])
+    train, valid = (frame[:1500], target[:1500]), (frame[1500:2000], target[1500:2000])
+    made = windtunnel.cascade(pipeline, train, valid, cost={"standardscaler": 1e-6, "functiontransformer": 1e-4})
+    queried = frame[2000:]
+    best = made.top_k(queried, 5, ck=20)
+    values = pipeline.predict(queried)
+    assert best.ranked == 100 and set(best.rows) == set(np.argsort(-values)[:5])
+    np.testing.assert_allclose(best.scores, np.sort(values)[::-1][:5], atol=1e-9)
+    assert made.top_k(queried, 5).ranked == 50
+    np.testing.assert_allclose(made.predict(queried), values, atol=1e-9)
+    with pytest.raises(AttributeError):
+        made.predict_proba(queried)
+    with pytest.raises(windtunnel.InvalidOption, match="k=0"):
+        made.top_k(queried, 0)
+
+
+def test_groups_join_by_importance_per_cost_up_to_half_of_all():
+    groups = [FeatureGroup(*facts) for facts in (("a", 1.0, 10.0), ("b", 1.0, 5.0), ("c", 1.0, 0.1), ("d", 5.0, 100.0))]
+    assert [group.name for group in efficient_groups(groups, 0.0)] == ["a", "b", "c"]
+    assert [group.name for group in efficient_groups(groups, 0.4)] == ["a", "b"]
+    assert [group.name for group in efficient_groups(groups, 0.9)] == ["a"]
+    assert efficient_groups(groups[:1], 0.0) == []
+
+
+def test_a_small_model_that_is_wrong_settles_nothing():
+    generator = np.random.default_rng(0)
+    correct = generator.integers(2, size=400)
+    right = np.eye(2)[correct] * 0.98 + 0.01
+    threshold = choose_threshold(right[:, ::-1], right, correct, 0.001, seed=0)
+    assert (threshold.early, threshold.accuracy) == (0.0, 1.0)
+    wrong = choose_threshold(np.round(right[:, ::-1]), right, correct, 0.001, seed=0)
+    assert (wrong.confidence, wrong.early) == (NEVER, 0.0)
+
+
+def test_pipelines_without_groups_are_rejected(rows):
+    frame, target = rows
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(frame[["a", "b"]], target)
+    pair = (frame[["a", "b"]], target)
+    with pytest.raises(windtunnel.UnsupportedEstimator, match="ColumnTransformer"):
+        windtunnel.cascade(pipeline, pair, pair)
+
+
+def test_a_cost_of_an_unknown_group_is_rejected(pipeline, rows):
+    with pytest.raises(windtunnel.InvalidOption, match="standardscaler"):
+        windtunnel.cascade(pipeline, rows, rows, cost={"nothing": 1.0})

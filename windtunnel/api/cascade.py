@@ -1,0 +1,101 @@
+"""``cascade``: a cheap model first, the full one where it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from windtunnel.api.compile import compile
+from windtunnel.api.translation import Translation
+from windtunnel.errors import InvalidOption
+from windtunnel.serving.cascade.cascade import Cascade
+from windtunnel.serving.cascade.groups import GroupedPipeline
+from windtunnel.serving.cascade.selection import efficient_groups
+from windtunnel.serving.cascade.statistics import feature_groups
+from windtunnel.serving.cascade.threshold import choose_threshold, class_positions
+
+GAMMAS = (0.0, 0.25, 0.5, 0.75)
+
+
+def cascade(
+    pipeline: Any,
+    train: tuple[Any, Any],
+    valid: tuple[Any, Any],
+    *,
+    net: Translation | None = None,
+    accuracy_loss: float = 0.001,
+    gamma: float | None = None,
+    cost: Mapping[str, float] | None = None,
+    seed: int = 0,
+) -> Cascade:
+    """Put a small model in front of a pipeline, which settles the rows that are easy.
+
+    The feature groups of the pipeline are the parts of its last ``ColumnTransformer`` or ``FeatureUnion``. Each is
+    timed, and weighed by its importance to the predictions. A small model of the same class is fitted on the groups
+    with the most importance per cost. Its prediction counts where it is sure enough; the full model predicts the other
+    rows. A regressor's small model only filters rows for ``top_k``.
+
+    Parameters
+    ----------
+    pipeline : fitted scikit-learn Pipeline
+        Left as it is; the small model shares its fitted transformers.
+    train : (X, y)
+        Raw rows that the small model is fitted on.
+    valid : (X, y)
+        Raw rows for importances and for the choice of the confidence from which on the small model is trusted. One
+        half chooses, the other one checks.
+    net : Translation, optional
+        The full model, such as a fine-tuned translation of ``pipeline``; by default the compiled pipeline.
+    accuracy_loss : float
+        How much lower than that of the full model the accuracy on validation rows may be.
+    gamma : float, optional
+        A group joins the small model only if it has at least ``gamma`` times the importance per cost of those that
+        have joined before. None takes the value with the lowest expected cost.
+    cost : mapping, optional
+        Name of a group -> seconds per row, where timing is misleading, as for look-ups in a remote store.
+    seed : int
+
+    Returns
+    -------
+    Cascade
+
+    Raises
+    ------
+    UnsupportedEstimator
+        The pipeline has no feature groups, or its last step cannot be compiled.
+    InvalidOption
+        An argument is none of the accepted values.
+
+    Source
+    ------
+    Kraft et al., Willump: a statistically-aware end-to-end optimizer for machine learning inference, MLSys 2020.
+    """
+    if not 0 <= accuracy_loss < 1 or (gamma is not None and gamma < 0):
+        raise InvalidOption(
+            f"cascade got accuracy_loss={accuracy_loss}, gamma={gamma}; accepted are 0 to 1, and 0 or more."
+        )
+    grouped = GroupedPipeline.of(pipeline)
+    inputs, (rows, target) = grouped.inputs(train[0]), valid
+    groups = feature_groups(grouped, grouped.inputs(rows), target, cost or {}, seed)
+    full = compile(pipeline) if net is None else net
+    probable = full.head.classes is not None and "predict_proba" in full.head.methods
+    candidates: dict[tuple[str, ...], Cascade] = {}
+    for value in GAMMAS if gamma is None else (gamma,):
+        names = tuple(group.name for group in efficient_groups(groups, value))
+        if not names or names in candidates:
+            continue
+        small = compile(grouped.smaller(inputs, train[1], names))
+        threshold = None
+        if probable:
+            threshold = choose_threshold(
+                small.predict_proba(rows),
+                full.predict_proba(rows),
+                class_positions(full.classes_, target),
+                accuracy_loss,
+                seed,
+            )
+        candidates[names] = Cascade(small, full, groups, names, value, threshold)
+    if not candidates:
+        dear = max(groups, key=lambda group: group.cost).name
+        raise InvalidOption(f"no group costs less than half of all; {dear!r} is the dearest. Split it, or give cost=.")
+    return min(candidates.values(), key=lambda candidate: (candidate.expected_cost, len(candidate.efficient)))

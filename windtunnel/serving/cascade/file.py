@@ -1,0 +1,73 @@
+"""A cascade as one file: a zip of the two models and a JSON text, nothing compressed."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from os import PathLike, fspath
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
+
+from pydantic import TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from windtunnel.errors import BadFile, WindTunnelError
+from windtunnel.export.artefact import artefact
+from windtunnel.export.atomic_write import write_atomically
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.serving.cascade.statistics import FeatureGroup
+from windtunnel.serving.cascade.threshold import Threshold
+
+FACTS, SMALL, FULL = "cascade.json", "small.windtunnel", "full.windtunnel"
+
+
+@dataclass(frozen=True)
+class CascadeFacts:
+    """What a cascade is made of, but for its models."""
+
+    groups: tuple[FeatureGroup, ...]
+    efficient: tuple[str, ...]
+    gamma: float
+    threshold: Threshold | None
+
+
+_ADAPTER = TypeAdapter(CascadeFacts)
+
+
+def save(path: str | PathLike[str], small: TranslatedPipeline, full: TranslatedPipeline, facts: CascadeFacts) -> None:
+    """Write a cascade; the file is moved into place when it is complete."""
+    data = BytesIO()
+    with TemporaryDirectory() as folder, ZipFile(data, "w", ZIP_STORED) as archive:
+        archive.writestr(FACTS, _ADAPTER.dump_json(facts))
+        for name, net in ((SMALL, small), (FULL, full)):
+            artefact.save(net, part := Path(folder, name))
+            archive.write(part, name)
+    write_atomically(path, data.getvalue())
+
+
+def load(path: str | PathLike[str], host: Any) -> tuple[TranslatedPipeline, TranslatedPipeline, CascadeFacts]:
+    """Read what ``save`` wrote: the small model, the full one, and the facts. ``host`` as in ``windtunnel.load``.
+
+    Raises
+    ------
+    BadFile
+        The file is damaged, or no cascade.
+    """
+    try:
+        with ZipFile(path) as archive, TemporaryDirectory() as folder:
+            members = archive.infolist()
+            whole = [member.filename for member in members] == [FACTS, SMALL, FULL]
+            if not whole or any(member.compress_type != ZIP_STORED for member in members):
+                raise BadFile(f"{fspath(path)!r} is no cascade. Write one with cascade.save(path).")
+            facts = _ADAPTER.validate_json(archive.read(FACTS), strict=False)
+            nets = []
+            for name in (SMALL, FULL):
+                part = Path(folder, name)
+                part.write_bytes(archive.read(name))
+                nets.append(artefact.load(part, TranslatedPipeline, host=host))
+    except WindTunnelError:
+        raise
+    except (BadZipFile, NotImplementedError, EOFError, ValueError) as error:
+        raise BadFile(f"{fspath(path)!r} is damaged, cut short, or no cascade ({error}).") from error
+    return nets[0], nets[1], facts
