@@ -34,7 +34,7 @@ def compile(
     """Make a fitted pipeline, or a translation, fast. Nothing is trainable but a residual model that ``fit`` adds.
 
     Of a pipeline the outputs are exact. Of a translation they are those of the translation: equal scores but for the
-    last digits of its type, float32 (1e-5 of scores of size 1). Its exact trees stay exact, and a residual model is
+    last digits of its type. Its exact trees stay exact, and a residual model is
     computed as it was trained. Trees that ``fit`` or ``soften`` made soft stay soft, which takes many times as long:
     ``net.harden()`` first makes them hard.
 
@@ -61,8 +61,8 @@ def compile(
         for one, few and many rows.
     dtype : torch.float64, torch.float32 or their names, optional
         The type to compute in. The default, float64, is that of the sources: trees decide every row as they do, also
-        where it equals a threshold. float32 is faster: scores are within 1e-5, and rows of float32 numbers take the
-        same paths. A translation keeps its type.
+        where it equals a threshold. float32 is faster: scores are within 1e-5, but trees may decide a row next to
+        a threshold otherwise. A translation keeps its type.
     calibrate : rows, optional
         A few raw rows; needed only if a step on the host of a pipeline does not say how many columns it returns.
     tune : bool

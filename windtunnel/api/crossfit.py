@@ -110,7 +110,7 @@ def crossfit(
 
 def _fast_translation(source: Any) -> Translation:
     """The exact translation, with the fastest strategy for its trees."""
-    net = exact_translation(source, torch.float32)
+    net = exact_translation(source, torch.float64)
     net.configure(strategy_choices=choose(net.program, "auto"))
     return net
 

@@ -74,7 +74,7 @@ def translate(
     check_level(net.program, level)
     softens = may_soften(net.program)
     if softens and net.head.link == "probabilities" and not isinstance(net.head.classes, list):
-        # Outputs of float32 trees do not quite add up to 1, and those of soft trees may be below 0 or above 1.
+        # Outputs of soft trees do not quite add up to 1, and may be below 0 or above 1.
         net.replace_head(replace(net.head, link="shares"))
     net.configure(strategy_choices=choose(net.program, "auto"))
     net.mark_initial_weights()

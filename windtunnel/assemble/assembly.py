@@ -60,7 +60,7 @@ class Assembly:
     pipeline: Any
     untranslated: str = "cache"
     sample: Rows | None = None
-    dtype: torch.dtype = torch.float32
+    dtype: torch.dtype = torch.float64
     exact: bool = False
 
     def __post_init__(self) -> None:

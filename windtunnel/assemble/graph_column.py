@@ -32,11 +32,12 @@ class GraphColumn:
     """0 if an earlier encoder rejects unknown categories, 1 missing ones, 2 infinite numbers, 3 numbers that are not
     whole."""
     imputed: ImputedValue = ImputedValue()  # what a missing number has become
+    rounded: bool = False  # whether numbers may differ from the source's in their last bits
 
 
 def column_at(place: Place) -> GraphColumn:
     """A number whose step is in the program already."""
-    return GraphColumn(number=lambda: place)
+    return GraphColumn(number=lambda: place, rounded=True)
 
 
 def added_on_demand(add: Callable[[], int]) -> Callable[[int], Place]:

@@ -110,8 +110,8 @@ class Predictors:
             columns = self._context.categories.statistics(step, conversion.hashed, columns)
         if isinstance(module, TreeWalk):
             module = align_imputed(module, [column.imputed for column in columns])
-            computed = [position for position, column in enumerate(columns) if column.raw is None]
-            module = shift_rounded(module, computed, self._builder.dtype)
+            rounded = [position for position, column in enumerate(columns) if column.rounded]
+            module = shift_rounded(module, rounded, self._builder.dtype)
         return module, columns
 
     def _score(self, step: Step) -> ScoredPredictor:

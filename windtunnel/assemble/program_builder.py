@@ -16,6 +16,8 @@ from windtunnel.assemble.edge_cases.rejected_inputs import PROBED_METHODS, rejec
 from windtunnel.assemble.graph_column import GraphColumn, Place, added_on_demand, check_not_empty, check_numbers
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.base import Module
+from windtunnel.modules.columns.affine import Affine
+from windtunnel.modules.imputers.imputer import Imputer
 from windtunnel.modules.outputs.method_outputs import CastColumns
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.pipeline.expressions import Step
@@ -75,7 +77,12 @@ class ProgramBuilder:
             self._rejecting.append(place)
         values = [column.imputed for column in columns]
         imputed = follow(transform, module, values) if transform else [ImputedValue()] * width
-        return [GraphColumn(number=partial(place, column), imputed=value) for column, value in enumerate(imputed)]
+        same_bits = self.dtype == torch.float64 and isinstance(module, Affine | Imputer | Identity)
+        rounded = not same_bits or any(column.rounded for column in columns)
+        return [
+            GraphColumn(number=partial(place, column), imputed=value, rounded=rounded)
+            for column, value in enumerate(imputed)
+        ]
 
     def add(
         self, name: str, estimator: str, module: Module, places: Sequence[Place], rejects: Sequence[str] = ()

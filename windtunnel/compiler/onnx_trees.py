@@ -52,14 +52,13 @@ class NodeTrees(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Raw scores of the rows."""
         trees = self.trees
-        wide = x.dtype == torch.float64 and trees.reads == "float64"
-        rows = x if wide else x.to(torch.float32)
+        rows = x.to(trees.split.dtype)
         read = (rows if self.plain else trees._values(rows)).to(torch.float64)
         count = len(trees.root) if trees.vector else trees.outputs
         output: Tensor = torch.onnx.ops.symbolic(
             f"{DOMAIN}::{OPERATOR}",
             (read,),
-            {"place": self.place, "wide": int(wide)},
+            {"place": self.place},
             dtype=torch.float64,
             shape=(x.shape[0], count),
             version=1,
@@ -69,13 +68,13 @@ class NodeTrees(nn.Module):
             output = trees.base + leaves.view(x.shape[0], count, trees.outputs).sum(1)
         return (output / trees.divisor).to(x.dtype)
 
-    def attributes(self, wide: bool) -> dict[str, Any]:
+    def attributes(self) -> dict[str, Any]:
         """The attributes of the operator: nodes, leaves and the target of each leaf."""
         from onnx import numpy_helper
 
         trees = self.trees
         root, follow, is_node = trees._positions()
-        column, split, split32 = trees._nodes()
+        column, split = trees._nodes()
         nodes, leaves = np.flatnonzero(is_node), np.flatnonzero(~is_node)
         weights = (leaves if trees.vector else trees.value.cpu().numpy()[leaves]).astype(np.float64)
         targets = self._targets(root, follow, is_node)[leaves]
@@ -94,7 +93,6 @@ class NodeTrees(nn.Module):
         readings = np.array(trees.readings or [TreeWalk.LOW])
         reading = readings[np.minimum(column // max(1, trees.width), len(readings) - 1)]
         feature = column % max(1, trees.width) if self.plain else column
-        thresholds = split if wide else split32.astype(np.float64)
         below = {"true": follow[nodes], "false": follow[nodes] + 1}
         return {
             "n_targets": len(root) if trees.vector else trees.outputs,
@@ -102,7 +100,7 @@ class NodeTrees(nn.Module):
             "post_transform": NO_TRANSFORM,
             "tree_roots": start.tolist(),
             "nodes_featureids": _joined(feature[nodes], 0 * only),
-            "nodes_splits": numpy_helper.from_array(np.append(thresholds[nodes], np.zeros(len(only)))),
+            "nodes_splits": numpy_helper.from_array(np.append(split[nodes], np.zeros(len(only)))),
             "nodes_modes": numpy_helper.from_array(np.full(len(nodes) + len(only), LEQ, np.uint8)),
             "nodes_missing_value_tracks_true": _joined(reading[nodes] == TreeWalk.LOW, 0 * only),
             **{f"nodes_{way}nodeids": _joined(number[child], only) for way, child in below.items()},
@@ -149,7 +147,7 @@ def put_nodes(model: Any, trees: Sequence[NodeTrees]) -> None:
     for node in model.graph.node:
         if node.domain == DOMAIN and node.op_type == OPERATOR:
             options = {attribute.name: attribute.i for attribute in node.attribute}
-            attributes = trees[options["place"]].attributes(bool(options["wide"]))
+            attributes = trees[options["place"]].attributes()
             ensemble = helper.make_node(
                 "TreeEnsemble", list(node.input), list(node.output), node.name, domain=ML, **attributes
             )

@@ -54,8 +54,8 @@ class PrecisionLossWarner:
         elif steps > 0 and (finite.astype(np.float32) != finite).any():
             self._finished.add(column)
             warnings.warn(
-                f"column {name_of(column)} runs from {low:.10g} to {high:.10g}: float32, in which translations "
-                f"compute, tells only about {steps:,.0f} values apart there, so outputs may differ from the source's. "
+                f"column {name_of(column)} runs from {low:.10g} to {high:.10g}: float32, in which this program "
+                f"computes, tells only about {steps:,.0f} values apart there, so outputs may differ from the source's. "
                 f"Subtract a constant such as {low:.10g} from the column before fitting.",
                 UserWarning,
                 stacklevel=2,

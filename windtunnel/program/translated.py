@@ -233,6 +233,7 @@ class TranslatedPipeline(ScoringPipeline):
             In training, and in ``backward``, if a step is still exact and has no gradient; see
             ``Translation.soften``.
         """
+        numbers = numbers.to(getattr(torch, self.encoder.dtype))
         if not self.pending or not torch.is_grad_enabled():
             return self.program(numbers, ids)  # type: ignore[no-any-return]
         if self.training or numbers.requires_grad:

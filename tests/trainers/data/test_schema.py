@@ -61,7 +61,10 @@ OTHERS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: windtunnel.translate(pipeline(X.assign(z=1.0))),
         "the columns 'x', 'z', and those of this",
     ),
-    "type": (lambda: windtunnel.compile(pipeline()), "its numbers are float64, and those of this one float32"),
+    "type": (
+        lambda: windtunnel.compile(pipeline(), dtype="float32"),
+        "its numbers are float32, and those of this one float64",
+    ),
     "labels": (
         lambda: windtunnel.translate(pipeline(y=np.where(Y == "yes", "no", "maybe"))),
         "its labels are 'maybe', 'no', and those of this one 'no', 'yes'",

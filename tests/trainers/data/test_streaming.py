@@ -114,7 +114,7 @@ def test_a_pipeline_fitted_on_arrays_reads_all_columns_in_their_order(tmp_path: 
     write(tmp_path, frame)
     net = windtunnel.translate(Ridge().fit(frame[["row", "x"]].to_numpy(), frame["weight"]))
     ((rows, target),) = windtunnel.stream(net, tmp_path, target="weight", shuffle=False)
-    assert torch.equal(rows.numbers, torch.tensor(frame[["row", "x"]].to_numpy(), dtype=torch.float32))
+    assert torch.equal(rows.numbers, torch.tensor(frame[["row", "x"]].to_numpy(), dtype=torch.float64))
     assert torch.equal(target, torch.arange(1.0, ROWS + 1))
 
 

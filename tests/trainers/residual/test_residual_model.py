@@ -75,7 +75,7 @@ def test_the_pipeline_is_exact(name: str) -> None:
     with torch.no_grad():
         for step in net.program.steps:
             values.append(step(values))
-    torch.testing.assert_close(values[-1] - values[2 + residual], exact.scores(rows).float(), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(values[-1] - values[2 + residual], exact.scores(rows), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", SOURCES)

@@ -27,7 +27,7 @@ def shift_rounded(trees: Walk, columns: Sequence[int], dtype: torch.dtype) -> Wa
     ----------
     trees : TreeWalk
     columns : sequence of int
-        Those that are no raw columns.
+        Those whose numbers may differ from the source's in their last bits.
     dtype : torch.dtype
         What they are computed in.
     """

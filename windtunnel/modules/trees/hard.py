@@ -18,11 +18,10 @@ from windtunnel.modules.trees.walk_layout import CODE, FLAG, HIGH, LOW, ZERO, no
 class TreeWalk(FixedPrecision, Module, kw_only=True):
     """The base of ``HardTrees`` and the modules of leaf numbers: every row walks down every tree.
 
-    Rows of either precision decide as the source does: float64 rows meet the thresholds themselves, float32 rows the
-    largest float32 that is not above them; where the source itself rounds rows to float32, so does this module. Leaf
-    values are summed in float64, tree by tree in the order of the source, so that ties of scores stay ties. Nothing
-    trains: every tensor is a buffer, named and typed as in ``TreeEnsemble``, and keeps its type whatever the module is
-    cast to.
+    Rows decide as the source does: in float64, or rounded to float32 where the source rounds them (``reads``); these
+    meet the largest float32 that is not above a threshold. Leaf values are summed in float64, tree by tree in the order
+    of the source, so that ties of scores stay ties. Nothing trains: every tensor is a buffer, named and typed as in
+    ``TreeEnsemble``, and keeps its type whatever the module is cast to.
 
     The nodes are laid out in pairs: the children of node n sit next to each other, at T + 2n and T + 2n + 1, after the
     T roots. A step of the walk is then ``follow[at] + (value > split[at])``, and a leaf follows to itself.
@@ -60,8 +59,7 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
     reads: str = "float64"  # "float64" or "float32", see ``TreeEnsemble``
     column: Tensor = derived()
     feature_at: Tensor = derived()
-    split: Tensor = derived()
-    split32: Tensor = derived()
+    split: Tensor = derived()  # of the type that ``reads`` says
     follow: Tensor = derived()
     value: Tensor = derived()
     root: Tensor = derived()
@@ -97,9 +95,8 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
         """Take rows of ``dtype``; thresholds that are values of the data are rounded to float32 as the rows are."""
         super().cast(dtype)
         if dtype == torch.float32 and self.thresholds_in_data and self.reads == "float64":
-            for buffer in (self.threshold, self.split):
-                buffer.copy_(buffer.to(torch.float32))
-            self.split32.copy_(self.split)
+            self.threshold.copy_(self.threshold.to(torch.float32))
+            self.split = self.split.to(torch.float32)
             self.reads = "float32"
 
     def with_thresholds(self, threshold: NDArray[np.float64]) -> Self:
@@ -191,9 +188,8 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
 
     def _leaves(self, x: Tensor) -> Tensor:
         """The position of the leaf that each row falls into in each tree, ``[b * trees]``."""
-        wide = x.dtype == torch.float64 and self.reads == "float64"
-        split, columns = self.split if wide else self.split32, self.column
-        readings = x if wide else x.to(torch.float32)
+        split, columns = self.split, self.column
+        readings = x.to(split.dtype)
         if self._same_reading(readings):
             columns = self.feature_at
         else:
@@ -274,10 +270,8 @@ class HardTrees(TreeWalk):
     def goes_right(self, x: Tensor) -> Tensor:
         """Whether a row goes right at each node, in the order of ``TreeEnsemble``, bool ``[B, N]``."""
         place = torch.from_numpy(node_positions(self.ensemble())).to(x.device)
-        wide = x.dtype == torch.float64 and self.reads == "float64"
-        readings = self._readings(x if wide else x.to(torch.float32))
-        value = readings.index_select(1, self.column[place])
-        right = value > (self.split if wide else self.split32)[place]
+        value = self._readings(x.to(self.split.dtype)).index_select(1, self.column[place])
+        right = value > self.split[place]
         if self.has_sets:
             code = value.clamp(-1.0, self.NO_CODE).to(torch.int64) + 1
             members = torch.minimum(code, self.set_last[place]) + self.set_start[place]

@@ -39,11 +39,10 @@ def walk_layout(ensemble: TreeEnsemble) -> tuple[int, list[int], dict[str, NDArr
     split[list(ensemble.categories)] = np.inf
     split = _at_nodes(split, is_node, node, np.full(len(items), np.inf))
     set_start, set_last, goes_right = _sets(ensemble)
-    walk = {
+    walk: dict[str, NDArray[Any]] = {
         "column": _at_nodes(column, is_node, node, np.zeros(len(items), np.int64)),
         "feature_at": _at_nodes(ensemble.feature, is_node, node, np.zeros(len(items), np.int64)),
-        "split": split,
-        "split32": _largest_float32_not_above(split),
+        "split": _largest_float32_not_above(split) if ensemble.reads == "float32" else split,
         "follow": _at_nodes(ensemble.trees + 2 * np.arange(nodes), is_node, node, places),
         "value": _with_zero(ensemble.leaf_value)[np.where(is_node, -1, items - nodes)],
         "root": _roots(ensemble, padding=len(items) - 1),

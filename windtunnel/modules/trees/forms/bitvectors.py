@@ -42,7 +42,7 @@ class BitvectorTrees(TreeForm):
         root, follow, is_node = self._positions()
         column, missing_right, features = self._merged(self.column.cpu().numpy())
         split, start, last, right = (
-            buffer.cpu().numpy() for buffer in (self.split, self.set_start, self.set_last, self.set_goes_right)
+            buffer.cpu().numpy() for buffer in (self.split.double(), self.set_start, self.set_last, self.set_goes_right)
         )
         trees = [_in_order(at, follow, is_node, (column, split, missing_right, start, last)) for at in root]
         most = max((len(tree.leaf) for tree in trees), default=1)
@@ -80,7 +80,7 @@ class BitvectorTrees(TreeForm):
 
     def _leaves(self, x: Tensor) -> Tensor:
         """The number of the leaf that each row falls into in each tree, ``[b * trees]``."""
-        values = self._readings(self._as_read(x)).to(torch.float64).t()
+        values = self._readings(x.to(self.split.dtype)).to(torch.float64).t()
         missing = torch.nn.functional.pad(torch.isnan(x).t().to(torch.int32), [0, 0, 0, 1])  # [features + 1, b]
         parts: list[Tensor] = []
         for block in self.words:

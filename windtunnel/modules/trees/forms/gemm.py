@@ -35,7 +35,6 @@ class GemmTrees(TreeForm):
 
     node_column: Tensor = derived()
     node_split: Tensor = derived()
-    node_split32: Tensor = derived()
     way: Tensor = derived()
     bias: Tensor = derived()
     leaf_position: Tensor = derived()
@@ -83,22 +82,20 @@ class GemmTrees(TreeForm):
             )
 
     def _hold_nodes(self, node: NDArray[np.int64]) -> None:
-        column, split, split32 = self._nodes()
-        self._register(node_column=column[node], node_split=split[node], node_split32=split32[node])
+        column, split = self._nodes()
+        self._register(node_column=column[node], node_split=split[node].astype(self.split.cpu().numpy().dtype))
 
     def _leaves(self, x: Tensor) -> Tensor:
         """The position of the leaf that each row falls into in each tree, ``[b * trees]``."""
         exits_of_groups = [self.bare.repeat(x.shape[0], 1)]
         if len(self.trees) > 0:
-            wide = x.dtype == torch.float64 and self.reads == "float64"
-            split = self.node_split if wide else self.node_split32
-            values = self._values(x if wide else x.to(torch.float32))
+            values = self._values(x.to(self.split.dtype))
             tree, node, way, leaf = 0, 0, 0, 0
             for group in range(len(self.trees)):
                 trees, leaves = self.trees[group], self.leaves[group]
                 nodes = leaves - 1
                 column = self.node_column[node : node + trees * nodes]
-                right = values.index_select(1, column) > split[node : node + trees * nodes]
+                right = values.index_select(1, column) > self.node_split[node : node + trees * nodes]
                 ways = self.way[way : way + trees * nodes * leaves].view(trees, nodes, leaves)
                 bias = self.bias[leaf : leaf + trees * leaves].view(trees, 1, leaves)
                 exits_of_groups.append(self._exits(right, ways, bias, self.first[tree : tree + trees]))

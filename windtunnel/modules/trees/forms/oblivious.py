@@ -47,7 +47,7 @@ class ObliviousTrees(TreeForm):
     def arrange(self) -> None:
         """Lay out the levels of all trees, and the leaves by their number."""
         super().arrange()
-        column, split, _ = self._nodes()
+        column, split = self._nodes()
         trees = oblivious(self._positions(), column, split)
         if trees is None:
             raise InvalidOption(
@@ -117,7 +117,7 @@ class ObliviousTrees(TreeForm):
         """The ranks of the values, uint8 ``[columns, b]``."""
         if self.levels == 0:  # nothing is read, so that values may be missing
             return torch.zeros((0, x.shape[0]), dtype=torch.uint8, device=x.device)
-        values = self._values(self._as_read(x)).to(torch.float64)
+        values = self._values(x.to(self.split.dtype)).to(torch.float64)
         ranks: Tensor = self.ranks(values.t().index_select(0, self.used))
         return ranks.to(torch.uint8)
 

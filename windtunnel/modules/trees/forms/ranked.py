@@ -29,7 +29,7 @@ class RankedTrees(TreeForm):
         """Rank the thresholds, and give each position its word; that of a leaf is above every value's."""
         super().arrange()
         _, _, is_node = self._positions()
-        column, split, _ = self._nodes()
+        column, split = self._nodes()
         used, of = np.unique(column[is_node], return_inverse=True)
         split = split[is_node]
         thresholds = [np.unique(split[of == c]) for c in range(len(used))]
@@ -47,7 +47,7 @@ class RankedTrees(TreeForm):
 
     def _ranked(self, x: Tensor) -> Tensor:
         """The words of the values, ``[b, columns]``."""
-        values = self._values(self._as_read(x)).to(torch.float64)
+        values = self._values(x.to(self.split.dtype)).to(torch.float64)
         ranked: Tensor = self.ranks(values.t().index_select(0, self.used))
         return ranked.t().contiguous()
 

@@ -28,13 +28,13 @@ class TreeForm(HardTrees):
             self.register_buffer(name, buffer[sets], persistent=False)
         self.has_columns = len(sets) > 0
 
-    def _nodes(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float32]]:
-        """Column, threshold and threshold for float32 rows at each position, each set as its own column."""
-        column, split, split32 = (buffer.cpu().numpy().copy() for buffer in (self.column, self.split, self.split32))
+    def _nodes(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Column and threshold at each position, each set as its own column."""
+        column, split = self.column.cpu().numpy().copy(), self.split.double().cpu().numpy().copy()
         sets = np.flatnonzero(self.set_start.cpu().numpy())
         column[sets] = max(1, len(self.readings)) * self.width + np.arange(len(sets))
-        split[sets] = split32[sets] = 0.5
-        return column, split, split32
+        split[sets] = 0.5
+        return column, split
 
     def _positions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
         """Roots, in the order of the output; where the children of a position are; which positions are nodes."""
@@ -46,13 +46,6 @@ class TreeForm(HardTrees):
         for name, array in arrays.items():
             buffer = torch.from_numpy(np.ascontiguousarray(array)).to(self.threshold.device)
             self.register_buffer(name, buffer, persistent=False)
-
-    def _as_read(self, x: Tensor) -> Tensor:
-        """The rows in the type that the source reads, to be compared with thresholds in float64.
-
-        Of a float32 number and a threshold, float64 says the same as the largest float32 not above the threshold.
-        """
-        return x if x.dtype == torch.float64 and self.reads == "float64" else x.to(torch.float32)
 
     def _values(self, x: Tensor) -> Tensor:
         """What nodes read, ``[b, columns]``: the readings of the features, then the columns of the sets."""

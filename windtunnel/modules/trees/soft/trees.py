@@ -143,7 +143,8 @@ class SoftTrees(SoftSplits, kw_only=True):
     From L1 on ``value`` and ``base`` are trainable. Trees of like shape are computed together, see ``size_groups``.
 
     Shape
-        float32 ``[B, width]`` -> float32 ``[B, K]``, raw scores in the unit of the source (log-odds for a classifier).
+        ``[B, width]`` -> the same ``[B, K]``, computed in the type of the weights, float32: raw scores in the unit of
+        the source (log-odds for a classifier).
 
     Source
         WindTunnel (VLDB 2022): tree formula.
@@ -161,8 +162,9 @@ class SoftTrees(SoftSplits, kw_only=True):
 
     def forward(self, x: Tensor) -> Tensor:
         """Raw scores ``[B, K]``."""
-        scores = self.plain_scores(x) if torch.jit.is_scripting() else self._scores(x)  # type: ignore[attr-defined]
-        return scores + self.base
+        rows = x.to(self.base.dtype)
+        scores = self.plain_scores(rows) if torch.jit.is_scripting() else self._scores(rows)  # type: ignore[attr-defined]
+        return (scores + self.base).to(x.dtype)
 
     def plain_scores(self, x: Tensor) -> Tensor:
         """Scores without the base in straight torch, which scripts and exports; no dropout."""
@@ -209,9 +211,10 @@ class SoftLeaves(SoftSplits, kw_only=True):
         self.padded = self.column.shape[0] < self.leaf_mask.numel()
 
     def forward(self, x: Tensor) -> Tensor:
-        """float32 [B, width] -> float32 [B, L], L the leaves of all trees, tree after tree."""
-        leaves = self.plain_leaves(x) if torch.jit.is_scripting() else self._leaves(x)  # type: ignore[attr-defined]
-        return leaves.index_select(1, self.column) if self.padded else leaves
+        """[B, width] -> the same [B, L], L the leaves of all trees, tree after tree."""
+        rows = x.to(self.threshold.dtype)
+        leaves = self.plain_leaves(rows) if torch.jit.is_scripting() else self._leaves(rows)  # type: ignore[attr-defined]
+        return (leaves.index_select(1, self.column) if self.padded else leaves).to(x.dtype)
 
     def plain_leaves(self, x: Tensor) -> Tensor:
         """Leaves of the padded trees in straight torch, which scripts and exports; no dropout."""
