@@ -183,16 +183,33 @@ def _changes(pairs: list[str] | None, arguments: dict[str, Any]) -> dict[str, An
 @app.command()
 def predict(
     model: Model,
-    rows: Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file with the columns of the training rows.")],
-    output: Annotated[Path | None, typer.Option(help="A CSV or Parquet file; without it, CSV on stdout.")] = None,
+    rows: Annotated[
+        list[Path], typer.Argument(help="CSV, CSV.gz or Parquet files with the columns of the training rows.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="A CSV or Parquet file, by default CSV on stdout; or a folder, for a Parquet file per file of rows."
+        ),
+    ] = None,
 ) -> None:
-    """Predict rows: a column ``prediction``, and for classifiers ``probability_<class>`` for each class."""
+    """Predict rows: a column ``prediction``, and for classifiers ``probability_<class>`` for each class.
+
+    Into a folder, files of any size are predicted in batches of rows. Files that are there already are left out, so
+    that the same command continues what was interrupted.
+    """
     gc.disable()  # while torch and pandas are imported; each collection would walk through all of their objects
     from windtunnel.experiment.files import predict_file, write_table_file
 
     gc.freeze()
     gc.enable()
-    predictions = predict_file(_load(model), rows)
+    if len(rows) > 1 or (output is not None and not output.suffix):
+        from windtunnel.experiment.batch_scoring import predict_files
+
+        written = predict_files(_load(model), rows, output)
+        typer.echo(f"wrote {len(written)} of {len(rows)} files into {output}; the others were there")
+        return
+    predictions = predict_file(_load(model), rows[0])
     if output is None:
         predictions.to_csv(sys.stdout, index=False)
     else:

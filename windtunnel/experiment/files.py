@@ -95,13 +95,17 @@ def read_target_rows_of(net: Translation, path: str | Path, target: str) -> tupl
 
 def read_rows_of(net: Translation, path: str | Path, *, text: Collection[str] = ()) -> pd.DataFrame:
     """Read raw rows of a translation: its columns of texts stay texts, and so do the columns ``text``."""
+    return read_table_file(path, text=[*text_columns(net), *text])
+
+
+def text_columns(net: Translation) -> list[str]:
+    """The raw columns of a translation that hold texts."""
     names = net.encoder.names or []
-    texts = [
+    return [
         names[category.column]
         for category in net.encoder.categories
         if category.vocabulary.kind == "text" and category.column < len(names)
     ]
-    return read_table_file(path, text=[*texts, *text])
 
 
 def explain_file(net: Translation, path: str | Path, background: str | Path | None = None) -> Explanation:

@@ -1,0 +1,60 @@
+"""``windtunnel predict`` into a folder."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from typer.testing import CliRunner
+
+import windtunnel
+from windtunnel.cli import app
+from windtunnel.experiment import batch_scoring
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rows")
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame({"code": generator.choice(["007", "7"], 500), "x": generator.normal(size=500), "other": 1.0})
+    parts = make_column_transformer((OneHotEncoder(), ["code"]), ("passthrough", ["x"]))
+    pipeline = make_pipeline(parts, LogisticRegression()).fit(frame, frame.x + (frame.code == "7") > 0.5)
+    windtunnel.translate(pipeline, calibrate=frame).save(folder / "model.windtunnel")
+    frame[:300].to_parquet(folder / "a.parquet", row_group_size=64)
+    frame[300:].to_csv(folder / "b.csv", index=False)
+    return folder, pipeline, frame
+
+
+def run(folder, *rows):
+    paths = [str(folder / name) for name in rows]
+    return CliRunner().invoke(
+        app, ["predict", str(folder / "model.windtunnel"), *paths, "--output", str(folder / "scores")]
+    )
+
+
+def test_files_are_predicted_in_batches_and_left_out_once_they_are_there(files, monkeypatch):
+    folder, pipeline, frame = files
+    monkeypatch.setattr(batch_scoring, "BATCH_ROWS", 100)
+    assert run(folder, "a.parquet").exit_code == 0
+    (folder / "scores" / "a.parquet").touch()
+    before = (folder / "scores" / "a.parquet").stat().st_mtime_ns
+    done = run(folder, "a.parquet", "b.csv")
+    assert "wrote 1 of 2 files" in done.stdout
+    assert (folder / "scores" / "a.parquet").stat().st_mtime_ns == before
+    scores = pd.concat([pd.read_parquet(folder / "scores" / f"{name}.parquet") for name in "ab"])
+    np.testing.assert_allclose(scores.iloc[:, 1:], pipeline.predict_proba(frame), atol=1e-6)
+    assert scores.prediction.tolist() == pipeline.predict(frame).tolist()
+    assert sorted(path.name for path in (folder / "scores").iterdir()) == ["a.parquet", "b.parquet"]
+
+
+def test_a_file_that_fails_leaves_no_part_of_its_predictions(files):
+    folder, _, frame = files
+    frame.assign(x=np.nan)[:200].to_parquet(folder / "bad.parquet")
+    (folder / "broken.parquet").write_bytes(b"PAR1")
+    for name, said in (("bad", "'x'"), ("broken", "cannot be read")):
+        done = run(folder, f"{name}.parquet")
+        assert done.exit_code == 1 and said in done.stderr
+    assert not [path for path in (folder / "scores").iterdir() if "b" == path.name[0] and path.stem != "b"]
+    assert run(folder, "a.parquet", "a.parquet").exit_code == 1

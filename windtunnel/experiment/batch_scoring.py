@@ -1,0 +1,109 @@
+"""Predict files of any size, batch by batch, into a folder; a second run continues the first."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from windtunnel.api.translation import Translation
+from windtunnel.errors import BadInput, InvalidOption
+from windtunnel.experiment.files import predict_frame, read_table_file, text_columns
+from windtunnel.progress import Phase, show_progress
+
+BATCH_ROWS = 65_536
+
+
+def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) -> list[Path]:
+    """Write the predictions of each file of rows to a Parquet file of the same stem in a folder.
+
+    Parquet files are read in batches of rows, the next one while the last one is predicted; CSV files as a whole. A
+    file is moved into place when it is complete. Files that are in the folder already are left out.
+
+    Parameters
+    ----------
+    net : Translation
+    paths : sequence of Path
+        CSV, CSV.gz or Parquet files.
+    folder : Path
+        Made if it is not there.
+
+    Returns
+    -------
+    list of Path
+        The files that were written.
+
+    Raises
+    ------
+    InvalidOption
+        There is no folder, or two files have the same stem.
+    BadInput
+        A file cannot be read, or has rows that the source rejects; the files before it are written.
+    """
+    if folder is None or folder.suffix:
+        raise InvalidOption(
+            f"several files of rows need a folder for their predictions, not {folder}: --output scores/"
+        )
+    targets = {folder / f"{path.name.split('.')[0]}.parquet": path for path in paths}
+    if len(targets) < len(paths):
+        raise InvalidOption("two files of rows have the same name up to the first dot; predict them into two folders.")
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = {target: path for target, path in targets.items() if not target.exists()}
+    with show_progress(True), Phase("predicting files", total=len(missing)) as phase:
+        for target, path in missing.items():
+            _predict_file(net, path, target)
+            phase.advance()
+    return [*missing]
+
+
+def _predict_file(net: Translation, path: Path, target: Path) -> None:
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    writer: pq.ParquetWriter | None = None
+    try:
+        for rows in _ahead(_batches(net, path)):
+            table = pa.Table.from_pandas(predict_frame(net, rows), preserve_index=False)
+            writer = writer or pq.ParquetWriter(part, table.schema)
+            writer.write_table(table)
+        if writer is None:
+            raise BadInput(f"{path} has no rows; leave it out.")
+        writer.close()
+        part.replace(target)
+    finally:
+        if writer is not None:
+            writer.close()
+        part.unlink(missing_ok=True)
+
+
+def _batches(net: Translation, path: Path) -> Iterator[pd.DataFrame]:
+    texts = text_columns(net)
+    if not path.name.lower().endswith((".parquet", ".pq")):
+        yield read_table_file(path, text=texts)
+        return
+    try:
+        file = pq.ParquetFile(path)
+    except pa.ArrowInvalid as error:
+        raise BadInput(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+    names = (
+        None if net.encoder.names is None else [name for name in net.encoder.names if name in file.schema_arrow.names]
+    )
+    with file:
+        for batch in file.iter_batches(BATCH_ROWS, columns=names):
+            frame = batch.to_pandas()
+            for name in set(texts) & set(frame.columns):
+                if not isinstance(frame[name].dtype, pd.CategoricalDtype):
+                    frame[name] = frame[name].astype("str")
+            yield frame
+
+
+def _ahead(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """The batches, each read while the one before is worked on."""
+    with ThreadPoolExecutor(1) as reader:
+        following = reader.submit(next, batches, None)
+        while (batch := following.result()) is not None:
+            following = reader.submit(next, batches, None)
+            yield batch
