@@ -10,6 +10,12 @@
 
 #include "trees.h"
 
+/* Functions in AVX-512's own words; the others compute the same bits. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(WT_PORTABLE)
+#include <immintrin.h>
+#define WT_AVX512 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512cd")))
+#endif
+
 enum { WORD_ROWS = 64, WORDS = WT_MASK_ROWS / WORD_ROWS };
 
 /* Consecutive trees and the conditions of their nodes. Masks: one of all rows, those of the columns, those of the sets. */
@@ -50,8 +56,14 @@ typedef struct {
     uint16_t left, right;
 } tree_mask_node;
 
+/* TREE_ANY has nodes. TREE_PERFECT has 2^depth - 1 conditions, level by level. TREE_OBLIVIOUS has one per level. */
+enum { TREE_ANY = 0, TREE_PERFECT = 1, TREE_OBLIVIOUS = 2 };
+
 typedef struct {
-    uint32_t node, nodes;
+    uint32_t kind;
+    uint32_t depth;
+    uint32_t first; /* node, or condition */
+    uint32_t nodes;
     uint32_t leaf; /* place of the first value */
     uint32_t score;
 } tree_mask_tree;
@@ -67,6 +79,7 @@ typedef struct {
     const tree_mask_tree *trees;
     const tree_mask_node *nodes;
     const double *values;
+    const uint32_t *conditions;
     uint32_t slots; /* of a tree, for the rows that reach a node; one more is never read */
     uint32_t planes;
 } tree_mask_facts;
@@ -94,6 +107,7 @@ static tree_mask_facts tree_mask_facts_of(const wt_call *call) {
         .values = wt_tensor(call, 26),
         .slots = (uint32_t)call->facts[27].integer,
         .planes = (uint32_t)call->facts[28].integer,
+        .conditions = wt_tensor(call, 29),
     };
     return facts;
 }
@@ -141,11 +155,11 @@ static void tree_transpose(uint64_t *words) {
 WT_INLINE void tree_mask_thresholds(const tree_mask_column *column, const tree_mask_scratch *scratch, size_t count, size_t words) {
     uint64_t *masks = scratch->masks + column->first * words;
     memset(masks, 0, (column->thresholds + 1) * words * sizeof(uint64_t));
-    for (size_t word = 0; word * WORD_ROWS < count; word++) {
-        const uint64_t *ranks = scratch->ranks + word * WORD_ROWS;
-        size_t rows = count - word * WORD_ROWS < WORD_ROWS ? count - word * WORD_ROWS : WORD_ROWS;
-        for (size_t row = 0; row < rows; row++) masks[ranks[row] * words + word] |= UINT64_C(1) << row;
-    }
+    const uint64_t *ranks = scratch->ranks;
+    size_t full = count / WORD_ROWS;
+    for (size_t row = 0; row < WORD_ROWS; row++) /* words side by side: no write waits for the one before */
+        for (size_t word = 0; word < full; word++) masks[ranks[word * WORD_ROWS + row] * words + word] |= UINT64_C(1) << row;
+    for (size_t row = full * WORD_ROWS; row < count; row++) masks[ranks[row] * words + full] |= UINT64_C(1) << row % WORD_ROWS;
     for (size_t rank = column->thresholds; rank > 1; rank--)
         for (size_t word = 0; word < words; word++) masks[(rank - 1) * words + word] |= masks[rank * words + word];
 }
@@ -172,8 +186,7 @@ WT_INLINE void tree_mask_of_sets(const tree_mask_facts *facts, const tree_mask_s
 WT_INLINE void tree_mask_walk(const tree_mask_facts *facts, const tree_mask_tree *tree, const tree_mask_scratch *scratch, size_t words) {
     uint64_t *reach = scratch->reach, *planes = scratch->planes;
     const uint64_t *masks = scratch->masks;
-    const tree_mask_node *nodes = facts->nodes + tree->node;
-    memset(planes, 0, facts->planes * words * sizeof(uint64_t));
+    const tree_mask_node *nodes = facts->nodes + tree->first;
     for (size_t word = 0; word < words; word++) reach[word] = masks[word];
     for (size_t node = 0; node < tree->nodes; node++) {
         const uint64_t *mask = masks + (nodes[node].condition_plane >> 3) * words, *here = reach + node * words;
@@ -189,8 +202,54 @@ WT_INLINE void tree_mask_walk(const tree_mask_facts *facts, const tree_mask_tree
     }
 }
 
+/* The same for a tree whose leaves all have one depth: going right on a level changes the plane of the level. */
+WT_INLINE void tree_mask_walk_perfect(const tree_mask_facts *facts, const tree_mask_tree *tree, const tree_mask_scratch *scratch, size_t words) {
+    uint64_t *reach = scratch->reach;
+    const uint64_t *masks = scratch->masks;
+    const uint32_t *condition = facts->conditions + tree->first;
+    for (size_t word = 0; word < words; word++) reach[word] = masks[word];
+    for (size_t level = 0; level < tree->depth; level++) {
+        uint64_t plane[WORDS] = {0};
+        const uint64_t *here = reach + ((size_t)1 << level) * words - words;
+        uint64_t *below = reach + ((size_t)2 << level) * words - words;
+        size_t width = (size_t)1 << level;
+        if (level + 1 < tree->depth)
+            for (size_t node = 0; node < width; node++, here += words, below += 2 * words) {
+                const uint64_t *mask = masks + *condition++ * words;
+                uint64_t goes_left[WORDS], goes_right[WORDS];
+                for (size_t word = 0; word < words; word++) goes_right[word] = here[word] & mask[word];
+                for (size_t word = 0; word < words; word++) goes_left[word] = here[word] ^ goes_right[word];
+                for (size_t word = 0; word < words; word++) plane[word] ^= goes_right[word];
+                for (size_t word = 0; word < words; word++) below[word] = goes_left[word];
+                for (size_t word = 0; word < words; word++) below[words + word] = goes_right[word];
+            }
+        else
+            for (size_t node = 0; node < width; node++, here += words) {
+                const uint64_t *mask = masks + *condition++ * words;
+                for (size_t word = 0; word < words; word++) plane[word] ^= here[word] & mask[word];
+            }
+        for (size_t word = 0; word < words; word++) scratch->planes[level * words + word] = plane[word];
+    }
+}
+
+/* And for a tree with one condition per level: they are the planes. */
+WT_INLINE void tree_mask_walk_oblivious(const tree_mask_facts *facts, const tree_mask_tree *tree, const tree_mask_scratch *scratch, size_t words) {
+    for (size_t level = 0; level < tree->depth; level++) {
+        const uint64_t *mask = scratch->masks + facts->conditions[tree->first + level] * words;
+        for (size_t word = 0; word < words; word++) scratch->planes[level * words + word] = mask[word];
+    }
+}
+
 /* Bytes of 0 and 1 from the bits of a byte. */
 #define TREE_SPREAD(bits) (((((uint64_t)(bits) & 0x7F) * UINT64_C(0x0002040810204081)) & UINT64_C(0x0001010101010101)) | ((uint64_t)(bits) >> 7 << 56))
+
+/* Add the values of the leaves that the planes of rows number. values: of a tree, `step` apart. */
+WT_INLINE void tree_mask_add(const tree_mask_scratch *scratch, const double *values, size_t step, double *y, size_t count) {
+    if (step == 1)
+        for (size_t row = 0; row < count; row++) y[row] += values[scratch->leaf[row]];
+    else
+        for (size_t row = 0; row < count; row++) y[row] += values[scratch->leaf[row] * step];
+}
 
 /* Bit planes as a number per row. */
 WT_INLINE void tree_mask_leaves(const tree_mask_facts *facts, const tree_mask_scratch *scratch, size_t count, size_t words) {
@@ -203,7 +262,45 @@ WT_INLINE void tree_mask_leaves(const tree_mask_facts *facts, const tree_mask_sc
         }
 }
 
-WT_INLINE void tree_masks(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count, size_t words) {
+#ifdef WT_AVX512
+/* Both at once for 512 rows and a value per leaf: tables of 16 values are looked up in registers. */
+WT_AVX512 static void tree_mask_add_avx512(const uint64_t *planes, size_t plane_count, const double *values, double *y) {
+    __m512d low[8], high[8];
+    size_t tables = plane_count <= 4 ? 1 : (size_t)1 << (plane_count - 4);
+    if (tables <= 8)
+        for (size_t table = 0; table < tables; table++) {
+            low[table] = _mm512_loadu_pd(values + 16 * table);
+            high[table] = _mm512_loadu_pd(values + 16 * table + 8);
+        }
+    for (size_t word = 0; word < WORDS; word++) {
+        __m512i number = _mm512_setzero_si512();
+        for (size_t plane = 0; plane < plane_count; plane++)
+            number = _mm512_mask_add_epi8(number, planes[plane * WORDS + word], number, _mm512_set1_epi8((char)(1 << plane)));
+        uint64_t leaves[8];
+        _mm512_storeu_si512(leaves, number);
+        const unsigned char *fourth = (const unsigned char *)(planes + 4 * WORDS + word);
+        for (size_t byte = 0; byte < 8; byte++, y += 8) {
+            __m512i leaf = _mm512_cvtepu8_epi64(_mm_loadl_epi64((const void *)(leaves + byte)));
+            __m512d value;
+#define LOOK_UP(table) _mm512_permutex2var_pd(low[table], leaf, high[table])
+#define SELECT(plane, zero, set) _mm512_mask_blend_pd(fourth[(plane - 4) * WORDS * 8 + byte], zero, set)
+            if (tables == 1)
+                value = LOOK_UP(0);
+            else if (tables == 2)
+                value = SELECT(4, LOOK_UP(0), LOOK_UP(1));
+            else if (tables == 4)
+                value = SELECT(5, SELECT(4, LOOK_UP(0), LOOK_UP(1)), SELECT(4, LOOK_UP(2), LOOK_UP(3)));
+            else
+                value = _mm512_i64gather_pd(leaf, values, 8);
+#undef SELECT
+#undef LOOK_UP
+            _mm512_storeu_pd(y, _mm512_add_pd(_mm512_loadu_pd(y), value));
+        }
+    }
+}
+#endif
+
+WT_INLINE void tree_masks(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count, size_t words, int avx512) {
     tree_mask_facts facts = tree_mask_facts_of(call);
     tree_mask_scratch scratch = tree_mask_scratch_of(call, &facts, words);
     for (size_t row = count; row < WT_MASK_ROWS; row++) scratch.values[row] = 0.0;
@@ -219,29 +316,55 @@ WT_INLINE void tree_masks(const wt_call *call, const wt_tree_facts *trees, size_
             tree_mask_of_sets(&facts, sets, &scratch, count, words);
         }
         for (const tree_mask_tree *tree = facts.trees + block->tree; tree < facts.trees + block->tree + block->trees; tree++) {
-            tree_mask_walk(&facts, tree, &scratch, words);
+            memset(scratch.planes, 0, facts.planes * words * sizeof(uint64_t));
+            if (tree->kind == TREE_ANY)
+                tree_mask_walk(&facts, tree, &scratch, words);
+            else if (tree->kind == TREE_PERFECT)
+                tree_mask_walk_perfect(&facts, tree, &scratch, words);
+            else
+                tree_mask_walk_oblivious(&facts, tree, &scratch, words);
+#ifdef WT_AVX512
+            if (avx512) {
+                tree_mask_add_avx512(scratch.planes, facts.planes, facts.values + tree->leaf, wt_output(call, tree->score) + first);
+                continue;
+            }
+#else
+            (void)avx512;
+#endif
             tree_mask_leaves(&facts, &scratch, count, words);
             size_t scores = trees->vector != NULL ? trees->scores : 1;
             for (size_t score = 0; score < scores; score++) {
                 const double *values = facts.values + tree->leaf * scores + score;
-                double *y = wt_output(call, tree->score + score) + first;
-                for (size_t row = 0; row < count; row++) y[row] += values[scratch.leaf[row] * scores];
+                tree_mask_add(&scratch, values, scores, wt_output(call, tree->score + score) + first, count);
             }
         }
     }
 }
 
 WT_PROCESSORS static void tree_masks_narrow(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
-    tree_masks(call, trees, first, count, 1);
+    tree_masks(call, trees, first, count, 1, 0);
 }
 
 WT_PROCESSORS static void tree_masks_wide(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
-    tree_masks(call, trees, first, count, WORDS);
+    tree_masks(call, trees, first, count, WORDS, 0);
 }
 
+#ifdef WT_AVX512
+WT_AVX512 static void tree_masks_wide_avx512(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
+    tree_masks(call, trees, first, count, WORDS, count == WT_MASK_ROWS && trees->vector == NULL);
+}
+#endif
+
 void wt_tree_masks(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
-    if (count <= WORD_ROWS)
+    if (count <= WORD_ROWS) {
         tree_masks_narrow(call, trees, first, count);
-    else
-        tree_masks_wide(call, trees, first, count);
+        return;
+    }
+#ifdef WT_AVX512
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
+        tree_masks_wide_avx512(call, trees, first, count);
+        return;
+    }
+#endif
+    tree_masks_wide(call, trees, first, count);
 }

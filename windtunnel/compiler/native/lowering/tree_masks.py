@@ -22,6 +22,11 @@ COLUMN = np.dtype(
     [("low", np.float64), ("scale", np.float64)]
     + [(name, np.uint32) for name in ("last", "cell", "bound", "thresholds", "steps", "first", "column", "unused")]
 )
+ANY, PERFECT, OBLIVIOUS = 0, 1, 2
+ANY_COST, PERFECT_COST = 13, 5
+"""Instructions per node of a tree of any shape, and of a perfect one."""
+TABLE = 16
+"""Values that are looked up at once."""
 NODE = np.dtype([("condition", np.uint32), ("left", np.uint16), ("right", np.uint16)])
 POPCOUNT = np.array([number.bit_count() for number in range(MOST_LEAVES)], np.uint8)
 
@@ -65,7 +70,7 @@ class Masks:
     rows: int
 
 
-NO_MASKS = Masks((np.empty(0), 0, *[np.empty(0)] * 8, 0, 0), 0, 1 << 62)
+NO_MASKS = Masks((np.empty(0), 0, *[np.empty(0)] * 8, 0, 0, np.empty(0)), 0, 1 << 62)
 
 
 def masks(walk: Walk, value: NDArray[np.float64], score_of_tree: Ints) -> Masks:
@@ -84,7 +89,7 @@ def masks(walk: Walk, value: NDArray[np.float64], score_of_tree: Ints) -> Masks:
     blocks, columns, sets = [], _Columns(), _Sets()
     condition = np.zeros(len(walk.follow), np.int64)
     most = 0
-    for first, last in _blocks(layout.nodes):
+    for first, last in _blocks(walk, layout):
         nodes = layout.position[(layout.tree >= first) & (layout.tree < last)]
         is_set = walk.set_start[nodes] > 0
         start = [first, last - first, columns.count, 0, sets.count, 0]
@@ -95,33 +100,103 @@ def masks(walk: Walk, value: NDArray[np.float64], score_of_tree: Ints) -> Masks:
         most = max(most, end)
     if sets.words > MOST_SET_BITS // 64:
         return NO_MASKS
-    records = np.zeros(
-        int(layout.records), np.dtype([("condition", np.uint32), ("left", np.uint16), ("right", np.uint16)])
-    )
+    records = np.zeros(layout.records, NODE)
     records["condition"] = layout.plane
     records["condition"][layout.record] += 8 * condition[layout.position].astype(np.uint32)
     records["left"], records["right"] = layout.left, layout.right
-    table = np.zeros((len(walk.root), 1 << layout.planes, *value.shape[1:]))
-    table[layout.leaf_tree, layout.leaf_number] = value[layout.leaf_position]
+    levels = _level_trees(walk, layout, condition)
+    table = np.zeros((len(walk.root) << layout.planes, *value.shape[1:]))
     leaf = np.arange(len(walk.root)) << layout.planes
-    trees = np.stack([layout.record_start, layout.record_count, leaf, score_of_tree], axis=1)
+    free = levels.kind[layout.leaf_tree] == ANY
+    table[(leaf[layout.leaf_tree] + layout.leaf_number)[free]] = value[layout.leaf_position[free]]
+    table[leaf[levels.leaf_tree] + levels.leaf_number] = value[levels.leaf_position]
+    first_record = np.where(levels.kind == ANY, layout.record_start, levels.first)
+    trees = np.stack([levels.kind, levels.depth, first_record, layout.record_count, leaf, score_of_tree], axis=1)
+    slots = max(layout.slots, 1 << layout.planes)
+    padded = np.concatenate([table.reshape(-1), np.zeros(TABLE)])  # a look-up reads a whole table
     facts: tuple[Fact, ...] = (
         np.array(blocks, np.uint32), len(blocks), *columns.facts(), *sets.facts(),
-        trees.astype(np.uint32), records, table, layout.slots, layout.planes,
+        trees.astype(np.uint32), records, padded, slots, layout.planes, levels.conditions.astype(np.uint32),
     )  # fmt: skip
-    scratch = 16 * MASK_ROWS + MASK_ROWS + 8 * MASK_ROWS // 8 + (layout.slots + 1 + most) * MASK_ROWS // 8
+    scratch = 16 * MASK_ROWS + MASK_ROWS + 8 * MASK_ROWS // 8 + (slots + 1 + most) * MASK_ROWS // 8
     return Masks(facts, scratch, 16)
 
 
-def _blocks(nodes: Ints) -> list[tuple[int, int]]:
-    """Cut trees into blocks of at most ``MOST_MASKS`` nodes, or one tree."""
-    cuts, size = [0], 0
-    for tree, count in enumerate(nodes.tolist()):
-        if size and size + count > MOST_MASKS:
+def _blocks(walk: Walk, layout: _Layout) -> list[tuple[int, int]]:
+    """Cut trees into blocks of at most ``MOST_MASKS`` conditions, or one tree."""
+    position = layout.position
+    split, column, sets = walk.split[position], walk.column[position], walk.set_start[position]
+    order = np.lexsort((split, column, sets))
+    new = np.ones(len(order), np.bool_)
+    new[1:] = False
+    for key in (split, column, sets):
+        new[1:] |= key[order][1:] != key[order][:-1]
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(new) - 1
+    ends = np.cumsum(layout.nodes)
+    cuts, size, seen = [0], 0, np.zeros(int(new.sum()), np.bool_)
+    for tree, (end, count) in enumerate(zip(ends.tolist(), layout.nodes.tolist(), strict=True)):
+        conditions = np.unique(number[end - count : end])
+        more = int((~seen[conditions]).sum())
+        if size and size + more > MOST_MASKS:
             cuts.append(tree)
-            size = 0
-        size += count
-    return list(zip(cuts, [*cuts[1:], len(nodes)], strict=True))
+            seen[:] = False
+            size, more = 0, len(conditions)
+        seen[conditions] = True
+        size += more
+    return list(zip(cuts, [*cuts[1:], len(ends)], strict=True))
+
+
+@dataclass(frozen=True)
+class _LevelTrees:
+    """Trees as conditions level by level: their leaves are numbered by the way down, a bit per level."""
+
+    kind: Ints  # [trees]
+    depth: Ints  # [trees]
+    first: Ints  # [trees], place of the first condition
+    conditions: Ints
+    leaf_tree: Ints
+    leaf_number: Ints
+    leaf_position: Ints
+
+
+def _level_trees(walk: Walk, layout: _Layout, condition: Ints) -> _LevelTrees:
+    """The trees that are oblivious, or so full that completing them to perfect ones pays."""
+    trees = len(walk.root)
+    kind, depth = np.full(trees, PERFECT), np.zeros(trees, np.int64)
+    oblivious = np.ones(trees, np.bool_)
+    levels = _levels(walk)
+    for level, (tree, position) in enumerate(levels):
+        depth[tree] = level + 1
+        width = np.bincount(tree, minlength=trees)
+        low, high = np.full(trees, 1 << 62), np.full(trees, -1)
+        np.minimum.at(low, tree, condition[position])
+        np.maximum.at(high, tree, condition[position])
+        oblivious &= (width == 0) | ((width == 1 << min(level, 62)) & (low == high))
+    size = 1 << np.minimum(depth, 30)
+    kind[oblivious] = OBLIVIOUS
+    kind[~oblivious & (PERFECT_COST * size >= ANY_COST * layout.nodes)] = ANY
+    kind[(depth > layout.planes) | (depth == 0)] = ANY
+    length = np.select([kind == OBLIVIOUS, kind == PERFECT], [depth, size - 1], 0)
+    first = np.cumsum(length) - length
+    conditions = np.zeros(int(length.sum()), np.int64)
+    heap, way, at_level = (np.zeros(len(walk.follow), np.int64) for _ in range(3))
+    for level, (tree, position) in enumerate(levels[: layout.planes]):
+        chosen = kind[tree] != ANY
+        tree, position = tree[chosen], position[chosen]
+        place = np.where(kind[tree] == OBLIVIOUS, level, heap[position])
+        conditions[first[tree] + place] = condition[position]
+        left = walk.follow[position]
+        for side in (0, 1):
+            heap[left + side] = 2 * heap[position] + 1 + side
+            way[left + side] = way[position] + (side << level)
+            at_level[left + side] = level + 1
+    chosen = kind[layout.leaf_tree] != ANY
+    tree, position = layout.leaf_tree[chosen], layout.leaf_position[chosen]
+    copies = 1 << (depth[tree] - at_level[position])  # a leaf above the last level stands for all below it
+    copy = np.arange(int(copies.sum())) - np.repeat(np.cumsum(copies) - copies, copies)
+    tree, position = np.repeat(tree, copies), np.repeat(position, copies)
+    return _LevelTrees(kind, depth, first, conditions, tree, way[position] + (copy << at_level[position]), position)
 
 
 class _Columns:
