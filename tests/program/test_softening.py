@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from case import NUMBERS, quick, table, targets
+from lightgbm import LGBMClassifier
+from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -18,6 +21,7 @@ import windtunnel
 from windtunnel.errors import BadInput
 from windtunnel.modules.trees import HardTrees, SoftTrees
 from windtunnel.program.records import fidelity
+from windtunnel.program.records.fidelity import explained_variance
 
 X, Y = table()[list(NUMBERS)], targets(table())["label"]
 
@@ -118,3 +122,18 @@ def test_few_of_many_rows_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = net().calibration
     assert rows is not None and len(rows.batch.ids) == len(rows.outputs) == 50
     np.testing.assert_allclose(rows.outputs[[0, -1]], net().predict_proba(X)[[0, -1]], atol=1e-6)
+
+
+def test_categories_that_the_calibration_rows_lack_keep_their_scores() -> None:
+    """Rows in the order of time: the first ones, given for calibration, all have the same month."""
+    random = np.random.default_rng(0)
+    month = np.sort(random.integers(1, 5, 4800)).astype(str)
+    rows = pd.DataFrame({"month": month, "x": random.normal(size=4800).round(1)})
+    y = rows["x"] + random.permutation(4)[month.astype(int) - 1] / 3 + random.normal(size=4800) > 1
+    columns = ColumnTransformer([("month", windtunnel.TwoHotEncoder(), ["month"])], remainder="passthrough")
+    source = make_pipeline(columns, LGBMClassifier(n_estimators=20, num_leaves=8, verbosity=-1)).fit(rows, y)
+    exact = windtunnel.translate(source, calibrate=rows[:1000])
+    before = exact.scores(rows)
+    after = exact.soften().scores(rows)
+    assert rows["month"][:1000].nunique() == 1
+    assert explained_variance(after, before) > 0.999

@@ -96,7 +96,7 @@ class Units:
 
 
 def _known_values(ensemble: TreeEnsemble, column: int, sample: Floats | None, grids: dict[int, Floats]) -> Floats:
-    if sample is not None:
+    if sample is not None and (column not in grids or _varies(sample[:, column])):
         values = sample[:, column]
     elif column in grids:
         values = grids[column]
@@ -105,6 +105,11 @@ def _known_values(ensemble: TreeEnsemble, column: int, sample: Floats | None, gr
         if ensemble.feature_range is not None:
             values = np.concatenate([values, ensemble.feature_range[column]])
     return values[np.abs(values) < HUGE]
+
+
+def _varies(values: Floats) -> bool:
+    finite = values[np.isfinite(values)]
+    return len(finite) > 0 and bool(np.ptp(finite) > 0)
 
 
 def soften(
@@ -194,7 +199,7 @@ def place_nodes(
     for column in np.unique(ensemble.feature[compares]):
         nodes = np.flatnonzero((ensemble.feature == column) & compares & ~beyond)
         if sample is not None or column in grids:
-            values = np.unique(_known_values(ensemble, column, sample, grids))
+            values = np.unique(np.r_[_known_values(ensemble, column, sample, grids), grids.get(column, ())])
             moved, half = _center_in_gap(ensemble.threshold[nodes], values)
         else:
             seen = np.empty(0) if ensemble.feature_range is None else ensemble.feature_range[column]
@@ -250,8 +255,12 @@ def _off_zero_bounds(bound: Floats, marks: Floats, *, alone: bool) -> tuple[Floa
 def _distance_quantile(
     ensemble: TreeEnsemble, units: Units, threshold: Floats, fraction: float, sample: Floats
 ) -> Floats:
-    """Per node, the distance from its threshold within which ``fraction`` of the rows that reach it lie, ``[N]``."""
+    """Per node, the distance from its threshold within which ``fraction`` of the rows that reach it lie, ``[N]``.
+
+    0 where all rows have the same value: other values, which tables have, may lie anywhere.
+    """
     scaled = (sample - units.center) / units.scale
+    varies = [_varies(column) for column in sample.T]
     distances = np.zeros(len(threshold))
     for tree in range(ensemble.trees):
         first, last = int(ensemble.node_start[tree]), int(ensemble.node_start[tree + 1])
@@ -261,7 +270,7 @@ def _distance_quantile(
             at = first + node
             x = scaled[rows, ensemble.feature[at]]
             distance = np.sort(np.abs(x - threshold[at])[np.isfinite(x)])
-            if len(distance):
+            if len(distance) and varies[ensemble.feature[at]]:
                 distances[at] = distance[min(len(distance) - 1, int(fraction * len(distance)))]
             left = np.where(np.isnan(x), ensemble.default_left[at], x <= threshold[at])
             for child, goes in ((ensemble.left[at], left), (ensemble.right[at], ~left)):
