@@ -22,7 +22,7 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate
 from windtunnel.trainers.residual.installation import FrozenPipeline
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, halves
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, split_rows
 
 JOINT = "joint training"
 """The name of the candidate."""
@@ -88,8 +88,8 @@ def test_joint_training(
     loss = of_any_rows(pick(recipe.loss, net.head))
     programs = source.program.with_modules(source.modules).eval(), net.program
     before, after = (net.run_in_slices(program, validation[0]) for program in programs)
-    rows_of_half = halves(validation, recipe.seed)
-    return compare_scores(recipe.metric_for(net), loss, rows_of_half, before, after, *validation[1:])
+    split = split_rows(validation, recipe.seed)
+    return compare_scores(recipe.metric_for(net), loss, split, before, after, *validation[1:])
 
 
 def joint_candidates(training: TrainingResult, source: Candidate | None, metric: Metric) -> list[Candidate]:

@@ -12,7 +12,7 @@ from windtunnel.objectives.row_blocks import balanced_order
 from windtunnel.program.head import Head
 from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.residual.significance import GROUPS, GroupLosses, compare_losses, compare_scores, group_losses
-from windtunnel.trainers.residual.validation_rows import halves
+from windtunnel.trainers.residual.validation_rows import SplitRows, split_rows
 
 AUROC = Metric("auroc", Head("binary", "sigmoid", "logistic"))
 
@@ -27,6 +27,15 @@ def scores_and_labels(count: int = 4000) -> tuple[Tensor, Tensor, Tensor]:
     scores = torch.randn(count, 1, generator=draws, dtype=torch.float64)
     target = torch.rand(count, generator=draws, dtype=torch.float64) < torch.sigmoid(scores[:, 0])
     return 1.5 * scores, scores, target.double()
+
+
+def hashed(scores: Tensor, target: Tensor) -> SplitRows:
+    """Halves of rows whose only number is a score."""
+    return split_rows((Batch(scores, torch.zeros(len(target), 0, dtype=torch.int64)), target), 0)
+
+
+def standard_error(before: Tensor, after: Tensor, target: Tensor) -> float:
+    return compare_losses(loss, hashed(before, target).shuffled, before, after, target).standard_error
 
 
 @pytest.mark.parametrize("kinds", [2, 3, 7])
@@ -54,7 +63,9 @@ def test_a_file_sorted_by_its_target_has_the_standard_error_of_any_order() -> No
     before, after, target = scores_and_labels()
     by_label = target.argsort(stable=True)
     tests = {
-        name: compare_losses(loss, before[order], after[order], target[order])
+        name: compare_losses(
+            loss, hashed(before[order], target[order]).shuffled, before[order], after[order], target[order]
+        )
         for name, order in {"any": torch.arange(len(target)), "by label": by_label}.items()
     }
     assert tests["any"].significant and tests["by label"].significant
@@ -64,8 +75,15 @@ def test_a_file_sorted_by_its_target_has_the_standard_error_of_any_order() -> No
 def test_the_order_of_uncorrelated_rows_does_not_matter() -> None:
     before, after, target = scores_and_labels()
     orders = [torch.randperm(len(target), generator=torch.Generator().manual_seed(seed)) for seed in range(5)]
-    errors = [compare_losses(loss, before[o], after[o], target[o]).standard_error for o in orders]
+    errors = [standard_error(before[o], after[o], target[o]) for o in orders]
     assert errors == pytest.approx([errors[0]] * 5, rel=1e-9)
+
+
+def test_rounding_of_scores_does_not_matter() -> None:
+    before, after, target = scores_and_labels()
+    shuffled = hashed(before, target).shuffled
+    errors = [compare_losses(loss, shuffled, before + by, after + by, target).standard_error for by in (0, 1e-8)]
+    assert errors[1] == pytest.approx(errors[0], rel=1e-5)
 
 
 def test_the_standard_error_includes_correlation_over_time() -> None:
@@ -73,8 +91,8 @@ def test_the_standard_error_includes_correlation_over_time() -> None:
     days = torch.arange(len(target)) // 400  # ten; scores get better on six and worse on four
     mixed = torch.where((days % 5 < 3).unsqueeze(1), after, 2 * before - after)
     shuffled = torch.randperm(len(target), generator=torch.Generator().manual_seed(1))
-    in_order = compare_losses(loss, before, mixed, target).standard_error
-    assert in_order > 1.2 * compare_losses(loss, before[shuffled], mixed[shuffled], target[shuffled]).standard_error
+    in_order = standard_error(before, mixed, target)
+    assert in_order > 1.2 * standard_error(before[shuffled], mixed[shuffled], target[shuffled])
 
 
 def test_groups_of_equal_weight_have_the_usual_standard_error() -> None:
@@ -115,7 +133,8 @@ def test_rows_of_weight_0_are_as_if_they_were_not_there() -> None:
     wanted = group_losses(loss, after[there], target[there], weight[there])
     assert torch.equal(found.loss, wanted.loss) and torch.equal(found.weight, wanted.weight)
     rows = Batch(after, torch.zeros(len(target), 0, dtype=torch.int64))
-    assert torch.cat(halves((rows, target, weight), 0)).sort().values.tolist() == there.nonzero()[:, 0].tolist()
+    split = split_rows((rows, target, weight), 0)
+    assert torch.cat(split.halves).sort().values.tolist() == there.nonzero()[:, 0].tolist()
 
 
 def test_the_halves_are_the_same_rows_in_any_order() -> None:
@@ -125,7 +144,9 @@ def test_the_halves_are_the_same_rows_in_any_order() -> None:
 
     def split(index: Tensor, seed: int) -> list[list[tuple[float, float]]]:
         rows = Batch(scores[index], torch.zeros(len(index), 0, dtype=torch.int64))
-        pairs = [(scores[index][half, 0], target[index][half]) for half in halves((rows, target[index]), seed)]
+        pairs = [
+            (scores[index][half, 0], target[index][half]) for half in split_rows((rows, target[index]), seed).halves
+        ]
         return [sorted(zip(*(part.tolist() for part in pair), strict=True)) for pair in pairs]
 
     first, second = split(torch.arange(len(target)), 0)
@@ -145,7 +166,8 @@ def test_the_mean_loss_over_batches_counts_weights() -> None:
 def test_a_metric_is_worse_if_it_changes_by_more_than_its_error() -> None:
     """Scores of the right size with a little noise are significant; with so much noise that ranks are lost, not."""
     _, right, target = scores_and_labels()
-    of_halves = torch.arange(len(target)).chunk(2)
+    rows = torch.arange(len(target))
+    of_halves = SplitRows([*rows.chunk(2)], rows)
     noise = torch.randn(right.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     little, much = (
         compare_scores(AUROC, loss, of_halves, 4 * right, right + size * noise, target) for size in (0.02, 0.5)
@@ -157,7 +179,8 @@ def test_a_metric_is_worse_if_it_changes_by_more_than_its_error() -> None:
 def test_scores_of_two_models_are_not_ranked_together() -> None:
     """The model of each half has an offset of its own, which no ranking within a half can see."""
     large, right, target = scores_and_labels()
-    of_halves = torch.arange(len(target)).chunk(2)
+    rows = torch.arange(len(target))
+    of_halves = SplitRows([*rows.chunk(2)], rows)
     offset = torch.where(torch.arange(len(target)) < len(target) // 2, 0.15, -0.15).unsqueeze(1)
     plain, shifted = (
         compare_scores(AUROC, loss, of_halves, large, scores, target) for scores in (right, right + offset)

@@ -27,6 +27,7 @@ from windtunnel.trainers.refresh.refresh_rows import RefreshData, read_input
 from windtunnel.trainers.refresh.residual_columns import add_new_categories, extend_residual
 from windtunnel.trainers.residual.installation import FrozenPipeline, install_pipeline, mark_initial_weights
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses
+from windtunnel.trainers.residual.validation_rows import split_rows
 
 ANCHORS = (5.0, 50.0, 500.0, 5000.0)
 
@@ -162,7 +163,9 @@ def _weights(data: RefreshData, *, replays: bool, tested: bool = False) -> Tenso
 
 def _compare(loss: Loss, before: Tensor, after: Tensor, data: RefreshData, rows: Tensor) -> SignificanceTest:
     """Test on some rows whether the loss of ``after`` is lower."""
-    return compare_losses(loss, before[rows], after[rows], data.target[rows], data.weight[rows].double())
+    batch, target, weight = data.take(rows)
+    shuffled = split_rows((batch, target, weight), seed=0).shuffled
+    return compare_losses(loss, shuffled, before[rows], after[rows], target, weight.double())
 
 
 def _harms_old_rows(values: MovableValues, moved: MovedValues, data: RefreshData, loss: Loss) -> bool:

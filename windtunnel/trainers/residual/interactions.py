@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -20,7 +19,7 @@ from windtunnel.trainers.residual.init_scores import select_columns, split_score
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals, fit_in_sequence, interaction_weights
 from windtunnel.trainers.residual.screening import select_interactions
 from windtunnel.trainers.residual.training import InitialResidual, ResidualOnScores, residual_head
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, SplitRows
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def fit_interactions(
     net: TranslatedPipeline,
     train: Items,
     valid: Items,
-    halves: Sequence[Tensor],
+    split: SplitRows,
     loss: Loss,
     rank: int,
     generator: torch.Generator,
@@ -75,8 +74,8 @@ def fit_interactions(
     net : TranslatedPipeline
     train, valid : Items
         Training rows with init scores, none of weight 0, and validation rows with init scores.
-    halves : pair of Tensor
-        Numbers of the validation rows in each half.
+    split : SplitRows
+        Halves of the validation rows.
     loss : callable
     rank : int
         Width of the factors.
@@ -110,7 +109,7 @@ def fit_interactions(
             *(block[index] for block in valid[1:]),
         )
 
-    fitted = fit(torch.cat(list(halves)).sort().values)
+    fitted = fit(split.shuffled.sort().values)
     if not fitted.columns:
         return None
     inputs = coder.inputs(fitted.columns)
@@ -126,13 +125,13 @@ def fit_interactions(
         loss,
         torch.zeros_like(scores),
         (select_columns(valid[0], inputs, outputs), *valid[1:]),
-        halves,
+        split,
         torch.zeros_like(init_scores),
     )
     if not fitted.interactions:
         return initial
     crossfitted = torch.zeros_like(init_scores)
-    for selected_on, tested in (halves, halves[::-1]):
+    for selected_on, tested in (split.halves, split.halves[::-1]):
         crossfitted[tested] = fit(selected_on).scores(of_valid.codes[tested]) * unit
     return _with_interactions(replace(initial, crossfitted=crossfitted), fitted, of_train)
 

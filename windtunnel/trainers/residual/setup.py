@@ -19,7 +19,7 @@ from windtunnel.trainers.residual.init_scores import PipelineScorer, split_score
 from windtunnel.trainers.residual.interactions import fit_interactions
 from windtunnel.trainers.residual.training import InitialResidual, residual_head
 from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, weighted_trees
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, halves, weighted_rows
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, SplitRows, split_rows, weighted_rows
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class ResidualSetup:
         stream.
     mask : Tensor or None
         bool ``[N]``, training rows with a weight above 0; None if all have one.
-    halves : list of Tensor
-        Numbers of the validation rows in each half.
+    split : SplitRows
+        Halves of the validation rows.
     """
 
     initial: InitialResidual
@@ -50,7 +50,7 @@ class ResidualSetup:
     valid: EncodedLoader
     items: tuple[Items, Items]
     mask: Tensor | None
-    halves: list[Tensor]
+    split: SplitRows
 
     def init_scores(self, rows: Batch) -> Tensor:
         """The init scores of rows ``[N, K]``."""
@@ -76,19 +76,19 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     generator = torch.Generator().manual_seed(recipe.seed)
     loss = of_any_rows(pick(recipe.loss, residual_head(net.head)))
     validation = data.valid.collect(MAX_ROWS)
-    rows_of_half = halves(validation, recipe.seed)
-    if not all(map(len, rows_of_half)):
+    split = split_rows(validation, recipe.seed)
+    if not all(map(len, split.halves)):
         return None
-    weighted = weighted_trees(net, validation, rows_of_half, loss, recipe.metric_for(net), generator)
+    weighted = weighted_trees(net, validation, split, loss, recipe.metric_for(net), generator)
     scorer = PipelineScorer(net, net.program.with_modules({**net.exact_modules, **significant_trees(weighted)}).eval())
     train, valid = scorer.add_to(data.train), scorer.add_to(data.valid)
     rows = scorer.add_init_scores(validation[0]) if valid.rows is None else valid.rows
     counted, mask = weighted_rows(train.collect(MAX_ROWS))
     items = counted, (rows, *validation[1:])
-    initial = fit_interactions(net, *items, rows_of_half, loss, recipe.residual_rank, generator)
+    initial = fit_interactions(net, *items, split, loss, recipe.residual_rank, generator)
     if initial is None:
         return None
-    return ResidualSetup(initial.for_rows(mask), scorer, weighted, train, valid, items, mask, rows_of_half)
+    return ResidualSetup(initial.for_rows(mask), scorer, weighted, train, valid, items, mask, split)
 
 
 def significant_trees(weighted: WeightedTrees | None) -> dict[int, Module]:

@@ -14,7 +14,7 @@ from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import balanced_order
 from windtunnel.trainers.loop.evaluation import evaluate
-from windtunnel.trainers.residual.validation_rows import hash_rows
+from windtunnel.trainers.residual.validation_rows import SplitRows
 
 GROUPS = 100
 """Groups of rows whose mean losses give the standard error."""
@@ -54,17 +54,17 @@ class SignificanceTest:
 
 
 def compare_scores(
-    metric: Metric, loss: Loss, halves: Sequence[Tensor], before: Tensor, after: Tensor, *rest: Tensor
+    metric: Metric, loss: Loss, split: SplitRows, before: Tensor, after: Tensor, *rest: Tensor
 ) -> SignificanceTest:
     """Test whether scores lower the loss, and do not worsen the metric by more than its standard error.
 
-    ``halves`` are the numbers of the rows in each half, whose scores come from models that were fitted on the other.
+    The scores of each half come from a model that was fitted on the other.
     ``rest`` is the target and maybe the weight.
     """
-    test = compare_losses(loss, before, after, *rest)
+    test = compare_losses(loss, split.shuffled, before, after, *rest)
     if not test.significant:
         return test
-    groups = _metric_groups(metric, halves, rest[0])
+    groups = _metric_groups(metric, split.halves, rest[0])
     old, new = (_metric_of_groups(metric, loss, groups, scores, *rest) for scores in (before, after))
     change, error = float((new - old).mean()), float((new - old).std() / max(len(groups) - 1, 1) ** 0.5)
     test = replace(test, metric=float(new.mean()))
@@ -96,17 +96,15 @@ def _metric_of_groups(
     return np.array(values)
 
 
-def compare_losses(loss: Loss, before: Tensor, after: Tensor, *rest: Tensor) -> SignificanceTest:
+def compare_losses(loss: Loss, shuffled: Tensor, before: Tensor, after: Tensor, *rest: Tensor) -> SignificanceTest:
     """Test whether scores decrease the loss; ``rest`` is the target and maybe the weight.
 
-    The standard error comes from groups of neighbouring rows if these are correlated. Otherwise a hash of the rows
-    groups them, so that their order does not matter.
+    The standard error comes from groups of neighbouring rows if these are correlated. Otherwise ``shuffled``, the order
+    of a hash of the rows, groups them, so that their own order does not matter.
     """
-    values = [block.detach().double().cpu().reshape(len(before), -1) for block in (before, after, rest[0])]
-    mixed = torch.from_numpy(hash_rows(*torch.cat(values, dim=1).t().numpy()).argsort(kind="stable")).to(before.device)
     neighbours = group_losses(loss, before, *rest) - group_losses(loss, after, *rest)
-    shuffled = [block[mixed] for block in rest]
-    gains = group_losses(loss, before[mixed], *shuffled) - group_losses(loss, after[mixed], *shuffled)
+    old, new = (group_losses(loss, *(block[shuffled] for block in (scores, *rest))) for scores in (before, after))
+    gains = old - new
     if neighbours.standard_error > CORRELATED * gains.standard_error:
         gains = neighbours
     rows = len(before) if len(rest) == 1 else int((rest[1] > 0).sum())

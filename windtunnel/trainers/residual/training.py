@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -25,7 +24,7 @@ from windtunnel.trainers.residual.init_scores import (
     split_scores,
 )
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses, compare_scores
-from windtunnel.trainers.residual.validation_rows import Items
+from windtunnel.trainers.residual.validation_rows import Items, SplitRows
 
 USUAL_GRADIENT = 0.4
 """Gradient of the log loss where a fifth of the rows is positive: sqrt(0.2 (1 - 0.2))."""
@@ -73,8 +72,8 @@ class InitialResidual:
         ``[N, K]``, scores of the interactions for each training row, fitted without that row.
     test_rows : tuple of Batch, Tensor, Tensor or None
         Validation rows: selected columns with init scores, targets, weights.
-    halves : sequence of Tensor
-        Numbers of the validation rows in each half.
+    split : SplitRows
+        Halves of the validation rows.
     crossfitted : Tensor
         ``[rows, K]``, scores of interactions for the validation rows; those of each half were fitted on the other half.
     interaction_test : SignificanceTest or None
@@ -88,7 +87,7 @@ class InitialResidual:
     loss: Loss
     offset: Tensor
     test_rows: Items
-    halves: Sequence[Tensor]
+    split: SplitRows
     crossfitted: Tensor
     interaction_test: SignificanceTest | None = None
 
@@ -142,7 +141,7 @@ class InitialResidual:
     def test_loss_of_interactions(self) -> SignificanceTest:
         """Test whether the interactions lower the loss, whatever the metric."""
         scores = self.init_scores(*self.test_rows[0])
-        return compare_losses(self.loss, scores, scores + self.crossfitted, *self.test_rows[1:])
+        return compare_losses(self.loss, self.split.shuffled, scores, scores + self.crossfitted, *self.test_rows[1:])
 
     def test_interactions(self, metric: Metric) -> SignificanceTest:
         """Test the interactions on top of the pipeline."""
@@ -170,7 +169,7 @@ class InitialResidual:
 
     def _compare(self, metric: Metric, before: Tensor, after: Tensor) -> SignificanceTest:
         with torch.no_grad():
-            return compare_scores(metric, self.loss, self.halves, before, after, *self.test_rows[1:])
+            return compare_scores(metric, self.loss, self.split, before, after, *self.test_rows[1:])
 
 
 def residual_head(head: Head) -> Head:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +19,7 @@ from windtunnel.objectives.row_blocks import by_blocks
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
-from windtunnel.trainers.residual.validation_rows import Items
+from windtunnel.trainers.residual.validation_rows import Items, SplitRows
 
 BLOCKS = 10
 STEPS = 200
@@ -62,7 +61,7 @@ class WeightedTrees:
 def weighted_trees(
     net: TranslatedPipeline,
     valid: Items,
-    halves: Sequence[Tensor],
+    split: SplitRows,
     loss: Loss,
     metric: Metric,
     generator: torch.Generator,
@@ -80,17 +79,17 @@ def weighted_trees(
     trees, program = deepcopy(trees).cpu(), net.program.with_modules(net.exact_modules).eval()
     rows = TreeRows(net.run_in_slices(partial(program.inputs_of, position), valid[0]), *valid[1:])
     fit = partial(fit_block_weights, trees, loss=by_blocks(loss), generator=generator)
-    weighted = fit(rows.take(torch.cat(list(halves)).sort().values))
+    weighted = fit(rows.take(split.shuffled.sort().values))
     if weighted is None:
         return None
-    of_halves = [fit(rows.take(half)) or trees for half in halves]
+    of_halves = [fit(rows.take(half)) or trees for half in split.halves]
     with torch.no_grad():
         before = trees(rows.inputs)
         after = before.clone()
-        for of_half, tested in zip(of_halves, reversed(halves), strict=True):
+        for of_half, tested in zip(of_halves, reversed(split.halves), strict=True):
             after[tested] = of_half(rows.inputs[tested])
         fitted = weighted(rows.inputs)
-    test = compare_scores(metric, loss, halves, before, after, *valid[1:])
+    test = compare_scores(metric, loss, split, before, after, *valid[1:])
     if test.significant:
         old, new = (evaluate(metric, loss, lambda scores: scores, [((each,), *valid[1:])]) for each in (before, fitted))
         if metric.better(old, new):

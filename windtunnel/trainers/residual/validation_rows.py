@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,24 @@ def take(items: Items, index: Tensor) -> Items:
     return Batch(items[0].numbers[index], items[0].ids[index]), *(block[index] for block in items[1:])
 
 
-def halves(items: Items, seed: int) -> list[Tensor]:
-    """Numbers of the rows of two halves, int64, ascending; rows of weight 0 are in neither.
+@dataclass(frozen=True)
+class SplitRows:
+    """Numbers of the rows with a weight above 0, int64.
+
+    Attributes
+    ----------
+    halves : list of Tensor
+        Those of two halves, each ascending.
+    shuffled : Tensor
+        All of them, in the order of a hash of their values.
+    """
+
+    halves: list[Tensor]
+    shuffled: Tensor
+
+
+def split_rows(items: Items, seed: int) -> SplitRows:
+    """Split rows into halves; rows of weight 0 are in neither.
 
     Which half a row is in depends on a hash of its values, not on its place, so that the same rows in another order
     give the same halves. Equal rows are spread over both.
@@ -41,7 +58,7 @@ def halves(items: Items, seed: int) -> list[Tensor]:
     key = hash_rows(*columns)
     copy = pd.Series(key).groupby(key).cumcount().to_numpy()
     order = torch.from_numpy(hash_rows(key, copy, np.full(len(rows), seed)).argsort(kind="stable"))
-    return [rows[half.sort().values] for half in order.tensor_split(2)]
+    return SplitRows([rows[half.sort().values] for half in order.tensor_split(2)], rows[order])
 
 
 def hash_rows(*columns: NDArray[Any]) -> NDArray[Any]:

@@ -104,7 +104,7 @@ def _candidate(
     pipeline_scores, of_train = setup.init_scores(valid[0]), setup.init_scores(train[0])
     start = pipeline_scores + additive.valid
     boosted = fit_boosted(
-        features, (of_train + additive.train, *train[1:]), (start, *valid[1:]), setup.halves, loss, recipe.seed
+        features, (of_train + additive.train, *train[1:]), (start, *valid[1:]), setup.split.halves, loss, recipe.seed
     )
     if boosted is None:
         return Candidate(name, None, rejected=NO_TREE)
@@ -115,8 +115,8 @@ def _candidate(
         return boosted.scores(encoded, setup.init_scores(rows) + additive.scores(encoded))
 
     val_loss, value = evaluate_both(metric, loss, scores, setup.valid)
-    test = compare_scores(metric, loss, setup.halves, pipeline_scores, boosted.crossfitted, *valid[1:])
-    of_trees = compare_scores(metric, loss, setup.halves, start, boosted.crossfitted, *valid[1:])
+    test = compare_scores(metric, loss, setup.split, pipeline_scores, boosted.crossfitted, *valid[1:])
+    of_trees = compare_scores(metric, loss, setup.split, start, boosted.crossfitted, *valid[1:])
     rejected = test.reason
     if not rejected and of_trees.gain <= STANDARD_ERRORS * of_trees.standard_error:
         change = f"loss {-of_trees.gain:+.4f} ± {of_trees.standard_error:.4f}"
