@@ -10,7 +10,7 @@ import torch
 
 from windtunnel.api.translation import Translation
 from windtunnel.assemble import Assembly
-from windtunnel.compiler.backends import BACKENDS, engine, place, tree_runner
+from windtunnel.compiler.backends import BACKENDS, engine, native_engine, place, tree_runner
 from windtunnel.compiler.passes import simplify
 from windtunnel.compiler.strategies import STRATEGIES, choose
 from windtunnel.encode import Rows
@@ -23,7 +23,7 @@ DTYPES = {"float64": torch.float64, "float32": torch.float32}
 def compile(
     pipeline: Any,
     *,
-    backend: str = "torch",
+    backend: str = "auto",
     strategy: str = "auto",
     device: str | torch.device = "cpu",
     batch_size: int | None = None,
@@ -45,12 +45,13 @@ def compile(
     Parameters
     ----------
     pipeline : fitted scikit-learn estimator or Pipeline, model of LightGBM, XGBoost or CatBoost, or Translation
-        Left as it is. A translation must not have been compiled for another backend than "torch".
-    backend : "torch", "torchscript", "exported", "aoti", "onnx", "cudagraphs" or "native"
-        What runs the program: eager torch, its scripted form, ``torch.export``'s graph, native code of it (half a
-        minute to compile), ONNX Runtime, on a GPU ``torch.export``'s graph recorded as CUDA graphs for small
-        batches, or our C library, which the system's C compiler builds at first use. Steps without a native form run
-        in torch.
+        Left as it is. A translation must not have been compiled for another backend than "native" or "torch".
+    backend : "auto", "native", "torch", "torchscript", "exported", "aoti", "onnx" or "cudagraphs"
+        What runs the program: our C library, which the system's C compiler builds at first use ("native"; steps
+        without a native form run in torch), eager torch, its scripted form, ``torch.export``'s graph, native code of
+        that (half a minute to compile), ONNX Runtime, or on a GPU ``torch.export``'s graph recorded as CUDA graphs for
+        small batches. "auto" is "native" on the CPU; it is "torch" with a ``strategy``, with ``tune``, and where the
+        library cannot be built, which the logger "windtunnel" explains once.
     strategy : str
         "auto", "gemm", "tree_traversal", "perfect_tree_traversal", "ranked_traversal", "bitvectors" or "oblivious". How
         trees are run; see ``windtunnel.compiler.strategies``.
@@ -92,6 +93,11 @@ def compile(
         net = exact_translation(pipeline, precision, calibrate)
     simplify(net)
     net.to(place(device))
+    native = native_engine(net) if backend == "auto" and strategy == "auto" and not tune else None
+    if native is not None:
+        net.configure(engine=native, batch_size=batch_size)
+        return net
+    backend = "torch" if backend == "auto" else backend
     measure = tree_runner(backend) if tune and backend not in ("onnx", "native") else None
     # The native library has its own forms of trees.
     choices = () if backend == "native" else choose(net.program, strategy, rows=batch_size, measure=measure)
@@ -106,7 +112,7 @@ def exact_translation(pipeline: Any, dtype: torch.dtype, calibrate: Rows | None 
 
 def _frozen_copy(net: Translation, dtype: torch.dtype | None) -> Translation:
     """A copy whose trees stay as they are; ``InvalidOption`` for another type, or a backend that is fixed."""
-    if net.engine is not None:
+    if net.fixed:
         raise InvalidOption(
             "this translation runs on a backend that is fixed. Compile the translation or the pipeline that it was "
             "made of."
@@ -116,6 +122,7 @@ def _frozen_copy(net: Translation, dtype: torch.dtype | None) -> Translation:
             f"compile got dtype={dtype} for a translation that computes in {net.encoder.dtype}; leave dtype out."
         )
     copy = deepcopy(net).requires_grad_(False).eval()
+    copy.drop_engine()
     copy.set_exact_modules({})
     return copy
 

@@ -231,7 +231,7 @@ def _facts(net: TranslatedPipeline) -> list[tuple[str, str]]:
         facts += [("residual term", term.text(net.head.unit)) for term in net.history.terms[:SHOWN_TERMS]]
         if net.history.calibration is not None:
             facts.append(("calibration", str(net.history.calibration)))
-    elif net.head.task != "transform" and net.engine is None:
+    elif net.head.task != "transform" and not net.fixed:
         facts.append(("fine-tuned", "no: untrained, as fit was not called"))
     if net.hardened:
         facts.append(("hardened", str(net.hardening or "not measured: harden was given no rows")))
@@ -243,7 +243,7 @@ def _next_step(net: TranslatedPipeline) -> str:
     """What a user may do with the translation now."""
     if net.head.task == "transform":
         return "net.transform(X) gives the columns; net.save(path) keeps the translation"
-    if net.history is None and net.engine is None:
+    if net.history is None and not net.fixed:
         return "net.fit((X, y), (X_valid, y_valid)) fine-tunes; net.explain(X) explains scores"
     return "net.explain(X) explains scores; net.save(path) keeps the translation, net.export(path) writes one file"
 

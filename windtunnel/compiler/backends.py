@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -29,7 +31,8 @@ ENGINES: dict[str, type[ProgramEngine]] = {
     "cudagraphs": CudaGraphEngine,
     "native": NativeEngine,
 }
-BACKENDS = ("torch", *ENGINES)
+BACKENDS = ("auto", "torch", *ENGINES)
+LOGGER = logging.getLogger("windtunnel")
 
 
 def engine(net: TranslatedPipeline, backend: str) -> Engine | None:
@@ -38,13 +41,39 @@ def engine(net: TranslatedPipeline, backend: str) -> Engine | None:
     Raises
     ------
     InvalidOption
-        The backend cannot run a step, or is not installed.
+        The backend cannot run a step or the device, or is not installed.
     """
     if backend == "torch":
         return None
+    if backend == "native" and net.device().type != "cpu":
+        raise InvalidOption(
+            f"backend='native' runs on the CPU, and the program is on {net.device()}; give device='cpu'."
+        )
     runner = ENGINES[backend](net.program, net.encoder)
     runner.prepared()
     return runner
+
+
+def native_engine(net: TranslatedPipeline) -> Engine | None:
+    """The native engine of "auto"; None where torch runs the program.
+
+    That is on another device than the CPU, for weighted sums of sparse counts, where no step has a native form, and
+    where the native library cannot be built, which the logger "windtunnel" explains once.
+    """
+    if net.device().type != "cpu" or net.facts().count_sums is not None:
+        return None
+    try:
+        runner = NativeEngine(net.program, net.encoder)
+        runner.prepared()
+    except InvalidOption as error:
+        _explain(str(error))
+        return None
+    return runner if len(runner.torch_steps) < len(net.program.steps) else None
+
+
+@cache
+def _explain(reason: str) -> None:
+    LOGGER.warning("backend='auto' takes torch: %s", reason)
 
 
 def tree_runner(backend: str) -> TreeRunner:

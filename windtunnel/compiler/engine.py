@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 from operator import attrgetter, is_
 from threading import RLock
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -68,9 +68,15 @@ class ProgramEngine(ABC):
         Encodes the rows that the program takes.
     """
 
+    fixed: bool = True
+
     def __init__(self, program: Program, encoder: RowEncoder) -> None:
         self.program, self.encoder = program, encoder
         self._cached: CachedForm | None = None
+
+    def renewed(self, program: Program, encoder: RowEncoder) -> Self:
+        """The same engine for another program."""
+        return type(self)(program, encoder)
 
     @abstractmethod
     def prepare(self) -> Mapping[str, Run]:

@@ -43,7 +43,7 @@ def harden(net: Net, valid: Any = None) -> Net:
     UnfaithfulOption
         Trees that training has moved at L3 or L4, or a translation on a fixed backend.
     """
-    if net.engine is not None:
+    if net.fixed:
         raise UnfaithfulOption("this translation runs on a backend that is fixed; its trees are hard already.")
     rows, target, weight = validation_rows(net, valid)
     hard = copy.deepcopy(net).eval()

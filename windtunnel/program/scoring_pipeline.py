@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,19 @@ CHUNK_BYTES = 2**24
 
 
 class Engine(Protocol):
-    """Runs a program instead of eager torch."""
+    """Runs a program instead of eager torch.
+
+    Attributes
+    ----------
+    fixed : bool
+        Whether the program can no longer be trained.
+    """
+
+    fixed: bool
+
+    def renewed(self, program: Program, encoder: RowEncoder) -> Self:
+        """The same engine for another program."""
+        ...
 
     def output(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
         """The output of ``Program.output``; called without gradients, with rows on the device of the program."""

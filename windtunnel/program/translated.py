@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self, cast
 
@@ -138,6 +139,7 @@ class TranslatedPipeline(ScoringPipeline):
     ) -> None:
         """Run another program; what is None stays."""
         self.program = program
+        self.engine = self.engine and self.engine.renewed(program, encoder or self.encoder)
         self.origins = self.origins if origins is None else list(origins)
         self.encoder = encoder or self.encoder
         self.head = head or self.head
@@ -193,6 +195,25 @@ class TranslatedPipeline(ScoringPipeline):
     def mark_initial_weights(self) -> None:
         """Take the present weights as the initial ones."""
         self.initial_weights = InitialWeights(self.program)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether an engine runs the program that does not follow training."""
+        return self.engine is not None and self.engine.fixed
+
+    @contextmanager
+    def in_torch(self) -> Iterator[None]:
+        """Run the program in torch while it changes; the engine takes it as it is then."""
+        engine = self.engine
+        self.drop_engine()
+        try:
+            yield
+        finally:
+            self.engine = engine and engine.renewed(self.program, self.encoder)
+
+    def drop_engine(self) -> None:
+        """Run the program in torch from now on."""
+        self.engine = None
 
     def configure(
         self,

@@ -96,7 +96,7 @@ def fit(
     joint = _joint_recipe(recipe, resolved, options)
     if net.head.task == "transform":
         raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
-    if net.engine is not None:
+    if net.fixed:
         raise BadInput('this translation runs on a backend that is fixed; compile with backend="torch" to fit.')
 
     from windtunnel.progress import log, show_progress
@@ -113,7 +113,7 @@ def fit(
 
     rejecting = [replace(category) for category in net.encoder.categories]
     try:
-        with show_progress(progress):
+        with show_progress(progress), net.in_torch():
             history = finetune(net, train, valid, resolved, joint, lightning, checkpoints)
     except BaseException:
         # Encoding training rows made the encoder accept categories that the source rejects. Undo that, as no fit

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from windtunnel.compiler.engine import ProgramEngine, Run
 from windtunnel.compiler.native.part import NativePart, TorchPart, split
 from windtunnel.compiler.native.scorer import Scorer, scorer
 from windtunnel.encode import RowEncoder, Rows
-from windtunnel.errors import InvalidOption
 from windtunnel.program.program import Program, ProgramStep
 from windtunnel.program.scoring_pipeline import ScoringPipeline
 
@@ -26,6 +25,8 @@ class NativeEngine(ProgramEngine):
         The name of each step of the scores that runs in torch -> why.
     """
 
+    fixed = False
+
     def __init__(self, program: Program, encoder: RowEncoder) -> None:
         super().__init__(program, encoder)
         self.torch_steps: dict[str, str] = {}
@@ -34,11 +35,10 @@ class NativeEngine(ProgramEngine):
 
     def prepare(self) -> Mapping[str, Run]:
         """The parts of the scores and of each method that has a step of its own."""
-        device = next((buffer.device for buffer in self.program.buffers()), torch.device("cpu"))
-        if device.type != "cpu":
-            raise InvalidOption(f"backend='native' runs on the CPU, and the program is on {device}; give device='cpu'.")
         self._whole, self._scorers = {}, {}
         ends = {**self.program.method_steps, "scores": self.program.steps[-1]}
+        if any(tensor.device.type != "cpu" for tensor in self.program.buffers()):  # moved after it was compiled
+            return {method: partial(self.program.output, method) for method in ends}
         return {method: self._run(method, end) for method, end in ends.items()}  # type: ignore[arg-type]
 
     def direct(self, net: ScoringPipeline, method: str, rows: Rows) -> Any:

@@ -267,7 +267,7 @@ def _describe(
 def _check(net: TranslatedPipeline, anchor: float | None) -> None:
     if net.head.task == "transform":
         raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
-    if net.engine is not None:
+    if net.fixed:
         raise BadInput('this translation runs on a backend that is fixed; compile with backend="torch" to refresh.')
     if anchor is not None and not 0 < anchor < float("inf"):
         raise BadInput(f"anchor={anchor!r}; give a finite number of rows above 0, or None to choose it")
