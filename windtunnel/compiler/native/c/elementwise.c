@@ -3,7 +3,7 @@
 
 #include "runtime.h"
 
-static inline double wt_logistic(double x) {
+static inline double logistic_of(double x) {
     return 1 / (1 + exp(-x));
 }
 
@@ -70,7 +70,7 @@ static double wt_normal_quantile(double p) {
     F(isnan, a != a)                                   \
     F(isinf, fabs(a) == (double)INFINITY)              \
     F(single, (double)(float)a)                        \
-    F(sigmoid, wt_logistic(a))                         \
+    F(sigmoid, logistic_of(a))                         \
     F(exp, exp(a))                                     \
     F(exp2, exp2(a))                                   \
     F(expm1, expm1(a))                                 \

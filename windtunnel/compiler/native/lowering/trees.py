@@ -99,9 +99,15 @@ def _walk(module: TreeWalk) -> Walk:
     used, place = np.unique(module.column.cpu().numpy()[is_node], return_inverse=True)
     column = np.zeros(len(follow), np.int64)
     column[is_node] = place
-    names = ("split", "set_start", "set_last", "set_goes_right")
+    names = ("set_start", "set_last", "set_goes_right")
+    split = module.split.cpu().numpy().astype(np.float64)
     return Walk(
-        module.root.cpu().numpy(), follow, is_node, column, *(getattr(module, name).cpu().numpy() for name in names)
+        module.root.cpu().numpy(),
+        follow,
+        is_node,
+        column,
+        split,
+        *(getattr(module, name).cpu().numpy() for name in names),
     )
 
 
