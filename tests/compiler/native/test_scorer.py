@@ -61,7 +61,7 @@ def test_methods_give_what_the_source_gives(model, labels):
     for method in ("predict", "predict_proba", "decision_function"):
         if hasattr(pipeline, method):
             for rows in (X[:1], X[:9], X.astype(np.float32)[:9], X[:9].tolist()):
-                output, expected = direct(net, method, rows), getattr(pipeline, method)(rows)
+                output, expected = direct(net, method, rows), getattr(pipeline, method)(np.float64(rows))
                 assert output.dtype == expected.dtype and output.shape == expected.shape
                 np.testing.assert_array_equal(output, expected) if expected.dtype.kind == "U" else (
                     np.testing.assert_allclose(output, expected, rtol=0, atol=1e-9)

@@ -40,7 +40,7 @@ def _each(operation: str) -> Callable[..., list[int]]:
 
 
 def _logistic(image: ImageWriter, scores: list[int], scale: float = 1.0) -> list[int]:
-    return image.step("logistic", scores, len(scores), scale)
+    return image.step("scaled_logistic", scores, len(scores), scale)
 
 
 def _sigmoid(image: ImageWriter, scores: list[int], scale: float = 1.0) -> list[int]:

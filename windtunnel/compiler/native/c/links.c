@@ -4,7 +4,7 @@
 #include "runtime.h"
 
 /* fact: scale. y = 1 / (1 + exp(-scale x)) */
-void wt_logistic(const wt_call *call) {
+void wt_scaled_logistic(const wt_call *call) {
     double scale = call->facts[0].number;
     for (size_t column = 0; column < call->step->inputs; column++) {
         const double *x = wt_input(call, column);

@@ -1,5 +1,5 @@
 /* The operations of a native program, one per line. Their order numbers them: Python reads this list too. */
-WT_OPERATION(logistic)
+WT_OPERATION(scaled_logistic)
 WT_OPERATION(exponential)
 WT_OPERATION(log1p_exp)
 WT_OPERATION(signed_square)
