@@ -9,7 +9,7 @@ from windtunnel.api.translation import Translation
 from windtunnel.export.artefact import artefact
 
 
-def load(path: str | PathLike[str], *, host: Any = None) -> Translation:
+def load(path: str | PathLike[str], *, host: Any = None, trusted: bool = False) -> Translation:
     """Read a translation that ``save`` wrote; its scores are the same bits, and it can be fitted further.
 
     Nothing in the file is executed: modules are built from data by their names in windtunnel's own table.
@@ -21,6 +21,9 @@ def load(path: str | PathLike[str], *, host: Any = None) -> Translation:
         The pipeline that was translated. It is needed if steps of it stayed on the host and the file does not hold
         what they do.
 
+    trusted : bool
+        Whether to accept what could take hours on some rows: patterns of words other than scikit-learn's.
+
     Raises
     ------
     BadFile
@@ -28,4 +31,4 @@ def load(path: str | PathLike[str], *, host: Any = None) -> Translation:
     InvalidOption
         Steps stayed on the host, and ``host`` is missing or is another pipeline.
     """
-    return artefact.load(path, Translation, host=host)
+    return artefact.load(path, Translation, host=host, trusted=trusted)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Self, dataclass_transform, get_origin
 import torch
 from torch import Tensor, nn
 
+from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.outputs.finite import Finite
 
 MODULES: dict[str, type[Module]] = {}
@@ -26,7 +27,30 @@ def derived(*, init: Literal[False] = False) -> Any:
     return _DERIVED
 
 
-@dataclass_transform(field_specifiers=(learned, derived))
+@dataclass(frozen=True)
+class Bounds:
+    """The least and the most that a count may be."""
+
+    least: int
+    most: int
+    default: Any = inspect.Parameter.empty
+
+    def check(self, name: str, value: int) -> None:
+        """Raise for a value outside of the bounds."""
+        if not self.least <= value <= self.most:
+            raise UnsupportedEstimator(f"{name}={value}; accepted are whole numbers from {self.least} to {self.most}")
+
+
+def bounded(least: int, most: int, default: Any = inspect.Parameter.empty) -> Any:
+    """Declare an ``int`` field with its bounds, so that no file makes a module loop or allocate without end."""
+    return Bounds(least, most, default)
+
+
+LISTED = Bounds(-(2**24), 2**24)
+"""Bounds of the numbers in lists."""
+
+
+@dataclass_transform(field_specifiers=(learned, derived, bounded))
 class Module(nn.Module):
     """A translated step: ``forward`` takes one tensor ``[B, width in]`` and returns one tensor ``[B, width out]``.
 
@@ -164,6 +188,7 @@ class Module(nn.Module):
 class _Field:
     type: Callable[[Any], Any]
     learned: bool
+    bounds: Bounds | None
     parameter: inspect.Parameter
 
 
@@ -175,15 +200,17 @@ def _declare(cls: type[Module], kw_only: bool) -> None:
     annotations = inspect.get_annotations(cls, eval_str=True)
     for name, annotation in annotations.items():
         value = vars(cls).get(name, inspect.Parameter.empty)
-        if value is _LEARNED or value is _DERIVED or isinstance(value, Tensor):
+        if value is _LEARNED or value is _DERIVED or isinstance(value, Tensor | Bounds):
             delattr(cls, name)  # it would hide the parameter or buffer
         origin: Any = get_origin(annotation)
         if value is _DERIVED or origin is ClassVar:
             continue
-        default = inspect.Parameter.empty if value is _LEARNED else value
+        bounds = value if isinstance(value, Bounds) else LISTED if annotation == list[int] else None
+        given = value.default if isinstance(value, Bounds) else value
+        default = inspect.Parameter.empty if given is _LEARNED else given
         kind = inspect.Parameter.KEYWORD_ONLY if kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameter = inspect.Parameter(name, kind, default=default, annotation=annotation)
-        fields[name] = _Field(annotation, value is _LEARNED, parameter)
+        fields[name] = _Field(annotation, value is _LEARNED, bounds, parameter)
     if not fields:
         return
     self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -205,6 +232,9 @@ def _declare(cls: type[Module], kw_only: bool) -> None:
                 if value not in self.CHOICES.get(name, (value,)):
                     accepted = ", ".join(map(repr, self.CHOICES[name]))
                     raise ValueError(f"{name} must be one of {accepted}, however: {name}={value!r}")
+                if field.bounds is not None:
+                    for number in value if isinstance(value, list | tuple) else (value,):
+                        field.bounds.check(f"{name} of {type(self).__name__}", number)
                 setattr(self, name, field.type(value))
         self.__post_init__()
 

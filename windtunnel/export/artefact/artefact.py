@@ -115,16 +115,16 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
 Built = TypeVar("Built", bound=TranslatedPipeline)
 
 
-def load(path: str | PathLike[str], build: type[Built], *, host: Any = None) -> Built:
+def load(path: str | PathLike[str], build: type[Built], *, host: Any = None, trusted: bool = False) -> Built:
     """Read a translation that ``save`` wrote, as an object of class ``build``; see ``windtunnel.load``."""
     text, tensors = container.read(path)
     try:
-        return _rebuilt(text, tensors, host, build)
+        return _rebuilt(text, tensors, host, trusted, build)
     except BadFile as error:
         raise BadFile(f"{fspath(path)!r}: {error}") from error
 
 
-def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, build: type[Built]) -> Built:
+def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, trusted: bool, build: type[Built]) -> Built:
     if (number := _checked(Manifest, text, "the metadata").schema_number) != SCHEMA:
         raise BadFile(f"written in schema {number}; this windtunnel {version('windtunnel')} reads schema {SCHEMA}.")
     graph = _checked(GraphData, text, "the metadata")
@@ -146,7 +146,7 @@ def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, build: type[Bu
     head = read_head(graph.head)
     check_hosts(graph, categories)
     _try_out(program, encoder, head, graph)
-    hosts, exact_modules = find_hosts(graph, host), _read_exact(program, encoder, head, graph, exact)
+    hosts, exact_modules = find_hosts(graph, host, trusted), _read_exact(program, encoder, head, graph, exact)
     if any(name not in weights or value.shape != weights[name].shape for name, value in start.items()):
         raise BadFile(f"{START} holds other tensors than {WEIGHTS}.")
     return build(

@@ -97,6 +97,13 @@ class EncoderData(Strict):
     rejects_sparse_columns: bool
 
 
+LONGEST_TERM = 100
+"""The most words or characters of a term; the time to count terms grows with it."""
+_WORDS = (r"\b\w\w+\b", r"\b\w+\b", r"\w+", r"\S+")
+PLAIN_PATTERNS = (None, *_WORDS, *(f"(?u){words}" for words in _WORDS))
+"""Patterns of words that take time in proportion to a text; others, such as (a+)+$, may never end."""
+
+
 class CounterData(Strict):
     """The raw column that a ``TermCounter`` reads, and the counter's fields."""
 
@@ -104,7 +111,7 @@ class CounterData(Strict):
     analyzer: Literal["word", "char", "char_wb"]
     lowercase: bool
     strip_accents: Literal["ascii", "unicode"] | None
-    ngram_range: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=2, max_length=2)]
+    ngram_range: Annotated[list[Annotated[int, Field(ge=1, le=LONGEST_TERM)]], Field(min_length=2, max_length=2)]
     token_pattern: str | None
     encoding: str
     decode_error: Literal["strict", "ignore", "replace"]

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from windtunnel.encode import CategoryColumn, RowEncoder
 from windtunnel.errors import BadFile, InvalidOption, UnfaithfulOption
-from windtunnel.export.artefact.layout import CounterData, EncoderData, GraphData, HeadData, HostData, Labels
+from windtunnel.export.artefact.layout import (
+    PLAIN_PATTERNS,
+    CounterData,
+    EncoderData,
+    GraphData,
+    HeadData,
+    HostData,
+    Labels,
+)
 from windtunnel.modules.outputs.links import LINKS
 from windtunnel.objectives.losses import LOSSES
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
@@ -151,12 +159,13 @@ def _check_counter(counter: CounterData, host: HostData, width: int) -> None:
         raise BadFile(f"step {host.name!r} does not have as many terms as the {len(host.columns)} columns it gives.")
 
 
-def find_hosts(graph: GraphData, host: Any) -> list[HostStep]:
-    """Find the steps that stayed on the host in the fitted pipeline; ``UnfaithfulOption`` where they are not there."""
+def find_hosts(graph: GraphData, host: Any, trusted: bool) -> list[HostStep]:
+    """Find the steps that stayed on the host in the fitted pipeline; ``InvalidOption`` where they are not there."""
     if not graph.hosts:
         return []
     without = ", ".join(f"{data.name!r} ({data.estimator})" for data in graph.hosts if data.counter is None)
     if host is None and not without:
+        _check_patterns(graph, trusted)
         return [_read_host(data, graph.encoder.flat) for data in graph.hosts]
     if host is None:
         raise InvalidOption(
@@ -186,6 +195,16 @@ def find_hosts(graph: GraphData, host: Any) -> list[HostStep]:
             )
         steps.append(HostStep(step, tuple(data.columns), data.reason, _tokens(step) if data.counts else None))
     return steps
+
+
+def _check_patterns(graph: GraphData, trusted: bool) -> None:
+    for data in graph.hosts:
+        if data.counter and data.counter.token_pattern not in PLAIN_PATTERNS and not trusted:
+            raise BadFile(
+                f"step {data.name!r} finds words by another pattern than scikit-learn's, "
+                f"{str(data.counter.token_pattern)[:100]!r}, which could take hours on some texts. If you know who "
+                "made the file, load it with trusted=True, or with host=pipeline."
+            )
 
 
 def _tokens(step: Step) -> TokenCounts:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, bounded
 
 
 class PooledGroups(Module):
@@ -14,7 +14,7 @@ class PooledGroups(Module):
 
     CHOICES = {"kind": ("max", "min", "median")}
     group: Tensor  # int64 [width], the group of each column
-    groups: int  # how many there are
+    groups: int = bounded(1, 2**20)  # how many there are
     kind: str  # "max", "min" or "median"
 
     def forward(self, x: Tensor) -> Tensor:

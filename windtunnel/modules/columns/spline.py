@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, bounded
 from windtunnel.modules.cache_slices import cache_slices
 
 
@@ -61,7 +61,7 @@ class Spline(Module):
     start_slope: Tensor
     end: Tensor
     end_slope: Tensor
-    degree: int
+    degree: int = bounded(0, 25)
     extrapolation: str  # "constant", "linear", "continue", "periodic" or "error"
     bias: bool  # whether the last spline of each column is given
     takes_missing: bool = False  # whether the source takes missing (and infinite) numbers

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module, learned
+from windtunnel.modules.base import Module, bounded, learned
 from windtunnel.modules.decompositions.loops import while_loop
 
 LEAST = 1.1920928955078125e-07
@@ -47,7 +47,7 @@ class MultiplicativeUpdates(Module):
     beta: float  # 2 for the Frobenius norm, 1 for Kullback-Leibler, 0 for Itakura-Saito, or another
     l1: float  # penalties
     l2: float
-    steps: int  # at most
+    steps: int = bounded(0, 10_000)  # at most
     tolerance: float  # 0 for all steps
     watches: str  # "divergence" (NMF) or "change" (MiniBatchNMF, which rejects no rows)
 

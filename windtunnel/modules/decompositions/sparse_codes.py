@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module, learned
+from windtunnel.modules.base import Module, bounded, learned
 from windtunnel.modules.decompositions.loops import unfinished
 
 EPSILON = 2.220446049250313e-16
@@ -42,7 +42,7 @@ class MatchingPursuit(Module):
     """
 
     atoms: Tensor = learned()  # [K, width]
-    count: int  # how many atoms a row gets at most
+    count: int = bounded(0, 10_000)  # how many atoms a row gets at most
     split: bool = False  # whether positive and negative parts stand side by side
 
     def __post_init__(self) -> None:

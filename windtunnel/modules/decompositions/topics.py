@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module, learned
+from windtunnel.modules.base import Module, bounded, learned
 from windtunnel.modules.decompositions.loops import while_loop
 
 
@@ -37,7 +37,7 @@ class TopicProportions(Module):
 
     words: Tensor = learned()  # [topics, words], exp(E[log beta]), above 0
     prior: float  # of a topic in a document
-    steps: int  # at most
+    steps: int = bounded(0, 10_000)  # at most
     tolerance: float  # the mean absolute change of theta
     epsilon: float  # keeps the denominator above 0
 

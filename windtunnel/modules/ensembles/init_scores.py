@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, bounded
 
 
 class ScoresWithInit(Module):
@@ -19,7 +19,7 @@ class ScoresWithInit(Module):
     """
 
     CHOICES = {"link": ("identity", "logit", "half_logit", "log_share")}
-    outputs: int  # K
+    outputs: int = bounded(1, 2**16)  # K
     link: str  # "identity", "logit", "half_logit" or "log_share"
 
     def forward(self, x: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ class RoundToFloat32(Module):
 class LastColumns(Module):
     """The columns from ``first`` on, in the shape of an output."""
 
-    first: int  # the first column that is kept
+    first: int = bounded(0, 2**20)  # the first column that is kept
     shape: list[int]  # what stands behind the rows
 
     def forward(self, x: Tensor) -> Tensor:

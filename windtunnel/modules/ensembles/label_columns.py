@@ -5,7 +5,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, bounded
 
 
 class OneHotLabel(Module):
@@ -20,7 +20,7 @@ class OneHotLabel(Module):
     [[0.0, 0.0, 1.0]]
     """
 
-    classes: int  # K
+    classes: int = bounded(1, 2**16)  # K
     smooth: bool = False
     """Whether the gradient is that of softmax(s), or of [1 - sigmoid(s), sigmoid(s)] for a single score. Without, or
     where there are other than one or K scores, no gradient flows."""

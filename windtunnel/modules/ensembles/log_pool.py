@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, bounded
 
 
 def log_probabilities(x: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ class LogPool(Module):
     tensor([[0.6667]])
     """
 
-    classes: int
+    classes: int = bounded(1, 2**16)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, members * classes] -> [B, classes], or [B, 1] for two classes."""

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module, learned
+from windtunnel.modules.base import Module, bounded, learned
 
 
 def select_or_constant(x: Tensor, place: Tensor, constant: Tensor) -> Tensor:
@@ -50,7 +50,7 @@ class OneVsOneVotes(Module):
     y_k = votes_k + c_k / (3 (|c_k| + 1)), with c_k the sum of the confidences for class k less those against it
     """
 
-    classes: int  # K, at least 2
+    classes: int = bounded(2, 1000)  # K, at least 2
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, 2 P] -> [B, K], or [B, 1], the second class, where K is 2.

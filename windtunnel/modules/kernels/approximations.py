@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from windtunnel.modules.base import Module, learned
+from windtunnel.modules.base import Module, bounded, learned
 
 
 class CosineFeatures(Module):
@@ -56,7 +56,7 @@ class Chi2Features(Module):
     with L the interval; all are 0 where x is 0.
     """
 
-    steps: int  # how many frequencies, 0 included
+    steps: int = bounded(1, 1000)  # how many frequencies, 0 included
     interval: float  # what lies between two of them
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module, derived
+from windtunnel.modules.base import Module, bounded, derived
 from windtunnel.modules.decompositions.loops import while_loop
 from windtunnel.modules.kernels.pairwise import KernelMap
 from windtunnel.modules.neighbours.distances import row_blocks
@@ -29,7 +29,7 @@ def pairs(classes: int) -> tuple[list[int], list[int]]:
 class PairSums(Module):
     """What the votes of pairs of classes are counted with."""
 
-    classes: int  # the number of classes C; there are C (C - 1) / 2 pairs
+    classes: int = bounded(2, 1000)  # the number of classes C; there are C (C - 1) / 2 pairs
     first: Tensor = derived()
     second: Tensor = derived()
 
@@ -91,7 +91,7 @@ class PairCoupling(Module):
     # slope, intercept: [pairs], A and B
     slope: Tensor
     intercept: Tensor
-    classes: int
+    classes: int = bounded(2, 1000)
     sign: float = 1.0  # -1 where the raw score is that of the second class (two classes), else 1
     first: Tensor = derived()
     second: Tensor = derived()

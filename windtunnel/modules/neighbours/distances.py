@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module, learned
+from windtunnel.modules.base import Module, bounded, learned
 from windtunnel.modules.kernels.pairwise import distances, squared_distances
 
 
@@ -54,7 +54,7 @@ class NearestGroup(Module):
 
     points: Tensor = learned()  # [K, width]
     group: Tensor  # int64 [K], the group of each point
-    groups: int  # how many there are
+    groups: int = bounded(1, 2**20)  # how many there are
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, groups]."""

@@ -5,7 +5,7 @@ from typing import ClassVar, Optional
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module, learned
+from windtunnel.modules.base import Module, bounded, learned
 
 
 class PropagatedLabels(Module):
@@ -21,7 +21,7 @@ class PropagatedLabels(Module):
     points: Tensor  # [N, width], float64
     labels: Tensor = learned()  # [N, K], float64, shares of the classes
     gamma: float  # in 1 / (unit of the columns)^2
-    neighbors: int  # how many of the nearest points count alone; 0 for all by their distance
+    neighbors: int = bounded(0, 2**20)  # how many of the nearest points count alone; 0 for all by their distance
     smooth: bool = False
     """Whether the nearest points pass the gradient of all points, weighted by exp(-(distance / that of the last of
     the nearest)^2); forward nothing changes."""

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from windtunnel.modules.base import Module, learned
+from windtunnel.modules.base import Module, bounded, learned
 from windtunnel.modules.kernels.pairwise import distances
 
 
@@ -20,7 +20,7 @@ class Geodesics(Module):
     paths: Tensor  # [n, n], lengths of the shortest paths
     weight: Tensor = learned()  # [K, n]
     bias: Tensor = learned()  # [K]
-    neighbours: int  # how many points a row is linked to
+    neighbours: int = bounded(1, 2**20)  # how many points a row is linked to
     norm: float = 2.0  # of the Minkowski distance
 
     def forward(self, x: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ class Barycenters(Module):
 
     points: Tensor  # [n, width]
     places: Tensor = learned()  # [n, K]
-    neighbours: int  # how many points a row is made of
+    neighbours: int = bounded(1, 2**20)  # how many points a row is made of
     regularization: float  # see above
 
     def forward(self, x: Tensor) -> Tensor:

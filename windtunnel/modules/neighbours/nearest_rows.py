@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module, derived
+from windtunnel.modules.base import Module, bounded, derived
 from windtunnel.modules.decompositions.loops import while_loop
 from windtunnel.modules.kernels.pairwise import unit_rows
 from windtunnel.modules.neighbours.distances import root, row_blocks
@@ -108,7 +108,7 @@ class NearestRows(Module):
     # low, high: [nodes, width]: the box of each node; of a ball tree the centre, and its radius as [nodes, 1]
     low: Tensor
     high: Tensor
-    k: int  # how many neighbours
+    k: int = bounded(1, 2**20)  # how many neighbours
     p: float  # the order of the norm
     search: str  # "kd_tree", "ball_tree", "brute", or "cosine" for one less the cosine
     centre: Tensor = derived()

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, bounded
 from windtunnel.modules.neighbours.distances import row_blocks
 from windtunnel.modules.neighbours.nearest_rows import NearestRows, neighbour_weights, reduced_distances
 
@@ -71,7 +71,8 @@ class VoteProbabilities(Module):
     """
 
     sizes: list[int]  # the number of classes of each target
-    kept: int  # how many columns are classes of the source; one more stands for a label that only outliers have
+    # How many columns are classes of the source; one more stands for a label that only outliers have.
+    kept: int = bounded(1, 2**16)
 
     def forward(self, scores: Tensor) -> Tensor:
         """[B, classes] -> [B, classes], without those from ``kept`` on."""

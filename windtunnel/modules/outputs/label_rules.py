@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, bounded
 
 
 class LabelIndex(Module):
@@ -39,8 +39,8 @@ class LabelThreshold(Module):
     """
 
     bound: Tensor  # a number, in the unit of the score
-    positive: int = 1  # the label, 0 or 1, of scores from the bound on
-    sign: int = 1  # -1 where the score is a decision for the other label, else 1
+    positive: int = bounded(0, 1, default=1)  # the label, 0 or 1, of scores from the bound on
+    sign: int = bounded(-1, 1, default=1)  # -1 where the score is a decision for the other label, else 1
 
     def forward(self, scores: Tensor) -> Tensor:
         """[B, 1] -> int64 [B]."""

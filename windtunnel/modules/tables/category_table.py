@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, bounded
 from windtunnel.modules.outputs.finite import Finite
 
 
@@ -62,11 +62,7 @@ class SumGroups(Module):
     y_k = sum over groups g of x_{g w + k}
     """
 
-    groups: int  # number of groups, at least 1
-
-    def __post_init__(self) -> None:
-        if self.groups < 1:
-            raise ValueError(f"groups must be at least 1, however: groups={self.groups}")
+    groups: int = bounded(1, 2**20)  # number of groups, at least 1
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, groups * w] -> [B, w]."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.errors import BadFile
-from windtunnel.modules.base import Module, derived
+from windtunnel.modules.base import Module, bounded, derived
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.fixed_precision import FixedPrecision
 from windtunnel.modules.trees.walk_layout import CODE, FLAG, HIGH, LOW, ZERO, node_positions, walk_layout
@@ -36,7 +36,7 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
     NO_CODE = 2147483648.0
     __constants__: ClassVar[list[str]] = ["LOW", "HIGH", "FLAG", "ZERO", "CODE", "NEAR_ZERO", "NO_CODE"]
 
-    width: int  # number of input features
+    width: int = bounded(0, 2**24)  # number of input features
     # Down to ``base`` as in ``TreeEnsemble``:
     node_start: Tensor
     leaf_start: Tensor

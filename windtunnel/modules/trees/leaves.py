@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.modules.base import derived
+from windtunnel.modules.base import bounded, derived
 from windtunnel.modules.outputs.finite import Finite
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import TreeWalk
@@ -53,7 +53,7 @@ class LeafOneHot(TreeWalk, kw_only=True):
     The other tensors are those of an ensemble that ``with_numbers`` made, with the column of each leaf as its number.
     """
 
-    columns: int
+    columns: int = bounded(0, 2**22)
     readings: list[int] = derived()
 
     @classmethod

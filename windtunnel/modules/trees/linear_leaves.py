@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import derived, learned
+from windtunnel.modules.base import bounded, derived, learned
 from windtunnel.modules.cache_slices import cache_slices
 from windtunnel.modules.trees.hard import TreeWalk
 
@@ -25,7 +25,7 @@ class LinearLeafTrees(TreeWalk, kw_only=True):
 
     KINDS: ClassVar[dict[str, str]] = dict.fromkeys(("const", "plain", "coefficient"), "leaf")
     COPIES: ClassVar[bool] = True
-    scores: int  # K
+    scores: int = bounded(1, 2**16)  # K
     tree_score: Tensor  # int64 [T]
     const: Tensor = learned()  # [L]
     plain: Tensor = learned()  # [L]

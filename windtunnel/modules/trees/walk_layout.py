@@ -19,6 +19,8 @@ HIGH = 1
 FLAG = 2
 ZERO = 3
 CODE = 6
+MOST_SET_PLACES = 2**28
+"""The most places of the tables of all sets of categories, one byte each."""
 
 
 def walk_layout(ensemble: TreeEnsemble) -> tuple[int, list[int], dict[str, NDArray[Any]]]:
@@ -115,6 +117,10 @@ def _sets(ensemble: TreeEnsemble) -> tuple[NDArray[np.int64], NDArray[np.int64],
     start, last = np.zeros((2, len(ensemble.feature)), np.int64)
     missing_right = ~((ensemble.missing == MISSING_NAN) & ensemble.default_left)
     tables = [np.zeros(1, np.bool_)]
+    if (size := sum(int(members.max(initial=-1)) + 3 for members in ensemble.categories.values())) > MOST_SET_PLACES:
+        raise BadFile(
+            f"the sets of categories reach up to numbers that take {size} bytes, of {MOST_SET_PLACES} at most"
+        )
     end = 1
     for node, members in ensemble.categories.items():
         table = np.ones(members.max(initial=-1) + 3, np.bool_)

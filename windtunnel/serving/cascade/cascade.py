@@ -132,7 +132,7 @@ class Cascade:
         save(path, self.small, self.full, facts)
 
     @classmethod
-    def load(cls, path: str | PathLike[str], *, host: Any = None) -> Self:
+    def load(cls, path: str | PathLike[str], *, host: Any = None, trusted: bool = False) -> Self:
         """Read what ``save`` wrote; ``BadFile`` for anything else.
 
         Parameters
@@ -140,8 +140,10 @@ class Cascade:
         path : path
         host : fitted pipeline, optional
             The pipeline of the cascade, if steps of it stayed on the host; see ``windtunnel.load``.
+        trusted : bool
+            See ``windtunnel.load``.
         """
-        small, full, facts = load(path, host)
+        small, full, facts = load(path, host, trusted)
         return cls(small, full, facts.groups, facts.efficient, facts.gamma, facts.threshold)
 
     def report(self) -> str:

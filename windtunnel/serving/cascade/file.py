@@ -46,8 +46,10 @@ def save(path: str | PathLike[str], small: TranslatedPipeline, full: TranslatedP
     write_atomically(path, data.getvalue())
 
 
-def load(path: str | PathLike[str], host: Any) -> tuple[TranslatedPipeline, TranslatedPipeline, CascadeFacts]:
-    """Read what ``save`` wrote: the small model, the full one, and the facts. ``host`` as in ``windtunnel.load``.
+def load(
+    path: str | PathLike[str], host: Any, trusted: bool
+) -> tuple[TranslatedPipeline, TranslatedPipeline, CascadeFacts]:
+    """Read what ``save`` wrote: the small model, the full one, and the facts; see ``windtunnel.load``.
 
     Raises
     ------
@@ -65,7 +67,7 @@ def load(path: str | PathLike[str], host: Any) -> tuple[TranslatedPipeline, Tran
             for name in (SMALL, FULL):
                 part = Path(folder, name)
                 part.write_bytes(archive.read(name))
-                nets.append(artefact.load(part, TranslatedPipeline, host=host))
+                nets.append(artefact.load(part, TranslatedPipeline, host=host, trusted=trusted))
     except WindTunnelError:
         raise
     except (BadZipFile, NotImplementedError, EOFError, ValueError) as error:
