@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
@@ -11,9 +12,15 @@ from windtunnel.api.translation import Translation
 from windtunnel.errors import BadInput
 from windtunnel.explain.explanation import Explanation
 
+MISSING_NUMBERS = ("NaN", "nan", "NA")
+"""Texts that stand for a missing value among the numbers of a CSV file."""
+
 
 def read_table_file(path: str | Path, *, text: Collection[str] = ()) -> pd.DataFrame:
     """Read a table.
+
+    In a CSV file, an empty field is a missing value, and "NaN", "nan" and "NA" are if all other fields of their column
+    are numbers. Any other text is a text, "NULL" too, as in a Parquet file.
 
     Parameters
     ----------
@@ -33,13 +40,23 @@ def read_table_file(path: str | Path, *, text: Collection[str] = ()) -> pd.DataF
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; give a CSV, CSV.gz or Parquet file that exists")
     try:
-        types = dict.fromkeys(text, "str")
-        frame = pd.read_parquet(path) if parquet else pd.read_csv(path, dtype=types, low_memory=False)
+        frame = pd.read_parquet(path) if parquet else _read_csv(path, text)
     except (ValueError, UnicodeError) as error:  # pandas' and Arrow's parsing errors are ValueErrors
         raise BadInput(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     for name in set(text) & set(frame.columns):
         if not isinstance(frame[name].dtype, pd.CategoricalDtype):
             frame[name] = frame[name].astype("str")
+    return frame
+
+
+def _read_csv(path: Path, text: Collection[str]) -> pd.DataFrame:
+    types = dict.fromkeys(text, "str")
+    frame = pd.read_csv(path, dtype=types, keep_default_na=False, na_values=[""], low_memory=False)
+    for name in frame.columns.difference([*text]):
+        if not pd.api.types.is_string_dtype(frame[name]):
+            continue
+        with suppress(ValueError):  # a text
+            frame[name] = pd.to_numeric(frame[name].mask(frame[name].isin(MISSING_NUMBERS)))
     return frame
 
 
