@@ -4,6 +4,8 @@
 #include <float.h>
 #include <math.h>
 
+enum { FEW_ROWS = 8 }; /* that walk one by one */
+
 static const double NEAR_ZERO = 1.0000000180025095e-35; /* LightGBM's 1e-35f */
 static const double NO_CODE = 2147483648.0;
 
@@ -87,11 +89,11 @@ static inline void tree_walk_row(const wt_tree_facts *facts, const double *value
     }
 }
 
-static void tree_one_row(const wt_call *call, const wt_tree_facts *facts) {
+static void tree_one_row(const wt_call *call, const wt_tree_facts *facts, size_t row) {
     double *values = call->scratch;
     uint32_t *leaves = (uint32_t *)(void *)(values + facts->column_count + 1);
     for (size_t column = 0; column < facts->column_count; column++)
-        values[column] = tree_value(wt_input(call, facts->columns[column].feature)[0], facts->columns[column].reading, facts->float32);
+        values[column] = tree_value(wt_input(call, facts->columns[column].feature)[row], facts->columns[column].reading, facts->float32);
     values[facts->column_count] = -HUGE_VAL;
     if (facts->set_goes_right != NULL)
         tree_walk_row(facts, values, leaves, facts->set_goes_right);
@@ -104,15 +106,29 @@ static void tree_one_row(const wt_call *call, const wt_tree_facts *facts) {
             double value = facts->nodes[leaf[tree]].split;
             sum += facts->vector != NULL ? facts->vector[(size_t)value * facts->scores + score] : value;
         }
-        wt_output(call, score)[0] = sum / facts->divisor;
+        wt_output(call, score)[row] = sum / facts->divisor;
     }
 }
 
-/* The leaves of the rows of a call in one tree. */
+/* The leaves of the rows of a call in one tree, several rows at once. */
 static inline void tree_walk_rows(const wt_call *call, const wt_tree_facts *facts, uint32_t root, uint32_t *leaves, const unsigned char *sets) {
     const double *values = call->scratch;
     const wt_tree_node *nodes = facts->nodes;
-    for (size_t row = 0; row < call->rows; row++) {
+    size_t row = 0;
+    for (; row + WT_TREES_AT_ONCE <= call->rows; row += WT_TREES_AT_ONCE) {
+        uint32_t at[WT_TREES_AT_ONCE], moved = 1;
+        for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) at[lane] = root;
+        while (moved != 0) {
+            moved = 0;
+            for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) {
+                uint32_t next = tree_next(nodes + at[lane], values + row + lane, call->stride, sets);
+                moved |= next ^ at[lane];
+                at[lane] = next;
+            }
+        }
+        for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) leaves[row + lane] = at[lane];
+    }
+    for (; row < call->rows; row++) {
         uint32_t at = root;
         while (nodes[at].follow != at) at = tree_next(nodes + at, values + row, call->stride, sets);
         leaves[row] = at;
@@ -121,7 +137,8 @@ static inline void tree_walk_rows(const wt_call *call, const wt_tree_facts *fact
 
 static void tree_many_rows(const wt_call *call, const wt_tree_facts *facts) {
     double *values = call->scratch;
-    uint32_t *leaves = (uint32_t *)(void *)(values + facts->column_count * call->stride);
+    uint32_t *leaves = (uint32_t *)(void *)(values + (facts->column_count + 1) * call->stride);
+    for (size_t row = 0; row < call->rows; row++) values[facts->column_count * call->stride + row] = -HUGE_VAL;
     for (size_t column = 0; column < facts->column_count; column++)
         wt_tree_values(call, facts, facts->columns + column, 0, call->rows, values + column * call->stride);
     size_t roots = facts->vector != NULL ? facts->trees : facts->trees * facts->scores;
@@ -145,8 +162,8 @@ static void tree_many_rows(const wt_call *call, const wt_tree_facts *facts) {
 
 void wt_trees(const wt_call *call) {
     wt_tree_facts facts = wt_tree_facts_of(call);
-    if (call->rows == 1) {
-        tree_one_row(call, &facts);
+    if (call->rows < FEW_ROWS || (call->rows < facts.mask_rows && facts.mask_rows <= WT_MASK_ROWS)) {
+        for (size_t row = 0; row < call->rows; row++) tree_one_row(call, &facts, row);
         return;
     }
     for (size_t score = 0; score < facts.scores; score++)

@@ -53,7 +53,7 @@ def _scores(module: TreeWalk, image: ImageWriter, columns: list[int]) -> list[in
     score = np.zeros(len(root), np.int64) if module.vector else np.arange(len(root)) // max(1, trees)
     by_masks = masks(_walk(module), module.value.cpu().numpy(), score)
     scratch = max(8 * (len(columns_read) + 1) + 4 * (len(root) + AT_ONCE), by_masks.scratch)
-    per_row = 8 * len(columns_read) + 4
+    per_row = 8 * (len(columns_read) + 1) + 4
     every = (*facts, by_masks.rows, *by_masks.facts)
     return image.step("trees", columns, outputs, *every, scratch=scratch, scratch_per_row=per_row)
 
