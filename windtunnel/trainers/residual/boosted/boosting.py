@@ -18,7 +18,7 @@ from windtunnel.progress import Phase
 OPTIONS: dict[str, Any] = {
     "num_leaves": 15,
     "lambda_l2": 5.0,
-    "feature_fraction": 0.5,
+    "feature_fraction": 0.25,
     "max_bin": 63,
     "force_row_wise": True,
     "deterministic": True,

@@ -21,8 +21,8 @@ from windtunnel.trainers.residual.validation_rows import Items
 
 RACE_RATE, RACE_TREES, RACE_ROWS = 0.1, 60, 30_000
 """Of the trees that show which blocks of rows and which weight to use, boosted on so many of the rows."""
-KEPT_FEATURES = 80
-"""Of the interactions on whose features the trees of the races gain most: half as many made no loss lower."""
+KEPT_INTERACTIONS = 40
+"""Those on whose features the trees of the races gain most."""
 WEIGHTS = (1.0, 0.75, 0.5, 0.25)
 """Of the scores that boosting starts from: a source that has fitted noise in its columns is worth less than 1."""
 
@@ -137,4 +137,4 @@ def fit_boosted(
 def _strongest(width: int, races: Iterable[Boosting]) -> list[int]:
     """Positions, ascending, of the interactions on whose features the trees gain most; each has ``width`` features."""
     gains = np.sum([race.gains() for race in races], axis=0).reshape(-1, width).sum(axis=1)
-    return sorted((-gains).argsort(kind="stable")[: KEPT_FEATURES // width].tolist())
+    return sorted((-gains).argsort(kind="stable")[:KEPT_INTERACTIONS].tolist())
