@@ -101,14 +101,26 @@ def test_an_override_below_a_value_is_rejected(tmp_path: Path) -> None:
         read(tmp_path, MINIMAL, data__train__x=1)
 
 
-def test_all_errors_are_named_with_the_nearest_key(tmp_path: Path) -> None:
+def test_all_errors_of_the_pipeline_are_named_with_the_nearest_option(tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as raised:
+        read(
+            tmp_path,
+            "data: {train: rows.csv, target: y}\n"
+            "pipeline:\n"
+            "  categories: [RareCategories: {min_counts: 10}]\n"
+            "  model: {LGBMClassifier: {num_leafs: 3}}\n",
+        )
+    message = str(raised.value)
+    assert "pipeline.categories.0: RareCategories has no option 'min_counts' (did you mean 'min_count'?)" in message
+    assert "pipeline.model: LGBMClassifier has no option 'num_leafs' (did you mean 'num_leaves'?)" in message
+
+
+def test_all_errors_of_the_other_sections_are_named_with_the_nearest_key(tmp_path: Path) -> None:
     with pytest.raises(BadInput) as raised:
         read(
             tmp_path,
             "data: {trian: rows.csv, target: y, validation_fraction: 1.5}\n"
-            "pipeline:\n"
-            "  categories: [RareCategories: {min_counts: 10}]\n"
-            "  model: {LGBMClassifier: {num_leafs: 3}}\n"
+            "pipeline: {model: {LGBMClassifier: {num_leafs: 3}}}\n"
             "translate: {levl: L4}\n"
             "recipe: {epoch: 3}\n"
             "outptu: folder\n",
@@ -118,8 +130,6 @@ def test_all_errors_are_named_with_the_nearest_key(tmp_path: Path) -> None:
         "key 'data.train' is missing",
         "unknown key 'data.trian' (did you mean 'train'?)",
         "data.validation_fraction=1.5: input should be less than 1",
-        "pipeline.categories.0: RareCategories has no option 'min_counts' (did you mean 'min_count'?)",
-        "pipeline.model: LGBMClassifier has no option 'num_leafs' (did you mean 'num_leaves'?)",
         "unknown key 'translate.levl' (did you mean 'level'?)",
         "epoch=3",
         "did you mean epochs?",
@@ -187,7 +197,7 @@ def test_numbers_with_an_exponent_are_numbers(tmp_path: Path, written: str, valu
         ("data: [", "is not valid YAML"),
         ("data: {train: a, train: b}", "key 'train' is given twice"),
         ("data: !!python/object/apply:os.getcwd []", "is not valid YAML"),
-        ("- data", "a config is a mapping with the keys data, pipeline, translate, recipe, sweep, output"),
+        ("- data", "a config is a mapping with the keys data, translate, recipe, sweep, output, pipeline"),
         ("", "holds None; a config is a mapping"),
     ],
 )

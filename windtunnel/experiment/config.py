@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
-from sklearn.base import ClassifierMixin, RegressorMixin
 
 from windtunnel.errors import BadInput
 from windtunnel.experiment.steps import (
@@ -21,10 +20,7 @@ from windtunnel.experiment.steps import (
     first_names,
 )
 from windtunnel.experiment.yaml_text import parse_yaml
-from windtunnel.program.translate_options import check_options
 from windtunnel.sweeps.settings import SweepOptions
-from windtunnel.sweeps.space import parse_space
-from windtunnel.trainers.recipe import Recipe
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 
@@ -114,6 +110,8 @@ class PipelineConfig(Section):
     @field_validator("model")
     @classmethod
     def _predicts(cls, step: StepConfig) -> StepConfig:
+        from sklearn.base import ClassifierMixin, RegressorMixin
+
         name = step.last.name
         predictors = (ClassifierMixin, RegressorMixin)
         if name in (*COMPOSITIONS, PASSTHROUGH) or not issubclass(estimator_class(name), predictors):
@@ -131,6 +129,8 @@ class TranslateConfig(Section):
 
     @model_validator(mode="after")
     def _accepted_options(self) -> Self:
+        from windtunnel.program.translate_options import check_options
+
         check_options(self.level, self.start, self.temperature)
         return self
 
@@ -148,12 +148,14 @@ class SweepConfig(SweepOptions):
     @classmethod
     def _accepted_space(cls, space: dict[str, Any] | None) -> dict[str, Any] | None:
         if space is not None and find_spec("optuna") is not None:
+            from windtunnel.sweeps.space import parse_space
+
             parse_space(space)
         return space
 
 
-class Config(Section):
-    """One experiment: data, pipeline, translation, recipe, sweep, and the output folder.
+class Settings(Section):
+    """The sections of an experiment that are checked without the libraries of its pipeline.
 
     Attributes
     ----------
@@ -164,7 +166,6 @@ class Config(Section):
     """
 
     data: DataConfig
-    pipeline: PipelineConfig
     translate: TranslateConfig = TranslateConfig()
     recipe: dict[str, Any] = {}
     sweep: SweepConfig = SweepConfig()
@@ -178,8 +179,16 @@ class Config(Section):
     @field_validator("recipe")
     @classmethod
     def _accepted_recipe(cls, recipe: dict[str, Any]) -> dict[str, Any]:
+        from windtunnel.trainers.recipe import Recipe
+
         Recipe.resolve(recipe.get("name"), {key: value for key, value in recipe.items() if key != "name"})
         return recipe
+
+
+class Config(Settings):
+    """One experiment: data, pipeline, translation, recipe, sweep, and the output folder."""
+
+    pipeline: PipelineConfig
 
     @property
     def fit_options(self) -> dict[str, Any]:
@@ -200,7 +209,8 @@ class Config(Section):
         Raises
         ------
         BadInput
-            Names all errors: unknown keys with the nearest valid ones, missing keys, wrong values.
+            Names all errors of the sections but ``pipeline``, or else all errors of that one: unknown keys with the
+            nearest valid ones, missing keys, wrong values.
         FileNotFoundError
         """
         values = parse_yaml(Path(path).read_text(encoding="utf-8"), str(path))
@@ -211,6 +221,7 @@ class Config(Section):
         for key, value in (overrides or {}).items():
             _replace(values, key, value)
         try:
+            Settings.model_validate({key: value for key, value in values.items() if key != "pipeline"})
             return cls.model_validate(values)
         except ValidationError as error:
             raise BadInput(f"{path}: " + "; ".join(map(_message, error.errors()))) from error

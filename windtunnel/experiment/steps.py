@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from inspect import Parameter, signature
 from typing import Any
 
-import lightgbm
-import numpy as np
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer, model_validator
-from sklearn.pipeline import make_pipeline, make_union
 
 from windtunnel.errors import BadInput
-from windtunnel.translators import supported
 
-COMPOSITIONS: dict[str, Callable[..., Any]] = {"Pipeline": make_pipeline, "FeatureUnion": make_union}
+COMPOSITIONS = {"Pipeline": "make_pipeline", "FeatureUnion": "make_union"}
 """Estimators that a config writes as a list of steps."""
 PASSTHROUGH = "passthrough"
 INNER = ("estimator", "encoder", "final_estimator", "regressor", "transformer")
@@ -102,7 +98,9 @@ class StepConfig(Section):
         if self.name == PASSTHROUGH:
             return PASSTHROUGH
         if self.name in COMPOSITIONS:
-            return COMPOSITIONS[self.name](*(step.build() for step in self.steps))
+            import sklearn.pipeline
+
+            return getattr(sklearn.pipeline, COMPOSITIONS[self.name])(*(step.build() for step in self.steps))
         inner = {option: step.build() for option, step in self.estimators.items()}
         return estimator_class(self.name)(**self.options, **inner)
 
@@ -110,6 +108,8 @@ class StepConfig(Section):
 @cache
 def estimators() -> dict[str, type]:
     """Classes with a translation, by their names in a config; without those whose arguments a config cannot write."""
+    from windtunnel.translators import supported
+
     classes = [
         (entry.library, entry.estimator)
         for entry in supported()
@@ -164,6 +164,9 @@ def _unknown_options(name: str, estimator: type, options: Mapping[str, Any]) -> 
 
 def _unknown_to_lightgbm(options: dict[str, Any]) -> list[str]:
     """Names that LightGBM, which has hundreds of aliases, warns about: otherwise it ignores a misspelled option."""
+    import lightgbm
+    import numpy as np
+
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         lightgbm.Dataset(np.zeros((1, 1)), params={**options, "verbosity": 1}).construct()
     return [option for option in options if f"Unknown parameter: {option}\n" in printed.getvalue()]
