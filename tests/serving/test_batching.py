@@ -1,7 +1,7 @@
 """``Server``: what requests that share batches get."""
 
 import asyncio
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 
 import numpy as np
 import pytest
@@ -115,3 +115,18 @@ def test_what_waits_is_scored_by_the_model_that_it_was_sent_to(fitted, monkeypat
         gate.open.set()
         assert first.result(30)[0] == second.result(30)[0]
         assert third.result(30)[0].shape == (1, 3)
+
+
+def test_a_few_rows_that_are_quick_are_scored_by_their_caller(net, fitted, monkeypatch):
+    pipeline, X = fitted
+    monkeypatch.setattr("windtunnel.serving.batching.QUICK_SECONDS", 60.0)
+    with windtunnel.Server(net) as server:
+        server.submit(["predict"], X[:1]).result(30)
+        threads = []
+        predict = net.predict
+        monkeypatch.setattr(type(net), "predict", lambda self, rows: threads.append(current_thread()) or predict(rows))
+        assert server.submit(["predict"], X[:3]).result(30)[0].tolist() == pipeline.predict(X[:3]).tolist()
+        server.submit(["predict"], X).result(30)
+        with pytest.raises(BadInput):
+            server.submit(["predict"], X[:1] * np.nan)
+    assert [thread is current_thread() for thread in threads] == [True, False, True]
