@@ -18,9 +18,9 @@ from benchmarks.inference.models import GROUPS, MODELS
 from benchmarks.inference.peers import PEERS
 from windtunnel.errors import BadInput, nearest
 
-BATCHES = (1, 1_000, 10_000, 100_000)
+BATCHES = (1, 10, 100, 1_000, 10_000, 100_000)
 QUICK = (1, 1_000)
-ENGINES = ("torch", "torchscript")
+ENGINES = ("native", "torch", "torchscript")
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -34,8 +34,8 @@ def main(
     engine: Annotated[
         list[str] | None,
         typer.Option(
-            help="BACKEND, BACKEND/STRATEGY, and either with /float32, where BACKEND is torch, torchscript, exported, "
-            f"onnx or aoti, which takes up to a minute to compile; by default {' and '.join(ENGINES)}."
+            help="BACKEND, BACKEND/STRATEGY, and either with /float32, where BACKEND is native, torch, torchscript, "
+            f"exported, onnx or aoti, which takes up to a minute to compile; by default {', '.join(ENGINES)}."
         ),
     ] = None,
     peers_python: Annotated[Path | None, typer.Option(help="A Python that has other engines installed.")] = None,
@@ -49,9 +49,9 @@ def main(
 ) -> None:
     """Medians of calls that take turns, as ratios to the source's.
 
-    Groups of models: "trees" are ensembles of LightGBM, XGBoost, CatBoost and scikit-learn over 28 numbers; "operators"
-    the 13 of Hummingbird's table 11, one at a time, over 20 numbers; "pipelines" whole ones over DataFrames with
-    strings.
+    Groups of models: "trees" are ensembles of LightGBM, XGBoost, CatBoost and scikit-learn over 28 numbers; "real"
+    boosted trees on the data sets of the folder WINDTUNNEL_DATA; "operators" the 13 of Hummingbird's table 11, one at a
+    time, over 20 numbers; "pipelines" whole ones over DataFrames with strings.
     """
     for what, given, known in (
         ("group", group, GROUPS),

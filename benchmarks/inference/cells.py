@@ -55,6 +55,8 @@ class Cell:
         Why there is no number, or the error of another engine's outputs.
     clock : str
         Of ``CLOCKS``.
+    ready_s : float or None
+        Seconds until the engine was ready: conversion, compilation and, of other engines, the first rows.
     """
 
     model: str
@@ -66,6 +68,7 @@ class Cell:
     ratio_to_best_peer: float | None
     note: str = ""
     clock: str = "wall"
+    ready_s: float | None = None
 
 
 def measure(
@@ -93,12 +96,15 @@ def measure(
             predict = partial(predict, thread_count=threads)
         runs: dict[str, Callable[[int], float]] = {"source": _timed(predict, X, CLOCKS[clock])}
         notes: dict[str, str] = {}
+        ready: dict[str, float] = {}
         for engine in engines:
+            start = time.perf_counter()
             try:
                 ours = getattr(_compiled(source, engine, device), method)
             except InvalidOption as error:
                 notes[OURS + engine] = str(error)
                 continue
+            ready[OURS + engine] = time.perf_counter() - start
             np.testing.assert_allclose(ours(X[:100]), predict(X[:100]), 1e-5, 1e-5)
             runs[OURS + engine] = _timed(ours, X, CLOCKS[clock])
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -110,11 +116,14 @@ def measure(
             if peer.why:
                 notes[name] = peer.why
             if peer.ready:
-                runs[name] = peer.seconds
+                runs[name], ready[name] = peer.seconds, peer.took
         for batch in batches:
             times = _turns(runs, batch, seconds)
             for cell in _cells(model, batch, threads, times, notes, clock):
-                yield asdict(cell) | {"device": device if cell.engine.startswith(OURS) else "cpu"}
+                yield asdict(cell) | {
+                    "ready_s": ready.get(cell.engine),
+                    "device": device if cell.engine.startswith(OURS) else "cpu",
+                }
 
 
 def _compiled(source: Any, engine: str, device: str = "cpu") -> windtunnel.Translation:

@@ -82,6 +82,19 @@ def lleaves(job: Job) -> Run:
     return lambda x: model.predict(x, n_jobs=job.threads)
 
 
+def pylignum(job: Job) -> Run:
+    """Its interpreter."""
+    model = _lignum(job)
+    return lambda x: model.predict(x, n_jobs=job.threads)
+
+
+def pylignum_compiled(job: Job) -> Run:
+    """C code of each tree, compiled by the system's compiler."""
+    model = _lignum(job)
+    model.compile(work_dir=str(job.folder), library=str(job.folder / "lignum.so"))
+    return lambda x: model.predict(x, n_jobs=job.threads)
+
+
 def hummingbird(job: Job) -> Run:
     """TorchScript, with the strategy that it chooses."""
     import torch
@@ -130,6 +143,22 @@ def _onnx(job: Job) -> Any:
     return to_onnx(job.source, initial_types=types, options=options, target_opset=versions)
 
 
+def _lignum(job: Job) -> Any:
+    import lignum
+
+    kind = type(job.source).__module__.split(".")[0]
+    if kind == "lightgbm":
+        path = job.folder / "lignum.txt"
+        job.source.booster_.save_model(path)
+    elif kind == "catboost":
+        path = job.folder / "lignum.json"
+        job.source.save_model(str(path), format="json")
+    else:
+        path = job.folder / "lignum.json"
+        job.source.save_model(path)
+    return lignum.load(str(path))
+
+
 def _name(column: str) -> str:
     return column.replace(" ", "_")
 
@@ -145,7 +174,12 @@ def _treelite(source: Any) -> Any:
     return treelite.sklearn.import_model(source)
 
 
-ENGINES = {one.__name__: one for one in (onnxruntime, treelite, tl2cgen, lleaves, hummingbird)}
+ENGINES = {
+    one.__name__.replace("_", "-"): one
+    for one in (onnxruntime, treelite, tl2cgen, lleaves, hummingbird, pylignum, pylignum_compiled)
+}
+FLOAT64 = ("pylignum", "pylignum-compiled")
+"""Engines that take float64 as it is."""
 
 
 def _taken(engine: str, job: Job) -> tuple[Run | None, str]:
@@ -166,13 +200,19 @@ def _taken(engine: str, job: Job) -> tuple[Run | None, str]:
 
 def main() -> None:
     """Take the model, then serve."""
+    import numpy as np
+
     engine, folder, method, threads = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     now = {"wall": time.perf_counter, "processor": time.process_time}[sys.argv[5]]
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what engines print goes elsewhere
     source, rows = (pickle.loads((folder / name).read_bytes()) for name in ("source.pkl", "rows.pkl"))
+    if engine in FLOAT64 and isinstance(rows, np.ndarray):
+        rows = rows.astype(np.float64)
+    start = time.perf_counter()
     run, why = _taken(engine, Job(source, method, rows, folder, threads))
-    print(json.dumps({"ready": run is not None, "why": why}), file=replies, flush=True)
+    ready = {"ready": run is not None, "why": why, "seconds": time.perf_counter() - start}
+    print(json.dumps(ready), file=replies, flush=True)
     for line in sys.stdin if run is not None else ():
         assert run is not None
         given = rows[: int(line)]

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 JOB = Path(__file__).with_name("peer_job.py")
-PEERS = ("onnxruntime", "treelite", "tl2cgen", "lleaves", "hummingbird")
+PEERS = ("onnxruntime", "treelite", "tl2cgen", "lleaves", "hummingbird", "pylignum", "pylignum-compiled")
 
 
 class Peer:
@@ -21,6 +21,8 @@ class Peer:
         Whether it took the model.
     why : str
         Why it did not run, or the error of its outputs; else empty.
+    took : float
+        Seconds until it was ready: conversion, compilation and the first rows.
     """
 
     def __init__(self, engine: str, python: Path, folder: Path, method: str, threads: int, clock: str) -> None:
@@ -34,7 +36,7 @@ class Peer:
         self._asked, self._said = self._process.stdin, self._process.stdout
         line = self._said.readline()
         said = json.loads(line) if line else {"ready": False, "why": "it ended without a word"}
-        self.ready, self.why = bool(said["ready"]), str(said["why"])
+        self.ready, self.why, self.took = bool(said["ready"]), str(said["why"]), float(said.get("seconds", 0.0))
 
     def seconds(self, rows: int) -> float:
         """Time one run over the first rows."""
