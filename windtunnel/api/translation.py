@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from windtunnel.encode import Rows
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.fit import fit
+from windtunnel.trainers.refresh.refresh import refresh
 
 if TYPE_CHECKING:
     from windtunnel.api.report import Report
@@ -35,7 +36,7 @@ class Translation(TranslatedPipeline):
             assembly.program, assembly.encoder, assembly.head, assembly.origins, assembly.hosts, assembly.untranslated
         )
 
-    fit = fit
+    fit, refresh = fit, refresh
 
     def __repr__(self) -> str:
         """Task, steps, parameters and fine-tuning in one line; ``program`` shows the modules."""
@@ -106,54 +107,6 @@ class Translation(TranslatedPipeline):
         check_calibration_rows(calibrate)
         rows = None if calibrate is None else self.encode(calibrate)
         soften(self, None if rows is None else CalibrationRows.of(rows, self.head.methods, self, rows))
-        return self
-
-    def refresh(
-        self,
-        new: Any,
-        *,
-        replay: Any = None,
-        valid: Any = None,
-        anchor: float | None = None,
-        keep_old: bool = True,
-        seed: int = 0,
-    ) -> Self:
-        """Update with new rows: leaf values of trees and the residual model move, new categories get rows.
-
-        The size stays as it is, but for new categories; the first refresh adds a value per category and bin of every
-        column to the residual model. ``history`` and ``report`` hold loss and metric before and after, the attempts,
-        and the drift of each column against the training rows. See ``windtunnel.trainers.refresh.refresh``.
-
-        Parameters
-        ----------
-        new : (X, y), (X, y, weight) or loader
-            New rows. All rows of a loader are read into memory. A loader that yields encoded rows has no new
-            categories.
-        replay : (X, y), (X, y, weight) or loader, optional
-            Old rows. Each anchor is then tried with and without them, and a fifth of them is held out.
-        valid : (X, y), (X, y, weight) or loader, optional
-            Validation rows, never trained on. Without them a fifth of the new rows is held out.
-        anchor : float, optional
-            How many rows each old value counts for; larger ones change less. None chooses on the validation rows.
-        keep_old : bool
-            Whether a refresh must not raise the loss of the held-out old rows by more than one standard error. If what
-            is predicted changes with time, this holds the refresh back.
-        seed : int
-            Seed of the rows that are held out.
-
-        Returns
-        -------
-        Translation
-            Itself.
-
-        Raises
-        ------
-        BadInput
-            For rows that ``fit`` rejects, and for a translation on a fixed backend or without raw scores of one target.
-        """
-        from windtunnel.trainers.refresh.refresh import refresh
-
-        refresh(self, new, replay=replay, valid=valid, anchor=anchor, keep_old=keep_old, seed=seed)
         return self
 
     def harden(self, valid: Any = None) -> Translation:

@@ -1,49 +1,19 @@
-"""Refresh: new rows move the values of a fitted translation, if that lowers the loss of validation rows."""
+"""``refresh``: the checks and options of an update with new rows, before anything slow is imported."""
 
 from __future__ import annotations
 
-import time
-from copy import deepcopy
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
-import torch
-from torch import Tensor
-
-from windtunnel.compiler.strategies import choose
-from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
-from windtunnel.objectives.losses import Loss, pick
-from windtunnel.objectives.metrics import Metric
-from windtunnel.program.records.fit_details import Calibration
-from windtunnel.program.records.history import CandidateResult, History
-from windtunnel.program.records.refresh_details import RefreshDetails, ScoreChange
-from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.fit_details import reliability, summarise_terms
-from windtunnel.trainers.loop.evaluation import evaluate
-from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
-from windtunnel.trainers.refresh.refresh_rows import RefreshData, read_input
-from windtunnel.trainers.refresh.residual_columns import add_new_categories, extend_residual
-from windtunnel.trainers.residual.installation import FrozenPipeline, install_pipeline, mark_initial_weights
-from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses
-from windtunnel.trainers.residual.validation_rows import split_rows
+
+Net = TypeVar("Net", bound=TranslatedPipeline)
 
 ANCHORS = (5.0, 50.0, 500.0, 5000.0)
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """Moved values, the rows that they are fitted on, and the position among the candidates of the history."""
-
-    number: int
-    anchor: float
-    replays: bool
-    moved: MovedValues
-
-
 def refresh(
-    net: TranslatedPipeline,
+    net: Net,
     new: Any,
     *,
     replay: Any = None,
@@ -51,217 +21,58 @@ def refresh(
     anchor: float | None = None,
     keep_old: bool = True,
     seed: int = 0,
-) -> History:
-    """Move leaf values and the residual model with new rows; keep the change if it lowers the validation loss.
+) -> Net:
+    """Update with new rows: leaf values of trees and the residual model move, new categories get rows.
 
-    Values move by Newton steps with a quadratic penalty towards the old ones, which weighs as much as ``anchor`` rows
-    (``fit_groups``). The attempts are the anchors ``ANCHORS`` (or ``anchor``), each on the new rows alone and, with
-    ``replay``, on both. An attempt must lower the loss of the validation rows by more than one standard error, and,
-    with ``keep_old``, not raise that of the held-out old rows by more than one. ``refresh`` installs
-    the passing attempt with the lowest validation loss. If it held validation rows out of the new rows, they then take
-    part in a last fit with the same anchor, which must not raise the loss of the held-out old rows either. If no
-    attempt passes, the translation stays as it is.
+    Values move by Newton steps with a quadratic penalty towards the old ones, which weighs as much as ``anchor`` rows.
+    The attempts are the anchors 5, 50, 500 and 5,000 (or ``anchor``), each on the new rows alone and, with ``replay``,
+    on both. An attempt must lower the loss of the validation rows by more than one standard error, and, with
+    ``keep_old``, not raise that of the held-out old rows by more than one. ``refresh`` installs the passing attempt
+    with the lowest validation loss. If it held validation rows out of the new rows, they then take part in a last fit
+    with the same anchor, which must not raise the loss of the held-out old rows either. If no attempt passes, the
+    translation stays as it is.
+
+    The size stays as it is, but for new categories; the first refresh adds a value per category and bin of every
+    column to the residual model. ``history`` and ``report`` hold loss and metric before and after, the attempts, and
+    the drift of each column against the training rows.
+
+    Parameters
+    ----------
+    net : Translation
+        Changed in place; ``Translation.refresh`` is this function.
+    new : (X, y), (X, y, weight) or loader
+        New rows. All rows of a loader are read into memory. A loader that yields encoded rows has no new categories.
+    replay : (X, y), (X, y, weight) or loader, optional
+        Old rows. Each anchor is then tried with and without them, and a fifth of them is held out.
+    valid : (X, y), (X, y, weight) or loader, optional
+        Validation rows, never trained on. Without them a fifth of the new rows is held out.
+    anchor : float, optional
+        How many rows each old value counts for; larger ones change less. None chooses on the validation rows.
+    keep_old : bool
+        Whether a refresh must not raise the loss of the held-out old rows by more than one standard error. If what is
+        predicted changes with time, this holds the refresh back.
+    seed : int
+        Seed of the rows that are held out.
+
+    Returns
+    -------
+    Translation
+        The same one, with the history of this call in ``history``.
 
     Raises
     ------
     BadInput
-        Arguments that are neither tuples of rows and targets nor loaders, or a translation that takes no residual
-        model.
+        For rows that ``fit`` rejects, for arguments that are neither tuples of rows and targets nor loaders, and for a
+        translation on a fixed backend or without raw scores of one target.
     """
-    began = time.perf_counter()
     _check(net, anchor)
-    parts = {name: read_input(net, name, data) for name, data in (("new", new), ("valid", valid), ("replay", replay))}
-    trial = _trial(net, parts["new"])
-    data = RefreshData.of(trial, parts["new"], parts["valid"], parts["replay"], seed)
-    extend_residual(trial, data.rows.numbers[data.new], _unit(trial, data))
-    values, loss = MovableValues.of(trial, data.rows), pick(None, trial.head)
-    metric = Metric(None, trial.head)
+
+    from windtunnel.trainers.refresh.update import update
 
     anchors = ANCHORS if anchor is None else (float(anchor),)
-    results, passed = _attempts(values, data, metric, loss, anchors, keep_old=keep_old)
-    kept = min(passed, key=lambda attempt: results[attempt.number].loss or 0.0) if passed else None
-    scores = values.scores if kept is None else kept.moved.scores
-    history = replace(
-        _history(results, 0 if kept is None else kept.number, metric, validated=valid is not None),
-        refresh=_details(net, trial, data, metric, loss, values.scores, scores),
-    )
-    if kept is not None:
-        tested = deepcopy(trial)
-        values.install(tested, kept.moved)
-        history = _describe(history, trial, tested, data, loss)
-        moved = kept.moved
-        if valid is None:
-            last = values.fit(data.target, _weights(data, replays=kept.replays, tested=True), loss, kept.anchor)
-            moved = moved if keep_old and _harms_old_rows(values, last, data, loss) else last
-        values.install(trial, moved)
-        _install(net, trial)
-        net.record(profile=net.profile or TrainingProfile.of(trial.encoder, data.take(data.all_new)[0]))
-    history = replace(history, seconds=time.perf_counter() - began)
-    net.record(history=history)
-    return history
-
-
-def _attempts(
-    values: MovableValues,
-    data: RefreshData,
-    metric: Metric,
-    loss: Loss,
-    anchors: tuple[float, ...],
-    *,
-    keep_old: bool,
-) -> tuple[list[CandidateResult], list[Attempt]]:
-    """The results of the translation and of every attempt, and the attempts that pass."""
-    results = [_result("translation", values.scores, data, metric, loss)]
-    passed: list[Attempt] = []
-    for anchor in anchors:
-        for replays in (False, True) if data.old.any() else (False,):
-            moved = values.fit(data.target, _weights(data, replays=replays), loss, anchor)
-            name = f"anchor {anchor:g}" + " with replay" * replays
-            gain = _compare(loss, values.scores, moved.scores, data, data.tested)
-            reason = "" if gain.significant else "the loss is not lower by more than one standard error"
-            if not reason and keep_old and _harms_old_rows(values, moved, data, loss):
-                reason = "the loss of old rows is higher by more than one standard error"
-            results.append(_result(name, moved.scores, data, metric, loss, gain, reason))
-            if not reason:
-                passed.append(Attempt(len(results) - 1, anchor, replays, moved))
-    return results, passed
-
-
-def _trial(net: TranslatedPipeline, new: Any) -> TranslatedPipeline:
-    """A copy on the CPU, with the exact trees where the soft ones are untrained, and ids for new categories."""
-    trial = deepcopy(net).cpu()
-    if trial.exact_modules:
-        install_pipeline(trial, FrozenPipeline(trial.program, dict(trial.exact_modules), trial.head))
-    add_new_categories(trial, new[0])
-    choose(trial.program, "tree_traversal")  # a few passes take less time than making the tables of other forms
-    return trial
-
-
-def _install(net: TranslatedPipeline, trial: TranslatedPipeline) -> None:
-    program = trial.program.to(net.device())
-    net.replace_program(program, origins=trial.origins, encoder=trial.encoder, head=trial.head)
-    net.set_exact_modules({})
-    net.configure(strategy_choices=choose(net.program, "auto"))
-    mark_initial_weights(net)
-    net.eval()
-
-
-def _unit(net: TranslatedPipeline, data: RefreshData) -> Tensor:
-    """Raw score per unit of a new residual model: 1, or for values the standard deviation of the target."""
-    first = Batch(*(block[:1] for block in data.rows))
-    outputs = net.run_in_slices(net.program, first).shape[1]
-    if net.head.task != "regression" or net.head.link != "identity" or data.target.ndim != 1:
-        return torch.ones(outputs)
-    return torch.full((outputs,), float(data.target[data.new].std()) or 1.0)
-
-
-def _weights(data: RefreshData, *, replays: bool, tested: bool = False) -> Tensor:
-    """Weights of the rows to fit, 0 for the others."""
-    fitted = data.new | (data.old if replays else torch.zeros_like(data.old)) | (data.tested & tested)
-    return data.weight * fitted
-
-
-def _compare(loss: Loss, before: Tensor, after: Tensor, data: RefreshData, rows: Tensor) -> SignificanceTest:
-    """Test on some rows whether the loss of ``after`` is lower."""
-    batch, target, weight = data.take(rows)
-    shuffled = split_rows((batch, target, weight), seed=0).shuffled
-    return compare_losses(loss, shuffled, before[rows], after[rows], target, weight.double())
-
-
-def _harms_old_rows(values: MovableValues, moved: MovedValues, data: RefreshData, loss: Loss) -> bool:
-    if not data.held_out_old.any():
-        return False
-    return _compare(loss, moved.scores, values.scores, data, data.held_out_old).significant
-
-
-def _result(
-    name: str,
-    scores: Tensor,
-    data: RefreshData,
-    metric: Metric,
-    loss: Loss,
-    gain: SignificanceTest | None = None,
-    reason: str = "",
-) -> CandidateResult:
-    value, mean = _evaluate(scores, data, data.tested, metric, loss)
-    return CandidateResult(
-        name=name,
-        metric=value,
-        loss=mean,
-        gain=None if gain is None else gain.gain,
-        standard_error=None if gain is None else gain.standard_error,
-        kept=False,
-        reason=reason,
-        rows=int(data.tested.sum()),
-    )
-
-
-def _evaluate(scores: Tensor, data: RefreshData, rows: Tensor, metric: Metric, loss: Loss) -> tuple[float, float]:
-    """Metric and loss of some rows."""
-    part, target, weight = scores[rows], data.target[rows], data.weight[rows].double()
-    return evaluate(metric, loss, lambda scores: scores, [((part,), target, weight)]), float(loss(part, target, weight))
-
-
-def _history(results: list[CandidateResult], kept: int, metric: Metric, *, validated: bool) -> History:
-    reason = "lowest validation loss" if kept else "no attempt passed"
-    other = f"{results[kept].name} has the lower validation loss"
-    return History(
-        epochs=[],
-        metric=metric.name,
-        greater_is_better=metric.greater_is_better,
-        start=float(results[0].metric or 0.0),
-        best=float(results[kept].metric or 0.0),
-        best_epoch=0,
-        validated_on="validation rows" if validated else "held-out rows",
-        seconds=0.0,
-        candidates=[
-            replace(result, kept=number == kept, reason=reason if number == kept else result.reason or other)
-            for number, result in enumerate(results)
-        ],
-        validation_rows=results[0].rows,
-    )
-
-
-def _details(
-    net: TranslatedPipeline,
-    trial: TranslatedPipeline,
-    data: RefreshData,
-    metric: Metric,
-    loss: Loss,
-    before: Tensor,
-    after: Tensor,
-) -> RefreshDetails:
-    """Scores of new and old rows before and after, and the drift of the new rows."""
-    changes = []
-    held_out = bool((data.all_new & data.tested).any())
-    for name, rows in (
-        ("held-out rows" if held_out else "validation rows", data.tested),
-        ("held-out old rows", data.held_out_old),
-    ):
-        if rows.any():
-            old, new = (_evaluate(scores, data, rows, metric, loss) for scores in (before, after))
-            changes.append(ScoreChange(name, int(rows.sum()), old[1], new[1], old[0], new[0]))
-    profile = net.profile
-    return RefreshDetails(
-        new_rows=int(data.all_new.sum()),
-        old_rows=int((data.old | data.held_out_old).sum()),
-        changes=tuple(changes),
-        profile_rows=None if profile is None else profile.rows,
-        drift=() if profile is None else profile.drift(trial.encoder, data.take(data.all_new)[0]),
-    )
-
-
-def _describe(
-    history: History, before: TranslatedPipeline, after: TranslatedPipeline, data: RefreshData, loss: Loss
-) -> History:
-    """The history with the terms of the residual model, and the calibration before and after."""
-    tested = data.take(data.tested)
-    old, new = (reliability(net, tested) for net in (before, after))
-    return replace(
-        history,
-        terms=summarise_terms(after, data.take(data.new), tested, loss),
-        calibration=None if old is None or new is None else Calibration(old, new, len(tested[1])),
-    )
+    inputs = {"new": new, "valid": valid, "replay": replay}
+    net.record(history=update(net, inputs, anchors, keep_old=keep_old, seed=seed))
+    return net
 
 
 def _check(net: TranslatedPipeline, anchor: float | None) -> None:

@@ -1,0 +1,245 @@
+"""Refresh: new rows move the values of a fitted translation, if that lowers the loss of validation rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from windtunnel.compiler.strategies import choose
+from windtunnel.encode import Batch
+from windtunnel.objectives.losses import Loss, pick
+from windtunnel.objectives.metrics import Metric
+from windtunnel.program.records.fit_details import Calibration
+from windtunnel.program.records.history import CandidateResult, History
+from windtunnel.program.records.refresh_details import RefreshDetails, ScoreChange
+from windtunnel.program.records.training_profile import TrainingProfile
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.fit_details import reliability, summarise_terms
+from windtunnel.trainers.loop.evaluation import evaluate
+from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
+from windtunnel.trainers.refresh.refresh_rows import RefreshData, read_input
+from windtunnel.trainers.refresh.residual_columns import add_new_categories, extend_residual
+from windtunnel.trainers.residual.installation import FrozenPipeline, install_pipeline, mark_initial_weights
+from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses
+from windtunnel.trainers.residual.validation_rows import split_rows
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Moved values, the rows that they are fitted on, and the position among the candidates of the history."""
+
+    number: int
+    anchor: float
+    replays: bool
+    moved: MovedValues
+
+
+def update(
+    net: TranslatedPipeline,
+    inputs: Mapping[str, Any],
+    anchors: Sequence[float],
+    *,
+    keep_old: bool,
+    seed: int,
+) -> History:
+    """Try the anchors, install the best attempt that passes, and return the history; see ``refresh``.
+
+    ``inputs`` are the arguments "new", "valid" and "replay".
+    """
+    began = time.perf_counter()
+    parts = {name: read_input(net, name, data) for name, data in inputs.items()}
+    validated = inputs["valid"] is not None
+    trial = _trial(net, parts["new"])
+    data = RefreshData.of(trial, parts["new"], parts["valid"], parts["replay"], seed)
+    extend_residual(trial, data.rows.numbers[data.new], _unit(trial, data))
+    values, loss = MovableValues.of(trial, data.rows), pick(None, trial.head)
+    metric = Metric(None, trial.head)
+
+    results, passed = _attempts(values, data, metric, loss, anchors, keep_old=keep_old)
+    kept = min(passed, key=lambda attempt: results[attempt.number].loss or 0.0) if passed else None
+    scores = values.scores if kept is None else kept.moved.scores
+    history = replace(
+        _history(results, 0 if kept is None else kept.number, metric, validated=validated),
+        refresh=_details(net, trial, data, metric, loss, values.scores, scores),
+    )
+    if kept is not None:
+        tested = deepcopy(trial)
+        values.install(tested, kept.moved)
+        history = _describe(history, trial, tested, data, loss)
+        moved = kept.moved
+        if not validated:
+            last = values.fit(data.target, _weights(data, replays=kept.replays, tested=True), loss, kept.anchor)
+            moved = moved if keep_old and _harms_old_rows(values, last, data, loss) else last
+        values.install(trial, moved)
+        _install(net, trial)
+        net.record(profile=net.profile or TrainingProfile.of(trial.encoder, data.take(data.all_new)[0]))
+    return replace(history, seconds=time.perf_counter() - began)
+
+
+def _attempts(
+    values: MovableValues,
+    data: RefreshData,
+    metric: Metric,
+    loss: Loss,
+    anchors: Sequence[float],
+    *,
+    keep_old: bool,
+) -> tuple[list[CandidateResult], list[Attempt]]:
+    """The results of the translation and of every attempt, and the attempts that pass."""
+    results = [_result("translation", values.scores, data, metric, loss)]
+    passed: list[Attempt] = []
+    for anchor in anchors:
+        for replays in (False, True) if data.old.any() else (False,):
+            moved = values.fit(data.target, _weights(data, replays=replays), loss, anchor)
+            name = f"anchor {anchor:g}" + " with replay" * replays
+            gain = _compare(loss, values.scores, moved.scores, data, data.tested)
+            reason = "" if gain.significant else "the loss is not lower by more than one standard error"
+            if not reason and keep_old and _harms_old_rows(values, moved, data, loss):
+                reason = "the loss of old rows is higher by more than one standard error"
+            results.append(_result(name, moved.scores, data, metric, loss, gain, reason))
+            if not reason:
+                passed.append(Attempt(len(results) - 1, anchor, replays, moved))
+    return results, passed
+
+
+def _trial(net: TranslatedPipeline, new: Any) -> TranslatedPipeline:
+    """A copy on the CPU, with the exact trees where the soft ones are untrained, and ids for new categories."""
+    trial = deepcopy(net).cpu()
+    if trial.exact_modules:
+        install_pipeline(trial, FrozenPipeline(trial.program, dict(trial.exact_modules), trial.head))
+    add_new_categories(trial, new[0])
+    choose(trial.program, "tree_traversal")  # a few passes take less time than making the tables of other forms
+    return trial
+
+
+def _install(net: TranslatedPipeline, trial: TranslatedPipeline) -> None:
+    program = trial.program.to(net.device())
+    net.replace_program(program, origins=trial.origins, encoder=trial.encoder, head=trial.head)
+    net.set_exact_modules({})
+    net.configure(strategy_choices=choose(net.program, "auto"))
+    mark_initial_weights(net)
+    net.eval()
+
+
+def _unit(net: TranslatedPipeline, data: RefreshData) -> Tensor:
+    """Raw score per unit of a new residual model: 1, or for values the standard deviation of the target."""
+    first = Batch(*(block[:1] for block in data.rows))
+    outputs = net.run_in_slices(net.program, first).shape[1]
+    if net.head.task != "regression" or net.head.link != "identity" or data.target.ndim != 1:
+        return torch.ones(outputs)
+    return torch.full((outputs,), float(data.target[data.new].std()) or 1.0)
+
+
+def _weights(data: RefreshData, *, replays: bool, tested: bool = False) -> Tensor:
+    """Weights of the rows to fit, 0 for the others."""
+    fitted = data.new | (data.old if replays else torch.zeros_like(data.old)) | (data.tested & tested)
+    return data.weight * fitted
+
+
+def _compare(loss: Loss, before: Tensor, after: Tensor, data: RefreshData, rows: Tensor) -> SignificanceTest:
+    """Test on some rows whether the loss of ``after`` is lower."""
+    batch, target, weight = data.take(rows)
+    shuffled = split_rows((batch, target, weight), seed=0).shuffled
+    return compare_losses(loss, shuffled, before[rows], after[rows], target, weight.double())
+
+
+def _harms_old_rows(values: MovableValues, moved: MovedValues, data: RefreshData, loss: Loss) -> bool:
+    if not data.held_out_old.any():
+        return False
+    return _compare(loss, moved.scores, values.scores, data, data.held_out_old).significant
+
+
+def _result(
+    name: str,
+    scores: Tensor,
+    data: RefreshData,
+    metric: Metric,
+    loss: Loss,
+    gain: SignificanceTest | None = None,
+    reason: str = "",
+) -> CandidateResult:
+    value, mean = _evaluate(scores, data, data.tested, metric, loss)
+    return CandidateResult(
+        name=name,
+        metric=value,
+        loss=mean,
+        gain=None if gain is None else gain.gain,
+        standard_error=None if gain is None else gain.standard_error,
+        kept=False,
+        reason=reason,
+        rows=int(data.tested.sum()),
+    )
+
+
+def _evaluate(scores: Tensor, data: RefreshData, rows: Tensor, metric: Metric, loss: Loss) -> tuple[float, float]:
+    """Metric and loss of some rows."""
+    part, target, weight = scores[rows], data.target[rows], data.weight[rows].double()
+    return evaluate(metric, loss, lambda scores: scores, [((part,), target, weight)]), float(loss(part, target, weight))
+
+
+def _history(results: list[CandidateResult], kept: int, metric: Metric, *, validated: bool) -> History:
+    reason = "lowest validation loss" if kept else "no attempt passed"
+    other = f"{results[kept].name} has the lower validation loss"
+    return History(
+        epochs=[],
+        metric=metric.name,
+        greater_is_better=metric.greater_is_better,
+        start=float(results[0].metric or 0.0),
+        best=float(results[kept].metric or 0.0),
+        best_epoch=0,
+        validated_on="validation rows" if validated else "held-out rows",
+        seconds=0.0,
+        candidates=[
+            replace(result, kept=number == kept, reason=reason if number == kept else result.reason or other)
+            for number, result in enumerate(results)
+        ],
+        validation_rows=results[0].rows,
+    )
+
+
+def _details(
+    net: TranslatedPipeline,
+    trial: TranslatedPipeline,
+    data: RefreshData,
+    metric: Metric,
+    loss: Loss,
+    before: Tensor,
+    after: Tensor,
+) -> RefreshDetails:
+    """Scores of new and old rows before and after, and the drift of the new rows."""
+    changes = []
+    held_out = bool((data.all_new & data.tested).any())
+    for name, rows in (
+        ("held-out rows" if held_out else "validation rows", data.tested),
+        ("held-out old rows", data.held_out_old),
+    ):
+        if rows.any():
+            old, new = (_evaluate(scores, data, rows, metric, loss) for scores in (before, after))
+            changes.append(ScoreChange(name, int(rows.sum()), old[1], new[1], old[0], new[0]))
+    profile = net.profile
+    return RefreshDetails(
+        new_rows=int(data.all_new.sum()),
+        old_rows=int((data.old | data.held_out_old).sum()),
+        changes=tuple(changes),
+        profile_rows=None if profile is None else profile.rows,
+        drift=() if profile is None else profile.drift(trial.encoder, data.take(data.all_new)[0]),
+    )
+
+
+def _describe(
+    history: History, before: TranslatedPipeline, after: TranslatedPipeline, data: RefreshData, loss: Loss
+) -> History:
+    """The history with the terms of the residual model, and the calibration before and after."""
+    tested = data.take(data.tested)
+    old, new = (reliability(net, tested) for net in (before, after))
+    return replace(
+        history,
+        terms=summarise_terms(after, data.take(data.new), tested, loss),
+        calibration=None if old is None or new is None else Calibration(old, new, len(tested[1])),
+    )
