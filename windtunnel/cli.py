@@ -255,8 +255,8 @@ def export(
     model: Model,
     path: Annotated[Path, typer.Argument(help="The file to write.")],
     format: Annotated[
-        Literal["torchscript", "onnx", "exported", "aoti", "lightgbm", "xgboost"] | None,
-        typer.Option(help="By default that of the suffix: .ts, .onnx, .pt2, .txt or .json."),
+        Literal["torchscript", "onnx", "exported", "aoti", "c", "lightgbm", "xgboost"] | None,
+        typer.Option(help="By default that of the suffix: .ts, .onnx, .pt2, .c, .txt or .json."),
     ] = None,
 ) -> None:
     """Write one file that scores without windtunnel."""

@@ -11,15 +11,16 @@ from typing import Literal, get_args
 
 from windtunnel.encode import Rows
 from windtunnel.errors import InvalidOption
-from windtunnel.export import lightgbm_text, onnx_file, package, torchscript, xgboost_json
+from windtunnel.export import c_file, lightgbm_text, onnx_file, package, torchscript, xgboost_json
 from windtunnel.program.translated import TranslatedPipeline
 
-Format = Literal["torchscript", "onnx", "exported", "aoti", "lightgbm", "xgboost"]
+Format = Literal["torchscript", "onnx", "exported", "aoti", "c", "lightgbm", "xgboost"]
 SUFFIXES: dict[str, tuple[str, ...]] = {
     "torchscript": (".ts", ".pt"),
     "onnx": (".onnx",),
     "exported": (".pt2",),
     "aoti": (".pt2",),
+    "c": (".c",),
     "lightgbm": (".txt",),
     "xgboost": (".json",),
 }
@@ -32,6 +33,7 @@ WRITERS: dict[str, Callable[[TranslatedPipeline, str | PathLike[str]], None]] = 
     "onnx": onnx_file.export,
     "exported": partial(package.export, native=False),
     "aoti": partial(package.export, native=True),
+    "c": c_file.export,
     "lightgbm": lightgbm_text.export,
     "xgboost": xgboost_json.export,
 }
@@ -48,14 +50,15 @@ def export(
         Left as it is.
     path : path
     format : str, optional
-        By default that of the suffix of the path: .ts and .pt are TorchScript, .onnx ONNX, .pt2 "exported", .txt
+        By default that of the suffix of the path: .ts and .pt are TorchScript, .onnx ONNX, .pt2 "exported", .c C, .txt
         LightGBM and .json XGBoost.
 
         "torchscript" loads with torch alone and takes numbers and raw text (``windtunnel.export.torchscript``). "onnx"
         runs in ONNX Runtime and takes raw columns by name (``windtunnel.export.onnx_file``). "exported" is a
         ``torch.export`` program and "aoti" the same compiled for this kind of machine, which take numbers and ids
         (``windtunnel.export.package``). ``windtunnel.export.serving``, which imports nothing of windtunnel, scores raw
-        columns by name with any of them. "lightgbm" and "xgboost" hold the trees of the last step as a model of these
+        columns by name with any of them. "c" is a C file and a header that need libc and libm alone
+        (``windtunnel.export.c_file``). "lightgbm" and "xgboost" hold the trees of the last step as a model of these
         libraries, over the columns of that step (``windtunnel.export.lightgbm_text``, ``xgboost_json``).
 
     example : rows, optional

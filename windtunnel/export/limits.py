@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 GRAPHS = ("onnx", "exported", "aoti")
 """Formats that hold tensor operators alone."""
-PROGRAMS = ("torchscript", *GRAPHS)
+PROGRAMS = ("torchscript", *GRAPHS, "c")
 OUTPUTS = ("scores", "predict_proba", "predict")
 MISSING = "<missing>"
 """Marks a missing text in ONNX files."""
@@ -71,6 +71,18 @@ def _hashed(net: TranslatedPipeline) -> list[str]:
             category.column in texts and category.vocabulary.buckets > 0 and not category.vocabulary.values
         ),
     )
+
+
+def _hashes(net: TranslatedPipeline) -> list[str]:
+    return _columns(net, lambda category: category.vocabulary.buckets > 0 or category.vocabulary.hashes is not None)
+
+
+def _several_targets(net: TranslatedPipeline) -> list[str]:
+    return ["several targets"] if isinstance(net.head.classes, list) else []
+
+
+def _with_null(net: TranslatedPipeline) -> list[str]:
+    return _columns(net, lambda category: any("\0" in str(value) for value in category.vocabulary.values))
 
 
 def _read_by_hash(net: TranslatedPipeline) -> list[str]:
@@ -154,6 +166,30 @@ LIMITS = (
         "ONNX has no operator for md5",
         "Choose format='torchscript', 'exported' or 'aoti', or encode the column in another way.",
         _hashed,
+    ),
+    Limit(
+        "hashed categories: hashing of raw texts, CatBoost over categories",
+        ("c",),
+        "column {} is hashed",
+        "C files hold no hash functions",
+        "Choose format='torchscript'.",
+        _hashes,
+    ),
+    Limit(
+        "labels of several targets",
+        ("c",),
+        "the pipeline predicts {}",
+        "a C file has one list of labels",
+        "Choose format='torchscript'.",
+        _several_targets,
+    ),
+    Limit(
+        "texts with a null character among the categories",
+        ("c",),
+        "column {} has a null character in a category",
+        "it ends a text in C",
+        "Remove it before fitting.",
+        _with_null,
     ),
     Limit(
         "pipelines that read no column",

@@ -52,6 +52,24 @@ def cleared_by_scores(program: Program, always_finite: Iterable[int] = ()) -> fr
     return frozenset(position for position, node in enumerate(wiring.nodes) if is_visible(node))
 
 
+def number_guards(program: Program, method: str) -> dict[int, frozenset[str]] | None:
+    """The kinds of values that a method rejects in each column of the numbers; None if it rejects others too."""
+    wiring, tracer = _tracer(program, ())
+    checked = set(wiring.nodes)
+    if (last := wiring.method_nodes.get(method)) is not None:  # as in ``Program.rejected``
+        read = {source for node in wiring.nodes for source, _ in node.inputs}
+        checked = (wiring.upstream(last) | {node for node in wiring.nodes[:-1] if node not in read}) | {last}
+    guards: dict[int, frozenset[str]] = {}
+    for node in checked:
+        if node.rejects_finite():
+            return None
+        for (source, column), kinds in tracer.rejected(node):
+            if source != NUMBERS:
+                return None
+            guards[column] = guards.get(column, frozenset()) | kinds
+    return guards
+
+
 def _tracer(program: Program, always_finite: Iterable[int]) -> tuple[Wiring, NonFiniteTracer]:
     wiring = Wiring.of(program, [Origin("", "")] * len(program.steps))
     return wiring, NonFiniteTracer(wiring, always_finite)

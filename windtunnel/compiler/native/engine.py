@@ -54,10 +54,14 @@ class NativeEngine(ProgramEngine):
             self._scorers = {}
         return output
 
-    def _scorer(self, net: ScoringPipeline, method: str) -> Scorer | None:
+    def whole(self, method: str) -> NativePart | None:
+        """The program of "scores", or of a method that has a step, if all of its steps are native."""
         self.prepared()
+        return self._whole.get(method)
+
+    def _scorer(self, net: ScoringPipeline, method: str) -> Scorer | None:
         has_step = method in self.program.method_steps
-        made = self._scorers[method] = scorer(net, method, self._whole.get(method if has_step else "scores"), has_step)
+        made = self._scorers[method] = scorer(net, method, self.whole(method if has_step else "scores"), has_step)
         return made
 
     def __getstate__(self) -> dict[str, Any]:

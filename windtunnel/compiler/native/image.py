@@ -131,6 +131,13 @@ class ImageWriter:
         return places, width
 
 
+def operations_of(image: bytes) -> list[str]:
+    """The operation of each step of a program."""
+    *_, count, start = np.frombuffer(image, np.uint64, HEADER_WORDS).tolist()
+    records = np.frombuffer(image, np.uint64, 5 * count, start).reshape(count, 5)
+    return [OPERATIONS[number] for number in records[:, 0].tolist()]
+
+
 class _Data:
     """Tensors one after the other, each at a multiple of ``ALIGNMENT`` bytes."""
 

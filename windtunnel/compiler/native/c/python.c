@@ -129,8 +129,15 @@ release_numbers:
     return result;
 }
 
+static PyObject *program_bytes(PyObject *object, PyObject *unused) {
+    const wt_program *image = ((Program *)object)->image;
+    (void)unused;
+    return PyBytes_FromStringAndSize((const char *)image, (Py_ssize_t)image->bytes);
+}
+
 static PyMethodDef program_methods[] = {
     {"run", program_run, METH_VARARGS, "run(numbers, ids, out): compute the outputs of rows"},
+    {"bytes", program_bytes, METH_NOARGS, "bytes(): the image"},
     {NULL, NULL, 0, NULL},
 };
 

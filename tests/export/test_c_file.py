@@ -1,0 +1,142 @@
+"""C files: compiled by the system's compiler, and called from C and through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from lightgbm import LGBMClassifier
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+
+import windtunnel
+from windtunnel.errors import UnfaithfulOption
+
+FLAGS = ["cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-DWT_PORTABLE"]
+GENERATOR = np.random.default_rng(0)
+ROWS = 300
+TABLE = pd.DataFrame(
+    {
+        "the city": pd.Series(GENERATOR.choice(["Oslo", 'a "b"\\?', "Åsgård"], ROWS), dtype=object),
+        "size": GENERATOR.choice([1.0, 2.5, 40.0], ROWS),
+        "double": GENERATOR.normal(size=ROWS),
+        "0": GENERATOR.normal(size=ROWS),
+    }
+)
+LABELS = np.array(["no", "mäybe", "yes"])[(TABLE["double"] > 0).to_numpy().astype(int) + (TABLE["0"] > 1)]
+
+
+class Row(ctypes.Structure):
+    _fields_ = (
+        ("the_city", ctypes.c_char_p),
+        ("size", ctypes.c_double),
+        ("double_", ctypes.c_double),
+        ("x0", ctypes.c_double),
+    )
+
+    @classmethod
+    def of(cls, table):
+        texts = [None if pd.isna(text) else text.encode() for text in table["the city"]]
+        return (cls * len(table))(*map(cls, texts, *(table[name] for name in ("size", "double", "0"))))
+
+
+def built(net, folder: Path):
+    net.export(folder / "my model.c")
+    subprocess.run([*FLAGS, "-shared", "-fPIC", folder / "my model.c", "-lm", "-o", folder / "model.so"], check=True)
+    return ctypes.CDLL(str(folder / "model.so"))
+
+
+def called(library, method, table, width, kind):
+    output, workspace = np.zeros((len(table), width), kind), ctypes.create_string_buffer(2**22)
+    place = ctypes.c_void_p(output.ctypes.data)
+    error = getattr(library, f"my_model_{method}")(Row.of(table), ctypes.c_size_t(len(table)), place, workspace)
+    return error, output
+
+
+@pytest.fixture(scope="module")
+def trees():
+    encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    columns = make_column_transformer((encoder, ["the city", "size"]), remainder="passthrough")
+    return make_pipeline(columns, LGBMClassifier(n_estimators=8, verbosity=-1, n_jobs=1)).fit(TABLE, LABELS)
+
+
+def test_a_library_gives_what_the_source_gives(trees, tmp_path):
+    library = built(windtunnel.compile(trees), tmp_path)
+    rows = TABLE.copy()
+    rows.loc[0, "the city"], rows.loc[1, "size"], rows.loc[2, "0"] = "Rome", 7.0, np.nan
+    error, output = called(library, "predict_proba", rows, 3, np.float64)
+    assert error == 0
+    np.testing.assert_allclose(output, trees.predict_proba(rows), rtol=0, atol=1e-12)
+    _, positions = called(library, "predict", rows, 1, np.int32)
+    labels = (ctypes.c_char_p * 3).in_dll(library, "my_model_labels")
+    assert [labels[at].decode() for at in positions[:, 0]] == trees.predict(rows).tolist()
+
+
+def test_what_the_source_rejects_has_an_error_code(tmp_path):
+    scaled = make_pipeline(SimpleImputer(), StandardScaler())
+    columns = make_column_transformer(
+        (OneHotEncoder(), ["the city", "size"]), (scaled, ["double"]), (StandardScaler(), ["0"]), (scaled, ["0"])
+    )
+    pipeline = make_pipeline(columns, LogisticRegression()).fit(TABLE, LABELS)
+    library = built(windtunnel.compile(pipeline), tmp_path)
+    library.my_model_message.restype = ctypes.c_char_p
+    changes = {
+        "rejected_number": [{"double": np.inf}, {"0": np.nan}, {"0": -np.inf}],
+        "unknown_category": [{"the city": "Rome"}, {"size": 7.0}],
+        "missing_category": [{"the city": None}, {"size": np.nan}],
+        "infinite_category": [{"size": np.inf}],
+    }
+    header = (tmp_path / "my model.h").read_text()
+    codes = header.split("enum { ")[1].split(" }")[0].split(", ")
+    for name, rejected in changes.items():
+        for change in rejected:
+            row = TABLE[:1].assign(**change)
+            with pytest.raises(ValueError):
+                pipeline.predict(row)
+            error, _ = called(library, "predict", row, 1, np.int32)
+            assert codes[error] == f"MY_MODEL_{name.upper()}" and library.my_model_message(error)
+    assert codes[called(library, "predict", TABLE[:0], 1, np.int32)[0]] == "MY_MODEL_NO_ROWS"
+    taken = TABLE[:50].assign(double=[np.nan] * 50)
+    error, output = called(library, "decision_function", taken, 3, np.float64)
+    assert error == 0
+    np.testing.assert_allclose(output, pipeline.decision_function(taken), rtol=0, atol=1e-12)
+
+
+MAIN = r"""
+#include <math.h>
+#include <stdio.h>
+#include "tiny.h"
+static unsigned char workspace[TINY_WORKSPACE];
+int main(void) {
+    tiny_row rows[] = {{.the_city = "Oslo", .size = 1, .double_ = 0.5, .x0 = NAN}, {NULL, 2.5, -1, 3}};
+    double out[2 * TINY_PREDICT_PROBA_WIDTH];
+    int error = tiny_predict_proba(rows, 2, out, workspace);
+    for (int at = 0; at < 6; at++) printf("%.17g\n", out[at]);
+    return error;
+}
+"""
+
+
+def test_a_program_in_c(trees, tmp_path):
+    windtunnel.translate(trees).export(tmp_path / "tiny.c")
+    (tmp_path / "main.c").write_text(MAIN)
+    subprocess.run([*FLAGS, "main.c", "tiny.c", "-lm", "-o", "main"], cwd=tmp_path, check=True)
+    printed = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout
+    rows = pd.DataFrame([["Oslo", 1.0, 0.5, np.nan], [None, 2.5, -1.0, 3.0]], columns=TABLE.columns)
+    expected = trees.predict_proba(rows.astype({"the city": object}))
+    np.testing.assert_allclose(np.array(printed.split(), float).reshape(2, 3), expected, rtol=0, atol=1e-12)
+
+
+def test_what_c_files_cannot_hold(tmp_path):
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    texts = make_pipeline(CountVectorizer(), LogisticRegression()).fit(["ab bc", "bc cd", "cd"] * 5, [0, 1, 1] * 5)
+    with pytest.raises(UnfaithfulOption, match="countvectorizer"):
+        windtunnel.compile(texts).export(tmp_path / "model.c")

@@ -1,0 +1,385 @@
+"""A whole pipeline as one C file and its header: raw columns to predictions, with libc and libm alone."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from windtunnel.compiler.native.build import SOURCES
+from windtunnel.compiler.native.engine import NativeEngine
+from windtunnel.compiler.native.head import finish
+from windtunnel.compiler.native.image import OPERATIONS, ImageWriter, operations_of
+from windtunnel.encode import MISSING_ID, NONE_CATEGORY, CategoryColumn, RowEncoder
+from windtunnel.errors import UnfaithfulOption
+from windtunnel.export.atomic_write import write_atomically
+from windtunnel.export.columns import names
+from windtunnel.export.limits import check
+from windtunnel.program.head import Head
+from windtunnel.program.non_finite import number_guards
+from windtunnel.program.translated import TranslatedPipeline
+
+METHODS = ("predict", "predict_proba", "decision_function", "score_samples", "transform")
+LOOKUP = Path(__file__).with_name("c") / "lookup.c"
+KEYWORDS = {
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float",
+    "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof",
+    "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while",
+}  # fmt: skip
+ERRORS = {
+    "ok": "",
+    "no_rows": "got 0 rows; at least 1 is needed",
+    "rejected_number": "a number is missing, infinite or beyond float32 where a step does not take it",
+    "unknown_category": "a category was not there in fitting, and is rejected",
+    "missing_category": "a category is missing, which is rejected",
+    "infinite_category": "a category is an infinite number, which is rejected",
+    "fraction": "a category is a number that is not whole, which is rejected",
+}
+"""The names of the error codes, from 0 up, and their messages."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a method computes: the program of the scores or of its own step, and that of the head behind it."""
+
+    method: str
+    program: str
+    head: str | None
+    width: int
+    positions: bool
+    rejects: dict[int, frozenset[str]]
+
+
+def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
+    """Write a translation as C: ``path`` and a header next to it, whose comment says how to call and compile it.
+
+    A row is a struct with a ``double`` per column of numbers, NaN where missing, and a text in UTF-8 per column of
+    texts, NULL where missing. There is a function per method of the source. They allocate nothing and keep no state,
+    and give an error code where the methods of the translation raise ``BadInput``. The files need a C11 compiler and a
+    machine that stores the least byte first.
+
+    Parameters
+    ----------
+    net : TranslatedPipeline
+        Left as it is.
+    path : path
+        Its name without the suffix starts the names of the functions.
+
+    Raises
+    ------
+    UnfaithfulOption
+        A limit of ``windtunnel.export.limits``, a step without a native form, or a step that rejects rows for what it
+        computes.
+    InvalidOption
+        There is no C compiler: writing the file takes the native library.
+    """
+    check(net, "c")
+    source, header = _written(net, Path(path).stem)
+    write_atomically(Path(path).with_suffix(".h"), header.encode())
+    write_atomically(path, source.encode())
+
+
+def _written(net: TranslatedPipeline, name: str) -> tuple[str, str]:
+    """The C file and its header; the name of the file starts the names of the functions."""
+    prefix = re.sub(r"\W", "_", f"m{name}" if name[:1].isdigit() else name, flags=re.ASCII)
+    images, outputs = _programs(net)
+    fields = _fields(net.encoder)
+    used = sorted({operation for image in images.values() for operation in operations_of(image)})
+    header = _header(net, prefix, fields, outputs, _workspace(net.encoder, images))
+    source = [
+        f'#include "{name}.h"\n',
+        *_runtime(used),
+        "enum {" + ", ".join(f" WT_{name.upper()}" for name in ERRORS) + " };\n",
+        LOOKUP.read_text(),
+        *[f"{_table(name, image)}\n" for name, image in images.items()],
+        _encoding(net.encoder, prefix, fields),
+        *[_function(net.encoder, prefix, output) for output in outputs],
+        _messages(prefix),
+        _labels(net.head, prefix),
+    ]
+    return "\n".join(source), header
+
+
+def _programs(net: TranslatedPipeline) -> tuple[dict[str, bytes], list[Output]]:
+    """The images of the programs by name, and what each method computes with them."""
+    engine = NativeEngine(net.program, net.encoder)
+    engine.prepared()
+    images: dict[str, bytes] = {}
+    outputs = []
+    for method in METHODS:
+        if method not in net.head.methods:
+            continue
+        has_step = method in net.program.method_steps
+        part = engine.whole(name := method if has_step else "scores")
+        if part is None:
+            raise UnfaithfulOption(f"{_missing(engine, name)} have no C form. Choose another format.")
+        ((_, slot),) = part.outputs
+        images[name] = part.program.bytes()
+        image = ImageWriter(slot.width, 0)
+        columns = image.numbers if has_step else finish(image, net.head, method, image.numbers)
+        linked = None if columns == image.numbers else f"{method}_head"
+        if linked is not None:
+            images[linked] = image.image(columns)
+        positions = method == "predict" and net.head.classes is not None
+        outputs.append(Output(method, name, linked, len(columns), positions, _rejects(net, method)))
+    return images, outputs
+
+
+def _missing(engine: NativeEngine, method: str) -> str:
+    steps = [f"{name!r} ({reason})" for name, reason in engine.torch_steps.items()]
+    return "the steps " + ", ".join(steps) if steps else f"the steps of {method}"
+
+
+def _rejects(net: TranslatedPipeline, method: str) -> dict[int, frozenset[str]]:
+    """The kinds of numbers that the source rejects, by column of ``Batch.numbers``."""
+    guards = number_guards(net.program, method)
+    if guards is None:
+        raise UnfaithfulOption(
+            f"{method} rejects rows for what a step computes, which C files do not check. Choose "
+            "format='torchscript' or 'onnx'."
+        )
+    return guards
+
+
+def _fields(encoder: RowEncoder) -> dict[int, str]:
+    """The name in the struct of each raw column."""
+    columns, fields = encoder.used_columns(), dict[int, str]()
+    for column, name in zip(columns, names(encoder, columns), strict=True):
+        field = re.sub(r"\W", "_", name, flags=re.ASCII)
+        field = f"x{field}" if not field or field[0].isdigit() else field
+        field = f"{field}_" if field in KEYWORDS or keyword.iskeyword(field) else field
+        fields[column] = field if field not in fields.values() else f"{field}_{column}"
+    return fields
+
+
+def _texts(encoder: RowEncoder) -> set[int]:
+    return encoder.columns_by_kind()[1]
+
+
+def _workspace(encoder: RowEncoder, images: dict[str, bytes]) -> int:
+    """The bytes that a call needs: encoded rows, raw scores, and the columns of the larger program."""
+    headers = [np.frombuffer(image[:88], np.uint64).tolist() for image in images.values()]
+    rows = max(header[7] for header in headers)
+    width = len(encoder.numbers) + len(encoder.categories) + 2 * max(header[4] for header in headers)
+    programs = max(header[6] * 8 * header[7] + 64 + header[8] for header in headers)
+    return int(8 * rows * width + programs + 3 * 64)
+
+
+def _runtime(used: list[str]) -> list[str]:
+    """The C sources of the operations that a program uses, as one text."""
+    texts = {path.name: path.read_text() for path in sorted(SOURCES.iterdir())}
+    defined = {
+        name.split("_")[0].removesuffix(".c")
+        for name, text in texts.items()
+        for operation in used
+        if re.search(rf"\bwt_{operation}\(const wt_call", text) or re.search(rf"^WT_\w+\({operation}\b", text, re.M)
+    }
+    files = ["runtime.h", "trees.h", "runtime.c", *(name for name in texts if name.endswith(".c"))]
+    files = [name for name in dict.fromkeys(files) if name.split("_")[0].split(".")[0] in {*defined, "runtime"}]
+    listed = "\n".join(f"WT_OPERATION({operation})" for operation in used)
+    places = "\n".join(f"    [{OPERATIONS.index(operation)}] = wt_{operation}," for operation in used)
+    parts = ['#if defined(__GNUC__)\n#pragma GCC diagnostic ignored "-Wunused-function"\n#endif\n']
+    for name in files:
+        text = re.sub(r'^#include "(?!operations)[^"]*"\n', "", texts[name], flags=re.M)
+        text = re.sub(r"(?<=OPERATIONS\[\] = \{\n).*?(?=\n\};)", places, text, flags=re.S)
+        text = text.replace('#include "operations.h"', listed)
+        text = text.replace("#define WT_OPERATION(name) wt_operation", "#define WT_OPERATION(name) static wt_operation")
+        parts.append(re.sub(r"^(WT_PROCESSORS )?((?:void|size_t) wt_)", r"\1static \2", text, flags=re.M))
+    return parts
+
+
+def _table(name: str, image: bytes) -> str:
+    words = np.frombuffer(image.ljust(-(-len(image) // 8) * 8, b"\0"), np.uint64).tolist()
+    lines = [", ".join(map(hex, words[start : start + 6])) for start in range(0, len(words), 6)]
+    body = ",\n".join(lines)
+    return f"_Alignas(64) static const uint64_t {name}_image[] = {{\n{body}\n}};\n"
+
+
+def _quoted(text: str) -> str:
+    """A C string of UTF-8, its bytes beyond ASCII as octal escapes."""
+    plain = {ord('"'): '\\"', ord("\\"): "\\\\", ord("?"): "\\?"}
+    shown = [plain.get(b, chr(b) if 32 <= b < 127 else f"\\{b:03o}") for b in text.encode("utf-8", "surrogatepass")]
+    return f'"{"".join(shown)}"'
+
+
+def _flags(category: CategoryColumn) -> str:
+    taken = {
+        "UNKNOWN": not category.rejects_unknown,
+        "MISSING": not category.rejects_missing,
+        "INFINITE": not category.rejects_infinite,
+        "FRACTIONS": not category.rejects_fractions,
+    }
+    return " | ".join(f"WT_TAKES_{name}" for name, taken in taken.items() if taken) or "0"
+
+
+def _encoding(encoder: RowEncoder, prefix: str, fields: dict[int, str]) -> str:
+    """The vocabularies, and the function that encodes a row."""
+    tables, lines = [], []
+    for at, column in enumerate(encoder.numbers):
+        value = f"row->{fields[column]}"
+        lines.append(f"    numbers[{at}] = {f'(float){value}' if encoder.dtype == 'float32' else value};")
+    for at, category in enumerate(encoder.categories):
+        texts = category.column in _texts(encoder)
+        value, known = f"row->{fields[category.column]}", category.vocabulary.id_by_value
+        missing = ""
+        if texts:
+            ids = {text: id for text, id in known.items() if text != NONE_CATEGORY}
+            rows = [f"{{{_quoted(text)}, {ids[text]}}}" for text in sorted(ids, key=_bytes)]
+            missing = f"{known.get(NONE_CATEGORY, MISSING_ID)}, "
+        else:
+            rows = [f"{{{float(number).hex()}, {known[number]}}}" for number in sorted(known)]
+            rows = [row.replace("inf", "INFINITY") for row in rows]
+        kind = "text" if texts else "number"
+        tables.append(f"static const wt_{kind} categories_{at}[] = {{{', '.join(rows) or '{0}'}}};")
+        call = f"wt_{kind}_id({value}, categories_{at}, {len(rows)}, {_flags(category)}, {missing}ids + {at})"
+        lines.append(f"    if ((error = {call}) != WT_OK) return error;")
+    body = "\n".join(lines)
+    return (
+        "\n".join(tables)
+        + f"\n\nstatic int encode(const {prefix}_row *row, double *numbers, int64_t *ids) {{\n    int error = WT_OK;\n"
+        f"    (void)row, (void)numbers, (void)ids;\n{body}\n    return error;\n}}\n"
+    )
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _function(encoder: RowEncoder, prefix: str, output: Output) -> str:
+    numbers, ids = len(encoder.numbers), len(encoder.categories)
+    kinds = {"nan": "WT_REJECTS_NAN", "inf": "WT_REJECTS_INFINITE", "huge": "WT_REJECTS_HUGE"}
+    checks = "".join(
+        f"            if (wt_rejected(numbers[row * {numbers} + {column}], "
+        f"{' | '.join(kinds[kind] for kind in sorted(rejected))})) return WT_REJECTED_NUMBER;\n"
+        for column, rejected in sorted(output.rejects.items())
+        if rejected
+    )
+    kind = "int32_t" if output.positions else "double"
+    results = "labels" if output.positions else f"out + first * {output.width}"
+    converted = (
+        f"        for (size_t at = 0; at < some * {output.width}; at++)\n"
+        f"            out[first * {output.width} + at] = (int32_t)labels[at];\n"
+        if output.positions
+        else "        (void)labels;\n"
+    )
+    linked = (
+        ""
+        if output.head is None
+        else f"""
+        wt_rows linked = {{.rows = some, .numbers = scores, .number_column = 1}};
+        linked.number_row = (ptrdiff_t)program->outputs;
+        const wt_program *head = (const wt_program *)(const void *){output.head}_image;
+        linked.out = {results};
+        wt_run(head, &linked, space);"""
+    )
+    return f"""
+int {prefix}_{output.method}(const {prefix}_row *rows, size_t count, {kind} *out, void *workspace) {{
+    const wt_program *program = (const wt_program *)(const void *){output.program}_image;
+    size_t block = (size_t)program->block_rows;
+    double *numbers = (double *)(((uintptr_t)workspace + 63) / 64 * 64);
+    int64_t *ids = (int64_t *)(void *)(numbers + block * {numbers});
+    double *scores = (double *)(void *)(ids + block * {ids});
+    double *labels = scores + block * program->outputs;
+    unsigned char *space = (unsigned char *)(((uintptr_t)(labels + block * {output.width}) + 63) / 64 * 64);
+    if (count == 0) return WT_NO_ROWS;
+    for (size_t first = 0; first < count; first += block) {{
+        size_t some = count - first < block ? count - first : block;
+        for (size_t row = 0; row < some; row++) {{
+            int error = encode(rows + first + row, numbers + row * {numbers}, ids + row * {ids});
+            if (error != WT_OK) return error;
+{checks}        }}
+        wt_rows encoded = {{.rows = some, .numbers = numbers, .number_row = {numbers}, .number_column = 1}};
+        encoded.ids = ids;
+        encoded.id_row = {ids};
+        encoded.id_column = 1;
+        encoded.out = {results if output.head is None else "scores"};
+        wt_run(program, &encoded, space);{linked}
+{converted}    }}
+    return WT_OK;
+}}
+"""
+
+
+def _messages(prefix: str) -> str:
+    texts = ", ".join(map(_quoted, ERRORS.values()))
+    return (
+        f"const char *{prefix}_message(int error) {{\n    static const char *const messages[] = {{{texts}}};\n"
+        f'    return error >= 0 && error < {len(ERRORS)} ? messages[error] : "no error code";\n}}\n'
+    )
+
+
+def _labels(head: Head, prefix: str) -> str:
+    if head.classes is None:
+        return ""
+    labels = ", ".join(_quoted(str(label)) for label in head.labels_in_order)
+    return f"const char *const {prefix}_labels[] = {{{labels}}};\n"
+
+
+def _header(net: TranslatedPipeline, prefix: str, fields: dict[int, str], outputs: list[Output], workspace: int) -> str:
+    texts, upper = _texts(net.encoder), prefix.upper()
+    columns = [
+        f"    {'const char *' if column in texts else 'double '}{field}; /* {_comment(net, column)} */"
+        for column, field in fields.items()
+    ]
+    widths = [f"{upper}_{output.method.upper()}_WIDTH = {output.width}" for output in outputs]
+    codes = [f"{upper}_{name.upper()}" for name in ERRORS]
+    functions = [
+        f"int {prefix}_{output.method}(const {prefix}_row *rows, size_t count, "
+        f"{'int32_t' if output.positions else 'double'} *out, void *workspace);"
+        for output in outputs
+    ]
+    first = outputs[0]
+    count = len(net.head.labels_in_order)
+    labels = f"extern const char *const {prefix}_labels[{count}];" if count else ""
+    about = "predict gives the position of the label among the labels. " if labels else ""
+    return f"""/*
+ * A pipeline in C, written by WindTunnel.
+ *
+ * Compile the C file with "cc -O3 -c" and link it with "-lm", or make a library: "cc -O3 -shared -fPIC FILE -lm".
+ *
+ *     static unsigned char workspace[{upper}_WORKSPACE];
+ *     {prefix}_row row = {{...}};           NAN is a missing number, NULL a missing text; texts are UTF-8
+ *     {"int32_t" if first.positions else "double"} out[{upper}_{first.method.upper()}_WIDTH];
+ *     int error = {prefix}_{first.method}(&row, 1, out, workspace);
+ *     if (error != {upper}_OK) puts({prefix}_message(error));
+ *
+ * out holds WIDTH values per row. {about}Booleans are 1 and 0.
+ * Nothing is allocated, and no state is kept: threads may call at once, each with a workspace of its own. After an
+ * error, out holds nothing of use. Compile with -DWT_PORTABLE where the C library has no indirect functions (musl).
+ */
+#ifndef WINDTUNNEL_{upper}_H
+#define WINDTUNNEL_{upper}_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+typedef struct {{
+{chr(10).join(columns) or "    char unused;"}
+}} {prefix}_row;
+
+enum {{ {", ".join(codes)} }};
+enum {{ {", ".join(widths)} }};
+enum {{ {upper}_WORKSPACE = {workspace} }};
+
+{chr(10).join(functions)}
+const char *{prefix}_message(int error);
+{labels}
+
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
+
+
+def _comment(net: TranslatedPipeline, column: int) -> str:
+    return net.encoder.column_name(column).replace("*/", "* /")
