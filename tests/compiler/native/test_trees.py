@@ -14,6 +14,7 @@ from sklearn.ensemble import RandomForestRegressor
 from tree_ensembles import CASES, boosted, rows, stump
 
 from windtunnel.compiler.backends import tree_runner
+from windtunnel.compiler.native import build
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
@@ -26,7 +27,7 @@ FEW = [
     "booster over pandas categories",
     "xgboost of leaves with two targets",
     "xgboost sets of categories",
-    "catboost over categories of three classes",
+    "catboost of three classes",
     "leaves of catboost over categories",
 ]
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-35, 1e-34, -1.0, -0.5, 2.0**31, 2.0**40, 5e-324, 1.7e308]
@@ -108,6 +109,23 @@ def test_larger_trees(unfitted):
     for count in (1, 255, 3000):
         x = torch.from_numpy(X[:count])
         np.testing.assert_array_equal(run(x).numpy(), module(x).numpy())
+
+
+@pytest.fixture(params=["-march=x86-64", "-march=x86-64-v3"])
+def other_processor(request, monkeypatch, tmp_path):
+    """The library without AVX-512, and without AVX2."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-O1", "-DWT_PORTABLE", request.param))
+    build.library.cache_clear()
+    yield
+    build.library.cache_clear()
+
+
+@pytest.mark.slow
+def test_other_processors_give_the_same_bits(other_processor):
+    for name in CASES:
+        assert_equal_bits(HardTrees.of(CASES[name]()))
+    assert_equal_bits(HardTrees.of(boosted(num_leaves=64, min_data_in_leaf=1)))
 
 
 @pytest.mark.parametrize("name", TREES if "WINDTUNNEL_FUZZ" in os.environ else FEW)
