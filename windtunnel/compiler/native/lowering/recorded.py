@@ -393,3 +393,26 @@ def _norm(x: Traced, ord: float = 2, dim: Any = None, keepdim: bool = False, **o
     if ord == 1:
         return size.sum(dims, keepdim)
     return (size**ord).sum(dims, keepdim) ** (1 / ord)
+
+
+@records("_cdist_forward", "_euclidean_dist")
+def _distances(x: Any, points: Any, power: float = 2.0, mode: Any = None) -> Any:
+    if isinstance(points, Traced) or not isinstance(x, Traced) or x.dim() != 2 or x.shape[0] != 1 or power == 0:
+        raise NotNative("distances between computed rows have no native form")
+    return x.recorder.computed("distances", x.places, [1, points.shape[0]], points.double(), float(power))
+
+
+@records("index_put")
+def _written_at(x: Traced, indices: Any, value: Any, accumulate: bool = False) -> Traced:
+    if accumulate or any(isinstance(index, Traced) for index in indices):
+        raise NotNative("sums at places have no native form")
+    places = x.recorder.places(value)
+    return x.recorder.traced(torch.ops.aten.index_put(x.places, indices, places))
+
+
+@records("nan_to_num")
+def _without_nan(x: Traced, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Any:
+    greatest = torch.finfo(x.dtype).max
+    x = torch.where(x != x, nan or 0.0, x)
+    x = torch.where(x == math.inf, greatest if posinf is None else posinf, x)
+    return torch.where(x == -math.inf, -greatest if neginf is None else neginf, x)

@@ -112,6 +112,8 @@ class Recorder:
             if (output := func.decompose(*args, **kwargs)) is not NotImplemented:
                 return output
             raise NotNative(f"torch.{name} has no native form")
+        if name.startswith("index"):
+            args = tree_map(_as_positions, args)
         if "device" in kwargs:
             kwargs = kwargs | {"device": None}
         described = func(*tree_map(_described, args), **tree_map(_described, kwargs))
@@ -221,6 +223,8 @@ class Recorder:
         """Sums (0), products (1), maxima (2) or minima (3) over dimensions."""
         places = self.places(value)
         dims = sorted(dim % max(1, places.dim()) for dim in dims or range(places.dim()))
+        if 0 in dims and places.dim() > 1 and places.shape[0] == 1:
+            raise NotNative("sums over all rows have no native form")
         kept = [dim for dim in range(places.dim()) if dim not in dims]
         shape = [1 if dim in dims else size for dim, size in enumerate(places.shape)]
         groups = places.permute(*kept, *dims)
@@ -232,6 +236,12 @@ class Recorder:
         else:
             result = self.computed("reduce", groups, size, which)
         return self.traced(result.places.reshape(shape)) if keepdim else result
+
+
+def _as_positions(index: Any) -> Any:
+    """A mask as positions, so that the shape of what it selects is known."""
+    is_mask = isinstance(index, Tensor) and not isinstance(index, Traced) and index.dtype == torch.bool
+    return index.nonzero()[:, 0] if is_mask and index.dim() == 1 else index
 
 
 def _described(value: Any) -> Any:
