@@ -1,11 +1,11 @@
-# make setup | demo | test | test-fast | fuzz | check | coverage | figure: everything goes through .venv,
+# make setup | demo | test | test-fast | fuzz | native-sanitize | check | coverage | figure: everything goes through .venv,
 # made from pyproject.toml and constraints.txt.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 BIN := .venv/bin
 export OMP_WAIT_POLICY := passive
 STAMP := .venv/.ready
 
-.PHONY: setup demo test test-fast fuzz check lint types coverage figure clean
+.PHONY: setup demo test test-fast fuzz native-sanitize check lint types coverage figure clean
 
 setup: $(STAMP)
 
@@ -37,6 +37,13 @@ test-fast: setup
 EXAMPLES ?= 5000
 fuzz: setup
 	WINDTUNNEL_FUZZ=$(EXAMPLES) $(BIN)/python -m pytest tests/api/test_fuzz.py
+
+# The C library with AddressSanitizer and UndefinedBehaviorSanitizer; Python has to load their libraries first.
+SANITIZERS = $(foreach name,asan ubsan stdc++,$(shell $(CC) -print-file-name=lib$(name).so))
+native-sanitize: setup
+	LD_PRELOAD="$(SANITIZERS)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	WINDTUNNEL_NATIVE_FLAGS="-g -DWT_PORTABLE -fsanitize=address,undefined -fno-sanitize-recover=all" \
+	$(BIN)/python -m pytest tests/compiler/native
 
 lint: setup
 	$(BIN)/ruff check

@@ -92,6 +92,11 @@ def test_onnx(case: Case) -> None:
         pytest.skip(str(rejected))
 
 
+@parametrized(*ONNX)
+def test_native(case: Case) -> None:
+    assert_as_eager(case, "native")
+
+
 @pytest.mark.parametrize("name", GRAPHS)
 def test_exported(name: str) -> None:
     assert_as_eager(CASES[name], "exported")
@@ -99,12 +104,12 @@ def test_exported(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPHS)
-def test_native(name: str) -> None:
+def test_aoti(name: str) -> None:
     assert_as_eager(CASES[name], "aoti")
 
 
 @pytest.mark.slow
-def test_native_compiled_anew_once_written_to() -> None:
+def test_aoti_compiled_anew_once_written_to() -> None:
     case = CASES["linear regression, two targets"]
     net = windtunnel.compile(case.fitted(), backend="aoti")
     assert_same(case, net, case.fitted(), case.rows())

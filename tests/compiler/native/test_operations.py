@@ -1,8 +1,10 @@
 """Every module of the case table natively, and whole pipelines, against what torch gives."""
 
 import math
+import sysconfig
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import torch
 from cases import CASES
@@ -10,7 +12,7 @@ from module_cases import MODULE_CASES
 from parity import compiled
 from torch import Tensor
 
-from windtunnel.compiler.native.build import library
+from windtunnel.compiler.native.build import SOURCES, compile_sources, library
 from windtunnel.compiler.native.image import ImageWriter
 from windtunnel.compiler.native.lowering import NotNative, lower
 from windtunnel.modules.base import Module
@@ -73,4 +75,10 @@ def test_each_module_gives_what_torch_gives() -> None:
                 torch.testing.assert_close(
                     computed(module, rows), expected, rtol=1e-9, atol=1e-9, equal_nan=True, msg=name
                 )
-    assert native > 70
+    assert native > 80
+
+
+def test_sources_compile_without_warnings(tmp_path: Path) -> None:
+    sources = [str(path) for path in SOURCES.glob("*.c")]
+    strict = ["-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsyntax-only", "-O1", "-std=gnu11"]
+    compile_sources([*strict, "-isystem", sysconfig.get_path("include"), *sources], tmp_path / "unused")

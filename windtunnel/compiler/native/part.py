@@ -58,7 +58,8 @@ class NativePart:
 
     def __init__(self, steps: Mapping[int, ProgramStep], outputs: Sequence[int], slots: Mapping[int, Slot]) -> None:
         read = {take.slot for step in steps.values() for take in _takes(step)}
-        self.inputs = sorted(read - set(steps) - {IDS}) or [NUMBERS]
+        unread = [NUMBERS] if slots[NUMBERS].width else []
+        self.inputs = sorted(read - set(steps) - {IDS}) or unread
         self.outputs = [(slot, slots[slot]) for slot in outputs]
         image = ImageWriter(sum(slots[slot].width for slot in self.inputs), slots[IDS].width)
         columns, start = {IDS: image.ids}, 0

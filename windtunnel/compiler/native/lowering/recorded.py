@@ -74,6 +74,7 @@ RECORDED |= {name: _binary(name) for name in BINARY}
 RECORDED |= {f"bitwise_{name}": _binary(f"logical_{name}") for name in ("and", "or", "xor")}
 RECORDED |= {name: _moved(name) for name in MOVES}
 RECORDED |= {name: _filled(name) for name in FILLED}
+RECORDED |= dict.fromkeys(("view", "_unsafe_view"), _moved("reshape"))
 
 
 @records("add")
@@ -413,6 +414,6 @@ def _written_at(x: Traced, indices: Any, value: Any, accumulate: bool = False) -
 @records("nan_to_num")
 def _without_nan(x: Traced, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Any:
     greatest = torch.finfo(x.dtype).max
-    x = torch.where(x != x, nan or 0.0, x)
-    x = torch.where(x == math.inf, greatest if posinf is None else posinf, x)
-    return torch.where(x == -math.inf, -greatest if neginf is None else neginf, x)
+    number: Any = torch.where(x != x, nan or 0.0, x)
+    number = torch.where(number == math.inf, greatest if posinf is None else posinf, number)
+    return torch.where(number == -math.inf, -greatest if neginf is None else neginf, number)
