@@ -91,7 +91,10 @@ def test_rows_of_categories_in_every_form():
     expected = pipeline.predict(part)
     columns = {name: part[name].tolist() for name in part}
     shuffled = {name: columns[name] for name in ("value", "flag", "number", "text")}
-    for rows in (columns, shuffled, columns | {"other": [None] * 5}, part.to_numpy(dtype=object), part.values.tolist()):
+    np.testing.assert_allclose(direct(net, "predict", TABLE[:1]), expected[:1], rtol=0, atol=1e-12)
+    assert direct(net, "predict", pd.concat([part, part], axis=1)) is None
+    more = columns | {"other": [None] * 5}
+    for rows in (part, columns, shuffled, more, part.to_numpy(dtype=object), part.values.tolist()):
         np.testing.assert_allclose(direct(net, "predict", rows), expected, rtol=0, atol=1e-12)
     same_numbers = columns | {"flag": [float(flag) for flag in columns["flag"]]}
     np.testing.assert_allclose(direct(net, "predict", same_numbers), expected, rtol=0, atol=1e-12)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from windtunnel.compiler.engine import ProgramEngine, Run
 from windtunnel.compiler.native.part import NativePart, TorchPart, split
-from windtunnel.compiler.native.scorer import Scorer, scorer
+from windtunnel.compiler.native.scorer import Scorer, scorer, values_of
 from windtunnel.encode import RowEncoder, Rows
 from windtunnel.program.program import Program, ProgramStep
 from windtunnel.program.scoring_pipeline import ScoringPipeline
@@ -49,7 +49,7 @@ class NativeEngine(ProgramEngine):
             scorer = self._scorer(net, method)
         if scorer is None:
             return None
-        output = scorer(rows, net.head)
+        output = scorer(values_of(rows), net.head)
         if output is None and not scorer.current(net.head):  # type: ignore[attr-defined]
             self._scorers = {}
         return output

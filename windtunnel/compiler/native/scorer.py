@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from windtunnel.compiler.native.head import finish
 from windtunnel.compiler.native.image import ImageWriter
 from windtunnel.compiler.native.part import NativePart
 from windtunnel.encode import CategoryColumn, RowEncoder
+from windtunnel.encode.rows import python_columns
 from windtunnel.program.head import Head
 from windtunnel.program.program import NUMBERS, Take
 from windtunnel.program.scoring_pipeline import ScoringPipeline
@@ -75,6 +77,15 @@ def scorer(net: ScoringPipeline, method: str, part: NativePart | None, has_step:
         }
     )
     return made
+
+
+def values_of(rows: Any) -> Any:
+    """The columns of a table of few rows, as a dict of lists of Python's values; other rows as they are."""
+    if not isinstance(rows, pd.DataFrame) or (labelled := python_columns(rows)) is None:
+        return rows
+    labels, columns = labelled
+    named = dict(zip(labels or (), columns, strict=True))
+    return named if len(named) == len(columns) else rows
 
 
 def _is_flat(head: Head, method: str, columns: int) -> bool:
