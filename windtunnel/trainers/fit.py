@@ -69,8 +69,8 @@ def fit(
         Folder for ``version_<n>/metrics.csv``, and for TensorBoard's events if tensorboard is installed.
     accelerator, devices, precision, callbacks, logger
         Arguments of Lightning's Trainer; ``logger`` adds to ``log_dir``. A callback sees the validation of epoch 0
-        only if it has an attribute ``sees_start = True``. Processes that torchrun started train together, whatever
-        ``devices`` says.
+        only if it has an attribute ``sees_start = True``. The accelerator "auto" is never an Apple GPU, which has no
+        float64. Processes that torchrun started train together, whatever ``devices`` says.
     trainer : pytorch_lightning.Trainer, optional
         A whole Trainer, with its own epochs, devices, precision, clipping and loggers.
     progress : bool

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 
@@ -90,7 +91,9 @@ class TrainerOptions:
                 f"choose from {', '.join(map(repr, _PRECISIONS))}"
             )
         loggers = self._loggers()
-        hardware = {"accelerator": self.accelerator, "devices": self.devices, "precision": self.precision}
+        no_float64 = self.accelerator == "auto" and torch.backends.mps.is_available()
+        accelerator = "cpu" if no_float64 else self.accelerator
+        hardware = {"accelerator": accelerator, "devices": self.devices, "precision": self.precision}
         with quiet():
             return pl.Trainer(
                 **hardware | launched(net, self.devices),
