@@ -44,7 +44,7 @@ def awkward_rows(module, count):
     return np.where(generator.random(x.shape) < 0.5, generator.choice(drawn, x.shape), x)
 
 
-def assert_equal_bits(module, counts=(0, 1, 2, 9, 300, 700)):
+def assert_equal_bits(module, counts=(0, 1, 2, 9, 70, 150, 300, 700)):
     run = tree_runner("native").run(module)
     for count in counts:
         x = torch.from_numpy(awkward_rows(module, count))

@@ -4,7 +4,8 @@
 #include <float.h>
 #include <math.h>
 
-enum { FEW_ROWS = 8 }; /* that walk one by one */
+/* Few rows walk one by one. Medium ones take masks of one word: 64 rows take a quarter of the time of 512. */
+enum { FEW_ROWS = 8, MEDIUM_ROWS = 192 };
 
 static const double NEAR_ZERO = 1.0000000180025095e-35; /* LightGBM's 1e-35f */
 static const double NO_CODE = 2147483648.0;
@@ -168,11 +169,13 @@ void wt_trees(const wt_call *call) {
     }
     for (size_t score = 0; score < facts.scores; score++)
         for (size_t row = 0; row < call->rows; row++) wt_output(call, score)[row] = facts.base[score];
-    if (call->rows >= facts.mask_rows)
-        for (size_t first = 0; first < call->rows; first += WT_MASK_ROWS)
-            wt_tree_masks(call, &facts, first, call->rows - first < WT_MASK_ROWS ? call->rows - first : WT_MASK_ROWS);
-    else
+    if (call->rows >= facts.mask_rows) {
+        size_t chunk = call->rows <= MEDIUM_ROWS ? WT_WORD_ROWS : WT_MASK_ROWS;
+        for (size_t first = 0; first < call->rows; first += chunk)
+            wt_tree_masks(call, &facts, first, call->rows - first < chunk ? call->rows - first : chunk);
+    } else {
         tree_many_rows(call, &facts);
+    }
     for (size_t score = 0; score < facts.scores; score++)
         for (size_t row = 0; row < call->rows; row++) wt_output(call, score)[row] /= facts.divisor;
 }

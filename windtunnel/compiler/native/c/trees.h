@@ -38,7 +38,7 @@ typedef struct {
  * CODE: 0 for NaN, else 1 + the number of the category. */
 enum { WT_LOW = 0, WT_HIGH = 1, WT_FLAG = 2, WT_ZERO = 3, WT_CODE = 6 };
 
-enum { WT_TREES_AT_ONCE = 8, WT_MASK_ROWS = 512 };
+enum { WT_TREES_AT_ONCE = 8, WT_WORD_ROWS = 64, WT_MASK_ROWS = 512 };
 
 /* The facts of the operation "trees". */
 typedef struct {

@@ -16,7 +16,7 @@
 #define WT_AVX512 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512cd")))
 #endif
 
-enum { WORD_ROWS = 64, WORDS = WT_MASK_ROWS / WORD_ROWS };
+enum { WORDS = WT_MASK_ROWS / WT_WORD_ROWS };
 
 /* Consecutive trees and the conditions of their nodes. Masks: one of all rows, those of the columns, those of the sets. */
 typedef struct {
@@ -128,7 +128,7 @@ WT_INLINE void tree_mask_ranks(const tree_mask_facts *facts, const tree_mask_col
     const uint32_t *cells = facts->cells + column->cell;
     const double *bounds = facts->bounds + column->bound;
     double low = column->low, scale = column->scale, last = (double)column->last;
-    for (size_t row = 0; row < words * WORD_ROWS; row++) {
+    for (size_t row = 0; row < words * WT_WORD_ROWS; row++) {
         double at = (values[row] - low) * scale;
         at = at > 0.0 ? at : 0.0;
         at = at < last ? at : last;
@@ -136,7 +136,7 @@ WT_INLINE void tree_mask_ranks(const tree_mask_facts *facts, const tree_mask_col
     }
     for (uint64_t step = UINT64_C(1) << column->steps; step > 1;) {
         step /= 2;
-        for (size_t row = 0; row < words * WORD_ROWS; row++) ranks[row] += values[row] > bounds[ranks[row] + step - 1] ? step : 0;
+        for (size_t row = 0; row < words * WT_WORD_ROWS; row++) ranks[row] += values[row] > bounds[ranks[row] + step - 1] ? step : 0;
     }
 }
 
@@ -156,10 +156,10 @@ WT_INLINE void tree_mask_thresholds(const tree_mask_column *column, const tree_m
     uint64_t *masks = scratch->masks + column->first * words;
     memset(masks, 0, (column->thresholds + 1) * words * sizeof(uint64_t));
     const uint64_t *ranks = scratch->ranks;
-    size_t full = count / WORD_ROWS;
-    for (size_t row = 0; row < WORD_ROWS; row++) /* words side by side: no write waits for the one before */
-        for (size_t word = 0; word < full; word++) masks[ranks[word * WORD_ROWS + row] * words + word] |= UINT64_C(1) << row;
-    for (size_t row = full * WORD_ROWS; row < count; row++) masks[ranks[row] * words + full] |= UINT64_C(1) << row % WORD_ROWS;
+    size_t full = count / WT_WORD_ROWS;
+    for (size_t row = 0; row < WT_WORD_ROWS; row++) /* words side by side: no write waits for the one before */
+        for (size_t word = 0; word < full; word++) masks[ranks[word * WT_WORD_ROWS + row] * words + word] |= UINT64_C(1) << row;
+    for (size_t row = full * WT_WORD_ROWS; row < count; row++) masks[ranks[row] * words + full] |= UINT64_C(1) << row % WT_WORD_ROWS;
     for (size_t rank = column->thresholds; rank > 1; rank--)
         for (size_t word = 0; word < words; word++) masks[(rank - 1) * words + word] |= masks[rank * words + word];
 }
@@ -170,15 +170,15 @@ WT_INLINE void tree_mask_of_sets(const tree_mask_facts *facts, const tree_mask_s
     for (size_t row = 0; row < count; row++)
         scratch->ranks[row] = (uint64_t)(scratch->values[row] < last ? scratch->values[row] : last) * sets->words;
     for (size_t group = 0; group < sets->words; group++)
-        for (size_t word = 0; word * WORD_ROWS < count; word++) {
-            uint64_t bits[WORD_ROWS];
-            for (size_t row = 0; row < WORD_ROWS; row++) {
-                size_t at = word * WORD_ROWS + row;
+        for (size_t word = 0; word * WT_WORD_ROWS < count; word++) {
+            uint64_t bits[WT_WORD_ROWS];
+            for (size_t row = 0; row < WT_WORD_ROWS; row++) {
+                size_t at = word * WT_WORD_ROWS + row;
                 bits[row] = at < count ? facts->set_bits[sets->bits + scratch->ranks[at] + group] : 0;
             }
             tree_transpose(bits);
-            uint64_t *masks = scratch->masks + (sets->first + group * WORD_ROWS) * words + word;
-            for (size_t set = 0; set < WORD_ROWS; set++) masks[set * words] = bits[set];
+            uint64_t *masks = scratch->masks + (sets->first + group * WT_WORD_ROWS) * words + word;
+            for (size_t set = 0; set < WT_WORD_ROWS; set++) masks[set * words] = bits[set];
         }
 }
 
@@ -253,12 +253,12 @@ WT_INLINE void tree_mask_add(const tree_mask_scratch *scratch, const double *val
 
 /* Bit planes as a number per row. */
 WT_INLINE void tree_mask_leaves(const tree_mask_facts *facts, const tree_mask_scratch *scratch, size_t count, size_t words) {
-    for (size_t word = 0; word * WORD_ROWS < count; word++)
+    for (size_t word = 0; word * WT_WORD_ROWS < count; word++)
         for (size_t byte = 0; byte < 8; byte++) {
             uint64_t leaves = 0;
             for (size_t plane = 0; plane < facts->planes; plane++)
                 leaves |= TREE_SPREAD(scratch->planes[plane * words + word] >> (8 * byte) & 0xFF) << plane;
-            for (size_t row = 0; row < 8; row++) scratch->leaf[word * WORD_ROWS + byte * 8 + row] = (unsigned char)(leaves >> (8 * row));
+            for (size_t row = 0; row < 8; row++) scratch->leaf[word * WT_WORD_ROWS + byte * 8 + row] = (unsigned char)(leaves >> (8 * row));
         }
 }
 
@@ -356,7 +356,7 @@ WT_AVX512 static void tree_masks_wide_avx512(const wt_call *call, const wt_tree_
 #endif
 
 void wt_tree_masks(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
-    if (count <= WORD_ROWS) {
+    if (count <= WT_WORD_ROWS) {
         tree_masks_narrow(call, trees, first, count);
         return;
     }
