@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any, cast
@@ -33,7 +34,7 @@ class SmallNet(nn.Module):
         self.softening, self.pending = None, False
         self.program: Any = SimpleNamespace(steps=[SimpleNamespace(module=None)])
         self.origins = list[Any]()
-        self.engine, self.history = None, cast(History | None, None)
+        self.engine, self.fixed, self.history = None, False, cast(History | None, None)
         self.encoder, self.hosts = RowEncoder(["x", "z", "c"], 3, [0, 1]), list[Any]()
         self.dropout = 0.0
         outputs = len(head.classes) if head.task == "multiclass" and head.classes is not None else 1
@@ -44,6 +45,10 @@ class SmallNet(nn.Module):
             self.last = nn.Linear(16, outputs)
         self.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
         self.register_buffer("fact", torch.arange(3.0))
+
+    def in_torch(self) -> AbstractContextManager[None]:
+        """It has no engine."""
+        return nullcontext()
 
     def takes_residual_model(self) -> bool:
         return False
