@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import NamedTuple
 
 from benchmarks.accuracy import builtin
@@ -91,6 +91,7 @@ def summary(scores: Scores) -> list[str]:
     """Goals met and missed on the sets of ``--data``, losses everywhere, and the best alternative per set."""
     lines = [line for goal in GOALS if (line := _goal(scores, goal))]
     lines += [line for way in ("default", "crossfit") if (line := _from_best(scores, way))]
+    lines += _typical_gains(scores, "strong/default") + _won_and_lost(scores, "strong/default")
     ways = ("warm", "recipe_paper", "default", "crossfit")
     lost = []
     for source in SOURCES:
@@ -115,6 +116,34 @@ def _goal(scores: Scores, goal: Goal) -> str | None:
         f"- {goal.way} over {goal.source}: {mean:+.4f} on average over {len(gains)} sets, lowest on {lowest} "
         f"({gains[lowest]:+.4f}). The goal ({wanted}) is {'met' if met else 'missed'}."
     )
+
+
+def _typical_gains(scores: Scores, model: str) -> list[str]:
+    """Mean and median gain over the source, and the mean without the set of the largest gain."""
+    gains = scores.mean_gains(model, model.partition("/")[0])
+    if len(gains) < 2:
+        return []
+    best = max(gains, key=gains.__getitem__)
+    others = fmean(gain for name, gain in gains.items() if name != best)
+    return [
+        f"- {model}: {fmean(gains.values()):+.4f} AUC over its source on average of {len(gains)} sets, median "
+        f"{median(gains.values()):+.4f}, {others:+.4f} on average without {best}."
+    ]
+
+
+def _won_and_lost(scores: Scores, model: str) -> list[str]:
+    """Against each alternative, with the same seeds: on how many sets it is better, and on which it is worse."""
+    lines = []
+    for other in ALTERNATIVES:
+        differences = {name: scores.gains(name, model, other) for name in scores.sets}
+        means = {name: fmean(each) for name, each in differences.items() if each}
+        lost = [f"{name} ({mean:+.4f})" for name, mean in means.items() if mean <= 0]
+        if means:
+            lines.append(
+                f"- {model} is better than {other} on {len(means) - len(lost)} of {len(means)} sets"
+                + (f", not on {', '.join(lost)}." if lost else ".")
+            )
+    return lines
 
 
 def _from_best(scores: Scores, way: str) -> str | None:

@@ -437,6 +437,8 @@ def test_the_summary_says_what_falls_short() -> None:
     assert "one: strong/default 0.7170, catboost 0.7100 (+0.0070)" in told
     assert "Above it on 1 of 2 sets, below its source on two. The goal (above on three of five, below on none)" in told
     assert f"strong/default on two ({written([-0.001, -0.001], sign=True)})" in told
+    assert "strong/default: +0.0030 AUC over its source on average of 2 sets, median +0.0030, -0.0010 on" in told
+    assert "strong/default is better than catboost on 0 of 2 sets, not on one (+0.0000), two (-0.0110)." in told
     better = [one for one in RESULTS if one["settings"]["set"] == "one"]
     assert "default over strong: +0.0070" in (told := "\n".join(summary(Scores(better)))) and "missed" not in told
 
