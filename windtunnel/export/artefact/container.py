@@ -22,6 +22,8 @@ from windtunnel.export.atomic_write import write_atomically
 
 METADATA, DIGEST = "windtunnel", "sha256"
 """The metadata key of the JSON text, and the name of the tensor uint8 ``[32]`` that holds the hash."""
+WIDENED = ":float64"
+"""End of the name of a float64 tensor that is stored as float32, as that holds all its values."""
 HEADER_BYTES = 100_000_000
 """The largest header that safetensors reads."""
 EXPORTED = {"constants.pkl": "a TorchScript file", "extra/windtunnel.json": "a file of torch.export"}
@@ -33,6 +35,7 @@ def write(path: str | PathLike[str], text: str, tensors: Mapping[str, Tensor]) -
     content = {
         name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()
     }
+    content = dict(_narrowed(name, value) for name, value in content.items())
     data = safetensors.torch.save(content | {DIGEST: _digest(text, content)}, {METADATA: text})
     if (size := int.from_bytes(data[:8], "little")) > HEADER_BYTES:
         raise BadFile(
@@ -55,7 +58,17 @@ def read(path: str | PathLike[str]) -> tuple[str, dict[str, Tensor]]:
         raise BadFile(f"{os.fspath(path)!r} {_reason(path, data, error)}") from error
     if not same:
         raise BadFile(f"{os.fspath(path)!r} changed after it was written (SHA-256 differs). Get the file again.")
-    return text, tensors
+    return text, {
+        name.removesuffix(WIDENED): value.double() if name.endswith(WIDENED) else value
+        for name, value in tensors.items()
+    }
+
+
+def _narrowed(name: str, value: Tensor) -> tuple[str, Tensor]:
+    """Name and value as they are stored: in float32 where that holds all values, none of which is missing."""
+    if value.dtype == torch.float64 and torch.equal((narrow := value.float()).double(), value):
+        return name + WIDENED, narrow
+    return name, value
 
 
 def _reason(path: str | PathLike[str], data: bytes, error: Exception) -> str:
