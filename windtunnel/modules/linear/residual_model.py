@@ -127,9 +127,9 @@ class ResidualModel(Module):
         self.interactions = padded_columns(interactions)
         self.cell_count = torch.tensor(cell_count)
         self.keys = cell_keys(self.cell_count, cells)
-        self.cross = nn.Parameter(
-            torch.cat([*tables, self.unit.new_zeros(len(tables), len(self.unit))]), requires_grad=False
-        )
+        cross = torch.cat([*tables, self.unit.new_zeros(len(tables), len(self.unit))])
+        # Means of noisy rows need no more than float32, in which files store what it holds.
+        self.cross = nn.Parameter(cross.float().to(cross.dtype), requires_grad=False)
 
     def codes(self, x: Tensor) -> Tensor:
         """The code of each column, int64 ``[B, numbers + categories]``."""
