@@ -1,10 +1,11 @@
-"""What the modules become in a native program: one function per module class.
+"""What the modules become in a native program.
 
-``lower`` is the only way in. A file of this folder holds the functions of one family of modules, as the folders of
-``windtunnel.modules`` do.
+``lower`` is the only way in. Most modules are recorded: ``traced.py`` runs their ``forward`` on columns of the program,
+and ``recorded.py`` says what each operation of torch becomes. Where that is slow or impossible (trees, tables, hashes),
+a file holds the lowering functions of a family of modules.
 """
 
-from windtunnel.compiler.native.lowering import columns, linear, recorded, tables, trees
+from windtunnel.compiler.native.lowering import columns, linear, recorded, soft_trees, tables, trees
 from windtunnel.compiler.native.lowering.registry import NotNative, lower
 
-__all__ = ["NotNative", "columns", "linear", "lower", "recorded", "tables", "trees"]
+__all__ = ["NotNative", "columns", "linear", "lower", "recorded", "soft_trees", "tables", "trees"]
