@@ -72,7 +72,7 @@ def check_translator(fitted: Any, X: Any, *, tolerance: float = 1e-9, coarse: fl
     assert len(X) >= 2, f"{len(X)} rows; give at least 2, better a hundred."
     _outputs(fitted, X)  # once, as an estimator may cache something
     before = fingerprint(fitted), fingerprint(X)
-    net = compile(fitted)
+    net = compile(fitted, backend="torch")
     _check_converters(net, fitted)
     _check_outputs(net, fitted, X, tolerance, "all rows")
     _check_outputs(net, fitted, X[:1], tolerance, "one row")

@@ -194,7 +194,7 @@ def test_catboost_is_run_level_by_level():
         (CatBoostRegressor(**options), X[:, 0] * X[:, 1]),
         (CatBoostClassifier(**options), np.digitize(X[:, 0], [-0.5, 0.5])),
     ):
-        net = windtunnel.compile(model.fit(X, y))
+        net = windtunnel.compile(model.fit(X, y), backend="torch")
         assert any(isinstance(module, ObliviousTrees) for module in net.modules())
         np.testing.assert_allclose(net.scores(X), model.predict(X, "RawFormulaVal").reshape(len(X), -1), 1e-9, 1e-9)
 
@@ -366,7 +366,7 @@ def test_nothing_is_measured_for_what_onnx_runtime_walks_by_itself():
 def test_the_choice_is_kept_in_the_file(tune, tmp_path):
     x = np.nan_to_num(rows())
     model = LGBMClassifier(n_estimators=5, num_leaves=8, n_jobs=1, verbosity=-1).fit(x, x[:, 0] + x[:, 1] > 0)
-    net = windtunnel.compile(model, batch_size=50, tune=tune)
+    net = windtunnel.compile(model, backend="torch", batch_size=50, tune=tune)
     net.save(tmp_path / "model.windtunnel")
     loaded = windtunnel.load(tmp_path / "model.windtunnel")
     assert bool(net.strategy_choices[0].measured) == tune and loaded.strategy_choices == net.strategy_choices
