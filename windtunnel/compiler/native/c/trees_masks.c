@@ -263,8 +263,8 @@ WT_INLINE void tree_mask_leaves(const tree_mask_facts *facts, const tree_mask_sc
 }
 
 #ifdef WT_AVX512
-/* Both at once for 512 rows and a value per leaf: tables of 16 values are looked up in registers. */
-WT_AVX512 static void tree_mask_add_avx512(const uint64_t *planes, size_t plane_count, const double *values, double *y) {
+/* Both at once, where a leaf has a value: tables of 16 values are looked up in registers. */
+WT_AVX512 static void tree_mask_add_avx512(const uint64_t *planes, size_t plane_count, const double *values, double *y, size_t count, size_t words) {
     __m512d low[8], high[8];
     size_t tables = plane_count <= 4 ? 1 : (size_t)1 << (plane_count - 4);
     if (tables <= 8)
@@ -272,18 +272,20 @@ WT_AVX512 static void tree_mask_add_avx512(const uint64_t *planes, size_t plane_
             low[table] = _mm512_loadu_pd(values + 16 * table);
             high[table] = _mm512_loadu_pd(values + 16 * table + 8);
         }
-    for (size_t word = 0; word < WORDS; word++) {
+    for (size_t word = 0; word * WT_WORD_ROWS < count; word++) {
         __m512i number = _mm512_setzero_si512();
         for (size_t plane = 0; plane < plane_count; plane++)
-            number = _mm512_mask_add_epi8(number, planes[plane * WORDS + word], number, _mm512_set1_epi8((char)(1 << plane)));
+            number = _mm512_mask_add_epi8(number, planes[plane * words + word], number, _mm512_set1_epi8((char)(1 << plane)));
         uint64_t leaves[8];
         _mm512_storeu_si512(leaves, number);
-        const unsigned char *fourth = (const unsigned char *)(planes + 4 * WORDS + word);
-        for (size_t byte = 0; byte < 8; byte++, y += 8) {
+        const unsigned char *fourth = (const unsigned char *)(planes + 4 * words + word);
+        for (size_t byte = 0; byte < 8 && word * WT_WORD_ROWS + byte * 8 < count; byte++, y += 8) {
+            size_t rest = count - word * WT_WORD_ROWS - byte * 8;
+            __mmask8 rows = (__mmask8)(rest < 8 ? (1u << rest) - 1 : 0xFF);
             __m512i leaf = _mm512_cvtepu8_epi64(_mm_loadl_epi64((const void *)(leaves + byte)));
             __m512d value;
 #define LOOK_UP(table) _mm512_permutex2var_pd(low[table], leaf, high[table])
-#define SELECT(plane, zero, set) _mm512_mask_blend_pd(fourth[(plane - 4) * WORDS * 8 + byte], zero, set)
+#define SELECT(plane, zero, set) _mm512_mask_blend_pd(fourth[(plane - 4) * words * 8 + byte], zero, set)
             if (tables == 1)
                 value = LOOK_UP(0);
             else if (tables == 2)
@@ -294,7 +296,7 @@ WT_AVX512 static void tree_mask_add_avx512(const uint64_t *planes, size_t plane_
                 value = _mm512_i64gather_pd(leaf, values, 8);
 #undef SELECT
 #undef LOOK_UP
-            _mm512_storeu_pd(y, _mm512_add_pd(_mm512_loadu_pd(y), value));
+            _mm512_mask_storeu_pd(y, rows, _mm512_add_pd(_mm512_maskz_loadu_pd(rows, y), value));
         }
     }
 }
@@ -325,7 +327,7 @@ WT_INLINE void tree_masks(const wt_call *call, const wt_tree_facts *trees, size_
                 tree_mask_walk_oblivious(&facts, tree, &scratch, words);
 #ifdef WT_AVX512
             if (avx512) {
-                tree_mask_add_avx512(scratch.planes, facts.planes, facts.values + tree->leaf, wt_output(call, tree->score) + first);
+                tree_mask_add_avx512(scratch.planes, facts.planes, facts.values + tree->leaf, wt_output(call, tree->score) + first, count, words);
                 continue;
             }
 #else
@@ -350,21 +352,22 @@ WT_PROCESSORS static void tree_masks_wide(const wt_call *call, const wt_tree_fac
 }
 
 #ifdef WT_AVX512
+WT_AVX512 static void tree_masks_narrow_avx512(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
+    tree_masks(call, trees, first, count, 1, trees->vector == NULL);
+}
+
 WT_AVX512 static void tree_masks_wide_avx512(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
-    tree_masks(call, trees, first, count, WORDS, count == WT_MASK_ROWS && trees->vector == NULL);
+    tree_masks(call, trees, first, count, WORDS, trees->vector == NULL);
 }
 #endif
 
 void wt_tree_masks(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
-    if (count <= WT_WORD_ROWS) {
-        tree_masks_narrow(call, trees, first, count);
-        return;
-    }
+    int narrow = count <= WT_WORD_ROWS;
 #ifdef WT_AVX512
     if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
-        tree_masks_wide_avx512(call, trees, first, count);
+        (narrow ? tree_masks_narrow_avx512 : tree_masks_wide_avx512)(call, trees, first, count);
         return;
     }
 #endif
-    tree_masks_wide(call, trees, first, count);
+    (narrow ? tree_masks_narrow : tree_masks_wide)(call, trees, first, count);
 }
