@@ -204,8 +204,8 @@ ROWS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
         "1 of 300 rows have no finite score: NaN, infinite values or values beyond float32 in 'income' reach a step "
         "that does not take them. Impute or drop them, or put a SimpleImputer in the pipeline before fitting it.",
     ),
-    "beyond float32": (
-        lambda X: X.assign(income=[1e39, *X["income"][1:]], age=[np.nan, *X["age"][1:]]),
+    "infinity and NaN": (
+        lambda X: X.assign(income=[np.inf, *X["income"][1:]], age=[np.nan, *X["age"][1:]]),
         "1 of 300 rows have no finite score: NaN, infinite values or values beyond float32 in 'age', 'income' reach a "
         "step that does not take them. Impute or drop them, or put a SimpleImputer in the pipeline before fitting it.",
     ),
