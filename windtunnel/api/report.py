@@ -18,6 +18,7 @@ from rich.text import Text
 from torch import Tensor
 
 from windtunnel.api.reliability_svg import reliability_svg
+from windtunnel.compiler.native.engine import NativeEngine
 from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.modules.trees.soft.trees import SoftSplits
 from windtunnel.pipeline.host_step import HostStep
@@ -223,6 +224,8 @@ def _facts(net: TranslatedPipeline) -> list[tuple[str, str]]:
         facts.append(("simplified", str(net.simplification)))
     onnx = "; ONNX Runtime walks them by its own operator" if isinstance(net.engine, OnnxEngine) else ""
     facts += [("trees", f"{choice}{onnx}") for choice in net.strategy_choices]
+    if isinstance(net.engine, NativeEngine):
+        facts += [("runs in torch", f"{name}: {reason}") for name, reason in net.engine.torch_steps.items()]
     if net.softening is not None and net.pending:
         text = f"joint training and net.soften() replace exact trees by soft ones (level {net.softening.level})"
         facts.append(("trainable", text))
