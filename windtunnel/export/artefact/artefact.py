@@ -69,6 +69,9 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
         table of modules.
     """
     exact = {str(position): _exact(net, position) for position in net.exact_modules}
+    weights, initial = net.program.state_dict(), dict(net.initial_weights)
+    changed = {name: initial[name] for name, value in weights.items() if _bytes(initial[name]) != _bytes(value)}
+    zero = [name for name, value in changed.items() if not value.any()]
     graph = GraphData(
         format="windtunnel",
         schema_number=SCHEMA,
@@ -77,6 +80,7 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
         method_steps={method: _step_data(step, Origin("", "")) for method, step in net.program.method_steps.items()},
         exact={position: _step_data(step, Origin("", "")) for position, step in exact.items()},
         softening=net.softening if net.pending else None,
+        initially_zero=zero,
         trainable=[name for name, parameter in net.program.named_parameters() if parameter.requires_grad],
         head=head_data(net.head),
         encoder=encoder_data(net.encoder),
@@ -102,11 +106,9 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
             f"a name, label or category of the translation is no valid Unicode text ({error}), and an artefact holds "
             "UTF-8 alone. Replace it in the rows before fitting."
         ) from error
-    weights, initial = net.program.state_dict(), dict(net.initial_weights)
     tensors = _named(WEIGHTS, weights)
     tensors[CATEGORIES] = torch.frombuffer(bytearray(categories_text, "utf-8"), dtype=torch.uint8)
-    changed = {name: initial[name] for name, value in weights.items() if _bytes(initial[name]) != _bytes(value)}
-    tensors |= _named(START, changed)
+    tensors |= _named(START, {name: value for name, value in changed.items() if name not in zero})
     tensors |= _named(EXACT, nn.ModuleDict(exact).state_dict())
     tensors |= {} if net.profile is None else _named(PROFILE, profile_tensors(net.profile))
     container.write(path, text, tensors)
@@ -147,6 +149,7 @@ def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, trusted: bool,
     check_hosts(graph, categories)
     _try_out(program, encoder, head, graph)
     hosts, exact_modules = find_hosts(graph, host, trusted), _read_exact(program, encoder, head, graph, exact)
+    start |= {name: torch.zeros_like(weights[name]) for name in graph.initially_zero if name in weights}
     if any(name not in weights or value.shape != weights[name].shape for name, value in start.items()):
         raise BadFile(f"{START} holds other tensors than {WEIGHTS}.")
     return build(

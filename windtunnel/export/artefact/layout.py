@@ -161,6 +161,7 @@ class GraphData(Strict):
     method_steps: dict[str, StepData]
     exact: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], StepData]
     softening: SofteningPlan | None = None
+    initially_zero: list[str]
     trainable: list[str]
     head: HeadData
     encoder: EncoderData
