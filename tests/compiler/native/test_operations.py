@@ -16,6 +16,8 @@ from windtunnel.compiler.native.build import SOURCES, compile_sources, library
 from windtunnel.compiler.native.image import ImageWriter
 from windtunnel.compiler.native.lowering import NotNative, lower
 from windtunnel.modules.base import Module
+from windtunnel.modules.linear.residual_model import ResidualModel
+from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.hard import TreeWalk
 
 AWKWARD = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1e300, -1e-300, 0.5, 3.0, 2.0**20)
@@ -82,3 +84,25 @@ def test_sources_compile_without_warnings(tmp_path: Path) -> None:
     sources = [str(path) for path in SOURCES.glob("*.c")]
     strict = ["-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsyntax-only", "-O1", "-std=gnu11"]
     compile_sources([*strict, "-isystem", sysconfig.get_path("include"), *sources], tmp_path / "unused")
+
+
+def test_residual_model_and_cell_statistics() -> None:
+    drawn = torch.Generator().manual_seed(0)
+    edges = torch.randn(2, 6, generator=drawn, dtype=torch.float64).sort(dim=1).values
+    edges[1, 4:] = math.inf
+    model = ResidualModel.zero(edges, [8, 6, 5, 4], torch.tensor([1.5, 0.5]).double(), rank=3, generator=drawn).double()
+    count = [48, 160, 97]
+    cells = [torch.arange(48), torch.arange(3, 160, 5), torch.arange(0, 97, 2)]
+    tables = [torch.randn(len(each), 2, generator=drawn, dtype=torch.float64) for each in cells]
+    model.set_interactions([(0, 1), (0, 2, 3), (0, 1, 2, 3)], count, cells, tables)
+    with torch.no_grad():
+        model.weight.normal_(generator=drawn)
+        model.factors.normal_(generator=drawn)
+    bins = torch.randint(0, 255, (len(model.keys) + 3, 2), generator=drawn).to(torch.uint8)
+    statistics = CellStatistics(edges, model.size, model.interactions, model.cell_count, model.keys, bins)
+    numbers = torch.randn(300, 2, generator=drawn, dtype=torch.float64)
+    numbers[::9, 0], numbers[::11, 1], numbers[5, 0] = math.nan, math.inf, edges[0, 2]
+    x = torch.cat([numbers, torch.randint(0, 4, (300, 2), generator=drawn).double()], dim=1)
+    with torch.no_grad():
+        for module in (model, statistics):
+            torch.testing.assert_close(computed(module, x), module(x), rtol=1e-12, atol=1e-12)
