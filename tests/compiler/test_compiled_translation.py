@@ -51,8 +51,8 @@ def test_a_soft_translation_can_still_be_trained_after_it_was_compiled() -> None
 
 def test_another_type_and_a_backend_that_is_fixed_are_rejected() -> None:
     net = translation()
-    with pytest.raises(InvalidOption, match="computes in float32; leave dtype out"):
-        windtunnel.compile(net, dtype="float64")
-    fast = windtunnel.compile(net, backend="torchscript", dtype="float32")
+    with pytest.raises(InvalidOption, match="computes in float64; leave dtype out"):
+        windtunnel.compile(net, dtype="float32")
+    fast = windtunnel.compile(net, backend="torchscript", dtype="float64")
     with pytest.raises(InvalidOption, match="a backend that is fixed"):
         windtunnel.compile(fast)

@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from windtunnel.compiler.engine import ProgramEngine, Run, failing_step
-from windtunnel.compiler.graphs import EXAMPLE_ROWS, check_same, message_of, quiet, take_graph
+from windtunnel.compiler.graphs import EXAMPLE_ROWS, check_same, computed_in, message_of, quiet, take_graph
 from windtunnel.compiler.scripted import MethodProgram
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.trees.hard import TreeWalk
@@ -86,9 +86,9 @@ class ExportedEngine(ProgramEngine):
         for method, run in runs.items():
             expected = self.program.output(method, *blocks)
             for rows in (EXAMPLE_ROWS, 0):
-                check_same(run(*(block[:rows] for block in blocks)), expected[:rows])
+                check_same(run(*(block[:rows] for block in blocks)), expected[:rows], computed_in(self.program))
             single = [block[:1] for block in blocks]
-            check_same(run(*single), self.program.output(method, *single))
+            check_same(run(*single), self.program.output(method, *single), computed_in(self.program))
 
     def _reason(self, where: str, error: Exception) -> str:
         return (

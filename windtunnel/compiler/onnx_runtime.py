@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from windtunnel.compiler.decompositions import DECOMPOSITIONS
 from windtunnel.compiler.engine import ProgramEngine, Run, failing_step
 from windtunnel.compiler.float64_constants import keep_float64
-from windtunnel.compiler.graphs import EXAMPLE_ROWS, check_same, message_of, quiet, take_graph
+from windtunnel.compiler.graphs import EXAMPLE_ROWS, check_same, computed_in, message_of, quiet, take_graph
 from windtunnel.compiler.onnx_trees import put_nodes, with_nodes
 from windtunnel.errors import InvalidOption, UnfaithfulOption
 from windtunnel.modules.base import Module
@@ -57,7 +57,7 @@ class OnnxEngine(ProgramEngine):
         for rows in (EXAMPLE_ROWS, 1):
             for method, run in sessions.items():
                 blocks = {"numbers": numbers[:rows], "ids": ids[:rows]}
-                check_same(run(**blocks), self.program.output(method, **blocks))
+                check_same(run(**blocks), self.program.output(method, **blocks), computed_in(self.program))
 
     def reason(self, error: Exception) -> str:
         """Name the step that cannot be exported, or that the runtime rejects, by trying each by itself."""
@@ -82,7 +82,7 @@ def _check_alone(module: Module, given: Tensor) -> None:
     put_nodes(model, trees)
     run = Session(session(model, "y"))
     for rows in (given, given[:1]):
-        check_same(run(x=rows), module(rows))
+        check_same(run(x=rows), module(rows), computed_in(module))
 
 
 class Session:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.compiler import onnx_runtime
-from windtunnel.compiler.graphs import check_same
+from windtunnel.compiler.graphs import check_same, computed_in
 from windtunnel.compiler.onnx_trees import ML, ML_VERSION, put_nodes, with_nodes
 from windtunnel.encode import FIRST_ID, MISSING_ID, UNKNOWN_ID, CategoryColumn, Rows
 from windtunnel.errors import UnfaithfulOption
@@ -63,7 +63,7 @@ def _model(net: TranslatedPipeline, types: Mapping[str, int]) -> tuple[Any, list
     try:
         model = onnx_runtime.exported(traced, blocks, onnx_runtime.INPUTS, traced.outputs)
         put_nodes(model, trees)
-        _check(model, traced.outputs, blocks, expected)
+        _check(model, traced.outputs, blocks, expected, computed_in(net.program))
     except Exception as error:  # the exporter, its passes and the runtime all have errors of their own
         # The engine of ``compile(backend="onnx")`` names the step.
         reason = onnx_runtime.OnnxEngine(net.program, net.encoder).reason(error)
@@ -84,7 +84,13 @@ def _types(net: TranslatedPipeline, example: Rows) -> dict[str, int]:
     return dict(zip(names(net.encoder, columns), types, strict=True))
 
 
-def _check(model: Any, outputs: list[str], blocks: tuple[Tensor, ...], expected: list[tuple[Tensor, ...]]) -> None:
+def _check(
+    model: Any,
+    outputs: list[str],
+    blocks: tuple[Tensor, ...],
+    expected: list[tuple[Tensor, ...]],
+    computed: torch.dtype,
+) -> None:
     """Run the example, one row and no row: exporters round constants, and kernels have bugs of their own."""
     session = onnx_runtime.session(model)
     inputs = [value.name for value in session.get_inputs()]
@@ -92,7 +98,7 @@ def _check(model: Any, outputs: list[str], blocks: tuple[Tensor, ...], expected:
         first_rows = (block[: len(outputs_of_rows[0])] for block in blocks)
         arrays = onnx_runtime.arrays(inputs, dict(zip(onnx_runtime.INPUTS, first_rows, strict=True)))
         for output, wanted in zip(session.run(outputs, arrays), outputs_of_rows, strict=True):
-            check_same(torch.from_numpy(output), wanted, outputs_of_rows[0].dtype)
+            check_same(torch.from_numpy(output), wanted, computed)
 
 
 def _with_columns(model: Any, number_columns: list[str], net: TranslatedPipeline, types: Mapping[str, int]) -> Any:
