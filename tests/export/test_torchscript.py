@@ -412,7 +412,10 @@ def test_a_typo_in_the_format_is_met_with_the_nearest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("net.onx", r"no format has the suffix .onx; take .json \(xgboost\), .onnx \(onnx\), .pt2 \(exported\), .ts"),
+        (
+            "net.onx",
+            r"no format has the suffix .onx; take .c \(c\), .json \(xgboost\), .onnx \(onnx\), .pt2",
+        ),
         ("net", "no format has files without a suffix; take "),
         ("net.windtunnel", r"call net.save\(path\)"),
     ],

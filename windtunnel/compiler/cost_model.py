@@ -10,7 +10,6 @@ import numpy as np
 
 from windtunnel.modules.trees.forms.bitvectors import BitvectorTrees
 from windtunnel.modules.trees.forms.oblivious import ObliviousTrees, oblivious
-from windtunnel.modules.trees.forms.perfect import PerfectTrees
 from windtunnel.modules.trees.forms.ranked import depths_of
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.program.row_slices import least_rows_of, rows_per_thread
@@ -19,6 +18,8 @@ MOST_PRODUCTS = 1 << 18
 """The largest sum of squared leaf counts; beyond it, matrix products are far slower than the other strategies."""
 MOST_WORDS = 1 << 24
 """The most words in the tables of bitvectors by category: 128 MiB."""
+DEEPEST_PERFECT = 10
+"""The deepest trees that are tried as perfect ones unless asked for."""
 HOLLOW = 8
 """The largest ratio of the leaves of the perfect trees to those of the trees."""
 
@@ -76,7 +77,7 @@ class EnsembleShape:
     def takes(self, strategy: str) -> bool:
         """Whether the strategy can run the trees at a cost within the model's range."""
         return {
-            "perfect_tree_traversal": self.levels <= PerfectTrees.DEEPEST and self.perfect <= HOLLOW * self.leaves,
+            "perfect_tree_traversal": self.levels <= DEEPEST_PERFECT and self.perfect <= HOLLOW * self.leaves,
             "gemm": self.products <= MOST_PRODUCTS,
             "bitvectors": self.most_leaves <= BitvectorTrees.MOST_LEAVES and self.codes * self.trees <= MOST_WORDS,
             "oblivious": 0 < self.comparisons and self.trees << self.levels <= ObliviousTrees.MOST,

@@ -59,7 +59,7 @@ def choose(
 
     - "tree_traversal" goes down one level of every tree at a time.
     - "ranked_traversal" does so over ranks, and stops where a tree ends.
-    - "perfect_tree_traversal" completes trees to perfect ones, up to a depth of 10.
+    - "perfect_tree_traversal" completes trees to perfect ones; "auto" takes it up to a depth of 10.
     - "bitvectors" clears the bits of leaves that a row does not reach, up to 64 leaves.
     - "oblivious" compares once for each level, if all nodes of a level have the same split.
     - "gemm" compares at every node and multiplies matrices, for few leaves.

@@ -15,6 +15,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 from torch import Tensor, nn
 
+from windtunnel.compiler.backends import native_engine
+from windtunnel.compiler.native.engine import NativeEngine
 from windtunnel.encode import RowEncoder
 from windtunnel.errors import BadFile, UnfaithfulOption
 from windtunnel.export.artefact import container
@@ -93,6 +95,7 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
         history=net.history,
         choices=net.strategy_choices,
         profile=None if net.profile is None else profile_data(net.profile),
+        native=isinstance(net.engine, NativeEngine),
     )
     categories = [
         replace(one, rejects_unknown=bool(one.rejects_unknown), rejects_missing=bool(one.rejects_missing))
@@ -152,7 +155,7 @@ def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, trusted: bool,
     start |= {name: torch.zeros_like(weights[name]) for name in graph.initially_zero if name in weights}
     if any(name not in weights or value.shape != weights[name].shape for name, value in start.items()):
         raise BadFile(f"{START} holds other tensors than {WEIGHTS}.")
-    return build(
+    net = build(
         program,
         encoder,
         head,
@@ -170,6 +173,9 @@ def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, trusted: bool,
         history=graph.history,
         profile=read_profile(graph.profile, counts),
     )
+    if graph.native:
+        net.configure(engine=native_engine(net))
+    return net
 
 
 def _checked(model: type[Data], text: str | bytes, name: str) -> Data:

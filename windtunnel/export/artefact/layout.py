@@ -174,6 +174,7 @@ class GraphData(Strict):
     history: History | None
     choices: list[StrategyChoice]
     profile: ProfileData | None = None
+    native: bool = False
 
 
 class CategoriesData(Strict):

@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from windtunnel.compiler.backends import native_engine
 from windtunnel.encode import Rows
 from windtunnel.encode.rows import as_frame
 from windtunnel.errors import BadInput, InvalidOption
@@ -145,8 +144,6 @@ class Cascade:
             See ``windtunnel.load``.
         """
         small, full, facts = load(path, host, trusted)
-        for net in (small, full):
-            net.configure(engine=native_engine(net))
         return cls(small, full, facts.groups, facts.efficient, facts.gamma, facts.threshold)
 
     def report(self) -> str:

@@ -20,10 +20,10 @@ class PerfectTrees(RankedTrees):
     Raises
     ------
     InvalidOption
-        A tree is deeper than ``DEEPEST``; the tables double with each level.
+        The tables, which double with each level, would have more than ``MOST_PLACES`` places.
     """
 
-    DEEPEST = 10
+    MOST_PLACES = 2**25
 
     first: Tensor = derived()
     bare: Tensor = derived()
@@ -40,10 +40,11 @@ class PerfectTrees(RankedTrees):
         root, follow, is_node = self._positions()
         depths = depths_of(root, follow, is_node)
         deepest = int(depths.max(initial=0))
-        if deepest > self.DEEPEST:
+        places = int((2.0 ** np.minimum(depths, 60)).sum())
+        if places > self.MOST_PLACES:
             raise InvalidOption(
-                f"perfect trees take a depth of {self.DEEPEST} at most, as each level doubles them; the deepest tree "
-                f"has a depth of {deepest}. Choose strategy='tree_traversal' or 'auto'."
+                f"as perfect trees these would have {places:,} leaves, of at most {self.MOST_PLACES:,}, as each level "
+                f"doubles them; the deepest tree has a depth of {deepest}. Choose strategy='tree_traversal' or 'auto'."
             )
         order = np.argsort(-depths, kind="stable")
         counts = [int((depths > level).sum()) for level in range(deepest + 1)]
