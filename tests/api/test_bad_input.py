@@ -15,6 +15,7 @@ from cases import CASES
 from linear_case import FRAME, QUICK, READS, Y, linear, says
 from sklearn.cluster import DBSCAN
 from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.feature_selection import SelectPercentile, f_classif
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -319,3 +320,17 @@ def test_messages_of_wide_tables_stay_short() -> None:
     with pytest.raises(BadInput) as error:
         net.transform(wide.add_prefix("the "))
     assert len(str(error.value)) < 1000 and "and 488 more" in str(error.value)
+
+
+def test_numbers_that_float32_rounds_to_its_greatest_are_accepted_as_by_the_source():
+    X = np.linspace(0, 1, 60).reshape(20, 3)
+    forest = RandomForestRegressor(3, random_state=0).fit(X, X[:, 0])
+    net = windtunnel.compile(forest)
+    beyond = 3.4028235677973366e38
+    for value in (float(np.finfo(np.float32).max), np.nextafter(beyond, 0)):
+        row = np.array([[value, 0.5, -value]])
+        assert net.predict(row) == forest.predict(row)
+    with np.errstate(over="ignore"):
+        for model in (forest, net):
+            with pytest.raises(ValueError):
+                model.predict(np.array([[beyond, 0.5, 0.5]]))

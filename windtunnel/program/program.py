@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from windtunnel.modules.base import Module
 
 FLOAT32_MAX = 3.4028234663852886e38
+BEYOND_FLOAT32 = 3.4028235677973366e38
+"""From here on float64 numbers become infinite in float32; smaller ones are rounded to its greatest number."""
 NUMBERS, IDS = 0, 1
 """Slots of the two blocks of a batch; the output of step i is in slot 2 + i."""
 
@@ -65,7 +67,7 @@ class ProgramStep(nn.Module):
         self.rejects = tuple(rejects)
         # TorchScript cannot search a tuple and sees no constants outside of a module.
         self.nan, self.inf, self.huge = (kind in self.rejects for kind in ("nan", "inf", "huge"))
-        self.most = FLOAT32_MAX
+        self.beyond = BEYOND_FLOAT32
 
     def gather(self, values: list[Tensor]) -> Tensor:
         """The input of the module, ``[B, width in]``."""
@@ -88,7 +90,7 @@ class ProgramStep(nn.Module):
         else:
             rejected = torch.isnan(columns) if self.nan else torch.isinf(columns) & self.inf
         if self.huge:
-            rejected = rejected | (columns.abs() > self.most) & torch.isfinite(columns)
+            rejected = rejected | (columns.abs() >= self.beyond) & torch.isfinite(columns)
         outside = self.module.outside(columns)
         return rejected.any(dim=1) if outside is None else rejected.any(dim=1) | outside
 

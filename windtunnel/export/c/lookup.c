@@ -61,5 +61,5 @@ enum { WT_REJECTS_NAN = 1, WT_REJECTS_INFINITE = 2, WT_REJECTS_HUGE = 4 };
 /* Whether a number is one of those that the source rejects. */
 static inline int wt_rejected(double number, int rejects) {
     return ((rejects & WT_REJECTS_NAN) && isnan(number)) || ((rejects & WT_REJECTS_INFINITE) && isinf(number)) ||
-           ((rejects & WT_REJECTS_HUGE) && fabs(number) > 3.4028234663852886e38 && !isinf(number));
+           ((rejects & WT_REJECTS_HUGE) && fabs(number) >= 3.4028235677973366e38 && !isinf(number));
 }
