@@ -379,7 +379,8 @@ def test_none_has_an_id_of_its_own_where_the_source_tells_it_from_nan() -> None:
 
 def test_batches_of_another_translation(encoder: RowEncoder) -> None:
     ready = Batch(torch.zeros(2, 2), torch.zeros(2, 0, dtype=torch.int64))
-    assert encoder.check_batch(ready) is ready
+    assert encoder.check_batch(ready).numbers is ready.numbers
+    assert encoder.check_batch(Batch(ready.numbers.double(), ready.ids)).numbers.dtype == torch.float32
     with pytest.raises(BadInput) as error:
         encoder.check_batch(Batch(torch.zeros(2, 1), torch.zeros(2, 3, dtype=torch.int64)))
     assert str(error.value) == (

@@ -62,8 +62,8 @@ def compile(
         for one, few and many rows.
     dtype : torch.float64, torch.float32 or their names, optional
         The type to compute in. The default, float64, is that of the sources: trees decide every row as they do, also
-        where it equals a threshold. float32 is faster: scores are within 1e-5, but trees may decide a row next to
-        a threshold otherwise. A translation keeps its type.
+        where it equals a threshold. In float32, scores are within 1e-5, but trees may decide a row next to a
+        threshold otherwise, and "auto" takes torch. A translation keeps its type.
     calibrate : rows, optional
         A few raw rows; needed only if a step on the host of a pipeline does not say how many columns it returns.
     tune : bool

@@ -49,6 +49,11 @@ def engine(net: TranslatedPipeline, backend: str) -> Engine | None:
         raise InvalidOption(
             f"backend='native' runs on the CPU, and the program is on {net.device()}; give device='cpu'."
         )
+    if backend == "native" and net.encoder.dtype != "float64":
+        raise InvalidOption(
+            f"backend='native' computes in float64, and this program is rounded to {net.encoder.dtype}; leave dtype "
+            "out, or take backend='torch'."
+        )
     runner = ENGINES[backend](net.program, net.encoder)
     runner.prepared()
     return runner
@@ -57,10 +62,10 @@ def engine(net: TranslatedPipeline, backend: str) -> Engine | None:
 def native_engine(net: TranslatedPipeline) -> Engine | None:
     """The native engine of "auto"; None where torch runs the program.
 
-    That is on another device than the CPU, for weighted sums of sparse counts, where no step has a native form, and
-    where the native library cannot be built, which the logger "windtunnel" explains once.
+    That is on another device than the CPU, for programs in float32, for weighted sums of sparse counts, where no step
+    has a native form, and where the native library cannot be built, which the logger "windtunnel" explains once.
     """
-    if net.device().type != "cpu" or net.facts().count_sums is not None:
+    if net.device().type != "cpu" or net.encoder.dtype != "float64" or net.facts().count_sums is not None:
         return None
     try:
         runner = NativeEngine(net.program, net.encoder)

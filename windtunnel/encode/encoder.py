@@ -118,7 +118,7 @@ class RowEncoder:
         return sorted(column for column in columns if column < self.width)
 
     def check_batch(self, batch: Batch) -> Batch:
-        """The batch itself; ``BadInput`` unless it has the columns of this encoder."""
+        """The batch, with numbers in the type of this encoder; ``BadInput`` unless it has the encoder's columns."""
         widths, expected = [block.shape[1] for block in batch], [len(self.numbers), len(self.categories)]
         if widths != expected or len(batch.numbers) != len(batch.ids):
             raise BadInput(
@@ -126,7 +126,7 @@ class RowEncoder:
                 f"{len(batch.ids)} rows; this translation reads {expected[0]} numbers and {expected[1]} ids. "
                 "Give raw rows, or what its own encode gave."
             )
-        return batch
+        return Batch(batch.numbers.to(getattr(torch, self.dtype)), batch.ids)
 
     def encode_array(self, rows: Rows, *, shared: bool = False) -> Batch | None:
         """An array of numbers as a batch; None if columns must be encoded one by one.
