@@ -21,6 +21,8 @@ from windtunnel.program.translated import TranslatedPipeline
 FEW_ROWS = 32
 QUICK_SECONDS = 0.0003
 """Handing a request to the thread and back takes about this long."""
+SLOW_REQUESTS = 3
+"""After so many slow requests of a few rows, the next ones are queued."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +87,8 @@ class Server:
         self._requests: deque[_Request] = deque()
         self._rows = 0
         self._closed = False
-        self._quick = False  # whether the last request of a few rows took less than handing it over
+        self._quick = False  # whether requests of a few rows take less than handing them over
+        self._slow = 0  # how many of these took longer, one after the other
         self._changed = Condition()
         self._thread = Thread(target=self._work, name="windtunnel-server", daemon=True)
         self._thread.start()
@@ -155,7 +158,9 @@ class Server:
         """The outputs of rows that are not queued; ``BadInput`` is raised, not kept in the future."""
         start, outputs = monotonic(), Future[tuple[Any, ...]]()
         outputs.set_result(tuple(getattr(net, method)(rows) for method in methods))
-        self._quick = monotonic() - start < QUICK_SECONDS
+        # The processor may have been busy elsewhere once.
+        self._slow = 0 if monotonic() - start < QUICK_SECONDS else self._slow + 1
+        self._quick = self._slow < SLOW_REQUESTS
         return outputs
 
     def replace(self, net: TranslatedPipeline) -> None:
@@ -187,8 +192,8 @@ class Server:
             start = monotonic()
             if running:
                 _score(running)
-            if len(running) == 1 and running[0].rows <= FEW_ROWS:
-                self._quick = monotonic() - start < QUICK_SECONDS
+            if running and all(request.rows <= FEW_ROWS for request in running):
+                self._quick, self._slow = (monotonic() - start) / len(running) < QUICK_SECONDS, 0
 
     def _next_batch(self) -> list[_Request]:
         """The requests of the next batch, in the order of arrival; none once the server is closed and has no more."""
