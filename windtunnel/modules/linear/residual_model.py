@@ -120,7 +120,7 @@ class ResidualModel(Module):
             Columns of each.
         cell_count : sequence of int
         cells : sequence of Tensor
-            Cells of each that have a value of their own, ascending; all others have 0.
+            Cells of each that have a value, ascending; all others have 0.
         tables : sequence of Tensor
             Their values, ``[cells, K]``.
         """

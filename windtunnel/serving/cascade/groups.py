@@ -50,7 +50,7 @@ class GroupedPipeline:
             parts = f"the last has one part, {names[0]!r}" if places and names else "there is none"
             raise UnsupportedEstimator(
                 "a cascade computes some parts of a ColumnTransformer or FeatureUnion and leaves others out; "
-                f"{parts} in this pipeline. Give costly features transformers of their own."
+                f"{parts} in this pipeline. Give costly features separate transformers."
             )
         return cls(steps[: places[-1]], *steps[places[-1]], Pipeline(steps[places[-1] + 1 :]))
 

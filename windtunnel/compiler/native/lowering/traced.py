@@ -276,6 +276,6 @@ def trace(module: Module, image: ImageWriter, columns: Sequence[int], dtype: tor
             output = module(x)
     except NotNative:
         raise
-    except Exception as error:
+    except Exception as error:  # torch has errors of many kinds; the module then runs in torch, and the report says why
         raise NotNative(f"{type(module).__name__}: {' '.join(str(error).split())[:100]}") from error
     return recorder.columns(recorder.places(output))
