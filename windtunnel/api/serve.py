@@ -93,7 +93,8 @@ def _open(path: Path) -> Any:
     from windtunnel.api.compile import compile
     from windtunnel.api.load import load
 
-    return compile(load(path))
+    net = load(path)
+    return compile(net) if net.engine is None else net  # a file of a compiled model brings its engine
 
 
 def _check_installed() -> None:

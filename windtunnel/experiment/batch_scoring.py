@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from windtunnel.api.translation import Translation
 from windtunnel.errors import BadInput, InvalidOption
-from windtunnel.experiment.files import predict_frame, read_table_file, text_columns
+from windtunnel.experiment.files import as_texts, predict_frame, read_table_file, text_columns
 from windtunnel.progress import Phase, show_progress
 
 BATCH_ROWS = 65_536
@@ -93,11 +93,7 @@ def _batches(net: Translation, path: Path) -> Iterator[pd.DataFrame]:
     )
     with file:
         for batch in file.iter_batches(BATCH_ROWS, columns=names):
-            frame = batch.to_pandas()
-            for name in set(texts) & set(frame.columns):
-                if not isinstance(frame[name].dtype, pd.CategoricalDtype):
-                    frame[name] = frame[name].astype("str")
-            yield frame
+            yield as_texts(batch.to_pandas(), texts)
 
 
 def _ahead(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:

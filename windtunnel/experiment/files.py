@@ -43,10 +43,13 @@ def read_table_file(path: str | Path, *, text: Collection[str] = ()) -> pd.DataF
         frame = pd.read_parquet(path) if parquet else _read_csv(path, text)
     except (ValueError, UnicodeError) as error:  # pandas' and Arrow's parsing errors are ValueErrors
         raise BadInput(f"{path} cannot be read: {' '.join(str(error).split())}") from error
-    for name in set(text) & set(frame.columns):
-        if not isinstance(frame[name].dtype, pd.CategoricalDtype):
-            frame[name] = frame[name].astype("str")
-    return frame
+    return as_texts(frame, text)
+
+
+def as_texts(frame: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:
+    """The frame, with these columns as texts; categories of pandas stay categories."""
+    texts = [name for name in frame.columns if name in names and not isinstance(frame[name].dtype, pd.CategoricalDtype)]
+    return frame.astype(dict.fromkeys(texts, "str"))
 
 
 def _read_csv(path: Path, text: Collection[str]) -> pd.DataFrame:
