@@ -1,5 +1,6 @@
 """The HTTP application, called by a client through a socket."""
 
+import gc
 import http.client
 import json
 import shutil
@@ -114,6 +115,11 @@ def test_metadata_health_and_metrics(call):
     assert facts["outputs"][1] == {"name": "predict_proba", "datatype": "FP64", "shape": [-1, 2]}
     call("POST", "/models/line/predict", [[2, 1]])
     assert 'windtunnel_requests_total{model="line",status="200"}' in call("GET", "/metrics")[1]
+
+
+def test_a_running_server_exempts_what_it_loaded_from_garbage_collection(call):
+    assert call("GET", "/v2/health/live")[0] == 200
+    assert gc.get_freeze_count() > 100_000
 
 
 GOOD = {"city": "Rom", "age": 50.0}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from functools import wraps
 from importlib.metadata import version
@@ -96,6 +98,7 @@ class App:
             yield
         finally:
             watching.cancel()
+            gc.unfreeze()
             for model in self.models.values():
                 await asyncio.to_thread(model.server.close)
 
@@ -154,7 +157,7 @@ class App:
     async def _outputs(
         self, model: ServedModel, methods: Sequence[str], rows: Callable[[], Rows], size: int
     ) -> tuple[Any, ...]:
-        def submit() -> Any:
+        def submit() -> Future[tuple[Any, ...]]:
             parsed = rows()
             count = len(next(iter(parsed.values()))) if isinstance(parsed, dict) else len(parsed)
             if count > self.limits.max_rows:
@@ -163,6 +166,8 @@ class App:
             return model.server.submit(methods, parsed)
 
         future = submit() if size < LARGE_BODY else await asyncio.to_thread(submit)
+        if future.done():
+            return future.result()
         return await asyncio.wait_for(asyncio.wrap_future(future), self.limits.timeout)
 
     def _model(self, request: Request) -> ServedModel:
