@@ -1,11 +1,11 @@
-# make setup | demo | test | test-fast | fuzz | native-sanitize | check | coverage | figure: everything goes through .venv,
+# make setup | demo | test | test-fast | docs | fuzz | native-sanitize | check | coverage | figure: everything goes through .venv,
 # made from pyproject.toml and constraints.txt.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 BIN := .venv/bin
 export OMP_WAIT_POLICY := passive
 STAMP := .venv/.ready
 
-.PHONY: setup demo test test-fast fuzz native-sanitize check lint types coverage figure clean
+.PHONY: setup demo test test-fast docs fuzz native-sanitize check lint types coverage figure clean
 
 setup: $(STAMP)
 
@@ -13,7 +13,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[boost,onnx,serve,track,tune,dev]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[boost,onnx,serve,track,tune,docs,dev]"
 	touch $(STAMP)
 
 demo: setup
@@ -60,5 +60,9 @@ coverage: setup
 figure: setup
 	$(BIN)/python -m docs.gains
 
+# The site, in docs/_build/html: runs the examples; a warning is an error.
+docs: setup
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build/html
+
 clean:
-	rm -rf .venv demo-output
+	rm -rf .venv demo-output docs/_build docs/tutorials docs/api/generated

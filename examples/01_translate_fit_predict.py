@@ -1,4 +1,9 @@
-"""A fitted pipeline becomes a neural network, is fine-tuned, and predicts from the same raw rows."""
+"""
+Translate, fine-tune, predict
+=============================
+
+A fitted pipeline becomes a neural network, is fine-tuned, and predicts from the same raw rows.
+"""
 
 import os
 

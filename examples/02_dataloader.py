@@ -1,4 +1,9 @@
-"""Training from a DataLoader of raw rows, and from ``windtunnel.loader``, which encodes once and slices."""
+"""
+Train from a DataLoader
+=======================
+
+Training from a DataLoader of raw rows, and from ``windtunnel.loader``, which encodes once and slices.
+"""
 
 import os
 

@@ -1,4 +1,9 @@
-"""The same pipeline tuned to other objectives: a loss over pairs of rows, and rows that weigh more than others."""
+"""
+Tune to another objective
+=========================
+
+The same pipeline tuned to other objectives: a loss over pairs of rows, and rows that weigh more than others.
+"""
 
 import os
 

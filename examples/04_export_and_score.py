@@ -1,4 +1,9 @@
-"""A fine-tuned model as one file, scored by a process that has torch only."""
+"""
+Export and score elsewhere
+==========================
+
+A fine-tuned model as one file, scored by a process that has torch only.
+"""
 
 import os
 

@@ -16,7 +16,7 @@ from windtunnel.translators.registry import supported
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = ("README.md", "docs/guide.md")
+PAGES = ("README.md", "docs/start.md", "docs/guide.md")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\d+\.\d+")
 

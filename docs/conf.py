@@ -1,0 +1,74 @@
+"""The documentation site: `make docs` builds it, runs the examples and treats warnings as errors."""
+
+import os
+import re
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES_AT_THE_ROOT = {"architecture": "ARCHITECTURE.md", "contributing": "CONTRIBUTING.md", "changelog": "CHANGELOG.md"}
+
+project = "WindTunnel"
+copyright = "the WindTunnel authors"
+version = release = installed_version("windtunnel")
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "tutorials/*.ipynb", "tutorials/*.py", "tutorials/*.md5", "**/sg_execution_times.rst"]
+nitpicky = False
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4
+autodoc_typehints = "none"
+autosummary_generate = True
+numpydoc_show_class_members = False
+copybutton_exclude = ".linenos, .gp, .go"
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "tutorials",
+    "filename_pattern": r"/\d\d_",
+    "ignore_pattern": r"flights\.py",
+    "write_computation_times": False,
+    "abort_on_example_error": True,
+    "show_signature": False,
+    "reset_modules": (),
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "WindTunnel"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "header_links_before_dropdown": 9,
+    "navbar_end": ["theme-switcher"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "show_prev_next": False,
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_sidebars: dict[str, list[str]] = {"index": [], "start": [], "coverage": [], "troubleshooting": []}
+
+
+def read_page(app: Any, docname: str, source: list[str]) -> None:
+    """Take the pages at the root of the repository into the site, and lead links to them there."""
+    if docname in PAGES_AT_THE_ROOT:
+        text = (ROOT / PAGES_AT_THE_ROOT[docname]).read_text(encoding="utf-8")
+        source[0] = text.replace("](docs/", "](/")
+    for page, file in PAGES_AT_THE_ROOT.items():
+        source[0] = re.sub(rf"\]\((?:\.\./)*{re.escape(file)}", f"](/{page}.md", source[0])
+
+
+def setup(app: Any) -> None:
+    """Register with Sphinx."""
+    app.connect("source-read", read_page)
