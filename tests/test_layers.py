@@ -11,6 +11,7 @@ ROOT = Path(windtunnel.__file__).parent
 LAYERS = (
     "errors",
     "progress",
+    "atomic_write",
     "encode",
     "modules",
     "estimators",

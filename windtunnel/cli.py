@@ -152,6 +152,7 @@ def refresh(
     html: Annotated[Path | None, typer.Option(help="Also write the report as HTML to this file.")] = None,
 ) -> None:
     """Update a model with new rows, at constant size; show the attempts, scores before and after, and the drift."""
+    from windtunnel.atomic_write import write_atomically
     from windtunnel.experiment.files import read_target_rows_of
 
     net = _load(model)
@@ -163,7 +164,7 @@ def refresh(
     net.save(output)
     typer.echo(f"wrote {output}")
     if html is not None:
-        html.write_text(net.report().to_html(), encoding="utf-8")
+        write_atomically(html, net.report().to_html().encode())
         typer.echo(f"wrote {html}")
 
 
@@ -228,6 +229,7 @@ def explain(
     row: Annotated[int | None, typer.Option(help="Plot this row instead, counted from 0.")] = None,
 ) -> None:
     """Explain rows: the contribution of each column and interaction to the raw score, which they add up to."""
+    from windtunnel.atomic_write import replacing
     from windtunnel.experiment.files import explain_file, write_table_file
 
     explanation = explain_file(_load(model), rows, background)
@@ -237,7 +239,8 @@ def explain(
         typer.echo(f"wrote {output}")
     if plot is not None:
         axes: Any = explanation.plot(row)
-        axes.figure.savefig(plot, dpi=150)
+        with replacing(plot) as temporary:
+            axes.figure.savefig(temporary, dpi=150)
         typer.echo(f"wrote {plot}")
 
 
@@ -296,10 +299,12 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="Show the report as JSON.")] = False,
 ) -> None:
     """Show the translation of each step, its fidelity, and the changes by training."""
+    from windtunnel.atomic_write import write_atomically
+
     summary = _load(model).report()
     typer.echo(summary.to_json() if json else str(summary))
     if html is not None:
-        html.write_text(summary.to_html(), encoding="utf-8")
+        write_atomically(html, summary.to_html().encode())
         typer.echo(f"wrote {html}")
 
 

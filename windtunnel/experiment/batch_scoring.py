@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from windtunnel.api.translation import Translation
+from windtunnel.atomic_write import replacing
 from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.experiment.files import as_texts, predict_frame, read_table_file, text_columns
 from windtunnel.progress import Phase, show_progress
@@ -62,21 +63,14 @@ def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) 
 
 
 def _predict_file(net: Translation, path: Path, target: Path) -> None:
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    writer: pq.ParquetWriter | None = None
-    try:
-        for rows in _ahead(_batches(net, path)):
-            table = pa.Table.from_pandas(predict_frame(net, rows), preserve_index=False)
-            writer = writer or pq.ParquetWriter(part, table.schema)
+    tables = (
+        pa.Table.from_pandas(predict_frame(net, rows), preserve_index=False) for rows in _ahead(_batches(net, path))
+    )
+    if (first := next(tables, None)) is None:
+        raise BadInput(f"{path} has no rows; leave it out.")
+    with replacing(target) as temporary, pq.ParquetWriter(temporary, first.schema) as writer:
+        for table in chain([first], tables):
             writer.write_table(table)
-        if writer is None:
-            raise BadInput(f"{path} has no rows; leave it out.")
-        writer.close()
-        part.replace(target)
-    finally:
-        if writer is not None:
-            writer.close()
-        part.unlink(missing_ok=True)
 
 
 def _batches(net: Translation, path: Path) -> Iterator[pd.DataFrame]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from windtunnel.api.translation import Translation
+from windtunnel.atomic_write import replacing
 from windtunnel.errors import BadInput
 from windtunnel.explain.explanation import Explanation
 
@@ -66,10 +67,11 @@ def _read_csv(path: Path, text: Collection[str]) -> pd.DataFrame:
 def write_table_file(frame: pd.DataFrame, path: str | Path) -> None:
     """Write rows to a .csv, .csv.gz, .parquet or .pq file."""
     path = Path(path)
-    if _is_parquet(path):
-        frame.to_parquet(path, index=False)
-    else:
-        frame.to_csv(path, index=False)
+    with replacing(path) as temporary:
+        if _is_parquet(path):
+            frame.to_parquet(temporary, index=False)
+        else:
+            frame.to_csv(temporary, index=False)
 
 
 def predict_file(net: Translation, path: str | Path) -> pd.DataFrame:

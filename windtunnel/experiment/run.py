@@ -18,9 +18,11 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from windtunnel.api.sweep import sweep
 from windtunnel.api.translate import translate
 from windtunnel.api.translation import Translation
+from windtunnel.atomic_write import write_atomically
 from windtunnel.errors import BadInput
 from windtunnel.estimators.fitting import fit_estimator
 from windtunnel.experiment.config import Config, PipelineConfig
+from windtunnel.experiment.files import write_table_file
 from windtunnel.experiment.parts import Part, labels_of_positive, load_parts
 from windtunnel.experiment.scores import Scores, measure
 from windtunnel.experiment.steps import StepConfig
@@ -120,7 +122,7 @@ def run_sweep(config: Config) -> tuple[SweepResult, Scores]:
         name: {part: measure(model, *parts[part], head=result.net.head) for part in ("valid", "test")}
         for name, model in (("source", source), ("best", result.net))
     }
-    result.history.to_csv(folder / "history.csv", index=False)
+    write_table_file(result.history, folder / "history.csv")
     result.plots(folder / "plots")
     summary = {
         "metric": result.metric,
@@ -183,12 +185,12 @@ def compare(
 def write_model(net: Translation, folder: Path) -> None:
     """Write model.windtunnel and report.html."""
     net.save(folder / "model.windtunnel")
-    (folder / "report.html").write_text(net.report().to_html(), encoding="utf-8")
+    write_atomically(folder / "report.html", net.report().to_html().encode())
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
     """Write plain values as JSON, with NaN and infinities as null."""
-    path.write_bytes(to_json(values, indent=2, inf_nan_mode="null") + b"\n")
+    write_atomically(path, to_json(values, indent=2, inf_nan_mode="null") + b"\n")
 
 
 def _fit_source(pipeline: Any, parts: Mapping[str, Part]) -> Any:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from windtunnel.atomic_write import replacing
 from windtunnel.compiler.native.build import SOURCES
 from windtunnel.compiler.native.engine import NativeEngine
 from windtunnel.compiler.native.head import finish
 from windtunnel.compiler.native.image import OPERATIONS, ImageWriter, operations_of
 from windtunnel.encode import MISSING_ID, NONE_CATEGORY, CategoryColumn, RowEncoder
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.export.atomic_write import write_atomically
 from windtunnel.export.columns import names
 from windtunnel.export.limits import check
 from windtunnel.program.head import Head
@@ -79,8 +79,9 @@ def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
     """
     check(net, "c")
     source, header = _written(net, Path(path).stem)
-    write_atomically(Path(path).with_suffix(".h"), header.encode())
-    write_atomically(path, source.encode())
+    with replacing(Path(path).with_suffix(".h")) as header_file, replacing(path) as source_file:
+        header_file.write_bytes(header.encode())
+        source_file.write_bytes(source.encode())
 
 
 def _written(net: TranslatedPipeline, name: str) -> tuple[str, str]:

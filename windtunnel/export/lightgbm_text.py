@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from windtunnel.atomic_write import write_atomically
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.export.atomic_write import write_atomically
 from windtunnel.export.tree_file import FinalTrees, Tree, missing_left
 from windtunnel.modules.trees import TreeEnsemble
 from windtunnel.program.translated import TranslatedPipeline

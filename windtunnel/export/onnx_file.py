@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from windtunnel.atomic_write import write_atomically
 from windtunnel.compiler import onnx_runtime
 from windtunnel.compiler.graphs import check_same, computed_in
 from windtunnel.compiler.onnx_trees import ML, ML_VERSION, put_nodes, with_nodes
 from windtunnel.encode import FIRST_ID, MISSING_ID, UNKNOWN_ID, CategoryColumn, Rows
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.export.atomic_write import write_atomically
 from windtunnel.export.columns import names, raw_columns, text_slots
 from windtunnel.export.limits import MISSING, check
 from windtunnel.export.traced import REJECTED_ID, Traced, example, facts

@@ -6,17 +6,18 @@ import json
 import tempfile
 import warnings
 import zipfile
+from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 
+from windtunnel.atomic_write import write_atomically
 from windtunnel.compiler.engine import failing_step
 from windtunnel.compiler.exported import rows_at_once
 from windtunnel.compiler.graphs import message_of, quiet, take_graph
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.export.atomic_write import write_atomically
 from windtunnel.export.columns import names, text_slots
 from windtunnel.export.limits import check
 from windtunnel.export.traced import Traced, example, facts
@@ -64,10 +65,7 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) 
         },
         ensure_ascii=False,
     )
-    if native:
-        write_atomically(path, lambda file: _compile(graph, file, described))
-    else:
-        write_atomically(path, lambda file: torch.export.save(graph, file, extra_files={MEMBER: described}))
+    write_atomically(path, _compiled(graph, described) if native else _saved(graph, described))
 
 
 def _graph(traced: Traced, net: TranslatedPipeline, device: torch.device) -> torch.export.ExportedProgram:
@@ -100,7 +98,13 @@ def _check(run: Any, traced: Traced, blocks: tuple[torch.Tensor, ...]) -> None:
             torch.testing.assert_close(output, wanted, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
-def _compile(graph: torch.export.ExportedProgram, file: IO[bytes], described: str) -> None:
+def _saved(graph: torch.export.ExportedProgram, described: str) -> bytes:
+    in_memory = BytesIO()  # torch ends the process if it cannot write to a file
+    torch.export.save(graph, in_memory, extra_files={MEMBER: described})
+    return in_memory.getvalue()
+
+
+def _compiled(graph: torch.export.ExportedProgram, described: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of its own parts
         path = str(Path(folder) / "native.pt2")
@@ -114,7 +118,7 @@ def _compile(graph: torch.export.ExportedProgram, file: IO[bytes], described: st
         with zipfile.ZipFile(path, "a") as package:
             (root,) = {name.split("/")[0] for name in package.namelist()}
             package.writestr(f"{root}/extra/{MEMBER}", described)
-        file.write(Path(path).read_bytes())
+        return Path(path).read_bytes()
 
 
 def _categories(net: TranslatedPipeline) -> list[dict[str, Any]]:

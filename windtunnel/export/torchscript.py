@@ -4,16 +4,16 @@
 
 import copy
 from collections.abc import Sequence
-from functools import partial
+from io import BytesIO
 from os import PathLike
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from windtunnel.atomic_write import write_atomically
 from windtunnel.compiler.scripted import script, without_deprecations
 from windtunnel.encode import RowEncoder
-from windtunnel.export.atomic_write import write_atomically
 from windtunnel.export.columns import names, none_columns, raw_columns
 from windtunnel.export.guarded import Guarded, GuardedProgram
 from windtunnel.export.limits import check
@@ -47,8 +47,10 @@ def export(net: "TranslatedPipeline", path: str | PathLike[str]) -> None:
     check(net, "torchscript")
     scripted = script(_scoring_program(net))
 
+    in_memory = BytesIO()  # torch ends the process if it cannot write to a file
     with without_deprecations():
-        write_atomically(path, partial(torch.jit.save, scripted))
+        torch.jit.save(scripted, in_memory)
+    write_atomically(path, in_memory.getvalue())
 
 
 class ScoringProgram(nn.Module):

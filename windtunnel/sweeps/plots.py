@@ -14,6 +14,7 @@ from optuna import visualization
 from optuna.exceptions import ExperimentalWarning
 from optuna.trial import TrialState, create_trial
 
+from windtunnel.atomic_write import replacing
 from windtunnel.errors import BadInput
 
 SIZE = {"parallel": (15.0, 6.0)}
@@ -64,10 +65,12 @@ def _write(folder: Path, name: str, plot: Callable[[Any], Any]) -> list[Path]:
     from matplotlib import pyplot as plt
 
     html, png = folder / f"{name}.html", folder / f"{name}.png"
-    plot(visualization).write_html(html, include_plotlyjs="directory")
+    with replacing(html) as temporary:
+        plot(visualization).write_html(temporary, include_plotlyjs="directory")
     with matplotlib.rc_context():  # Optuna sets a style for the whole process
         figure = np.ravel(plot(visualization.matplotlib))[0].figure
         figure.set_size_inches(*SIZE.get(name, DEFAULT_SIZE))
-        figure.savefig(png, dpi=120, bbox_inches="tight")
+        with replacing(png) as temporary:
+            figure.savefig(temporary, dpi=120, bbox_inches="tight")
         plt.close(figure)
     return [html, png]

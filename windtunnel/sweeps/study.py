@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import shutil
 import time
 import warnings
 from collections.abc import Iterator
@@ -19,6 +17,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
+from windtunnel.atomic_write import write_atomically
 from windtunnel.errors import BadInput
 from windtunnel.sweeps.objective import Objective
 from windtunnel.sweeps.settings import Settings
@@ -131,10 +130,7 @@ def keep_best_models(study: optuna.Study, objective: Objective) -> None:
     """Copy the best model to ``best.windtunnel``, and remove those of trials outside of the Pareto front."""
     front = pareto_front(study)
     if front and (path := objective.model_path(front[0].number)).is_file():
-        folder = path.parents[1]
-        draft = folder / f".{BEST}.{os.getpid()}"
-        shutil.copyfile(path, draft)
-        os.replace(draft, folder / BEST)
+        write_atomically(path.parents[1] / BEST, path.read_bytes())
     kept = {trial.number for trial in front}
     for trial in study.get_trials(deepcopy=False):
         if trial.state.is_finished() and trial.number not in kept:

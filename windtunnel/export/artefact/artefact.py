@@ -8,6 +8,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from importlib.metadata import version
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import torch
@@ -15,6 +16,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 from torch import Tensor, nn
 
+from windtunnel.atomic_write import write_atomically
 from windtunnel.compiler.backends import native_engine
 from windtunnel.compiler.native.engine import NativeEngine
 from windtunnel.encode import RowEncoder
@@ -70,6 +72,11 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
         A part that data cannot hold: labels of an unusual type, text that is no Unicode, or a module that is not in the
         table of modules.
     """
+    write_atomically(path, pack(net))
+
+
+def pack(net: TranslatedPipeline) -> bytes:
+    """The bytes that ``save`` writes."""
     exact = {str(position): _exact(net, position) for position in net.exact_modules}
     weights, initial = net.program.state_dict(), dict(net.initial_weights)
     changed = {name: initial[name] for name, value in weights.items() if _bytes(initial[name]) != _bytes(value)}
@@ -114,7 +121,7 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
     tensors |= _named(START, {name: value for name, value in changed.items() if name not in zero})
     tensors |= _named(EXACT, nn.ModuleDict(exact).state_dict())
     tensors |= {} if net.profile is None else _named(PROFILE, profile_tensors(net.profile))
-    container.write(path, text, tensors)
+    return container.pack(text, tensors)
 
 
 Built = TypeVar("Built", bound=TranslatedPipeline)
@@ -122,7 +129,12 @@ Built = TypeVar("Built", bound=TranslatedPipeline)
 
 def load(path: str | PathLike[str], build: type[Built], *, host: Any = None, trusted: bool = False) -> Built:
     """Read a translation that ``save`` wrote, as an object of class ``build``; see ``windtunnel.load``."""
-    text, tensors = container.read(path)
+    return unpack(path, Path(path).read_bytes(), build, host=host, trusted=trusted)
+
+
+def unpack(path: str | PathLike[str], data: bytes, build: type[Built], *, host: Any, trusted: bool) -> Built:
+    """Build what the bytes of a file hold; messages name the path."""
+    text, tensors = container.unpack(path, data)
     try:
         return _rebuilt(text, tensors, host, trusted, build)
     except BadFile as error:

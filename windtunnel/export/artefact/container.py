@@ -8,6 +8,7 @@ import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
+from io import BytesIO
 from os import PathLike
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
@@ -17,8 +18,8 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from windtunnel.atomic_write import write_atomically
 from windtunnel.errors import BadFile
-from windtunnel.export.atomic_write import write_atomically
 
 METADATA, DIGEST = "windtunnel", "sha256"
 """The metadata key of the JSON text, and the name of the tensor uint8 ``[32]`` that holds the hash."""
@@ -32,6 +33,11 @@ EXPORTED = {"constants.pkl": "a TorchScript file", "extra/windtunnel.json": "a f
 
 def write(path: str | PathLike[str], text: str, tensors: Mapping[str, Tensor]) -> None:
     """Write a JSON text and tensors; the same content always gives the same bytes."""
+    write_atomically(path, pack(text, tensors))
+
+
+def pack(text: str, tensors: Mapping[str, Tensor]) -> bytes:
+    """The bytes of a file."""
     content = {
         name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()
     }
@@ -39,15 +45,19 @@ def write(path: str | PathLike[str], text: str, tensors: Mapping[str, Tensor]) -
     data = safetensors.torch.save(content | {DIGEST: _digest(text, content)}, {METADATA: text})
     if (size := int.from_bytes(data[:8], "little")) > HEADER_BYTES:
         raise BadFile(
-            f"the header of {os.fspath(path)!r} would have {size} bytes; an artefact takes at most {HEADER_BYTES}. "
+            f"the header of the file would have {size} bytes; an artefact takes at most {HEADER_BYTES}. "
             "Leave out what has the most names, such as a vectorizer of very many terms."
         )
-    write_atomically(path, data)
+    return data
 
 
 def read(path: str | PathLike[str]) -> tuple[str, dict[str, Tensor]]:
     """Read the JSON text and the tensors; ``BadFile`` for a file that ``write`` did not write or that has changed."""
-    data = Path(path).read_bytes()
+    return unpack(path, Path(path).read_bytes())
+
+
+def unpack(path: str | PathLike[str], data: bytes) -> tuple[str, dict[str, Tensor]]:
+    """The JSON text and the tensors of the bytes of a file; messages name the path."""
     try:
         # Copies are aligned as torch aligns its own tensors, so that sums are rounded as before.
         tensors = {name: value.clone() for name, value in safetensors.torch.load(data).items()}
@@ -76,7 +86,7 @@ def _reason(path: str | PathLike[str], data: bytes, error: Exception) -> str:
     exported, trusted = "an ONNX file" if Path(path).suffix == ".onnx" and data[:2] != b"PK" else "", ""
     if data[:2] == b"PK":
         with suppress(BadZipFile, NotImplementedError, OSError, RuntimeError, ValueError, struct.error):
-            names = ZipFile(path).namelist()
+            names = ZipFile(BytesIO(data)).namelist()
             exported = next((kind for end, kind in EXPORTED.items() if any(name.endswith(end) for name in names)), "")
             trusted = ", trusted=True"
     if exported:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
+from windtunnel.atomic_write import write_atomically
 from windtunnel.errors import BadFile, WindTunnelError
 from windtunnel.export.artefact import artefact
-from windtunnel.export.atomic_write import write_atomically
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.statistics import FeatureGroup
 from windtunnel.serving.cascade.threshold import Threshold
@@ -38,11 +37,10 @@ _ADAPTER = TypeAdapter(CascadeFacts)
 def save(path: str | PathLike[str], small: TranslatedPipeline, full: TranslatedPipeline, facts: CascadeFacts) -> None:
     """Write a cascade; the file is moved into place when it is complete."""
     data = BytesIO()
-    with TemporaryDirectory() as folder, ZipFile(data, "w", ZIP_STORED) as archive:
+    with ZipFile(data, "w", ZIP_STORED) as archive:
         archive.writestr(FACTS, _ADAPTER.dump_json(facts))
         for name, net in ((SMALL, small), (FULL, full)):
-            artefact.save(net, part := Path(folder, name))
-            archive.write(part, name)
+            archive.writestr(name, artefact.pack(net))
     write_atomically(path, data.getvalue())
 
 
@@ -57,17 +55,16 @@ def load(
         The file is damaged, or no cascade.
     """
     try:
-        with ZipFile(path) as archive, TemporaryDirectory() as folder:
+        with ZipFile(path) as archive:
             members = archive.infolist()
             whole = [member.filename for member in members] == [FACTS, SMALL, FULL]
             if not whole or any(member.compress_type != ZIP_STORED for member in members):
                 raise BadFile(f"{fspath(path)!r} is no cascade. Write one with cascade.save(path).")
             facts = _ADAPTER.validate_json(archive.read(FACTS), strict=False)
-            nets = []
-            for name in (SMALL, FULL):
-                part = Path(folder, name)
-                part.write_bytes(archive.read(name))
-                nets.append(artefact.load(part, TranslatedPipeline, host=host, trusted=trusted))
+            nets = [
+                artefact.unpack(Path(path, name), archive.read(name), TranslatedPipeline, host=host, trusted=trusted)
+                for name in (SMALL, FULL)
+            ]
     except WindTunnelError:
         raise
     except (BadZipFile, NotImplementedError, EOFError, ValueError) as error:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from torch import Tensor, nn
 
+from windtunnel.atomic_write import replacing
 from windtunnel.errors import BadInput
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.history import Epoch
@@ -259,22 +260,28 @@ class BestCheckpoint(Checkpoint):
     def _save(self, trainer: pl.Trainer) -> None:
         if self.directory is None:
             return
-        final = self.directory / CHECKPOINT
-        draft = final.with_suffix(".tmp")
-        trainer.save_checkpoint(draft)
-        if trainer.is_global_zero:
-            os.replace(draft, final)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / CHECKPOINT
+        with replacing(path) if trainer.is_global_zero else nullcontext(path) as written:
+            trainer.save_checkpoint(written)  # only the first process writes
 
 
 class LocalCheckpointIO(TorchCheckpointIO):
-    """Writes a checkpoint straight to a local file; Lightning first copies it in memory, with its large tables."""
+    """Writes a checkpoint straight to a local file.
+
+    Lightning first copies it in memory, with its large tables, and then to a file in the folder of temporary files.
+    """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """Write the file."""
         if "://" in str(path):
             super().save_checkpoint(checkpoint, path, storage_options)
         else:
-            torch.save(checkpoint, path)
+            with open(path, "wb") as file:
+                try:
+                    torch.save(checkpoint, file)
+                except RuntimeError as error:  # torch's, which hides that of the file
+                    raise error.__context__ if isinstance(error.__context__, OSError) else error from None
 
 
 def _loaders(loaders: Any) -> list[Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import ProgressBar
+from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch import nn
 
@@ -85,7 +86,7 @@ def train(
         # An empty parameter never gets a gradient, for which other processes would wait.
         parameter.requires_grad_(parameter.requires_grad and parameter.numel() > 0)
     tables = _visited_rows(net, recipe, trainer)
-    if tables:
+    if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
         trainer.strategy.checkpoint_io = LocalCheckpointIO()
     module = FineTuning(net, recipe, tables)
     file = resume(checkpoints.resume_from, module, data, trainer)

@@ -1,0 +1,94 @@
+"""Files that are replaced as a whole."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import IO
+
+PREFIX = ".windtunnel-"
+"""How the names of temporary files begin; eight hexadecimal digits and the name of the file follow."""
+
+
+def write_atomically(path: str | PathLike[str], content: bytes) -> None:
+    """Write bytes; see ``replacing``."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextmanager
+def replacing(path: str | PathLike[str]) -> Iterator[Path]:
+    """A temporary file beside ``path``, with the same suffix; it replaces ``path`` when the block ends without error.
+
+    Readers see the old file or the new one, never a part of it. Temporary files that killed processes left in the
+    folder are removed: a living process holds a lock on its own.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such folder.
+    OSError
+        The file cannot be written, because the disk is full for example. The error names ``path``.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"{os.fspath(path)!r} cannot be written: there is no folder {os.fspath(target.parent)!r}; make it first."
+        )
+    temporary: Path | None = None
+    try:
+        _remove_leftovers(target.parent)
+        temporary, held = _create(target)
+        with held:
+            yield temporary
+            os.fsync(held)
+            if sys.platform == "win32":
+                held.close()  # an open file cannot be moved there
+            os.replace(temporary, target)
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, temporary, str(temporary)):
+            raise
+        # The caller knows the path, not the temporary file.
+        raise OSError(error.errno, os.strerror(error.errno), os.fspath(path)) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _create(target: Path) -> tuple[Path, IO[bytes]]:
+    """An empty temporary file, and the open file that holds its lock."""
+    while True:
+        temporary = target.with_name(f"{PREFIX}{secrets.token_hex(4)}-{target.name}")
+        held = open(temporary, "xb")
+        _lock(held)
+        if temporary.exists():  # another process may have removed it before it was locked
+            return temporary, held
+        held.close()
+
+
+def _remove_leftovers(folder: Path) -> None:
+    for path in folder.glob(f"{PREFIX}{'[0-9a-f]' * 8}-*"):
+        try:
+            with open(path, "r+b") as file:
+                if _lock(file):
+                    path.unlink()
+        except OSError:  # another process was faster, or it is another user's
+            continue
+
+
+def _lock(file: IO[bytes]) -> bool:
+    """Whether this process now holds the file's lock, which ends with the process; False where there are no locks."""
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
