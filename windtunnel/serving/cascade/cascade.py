@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from os import PathLike
 from typing import Any, Self
 
@@ -15,27 +16,15 @@ from windtunnel.encode.rows import as_frame
 from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.file import CascadeFacts, load, save
+from windtunnel.serving.cascade.sources import FeatureCache
+from windtunnel.serving.cascade.split import split
+from windtunnel.serving.cascade.stage import Stage, StageOutput, WholeStage
 from windtunnel.serving.cascade.statistics import FeatureGroup
-from windtunnel.serving.cascade.threshold import Threshold
+from windtunnel.serving.cascade.threshold import NEVER, Threshold
+from windtunnel.serving.cascade.top_k import TopK, TopKQuality, top_k_quality
 
-
-@dataclass(frozen=True)
-class TopK:
-    """The rows with the highest scores.
-
-    Attributes
-    ----------
-    rows : ndarray
-        Their positions, the highest score first, int64 ``[k]``.
-    scores : ndarray
-        Their scores by the full model, ``[k]``.
-    ranked : int
-        How many rows the full model scored.
-    """
-
-    rows: NDArray[np.int64]
-    scores: NDArray[np.float64]
-    ranked: int
+FEW_ROWS = 32
+"""Up to so many rows, the native engine takes less time for features than it takes to hand them on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +43,8 @@ class Cascade:
         The value of algorithm 1 that chose them.
     threshold : Threshold or None
         None for a regressor, which always predicts with the full model.
+    cache : dict
+        Step on the host -> the most rows whose features are kept.
     """
 
     small: TranslatedPipeline
@@ -62,6 +53,43 @@ class Cascade:
     efficient: Sequence[str]
     gamma: float
     threshold: Threshold | None
+    cache: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the names of caches."""
+        names = list(dict.fromkeys(host.host.name for stage in self.stages for host in stage.hosts))
+        for name, size in self.cache.items():
+            if size < 1:
+                raise InvalidOption(f"cache= gives {name!r} {size} rows; accepted are whole numbers from 1 up.")
+            if not any(_covers(name, host) for host in names):
+                steps = f"these are {', '.join(map(repr, names))}" if names else "there are none"
+                raise InvalidOption(
+                    f"cache= names {name!r}; only features of steps on the host are worth a cache, and {steps}."
+                )
+
+    @cached_property
+    def stages(self) -> tuple[Stage | WholeStage, Stage | WholeStage]:
+        """The small model, and the full one, which takes over the features that the first has computed.
+
+        They hold the weights that the models had when the stages were first used.
+        """
+        stages = split(self.small, self.full, self._method)
+        if stages is None:
+            return WholeStage(self.small, self._method), WholeStage(self.full, self._method)
+        for features in (features for stage in stages for features in stage.hosts):
+            size = max((size for name, size in self.cache.items() if _covers(name, features.host.name)), default=0)
+            features.cache = FeatureCache(size) if size else None
+        return stages
+
+    @property
+    def reuses(self) -> bool:
+        """Whether the full model takes over features of the small one."""
+        return self.stages[1].shared > 0
+
+    def settled(self, probabilities: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Whether a row's probabilities ``[B, classes]`` by the small model are the cascade's, bool ``[B]``."""
+        confidence = NEVER if self.threshold is None else self.threshold.confidence
+        return probabilities.max(axis=1) >= confidence  # type: ignore[no-any-return]
 
     @property
     def classes_(self) -> Any:
@@ -72,11 +100,13 @@ class Cascade:
     def expected_cost(self) -> float:
         """Cost of the features of a row, divided by that of all groups.
 
-        The small model's groups, plus all groups for the rows that go on: these are encoded anew.
+        That is the small model's groups, and the others for the rows that go on; all groups for these if the full
+        model cannot take over features.
         """
         total = sum(group.cost for group in self.groups) or 1.0
         first = sum(group.cost for group in self.groups if group.name in self.efficient) / total
-        return first + 1.0 - (self.threshold.early if self.threshold else 0.0)
+        early = self.threshold.early if self.threshold else 0.0
+        return first + (1.0 - early) * (1.0 - first if self.reuses else 1.0)
 
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Labels of a classifier; values of a regressor, all by the full model."""
@@ -89,13 +119,31 @@ class Cascade:
         """Probabilities ``[B, classes]``, of the small model where it is sure."""
         if self.threshold is None:
             raise AttributeError("a regressor has no predict_proba")
-        probabilities = self.small.predict_proba(rows)
-        unsure = np.flatnonzero(probabilities.max(axis=1) < self.threshold.confidence)
-        if len(unsure) == len(probabilities):
+        if self.threshold.confidence == NEVER:
             return self.full.predict_proba(rows)  # type: ignore[no-any-return]
+        first = self._first(rows)
+        unsure = np.flatnonzero(~self.settled(first.predictions))
         if len(unsure):
-            probabilities[unsure] = self.full.predict_proba(take_rows(rows, unsure))
-        return probabilities  # type: ignore[no-any-return]
+            first.predictions[unsure] = self._second(rows, unsure, first)
+        return first.predictions
+
+    def _first(self, rows: Rows) -> StageOutput:
+        """What the small model gives for all rows."""
+        stage = self.stages[0]
+        if isinstance(stage, WholeStage) or (not stage.hosts and row_count(rows) <= FEW_ROWS):
+            return WholeStage(self.small, self._method).run(rows)
+        return stage.run(stage.encode(rows))
+
+    def _second(self, rows: Rows, positions: NDArray[np.intp], first: StageOutput) -> NDArray[np.float64]:
+        """What the full model gives for some rows."""
+        stage, some = self.stages[1], take_rows(rows, positions)
+        if isinstance(stage, WholeStage) or first.shared.shape[1] == 0:
+            return WholeStage(self.full, self._method).run(some).predictions
+        return stage.run(stage.encode(some, first.shared[positions])).predictions
+
+    @property
+    def _method(self) -> str:
+        return "predict" if self.threshold is None else "predict_proba"
 
     def top_k(self, rows: Rows, k: int, *, ck: float = 10, min_share: float = 0.05, label: Any = None) -> TopK:
         """The ``k`` rows with the highest scores, of a regressor or of one class.
@@ -119,12 +167,24 @@ class Cascade:
             raise InvalidOption(
                 f"top_k got k={k}, ck={ck}, min_share={min_share}; accepted are k and ck from 1 up, shares from 0 to 1."
             )
-        guess = self._scores(self.small, rows, label)
+        first = self._first(rows)
+        guess = self._scores(first.predictions, label)
         ranked = min(len(guess), max(int(np.ceil(ck * k)), int(np.ceil(min_share * len(guess)))))
         best = np.sort(np.argpartition(-guess, ranked - 1)[:ranked])
-        scores = self._scores(self.full, take_rows(rows, best), label)
+        scores = self._scores(self._second(rows, best, first), label)
         order = np.argsort(-scores, kind="stable")[:k]
         return TopK(best[order].astype(np.int64), scores[order], ranked)
+
+    def top_k_quality(
+        self, rows: Rows, k: int, *, ck: float = 10, min_share: float = 0.05, label: Any = None
+    ) -> TopKQuality:
+        """How near ``top_k`` comes to the rows that the full model alone selects; the full model scores all rows.
+
+        The parameters are those of ``top_k``.
+        """
+        selected = self.top_k(rows, k, ck=ck, min_share=min_share, label=label)
+        scores = self._scores(WholeStage(self.full, self._method).run(rows).predictions, label)
+        return top_k_quality(selected, scores)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write both models and the threshold as one file, which ``Cascade.load`` reads; no code is in it."""
@@ -167,18 +227,26 @@ class Cascade:
                 f"accuracy {chosen.accuracy:.4f}, full model {chosen.full_accuracy:.4f} (difference "
                 f"{chosen.accuracy - chosen.full_accuracy:+.4f} ± {chosen.standard_error:.4f}) on the rows that "
                 "checked the choice",
-                f"expected cost of features: {self.expected_cost:.1%} of the full model's",
+                f"expected cost of features: {self.expected_cost:.1%} of the full model's; it "
+                f"{'computes only the missing groups' if self.reuses else 'computes all groups anew'}",
             ]
+        lines += [
+            f"cache of {features.host.name}: {features.cache.hit_rate:.1%} of "
+            f"{features.cache.hits + features.cache.misses} rows found"
+            for stage in self.stages
+            for features in stage.hosts
+            if features.cache is not None
+        ]
         return "\n".join(lines)
 
-    def _scores(self, net: TranslatedPipeline, rows: Rows, label: Any) -> NDArray[np.float64]:
+    def _scores(self, predictions: NDArray[np.float64], label: Any) -> NDArray[np.float64]:
+        """The scores to rank by: values, or the probability of a class."""
         if self.threshold is None:
-            return np.asarray(net.predict(rows), dtype=np.float64)
+            return predictions
         labels = np.asarray(self.classes_).tolist()
         if label is not None and label not in labels:
             raise BadInput(f"label={label!r}; the classes are {', '.join(map(repr, labels))}.")
-        probabilities: NDArray[np.float64] = net.predict_proba(rows)
-        return probabilities[:, -1 if label is None else labels.index(label)]
+        return predictions[:, -1 if label is None else labels.index(label)]
 
 
 def take_rows(rows: Rows, positions: NDArray[Any]) -> Rows:
@@ -187,6 +255,18 @@ def take_rows(rows: Rows, positions: NDArray[Any]) -> Rows:
         return rows.iloc[positions]
     if isinstance(rows, np.ndarray) or hasattr(rows, "tocsr"):
         return rows[positions]
+    if isinstance(rows, Mapping) and all(type(column) is list for column in rows.values()):
+        return {name: [column[position] for position in positions] for name, column in rows.items()}
     if isinstance(rows, list) and not isinstance(rows[0], list | tuple):
         return [rows[position] for position in positions]
     return as_frame(rows).iloc[positions]
+
+
+def row_count(rows: Rows) -> int:
+    """How many rows there are."""
+    return len(next(iter(rows.values()), ())) if isinstance(rows, Mapping) else int(np.shape(rows)[0])
+
+
+def _covers(name: str, host: str) -> bool:
+    """Whether a name is that of a host step, of a step that it is in, or the last part of one of these."""
+    return f".{name}." in f".{host}."

@@ -1,0 +1,176 @@
+"""Columns that the source's own code computes for a stage of a cascade: outputs of host steps, sums of term counts."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+
+from windtunnel.encode import RowEncoder
+from windtunnel.modules.linear.linear import Linear
+from windtunnel.modules.tables.tfidf import TermSums
+from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
+from windtunnel.pipeline.host_step import HostStep
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class CountSums:
+    """Weighted sums of the term counts of a host step; no zero is gone through.
+
+    Attributes
+    ----------
+    first : int
+        The column of the host step's first count.
+    encoder : RowEncoder
+        The counts that are summed, in the order of the weights.
+    module : Linear or TermSums
+        The weights.
+    """
+
+    first: int
+    encoder: RowEncoder
+    module: Linear | TermSums
+
+    def compute(self, counts: sparse.coo_array) -> Floats:
+        """The sums, float64 ``[B, K]``."""
+        with torch.inference_mode():
+            return self.module.of_sparse(self.encoder.sparse_counts(self.first, counts)).double().numpy()
+
+
+@dataclass(eq=False)
+class HostFeatures:
+    """What a stage takes from a host step: some of its columns, and sums over its term counts.
+
+    Attributes
+    ----------
+    host : HostStep
+    columns : list of int
+        Positions of the output columns of the step that are taken as they are.
+    sums : list of CountSums
+    cache : FeatureCache or None
+        Keeps the features of rows seen before.
+    """
+
+    host: HostStep
+    columns: list[int] = field(default_factory=list)
+    sums: list[CountSums] = field(default_factory=list)
+    cache: FeatureCache | None = None
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return len(self.columns) + sum(len(sums.module.bias) for sums in self.sums)
+
+    def compute(self, rows: Any, width: int) -> Floats:
+        """The features of raw rows, ``[B, self.width]``: the columns, then the sums.
+
+        Parameters
+        ----------
+        rows : DataFrame, array or sequence
+            All raw columns, in the form that the source takes.
+        width : int
+            How many raw columns there are.
+        """
+        if self.cache is None:
+            return self._computed(rows)
+        keys = row_keys(rows, sorted(read_columns(self.host.step.inputs, width)))
+        return self.cache.columns(keys, lambda positions: self._computed(_rows_at(rows, positions)), self.width)
+
+    def _computed(self, rows: Any) -> Floats:
+        if self.host.tokens is None:
+            return self.host.output(rows).to_numpy(dtype=np.float64)[:, self.columns]
+        counts = self.host.count(rows)
+        blocks = [sums.compute(counts) for sums in self.sums]
+        if self.columns:
+            blocks.insert(0, counts.tocsc()[:, self.columns].toarray().astype(np.float64))
+        return blocks[0] if len(blocks) == 1 else np.hstack(blocks)
+
+
+@dataclass(eq=False)
+class FeatureCache:
+    """The columns of the rows seen last, by the raw columns that they are computed from.
+
+    Attributes
+    ----------
+    size : int
+        The most entries.
+    hits, misses : int
+        Rows that were found, and rows that were not. Equal rows of one batch are computed once; all but the first are
+        hits.
+    """
+
+    size: int
+    hits: int = 0
+    misses: int = 0
+    _values: OrderedDict[Any, Floats] = field(default_factory=OrderedDict, repr=False)
+    _lock: Any = field(default_factory=Lock, repr=False)
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of rows that were found."""
+        return self.hits / max(self.hits + self.misses, 1)
+
+    def columns(self, keys: Sequence[Any], compute: Callable[[list[int]], Floats], width: int) -> Floats:
+        """The columns of each row, ``[B, width]``; ``compute`` gives those of the rows at some positions."""
+        output = np.empty((len(keys), width))
+        first: dict[Any, int] = {}
+        with self._lock:
+            for position, key in enumerate(keys):
+                if (values := self._values.get(key)) is None:
+                    first.setdefault(key, position)
+                else:
+                    self._values.move_to_end(key)
+                    output[position] = values
+            self.misses += len(first)
+            self.hits += len(keys) - len(first)
+        if not first:
+            return output
+        computed = dict(zip(first, compute([*first.values()]), strict=True))
+        for position, key in enumerate(keys):
+            if (values := computed.get(key)) is not None:
+                output[position] = values
+        with self._lock:
+            for key, values in computed.items():
+                self._values[key] = values.copy()
+            while len(self._values) > self.size:
+                self._values.popitem(last=False)
+        return output
+
+
+def read_columns(expression: Expression, width: int) -> set[int]:
+    """The raw columns that an expression reads, of ``width``."""
+    match expression:
+        case Raw():
+            return set(range(width))
+        case Columns(inputs=Raw(), positions=positions):
+            return set(positions)
+        case Concatenated(parts=parts):
+            return set[int]().union(*(read_columns(part, width) for part in parts))
+        case Step(inputs=inputs) | Columns(inputs=inputs) | Weighted(inputs=inputs) | MethodOutput(inputs=inputs):
+            return read_columns(inputs, width)
+
+
+def row_keys(rows: Any, columns: Sequence[int]) -> list[Any]:
+    """A hashable key for the values of some columns in each row."""
+    if hasattr(rows, "iloc"):
+        values = [rows.iloc[:, column].tolist() for column in columns] if rows.ndim == 2 else [rows.tolist()]
+    elif getattr(rows, "ndim", 1) == 2:
+        values = [rows[:, column].tolist() for column in columns]
+    else:
+        values = [rows.tolist() if hasattr(rows, "tolist") else list(rows)]
+    return [*zip(*values, strict=True)]
+
+
+def _rows_at(rows: Any, positions: list[int]) -> Any:
+    if hasattr(rows, "iloc"):
+        return rows.iloc[positions]
+    return rows[positions] if isinstance(rows, np.ndarray) else [rows[position] for position in positions]

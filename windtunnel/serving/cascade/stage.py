@@ -1,0 +1,130 @@
+"""``Stage``: one of the two steps in which a cascade predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windtunnel.encode import Batch, RowEncoder, Rows
+from windtunnel.errors import BadInput
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.serving.cascade.sources import HostFeatures
+
+
+@dataclass(frozen=True, eq=False)
+class StageOutput:
+    """What a stage gives for a batch.
+
+    Attributes
+    ----------
+    predictions : ndarray
+        Probabilities ``[B, classes]`` of a classifier, values ``[B]`` of a regressor.
+    shared : ndarray
+        What the next stage need not compute again, float64 ``[B, w]``; w may be 0.
+    """
+
+    predictions: NDArray[np.float64]
+    shared: NDArray[np.float64]
+
+
+class Stage:
+    """Raw rows, and what an earlier stage has computed, to predictions.
+
+    Parameters
+    ----------
+    net : TranslatedPipeline
+        Its scores are the outputs of the model, followed by what the next stage takes over. Its encoder's numbers are
+        raw columns first, then those of ``hosts``, then those that an earlier stage has computed.
+    hosts : sequence of HostFeatures
+        What the source's own code computes.
+    shared : int
+        How many numbers an earlier stage has computed.
+    outputs : int
+        How many columns of the scores are the model's own.
+    finish : callable
+        From these to predictions.
+    """
+
+    def __init__(
+        self,
+        net: TranslatedPipeline,
+        hosts: Sequence[HostFeatures],
+        shared: int,
+        outputs: int,
+        finish: Callable[[Tensor], Tensor],
+    ) -> None:
+        self.net, self.hosts, self.shared, self.outputs = net, hosts, shared, outputs
+        self._finish = finish
+        width = net.encoder.width
+        numbers = [column for column in net.encoder.numbers if column < width]
+        self._raw = replace(net.encoder, numbers=numbers)
+
+    def encode(self, rows: Rows, shared: NDArray[np.float64] | None = None) -> Batch:
+        """Raw rows as a batch; batches of several requests can be joined row by row.
+
+        Parameters
+        ----------
+        rows : raw rows
+        shared : ndarray, optional
+            ``StageOutput.shared`` of these rows, for a second stage.
+        """
+        source = self.net.encoder.source_rows(rows) if self.hosts else None
+        batch = _encoded(self._raw, rows, None if source is None else len(source))
+        if len(batch.ids) == 0:
+            raise BadInput("got 0 rows; at least 1 is needed to predict.")
+        blocks = [host.compute(source, self._raw.width) for host in self.hosts]
+        if self.shared:
+            assert shared is not None
+            blocks.append(shared)
+        if not blocks:
+            return batch
+        return Batch(torch.from_numpy(np.hstack([batch.numbers.numpy(), *blocks])), batch.ids)
+
+    def run(self, batch: Batch) -> StageOutput:
+        """Predictions for encoded rows."""
+        scores = self.net.scores(batch)
+        predictions = self._finish(scores[:, : self.outputs])
+        return StageOutput(predictions.numpy(), scores[:, self.outputs :].numpy())
+
+
+class WholeStage:
+    """A net as a stage that shares nothing.
+
+    Parameters
+    ----------
+    net : TranslatedPipeline
+    method : str
+        "predict_proba" or "predict".
+    """
+
+    hosts: Sequence[HostFeatures] = ()
+    shared = 0
+
+    def __init__(self, net: TranslatedPipeline, method: str) -> None:
+        self.net, self.method = net, method
+
+    def encode(self, rows: Rows, shared: NDArray[np.float64] | None = None) -> Batch:
+        """Raw rows as a batch."""
+        return self.net.encode(rows)
+
+    def run(self, rows: Rows) -> StageOutput:
+        """Predictions for a batch, or for raw rows."""
+        predictions = np.asarray(getattr(self.net, self.method)(rows), dtype=np.float64)
+        return StageOutput(predictions, np.empty((len(predictions), 0)))
+
+
+def _encoded(encoder: RowEncoder, rows: Rows, count: int | None) -> Batch:
+    """The raw columns; without any, ``count`` empty rows."""
+    if count is not None and not encoder.numbers and not encoder.categories:
+        return Batch(torch.empty((count, 0), dtype=torch.float64), torch.empty((count, 0), dtype=torch.int64))
+    for encode in (encoder.encode_array, encoder.encode_few):
+        if (batch := encode(rows)) is not None:
+            return batch
+    columns: Any = encoder.columns(rows)
+    return encoder.encode(columns, rows=len(rows if isinstance(columns, dict) else columns))
