@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from scipy import sparse
@@ -50,6 +52,17 @@ def few_rows() -> Iterator[Any]:
             yield from ({"c": cells}, objects, objects.to_numpy())
             if cells[0] is not NO_UNICODE:  # of which pandas makes no column of texts
                 yield pd.DataFrame({"c": pd.Series(cells)})
+            yield from _single_rows(objects)
+
+
+def _single_rows(objects: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """A single row as a category, and in the dtypes of Arrow and of pandas that can hold it."""
+    texts, dictionary = pa.large_string(), pa.dictionary(pa.int8(), pa.string())
+    arrow = [pd.ArrowDtype(dtype) for dtype in (pa.string(), texts, dictionary, pa.int64(), pa.float64(), pa.bool_())]
+    for dtype in ["category", *arrow, "Int64", "Float64", "boolean"] if len(objects) == 1 else []:
+        with suppress(TypeError, ValueError, OverflowError, pa.ArrowException):
+            yield objects.astype(dtype)
+            yield objects.astype(dtype).assign(other="text")
 
 
 def told(encoder: RowEncoder) -> int:
@@ -117,7 +130,8 @@ NOT_TOLD: dict[str, Any] = {
     "columns of other lengths": {"age": [1.0], "city": ["a"], "more": [1, 2]},
     "a column of two dimensions": {"age": [1.0], "city": ["a"], "more": [[1, 2]]},
     "an array for a list": {"age": np.array([1.0]), "city": ["a"]},
-    "a dtype of its own": pd.DataFrame({"age": [1.0], "city": pd.Series(["a"]).astype("category")}),
+    "a dtype of its own": pd.DataFrame({"age": [1.0, 2.0], "city": pd.Series(["a", "b"]).astype("category")}),
+    "sparse columns": pd.DataFrame({"age": [1.0], "city": [0.0]}).astype(pd.SparseDtype("float64")),
     "dates": pd.DataFrame({"age": pd.to_datetime(["2026-01-01"]), "city": ["a"]}),
     "an array of another width": np.array([[1.0, "a", 2]], dtype=object),
     "texts": [["a"]],

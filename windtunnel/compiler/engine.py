@@ -9,10 +9,13 @@ from operator import attrgetter, is_
 from threading import RLock
 from typing import Any, Self
 
+import numpy as np
+import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.encode import RowEncoder, Rows
+from windtunnel.encode import CategoryColumn, RowEncoder, Rows
 from windtunnel.modules.base import Module
 from windtunnel.program.program import Program, ProgramStep
 from windtunnel.program.scoring_pipeline import ScoringPipeline
@@ -96,6 +99,10 @@ class ProgramEngine(ABC):
         """What ``Program.output`` gives."""
         runs = self.prepared()
         return runs.get(method, runs["scores"])(numbers, ids)
+
+    def text_ids(self, category: CategoryColumn, values: pd.Series) -> NDArray[np.int64] | None:
+        """See ``Engine``."""
+        return None
 
     def direct(self, net: ScoringPipeline, method: str, rows: Rows) -> Any:
         """See ``Engine``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain
@@ -44,6 +44,19 @@ class Batch(NamedTuple):
 
     numbers: Tensor
     ids: Tensor
+
+
+TextIds = Callable[[CategoryColumn, pd.Series], NDArray[np.int64] | None]
+"""See ``RowEncoder.encode``."""
+
+
+def _no_ids(category: CategoryColumn, values: pd.Series) -> None:
+    return None
+
+
+def _without_codes(values: pd.Series) -> pd.Series:
+    """A column whose distinct values Arrow stores, as a column of all its values."""
+    return values.astype(object) if is_arrow_dictionary(values.dtype) else values
 
 
 @dataclass
@@ -197,6 +210,7 @@ class RowEncoder:
         rows: int | None = None,
         training: bool = False,
         counts: Mapping[int, sparse.coo_array] | None = None,
+        text_ids: TextIds = _no_ids,
     ) -> Batch:
         """Encode rows whose columns are in fitted order (see ``select``), followed by the outputs of host steps.
 
@@ -211,6 +225,9 @@ class RowEncoder:
             weights of this id, and from then on it is accepted. Otherwise they raise ``BadInput``.
         counts : dict
             Further columns as sparse matrices, each keyed by its first column.
+        text_ids : callable
+            ``text_ids(category, values)`` gives the ids of a column, or None for one that ``category.ids`` has to
+            encode or reject.
         """
         rows = len(frame) if rows is None else rows
         check_dense(rows, len(self.numbers), np.dtype(self.dtype).itemsize)
@@ -221,7 +238,9 @@ class RowEncoder:
         ids = np.empty((rows, len(self.categories)), dtype=np.int64)
         for position, category in enumerate(self.categories):
             values, name = frame[category.column], self.column_name(category.column)
-            ids[:, position] = category.ids(values, name, flat=self.flat, training=training)
+            if (known := text_ids(category, values)) is None:
+                known = category.ids(_without_codes(values), name, flat=self.flat, training=training)
+            ids[:, position] = known
         return self.add_counts(Batch(torch.from_numpy(numbers), torch.from_numpy(ids)), counts or {})
 
     def add_counts(self, batch: Batch, counts: Mapping[int, sparse.coo_array]) -> Batch:
@@ -256,7 +275,7 @@ class RowEncoder:
 
     def _as_number(self, series: pd.Series, column: int) -> NDArray[Any]:
         try:
-            values = to_float64(series)
+            values = to_float64(_without_codes(series))
         except (TypeError, ValueError, OverflowError) as error:
             dates = DATES if column_kind(series) in ("datetime64", "datetime", "date") else ""
             raise BadInput(
@@ -305,11 +324,7 @@ class RowEncoder:
         if labels is None:
             every = rows.columns.tolist()  # to look up one label of an Index takes longer
             labels = [every[column] for column in wanted]
-        columns = {column: rows[label] for column, label in zip(wanted, labels, strict=True)}
-        for column, values in columns.items():
-            if is_arrow_dictionary(values.dtype):
-                columns[column] = values.astype(object)
-        return columns
+        return {column: rows[label] for column, label in zip(wanted, labels, strict=True)}
 
     def _check_dense(self, rows: Rows) -> None:
         """Reject a sparse matrix, and a table that becomes one, if its zeros would be missing values."""

@@ -54,11 +54,13 @@ def python_columns(rows: Rows) -> tuple[list[Any] | None, list[list[Any]]] | Non
     For few rows, to get a column from pandas takes longer than to encode its values.
     """
     if isinstance(rows, pd.DataFrame):
-        if not 0 < len(rows) <= FEW_ROWS or not all(map(holds_python_values, dtypes := rows.dtypes.tolist())):
+        if not 0 < len(rows) <= FEW_ROWS:
             return None
-        # A row of numbers alone would come in one dtype, which may change some of them.
-        if len(rows) == 1 and any(isinstance(dtype, pd.StringDtype) for dtype in dtypes):
-            return rows.columns.tolist(), [[_to_python(value)] for value in rows.iloc[0].tolist()]
+        # One value tells its kind, whatever the dtype of its column, but a table of sparse columns may be rejected.
+        if len(rows) == 1 and not isinstance((row := rows.iloc[0]).dtype, pd.SparseDtype):
+            return rows.columns.tolist(), [[_to_python(value)] for value in row.tolist()]
+        if not all(map(holds_python_values, rows.dtypes.tolist())):
+            return None
         return rows.columns.tolist(), rows.to_numpy(dtype=object).T.tolist()
     if type(rows) is np.ndarray:
         few = rows.dtype == object and rows.ndim == 2 and 0 < len(rows) <= FEW_ROWS
@@ -73,7 +75,9 @@ def python_columns(rows: Rows) -> tuple[list[Any] | None, list[list[Any]]] | Non
 
 
 def _to_python(value: Any) -> Any:
-    """A NumPy number as a Python number."""
+    """A NumPy number as a Python number, and pandas' missing value as None."""
+    if value is pd.NA:
+        return None
     return value.item() if isinstance(value, np.number | np.bool_) else value
 
 

@@ -10,9 +10,10 @@ from typing import Any, Protocol, Self
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from windtunnel.encode import FIRST_ID, Batch, RowEncoder, Rows
+from windtunnel.encode import FIRST_ID, Batch, CategoryColumn, RowEncoder, Rows
 from windtunnel.errors import BadInput
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.tables.tfidf import TermSums
@@ -43,6 +44,10 @@ class Engine(Protocol):
 
     def output(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
         """The output of ``Program.output``; called without gradients, with rows on the device of the program."""
+        ...
+
+    def text_ids(self, category: CategoryColumn, values: pd.Series) -> NDArray[np.int64] | None:
+        """The ids of a column, as ``category.ids`` gives them; None for a column that it has to encode or reject."""
         ...
 
     def direct(self, net: ScoringPipeline, method: str, rows: Rows) -> Any:
@@ -112,7 +117,9 @@ class ScoringPipeline(nn.Module):
             return (batch,)
         columns = self.encoder.columns(rows)
         count = len(rows if isinstance(columns, dict) else columns)
-        return (self.encoder.encode(columns, rows=count, training=training),)
+        if training or self.engine is None:
+            return (self.encoder.encode(columns, rows=count, training=training),)
+        return (self.encoder.encode(columns, rows=count, text_ids=self.engine.text_ids),)
 
     def _encoded_with_hosts(self, rows: Rows, training: bool, at_once: int | None) -> Iterator[Batch]:
         """Raw rows with the columns that host steps compute."""

@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.compiler.engine import ProgramEngine, Run
 from windtunnel.compiler.native.part import NativePart, TorchPart, split
 from windtunnel.compiler.native.scorer import Scorer, scorer, values_of
-from windtunnel.encode import RowEncoder, Rows
+from windtunnel.compiler.native.text_columns import TextColumns
+from windtunnel.encode import CategoryColumn, RowEncoder, Rows
 from windtunnel.program.program import Program, ProgramStep
 from windtunnel.program.scoring_pipeline import ScoringPipeline
 
@@ -32,6 +36,7 @@ class NativeEngine(ProgramEngine):
         self.torch_steps: dict[str, str] = {}
         self._whole: dict[str, NativePart] = {}
         self._scorers: dict[str, Scorer | None] = {}
+        self._text_columns = TextColumns()
 
     def prepare(self) -> Mapping[str, Run]:
         """The parts of the scores and of each method that has a step of its own."""
@@ -40,6 +45,10 @@ class NativeEngine(ProgramEngine):
         if any(tensor.device.type != "cpu" for tensor in self.program.buffers()):  # moved after it was compiled
             return {method: partial(self.program.output, method) for method in ends}
         return {method: self._run(method, end) for method, end in ends.items()}  # type: ignore[arg-type]
+
+    def text_ids(self, category: CategoryColumn, values: pd.Series) -> NDArray[np.int64] | None:
+        """The ids of a column of texts, from a table in C."""
+        return self._text_columns.ids(category, values)
 
     def direct(self, net: ScoringPipeline, method: str, rows: Rows) -> Any:
         """The output of a method for rows that no step can reject; None for others."""
@@ -65,7 +74,7 @@ class NativeEngine(ProgramEngine):
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"_whole": {}, "_scorers": {}}
+        return super().__getstate__() | {"_whole": {}, "_scorers": {}, "_text_columns": TextColumns()}
 
     def _run(self, method: str, end: ProgramStep) -> Run:
         numbers, ids = self.example(2)

@@ -19,6 +19,6 @@ typedef struct {
 /* Compute the outputs of rows, without the GIL if there are several; -1 with an exception if there is no memory. */
 int program_compute(Program *program, const wt_rows *rows);
 
-extern PyType_Spec scorer_spec;
+extern PyType_Spec scorer_spec, vocabulary_spec;
 
 #endif

@@ -164,7 +164,8 @@ static int add_type(PyObject *module, const char *name, PyType_Spec *spec) {
 }
 
 static int fill_module(PyObject *module) {
-    return add_type(module, "Program", &program_spec) != 0 ? -1 : add_type(module, "Scorer", &scorer_spec);
+    if (add_type(module, "Program", &program_spec) != 0 || add_type(module, "Scorer", &scorer_spec) != 0) return -1;
+    return add_type(module, "Vocabulary", &vocabulary_spec);
 }
 
 static PyModuleDef_Slot module_slots[] = {
