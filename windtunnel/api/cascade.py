@@ -26,6 +26,7 @@ def cascade(
     accuracy_loss: float = 0.001,
     gamma: float | None = None,
     cost: Mapping[str, float] | None = None,
+    cache: Mapping[str, int] | None = None,
     seed: int = 0,
 ) -> Cascade:
     """Put a small model in front of a pipeline, which settles the rows that are easy.
@@ -53,6 +54,10 @@ def cascade(
         have joined before. None takes the value with the lowest expected cost.
     cost : mapping, optional
         Name of a group -> seconds per row, where timing is misleading, as for look-ups in a remote store.
+    cache : mapping, optional
+        Name of a group, or of a step on the host -> how many rows to keep the features of, those used last. A row is
+        found by the values of the raw columns that the step reads. Worth it for look-ups in a remote store and for
+        slow code; what is translated takes less time than a look at a cache.
     seed : int
 
     Returns
@@ -94,7 +99,7 @@ def cascade(
                 accuracy_loss,
                 seed,
             )
-        candidates[names] = Cascade(small, full, groups, names, value, threshold)
+        candidates[names] = Cascade(small, full, groups, names, value, threshold, cache or {})
     if not candidates:
         dear = max(groups, key=lambda group: group.cost).name
         raise InvalidOption(f"no group costs less than half of all; {dear!r} is the dearest. Split it, or give cost=.")

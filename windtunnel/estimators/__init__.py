@@ -7,6 +7,7 @@ from windtunnel.estimators.factorization_machine import (
     FactorizationMachineRegressor,
 )
 from windtunnel.estimators.leaf_encoder import LeafEncoder
+from windtunnel.estimators.lookup import Lookup
 from windtunnel.estimators.matrix_factorization import MatrixFactorization
 from windtunnel.estimators.rare_categories import RareCategories
 from windtunnel.estimators.two_hot import TwoHotEncoder
@@ -18,6 +19,7 @@ __all__ = [
     "FactorizationMachineClassifier",
     "FactorizationMachineRegressor",
     "LeafEncoder",
+    "Lookup",
     "MatrixFactorization",
     "RareCategories",
     "TwoHotEncoder",

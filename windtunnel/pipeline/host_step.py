@@ -40,6 +40,10 @@ class HostStep:
     tokens: TokenCounts | None = None
     source: str = ""
 
+    def __deepcopy__(self, memo: Any) -> HostStep:
+        """Itself: copies of a translation share fitted steps, which nothing changes and whose clients have no copy."""
+        return self
+
     @property
     def name(self) -> str:
         """Path of the step in the pipeline."""

@@ -55,6 +55,7 @@ REASONS: dict[str, str] = {
     "lightgbm.DaskLGBMRegressor": _DASK,
     "xgboost.XGBModel": _BASE,
     "xgboost.Booster": "it predicts from a DMatrix, not from rows; XGBClassifier or XGBRegressor load_model it",
+    "windtunnel.Lookup": "it asks a store, which no file can hold, for the features of each row",
     "prophet.Prophet": "it forecasts one series from its dates, by simulating its trend, and is no step over columns",
     "pyspark.ml.classification.LogisticRegressionModel": _SPARK,
     "pyspark.ml.feature.Bucketizer": _SPARK,

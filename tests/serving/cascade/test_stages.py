@@ -130,3 +130,31 @@ def test_steps_of_another_fit_are_not_reused(made, rows):
     _, cascade = made
     other = make_pipeline(make_column_transformer(*HOSTS), LogisticRegression()).fit(frame[400:], target[400:])
     assert split(cascade.small, windtunnel.compile(other), "predict_proba") is None
+
+
+def test_features_of_rows_seen_before_come_from_the_cache(made, rows, tmp_path):
+    pipeline, cascade = made
+    cascade.save(tmp_path / "cascade")
+    sizes = {"functiontransformer": 50, "pipeline": 1000}
+    cached = windtunnel.Cascade.load(tmp_path / "cascade", host=pipeline, cache=sizes)
+    queried = rows[0][600:700]
+    expected = cascade.predict_proba(queried)
+    COMPUTED.clear()
+    twice = pd.concat([queried[:40], queried[:40]])
+    np.testing.assert_allclose(cached.predict_proba(twice), np.vstack([expected[:40]] * 2), atol=1e-12)
+    assert COMPUTED[0] == ("first", 40)
+    COMPUTED.clear()
+    np.testing.assert_allclose(cached.predict_proba(queried[:40]), expected[:40], atol=1e-12)
+    assert COMPUTED == [] and "66.7% of 120 rows found" in cached.report()
+    cached.predict_proba(queried[40:])  # pushes the earlier ones out of the smaller cache
+    COMPUTED.clear()
+    np.testing.assert_allclose(cached.predict_proba(queried[:40]), expected[:40], atol=1e-12)
+    assert COMPUTED == [("first", 40)]
+
+
+def test_caches_of_other_names_and_sizes_are_rejected(made, rows):
+    pipeline, cascade = made
+    pair = (rows[0][:400], rows[1][:400])
+    for cache, message in (({"nothing": 5}, "functiontransformer"), ({"pipeline": 0}, "from 1 up")):
+        with pytest.raises(windtunnel.InvalidOption, match=message):
+            windtunnel.cascade(pipeline, pair, pair, cache=cache)

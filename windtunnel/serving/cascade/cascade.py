@@ -44,7 +44,7 @@ class Cascade:
     threshold : Threshold or None
         None for a regressor, which always predicts with the full model.
     cache : dict
-        Step on the host -> the most rows whose features are kept.
+        Step on the host -> the most rows whose features are kept in memory.
     """
 
     small: TranslatedPipeline
@@ -192,7 +192,14 @@ class Cascade:
         save(path, self.small, self.full, facts)
 
     @classmethod
-    def load(cls, path: str | PathLike[str], *, host: Any = None, trusted: bool = False) -> Self:
+    def load(
+        cls,
+        path: str | PathLike[str],
+        *,
+        host: Any = None,
+        trusted: bool = False,
+        cache: Mapping[str, int] | None = None,
+    ) -> Self:
         """Read what ``save`` wrote; ``BadFile`` for anything else.
 
         Parameters
@@ -202,9 +209,11 @@ class Cascade:
             The pipeline of the cascade, if steps of it stayed on the host; see ``windtunnel.load``.
         trusted : bool
             See ``windtunnel.load``.
+        cache : mapping, optional
+            See ``windtunnel.cascade``; a file holds no caches.
         """
         small, full, facts = load(path, host, trusted)
-        return cls(small, full, facts.groups, facts.efficient, facts.gamma, facts.threshold)
+        return cls(small, full, facts.groups, facts.efficient, facts.gamma, facts.threshold, cache or {})
 
     def report(self) -> str:
         """Groups, threshold, accuracy and expected cost as text."""

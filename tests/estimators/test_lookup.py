@@ -1,0 +1,89 @@
+"""``Lookup``: features from a mapping, and from Redis through its own clients."""
+
+import json
+
+import fakeredis
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+import windtunnel
+from windtunnel import Lookup
+
+USERS = {f"user:{number}": [number, number**2 / 10] for number in range(40)}
+
+
+class Counted(dict):
+    """A mapping that offers many keys at once, and records the requests."""
+
+    def __init__(self, values):
+        super().__init__(values)
+        self.requests = []
+
+    def mget(self, keys):
+        self.requests.append(list(keys))
+        return [self.get(key) for key in keys]
+
+
+def redis(kind):
+    server = fakeredis.FakeServer()
+    client = fakeredis.FakeRedis(server=server)
+    for key, value in USERS.items():
+        client.set(key, json.dumps(value))
+    return client if kind == "redis" else fakeredis.FakeAsyncRedis(server=server)
+
+
+@pytest.mark.parametrize("kind", ["mapping", "redis", "asynchronous redis"])
+def test_values_of_the_store_and_nan_for_others(kind):
+    store = USERS if kind == "mapping" else redis(kind)
+    lookup = Lookup(store, "user:{}", batch_size=2).fit([[3], [4]])
+    expected = [USERS["user:7"], [np.nan] * 2, USERS["user:0"], USERS["user:7"], USERS["user:39"]]
+    rows = pd.DataFrame({"user": [7, -1, 0, 7, 39]})
+    np.testing.assert_array_equal(lookup.transform(rows), expected)
+    np.testing.assert_array_equal(clone(lookup).fit(rows).transform(rows), expected)
+    assert clone(lookup).store is store
+
+
+def test_every_key_is_asked_for_once_in_batches():
+    store = Counted(USERS)
+    lookup = Lookup(store, "user:{}", batch_size=3).fit([[0]])
+    store.requests.clear()
+    lookup.transform([[1], [2], [1], [3], [2], [4]])
+    assert store.requests == [["user:1", "user:2", "user:3"], ["user:4"]]
+
+
+def test_keys_of_values_and_of_several_columns():
+    assert Lookup({7: 1.5, 8: [2.5]}).fit_transform([[8], [7]]).tolist() == [[2.5], [1.5]]
+    assert Lookup({(1, "a"): 4.0}).fit_transform(np.array([[1, "a"]], dtype=object)).tolist() == [[4.0]]
+    assert Lookup({"1-a": b"[4, 5]"}, "{}-{}").fit_transform([[1, "a"]]).tolist() == [[4.0, 5.0]]
+
+
+@pytest.mark.parametrize(
+    "store, rows, message",
+    [
+        (3, [[1]], "type int"),
+        ({}, [[1]], "no key"),
+        ({1: "text"}, [[1]], "'text'"),
+        ({1: [1.0], 2: [1.0, 2.0]}, [[1], [2]], "of 1 and of 2 numbers"),
+    ],
+)
+def test_what_is_rejected(store, rows, message):
+    with pytest.raises(windtunnel.WindTunnelError, match=message):
+        Lookup(store).fit(rows)
+
+
+@pytest.mark.parametrize("make", [windtunnel.translate, windtunnel.compile])
+def test_a_translation_looks_up_on_the_host(make):
+    generator = np.random.default_rng(0)
+    rows = pd.DataFrame({"user": generator.integers(40, size=200), "age": generator.normal(size=200)})
+    target = (rows.user + 5 * rows.age > 20).astype(int)
+    parts = make_column_transformer((Lookup(redis("redis"), "user:{}"), ["user"]), ("passthrough", ["age"]))
+    pipeline = make_pipeline(parts, LogisticRegression(max_iter=1000)).fit(rows, target)
+    net = make(pipeline)
+    assert [host.estimator for host in net.hosts] == ["Lookup"]
+    np.testing.assert_allclose(net.predict_proba(rows), pipeline.predict_proba(rows), atol=1e-9)
+    np.testing.assert_allclose(windtunnel.compile(net).predict_proba(rows), pipeline.predict_proba(rows), atol=1e-9)
