@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.command import command
-from benchmarks.paper.cells import Limits, Results, key
+from benchmarks.paper.cells import VARIANTS, Limits, Results, key
 from benchmarks.paper.jobs import run
 from benchmarks.paper.report import paper_form, runs_of, write_report
 from benchmarks.paper.tables import TABLES, aligned
@@ -20,12 +20,18 @@ app = command()
 
 @app.callback()
 def main(
-    table: Annotated[list[str] | None, typer.Option(help="5.3, 5.4, 5.5 or 5.6; several may be given.")] = None,
+    table: Annotated[list[str] | None, typer.Option(help="5.3, 5.4, 5.5, 5.6 or levels; several may be given.")] = None,
     data: Annotated[
         list[str] | None, typer.Option(help="NAME=PATH: criteo, avazu, flight, clicklog=ROWS, or a name in a folder.")
     ] = None,
     seeds: Annotated[str, typer.Option(help="Separated by commas.")] = "0,1,2",
     pipe: Annotated[list[int] | None, typer.Option(help="Only these pipelines, 1 to 3; several may be given.")] = None,
+    pre: Annotated[
+        list[int] | None, typer.Option(help="Only these preprocessings, 1 to 3; several may be given.")
+    ] = None,
+    variant: Annotated[
+        list[str] | None, typer.Option(help=f"Only these of {', '.join(VARIANTS)}; several may be given.")
+    ] = None,
     rows: Annotated[int | None, typer.Option(help="Take so many rows of each set at random.")] = None,
     max_steps: Annotated[int | None, typer.Option(help="The most optimizer steps; the recipe's are 20,000.")] = None,
     learning_rate: Annotated[
@@ -46,7 +52,11 @@ def main(
     results, limits = Results(output / "results.jsonl"), Limits(rows, max_steps, tuple(learning_rate or ()))
     results.repair()
     whole = [(name, TABLES[name].cells(one, _seeds(seeds))) for name in table or [] for one in data or []]
-    wanted = [(name, [cell for cell in cells if not pipe or cell.pipe in pipe]) for name, cells in whole]
+    allowed = {"pipe": pipe, "pre": pre, "variant": variant}
+    wanted = [
+        (name, [cell for cell in cells if all(getattr(cell, of) in only for of, only in allowed.items() if only)])
+        for name, cells in whole
+    ]
     run(list(dict.fromkeys(cell for _, cells in wanted for cell in cells)), limits, results, jobs)
     finished = results.finished()
     for name in dict.fromkeys(table or []):
@@ -70,6 +80,8 @@ def told(shown: Sequence[dict[str, object]], limits: Limits) -> str:
     """What the training was held to, and how often that ended it."""
     trained = [one for one in shown if "recipe" in one["settings"]]  # type: ignore[operator]
     recipes = [one["settings"]["recipe"] for one in trained]  # type: ignore[index]
+    if not trained:
+        return "Sources only."
     rates = sorted({rate for recipe in recipes for rate in recipe["learning_rate"]})
     capped = sum(bool(one["capped"]) for one in trained)
     return (

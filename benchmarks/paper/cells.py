@@ -33,13 +33,15 @@ from windtunnel.trainers.recipe import Recipe
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "paper"
 VARIANTS: dict[str, dict[str, Any]] = {
     "source": {},
+    "L1": {"level": "L1", "temperature": 1.0},
     "L2": {"level": "L2"},
     "L3": {"level": "L3"},
     "L4": {"level": "L4"},
     "cold": {"level": "L4", "start": "cold"},
     "trees": {"level": "L4"},
 }
-"""What is measured: the source pipeline itself, or a translation with these options; "trees" trains nothing else."""
+"""What is measured: the source pipeline itself, or a translation with these options; "trees" trains nothing else. L1
+moves tables, linear layers and leaf values alone, for which each node must let rows of both sides through."""
 RATES = {"criteo": 1e-5}
 """The learning rates of the paper that are not its recipe's."""
 CALIBRATION = 5000

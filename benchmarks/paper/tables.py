@@ -115,6 +115,18 @@ TABLES = {
             )
         },
     ),
+    "levels": Table(
+        "levels",
+        "Levels, and warm against cold (not in the paper)",
+        [
+            ("ML (Pipe2)", {"pipe": 2, "variant": "source"}),
+            ("L1, temperature 1", {"pipe": 2, "variant": "L1"}),
+            *((level, {"pipe": 2, "variant": level}) for level in ("L2", "L3", "L4")),
+            ("L4, cold", {"pipe": 2, "variant": "cold"}),
+        ],
+        PRE,
+        {},
+    ),
 }
 
 
