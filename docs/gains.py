@@ -1,4 +1,4 @@
-"""Write the figure docs/gains.svg and the table of gains in README.md, from the tables of docs/accuracy.md.
+"""Write the figure docs/gains.svg and the table of gains in README.md, from benchmarks/results/accuracy.
 
 python -m docs.gains            writes both
 python -m docs.gains --check    tells whether they are stale; exit code 1 if so
@@ -7,11 +7,16 @@ python -m docs.gains --check    tells whether they are stale; exit code 1 if so
 import re
 import sys
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import NamedTuple
+
+from benchmarks.accuracy.table import Scores
+from benchmarks.paper.cells import Results
+from benchmarks.paper.tables import mean_and_error
 
 FOLDER = Path(__file__).resolve().parent
 FIGURE, README = FOLDER / "gains.svg", FOLDER.parent / "README.md"
+RESULTS = FOLDER.parent / "benchmarks" / "results" / "accuracy" / "results.jsonl"
 SOURCES = {
     "strong": "LightGBM, early stopping",
     "paper": "LightGBM, 100 trees as in the paper",
@@ -20,8 +25,9 @@ SOURCES = {
     "catboost": "CatBoost",
 }
 WAYS = {"default": "fit", "crossfit": "crossfit"}
+MIN_SETS = 3
+"""Sets that a line of the table needs."""
 TABLE = re.compile(r"(?<=<!-- measured: written by make figure -->\n\n).*?(?=\n\n<!-- /measured -->)", re.DOTALL)
-GAIN = re.compile(r"<br>([+-][\d.]+)(?: ± ([\d.]+))?")
 WIDTH, LEFT, TOP, ROW = 720, 190, 46, 34
 STYLE = """
   text { font: 14px sans-serif; fill: #24292f; }
@@ -42,29 +48,28 @@ class Gain(NamedTuple):
     error: float
 
 
-def gains(page: str, source: str) -> list[Gain]:
-    """The gains over a source pipeline on the real data sets; those built into the benchmark are left out."""
-    section = re.search(rf"### From {source}: .*?\n\n(.*?)\n\n", page, re.DOTALL)
-    if section is None:
-        raise ValueError(f"docs/accuracy.md has no table 'From {source}'; write it with python -m benchmarks.accuracy")
-    header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section[1].splitlines()]
+def gains(scores: Scores, source: str) -> list[Gain]:
+    """The gains over a source pipeline on the sets with AUC, the largest first."""
     measured = []
-    for name, *cells in rows[: next(at for at, row in enumerate(rows) if row[0] == "housing_like (RMSE)")]:
-        for way, cell in zip(header[1:], cells, strict=True):
-            match = GAIN.search(cell)
-            if way in WAYS and match:
-                measured.append(Gain(name, way, float(match[1]), float(match[2] or 0)))
-    return measured
+    for name in scores.of_data:
+        for way in WAYS:
+            if of_seeds := scores.gains(name, f"{source}/{way}", source):
+                mean, error = mean_and_error(of_seeds)
+                measured.append(Gain(name, way, mean, error or 0.0))
+    return sorted(measured, key=lambda gain: -max(each.mean for each in measured if each.data_set == gain.data_set))
 
 
-def table(page: str) -> str:
-    """Mean and least gain of each way over each source, as a Markdown table."""
-    rows = ["| source pipeline | `fit`: mean gain | least gain | `crossfit`: mean gain | least gain |"]
-    rows.append("| --- | --- | --- | --- | --- |")
+def table(scores: Scores) -> str:
+    """Mean, median and least gain of each way over each source, as a Markdown table."""
+    rows = ["| source pipeline | | data sets | mean gain | without the best set | median | least |"]
+    rows.append("| --- | --- | --- | --- | --- | --- | --- |")
     for source, label in SOURCES.items():
-        means = [[gain.mean for gain in gains(page, source) if gain.way == way] for way in WAYS]
-        cells = " | ".join(f"{fmean(of_way):+.4f} | {min(of_way):+.4f}" for of_way in means)
-        rows.append(f"| {label} | {cells.replace('-', '−')} |")
+        for way, name in WAYS.items():
+            means = sorted(gain.mean for gain in gains(scores, source) if gain.way == way)
+            if len(means) >= MIN_SETS:
+                typical = (fmean(means), fmean(means[:-1]), median(means), means[0])
+                cells = " | ".join(f"{value:+.4f}" for value in typical).replace("-", "−")
+                rows.append(f"| {label} | `{name}` | {len(means)} | {cells} |")
     return "\n".join(rows)
 
 
@@ -100,9 +105,9 @@ def figure(measured: list[Gain]) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write figure and table, or with ``--check`` compare them only."""
-    page = (FOLDER / "accuracy.md").read_text(encoding="utf-8")
+    scores = Scores(Results(RESULTS).finished().values())
     readme = README.read_text(encoding="utf-8")
-    new = {FIGURE: figure(gains(page, "strong")), README: TABLE.sub(lambda _: table(page), readme)}
+    new = {FIGURE: figure(gains(scores, "strong")), README: TABLE.sub(lambda _: table(scores), readme)}
     if "--check" in arguments:
         stale = [path.name for path, text in new.items() if not path.exists() or path.read_text("utf-8") != text]
         print(f"stale: {', '.join(stale)}; run `make figure`" if stale else "up to date")

@@ -76,7 +76,7 @@ class Grid:
     def rich(self) -> Table:
         """For a terminal."""
         titles, *body = self.rows
-        table = Table(show_lines=any("\n" in cell for row in body for cell in row))
+        table = Table()
         for at, title in enumerate(titles):
             table.add_column(title, justify="right" if at else "left", no_wrap=True)
         for row in body:
@@ -85,60 +85,57 @@ class Grid:
 
 
 def grids(scores: Scores) -> list[Grid]:
-    """The scores of the alternatives; those of each source and what is made of it; log losses and seconds."""
-    found = [alternatives(scores), *(translations(scores, source) for source in SOURCES)]
-    found += [by_model(scores, "log_loss", "Log loss on the test rows"), by_model(scores, "seconds", "Seconds")]
+    """What is made of each source; the scores of the alternatives; seconds."""
+    found = [*(translations(scores, source) for source in SOURCES), alternatives(scores), seconds(scores)]
     return [grid for grid in found if grid is not None]
 
 
-def alternatives(scores: Scores) -> Grid | None:
-    """Sets by alternatives and the sources that are none."""
-    models = [
-        name for name in (*ALTERNATIVES, "strong", "paper") if any(scores.values(one, name) for one in scores.sets)
-    ]
-    if not models:
-        return None
-    rows = [
-        [_label(scores, one), *(written(list(scores.values(one, name).values())) for name in models)]
-        for one in scores.sets
-    ]
-    return Grid("Score on the test rows", [["set", *models], *rows])
-
-
 def translations(scores: Scores, source: str) -> Grid | None:
-    """Sets by what is made of a source: the score, and below it the gain over the source, positive where better."""
-    ways = [way for way in OURS if any(scores.values(one, f"{source}/{way}") for one in scores.sets)]
+    """Sets by what is made of a source: scores, and gains over the source, positive where better.
+
+    Sets with an AUC come first, in each kind those of the largest gain.
+    """
+    ways = [way for way in OURS if any(scores.values(name, f"{source}/{way}") for name in scores.sets)]
     if not ways:
         return None
+    models = [f"{source}/{way}" for way in ways]
+    gains = {name: [scores.gains(name, model, source) for model in models] for name in scores.sets}
+    sets = [name for name in scores.sets if any(gains[name])]
+    sets.sort(key=lambda name: (scores.metric(name) != "auc", -max(fmean(gain) for gain in gains[name] if gain)))
     rows = []
-    for one in scores.sets:
-        cells = [written(list(scores.values(one, source).values()))]
-        for way in ways:
-            score = written(list(scores.values(one, f"{source}/{way}").values()))
-            gain = written(scores.gains(one, f"{source}/{way}", source), sign=True)
-            cells.append(score if gain == "-" else f"{score}\n{gain}")
-        rows.append([_label(scores, one), *cells])
-    means = [list(scores.mean_gains(f"{source}/{way}", source).values()) for way in ways]
-    if any(means):
-        rows.append(["mean gain, sets of --data", "", *(f"{fmean(gains):+.4f}" if gains else "-" for gains in means)])
-    return Grid(f"From {source}: score on the test rows, and its gain over {source}", [["set", source, *ways], *rows])
+    for name in sets:
+        row = [_label(scores, name), written(list(scores.values(name, source).values()))]
+        for model, gain in zip(models, gains[name], strict=True):
+            row += [written(list(scores.values(name, model).values())), written(gain, sign=True)]
+        rows.append(row)
+    titles = ["set", f"`{source}`", *(title for way in ways for title in (f"`{way}`", "gain"))]
+    return Grid(f"From {source}", [titles, *rows])
 
 
-def by_model(scores: Scores, field: str, title: str) -> Grid | None:
-    """Models by sets."""
-    sets = [one for one in scores.sets if any(scores.values(one, name, field) for name in MODELS)]
-    rows = []
-    for name in MODELS:
-        values = [list(scores.values(one, name, field).values()) for one in sets]
-        if any(values):
-            rows.append([name, *(_of(field, one) for one in values)])
-    return Grid(title, [["model", *sets], *rows]) if rows else None
+def alternatives(scores: Scores) -> Grid | None:
+    """Sets by alternatives, beside what ``fit`` makes of the source ``strong``."""
+    models = [name for name in ALTERNATIVES if any(scores.values(set, name) for set in scores.sets)]
+    if not models:
+        return None
+    shown = ["strong/default", *models]
+    rows = [
+        [_label(scores, set), *(written(list(scores.values(set, name).values())) for name in shown)]
+        for set in scores.sets
+    ]
+    return Grid("Alternatives", [["set", *(f"`{name}`" for name in shown)], *rows])
 
 
-def _of(field: str, values: list[float]) -> str:
-    if field == "seconds":
-        return f"{fmean(values):.1f}" if values else "-"
-    return written(values)
+def seconds(scores: Scores) -> Grid | None:
+    """Sets by models: mean time of fitting, for translations without that of the source."""
+    measured = {
+        (set, name): values for set in scores.sets for name in MODELS if (values := scores.values(set, name, "seconds"))
+    }
+    models = [name for name in MODELS if any((set, name) in measured for set in scores.sets)]
+    rows = [
+        [set, *(f"{fmean(of.values()):.1f}" if (of := measured.get((set, name))) else "-" for name in models)]
+        for set in scores.sets
+    ]
+    return Grid("Seconds", [["set", *(f"`{name}`" for name in models)], *rows]) if models else None
 
 
 def _label(scores: Scores, set: str) -> str:

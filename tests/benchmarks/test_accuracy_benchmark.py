@@ -3,7 +3,6 @@
 import json
 import sys
 from pathlib import Path
-from statistics import fmean
 
 import numpy as np
 import pandas as pd
@@ -357,7 +356,7 @@ def test_lines_and_report_of_what_there_is(folder: Path, few_trees: None) -> Non
     assert [json.loads(line) for line in printed.splitlines()] == lines_of(output)
     again, said = run("--output", output, "--json", "--report", page)
     assert again == printed and said == f"wrote {page}\n"
-    assert f"| toy | {lines_of(output)[0]['test']:.4f} |" in page.read_text()
+    assert f"| toy | - | {lines_of(output)[0]['test']:.4f} |" in page.read_text()
 
 
 @pytest.mark.parametrize(
@@ -410,18 +409,14 @@ RESULTS = [
 def test_sets_by_models_with_gains_by_seed() -> None:
     scores = Scores(RESULTS)
     grid = translations(scores, "strong")
-    assert grid is not None and grid.rows[0] == ["set", "strong", "default"]
+    assert grid is not None and grid.rows[0] == ["set", "`strong`", "`default`", "gain"]
     gain = [0.71 - 0.70, 0.724 - 0.72]
-    assert grid.rows[1] == [
-        "one",
-        written([0.70, 0.72]),
-        f"{written([0.71, 0.724])}\n{written(gain, sign=True)}",
-    ]
-    assert grid.rows[3] == ["diabetes (RMSE)", "56.0000", "55.0000\n+1.0000"]  # less is better
-    assert grid.rows[4] == ["mean gain, sets of --data", "", f"{fmean([fmean(gain), -0.001]):+.4f}"]
+    assert grid.rows[1] == ["one", written([0.70, 0.72]), written([0.71, 0.724]), written(gain, sign=True)]
+    assert [row[0] for row in grid.rows[1:]] == ["one", "two", "diabetes (RMSE)"]  # the largest gain first
+    assert grid.rows[3][1:] == ["56.0000", "55.0000", "+1.0000"]  # less is better
     plain = of_alternatives(scores)
-    assert plain is not None and plain.rows[0] == ["set", "catboost", "strong"]
-    assert [row[1] for row in plain.rows[1:]] == ["0.7100", "0.8100", "-"]
+    assert plain is not None and plain.rows[0] == ["set", "`strong/default`", "`catboost`"]
+    assert [row[2] for row in plain.rows[1:]] == ["0.7100", "0.8100", "-"]
     assert translations(scores, "paper") is None
 
 
@@ -432,15 +427,13 @@ def test_a_seed_without_its_source_is_no_gain_and_the_last_of_equals_counts() ->
 
 def test_the_summary_says_what_falls_short() -> None:
     told = "\n".join(summary(Scores(RESULTS)))
-    assert "default over strong: +0.0030 on average over 2 sets, lowest on two (-0.0010)" in told
-    assert "nowhere below -0.0005) is missed." in told
-    assert "one: strong/default 0.7170, catboost 0.7100 (+0.0070)" in told
-    assert "Above it on 1 of 2 sets, below its source on two. The goal (above on three of five, below on none)" in told
-    assert f"strong/default on two ({written([-0.001, -0.001], sign=True)})" in told
-    assert "strong/default: +0.0030 AUC over its source on average of 2 sets, median +0.0030, -0.0010 on" in told
-    assert "strong/default is better than catboost on 0 of 2 sets, not on one (+0.0000), two (-0.0110)." in told
-    better = [one for one in RESULTS if one["settings"]["set"] == "one"]
-    assert "default over strong: +0.0070" in (told := "\n".join(summary(Scores(better)))) and "missed" not in told
+    assert "`strong/default`, 2 sets with AUC: mean gain over its source +0.0030 (-0.0010 without one), median" in told
+    assert "least -0.0010 (two)" in told
+    assert f"`strong/default` on two ({written([-0.001, -0.001], sign=True)})" in told
+    assert "`strong/default` is better than `catboost` on 0 of 2 sets, not on one (+0.0000), two (-0.0110)." in told
+    assert "on 0 of 2 sets: one +0.0000 (from `strong`, over `catboost`), two -0.0110" in told
+    better = [each for each in RESULTS if each["settings"]["set"] == "one"]
+    assert "Worse than the source" not in "\n".join(summary(Scores(better)))
 
 
 def test_other_sections_are_left_alone(tmp_path: Path) -> None:
@@ -449,7 +442,7 @@ def test_other_sections_are_left_alone(tmp_path: Path) -> None:
     assert section(RESULTS) in path.read_text() and path.read_text().startswith("# Accuracy\n")
     path.write_text("# Accuracy\n\nof another\n")
     write_report(path, RESULTS[:1])
-    assert path.read_text().startswith(f"# Accuracy\n\nof another\n\n{BEGIN}\n## Side by side")
+    assert path.read_text().startswith(f"# Accuracy\n\nof another\n\n{BEGIN}\n## Results")
     path.write_text(path.read_text() + "\nafter\n")
     write_report(path, RESULTS)
     text = path.read_text()
