@@ -34,6 +34,11 @@ class Table:
     columns: Sequence[tuple[str, Fields]]
     paper: dict[str, Numbers]
 
+    @property
+    def heading(self) -> str:
+        """Number and title, for a table of the paper; else the title."""
+        return f"Table {self.number}: {self.title}" if self.paper else self.title
+
     def cells(self, data: str, seeds: Sequence[int]) -> list[Cell]:
         """Every cell on a data set."""
         return [self.cell(data, line, column, seed) for seed in seeds for line in self.lines for column in self.columns]
@@ -117,7 +122,7 @@ TABLES = {
     ),
     "levels": Table(
         "levels",
-        "Levels, and warm against cold (not in the paper)",
+        "Levels, and a warm against a cold start",
         [
             ("ML (Pipe2)", {"pipe": 2, "variant": "source"}),
             ("L1, temperature 1", {"pipe": 2, "variant": "L1"}),
