@@ -269,7 +269,7 @@ def export(
 
 @app.command()
 def serve(
-    models: Annotated[list[Path], typer.Argument(help="One or more .windtunnel files.")],
+    models: Annotated[list[Path], typer.Argument(help="One or more files of models or cascades.")],
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8080,
     workers: Annotated[int, typer.Option(help="Processes that share the port.")] = 1,

@@ -1,24 +1,22 @@
 """The HTTP application, called by a client through a socket."""
 
 import gc
-import http.client
-import json
 import shutil
 import socket
 import time
-from threading import Thread
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import uvicorn
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import windtunnel
+from tests.support.http_server import request, running
 from windtunnel.api.serve import application
 from windtunnel.serving.messages import ARROW
 
@@ -45,29 +43,13 @@ def folder(fitted, tmp_path_factory):
 def port(folder):
     models = [folder / "churn.windtunnel", folder / "line.windtunnel"]
     app = application(models, max_bytes=100_000, max_rows=100, timeout=2.0)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
-    thread = Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield server.servers[0].sockets[0].getsockname()[1]
-    server.should_exit = True
-    thread.join(30)
+    with running(app) as port:
+        yield port
 
 
 @pytest.fixture
 def call(port):
-    def call(method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-        body = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        connection.request(method, path, body, headers or {})
-        response = connection.getresponse()
-        content = response.read()
-        connection.close()
-        json_type = response.getheader("content-type", "").startswith("application/json")
-        return response.status, json.loads(content) if json_type else content.decode()
-
-    return call
+    return partial(request, port)
 
 
 def test_json_rows_arrow_and_tensors_give_the_predictions_of_the_source(call, fitted):

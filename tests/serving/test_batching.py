@@ -105,8 +105,9 @@ def test_a_request_that_the_source_rejects_fails_alone(fitted, monkeypatch):
 def test_what_waits_is_scored_by_the_model_that_it_was_sent_to(fitted, monkeypatch):
     X = fitted[1]
     scaler = windtunnel.compile(StandardScaler().fit(X))
-    with windtunnel.Server(windtunnel.compile(fitted[0])) as server:
-        gate = Gate(server.net, monkeypatch)
+    net = windtunnel.compile(fitted[0])
+    with windtunnel.Server(net) as server:
+        gate = Gate(net, monkeypatch)
         first = server.submit(["predict"], X[:1])
         assert gate.entered.wait(30)
         second = server.submit(["predict"], X[:1])

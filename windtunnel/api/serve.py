@@ -28,7 +28,7 @@ def application(models: Sequence[str | PathLike[str]], **limits: Any) -> Starlet
     Parameters
     ----------
     models : sequence of paths
-        Files that ``save`` wrote. The stem of a file is the name of its model.
+        Files that ``save`` of a net or a cascade wrote. The stem of a file is the name of its model.
     **limits
         Fields of ``windtunnel.serving.models.Limits``.
     """
@@ -39,7 +39,7 @@ def application(models: Sequence[str | PathLike[str]], **limits: Any) -> Starlet
     paths = [Path(model) for model in models]
     if not paths:
         raise InvalidOption("serve needs at least one model file.")
-    return App(paths, _open, replace(Limits(), **limits)).starlette()
+    return App(paths, open_model, replace(Limits(), **limits)).starlette()
 
 
 def serve(
@@ -58,7 +58,7 @@ def serve(
     Parameters
     ----------
     models : sequence of paths
-        Files that ``save`` wrote. The stem of a file is the name of its model.
+        Files that ``save`` of a net or a cascade wrote. The stem of a file is the name of its model.
     host : str
         Address to listen on; "0.0.0.0" for all.
     port : int
@@ -89,10 +89,15 @@ def from_environment() -> Starlette:
     return application(settings.pop("models"), **settings)
 
 
-def _open(path: Path) -> Any:
+def open_model(path: Path) -> Any:
+    """The net or cascade of a file, compiled."""
     from windtunnel.api.compile import compile
     from windtunnel.api.load import load
+    from windtunnel.serving.cascade.cascade import Cascade
+    from windtunnel.serving.cascade.file import is_cascade
 
+    if is_cascade(path):
+        return Cascade.load(path)
     net = load(path)
     return compile(net) if net.engine is None else net  # a file of a compiled model brings its engine
 

@@ -6,42 +6,35 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Condition, Thread
 from time import monotonic
 from typing import Any, Self
 
 import numpy as np
-import torch
 
-from windtunnel.encode import Batch, Rows
+from windtunnel.encode import Rows
 from windtunnel.errors import InvalidOption, Overloaded
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.serving.cascade.cascade import Cascade
+from windtunnel.serving.stages import FirstStage, Outputs, Task, first_stage, main_net
 
 FEW_ROWS = 32
 QUICK_SECONDS = 0.0003
 """Handing a request to the thread and back takes about this long."""
-SLOW_REQUESTS = 3
-"""After so many slow requests of a few rows, the next ones are queued."""
+WEIGHT = 0.1
+"""Of the last request of a few rows in the mean of their times."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Request:
-    """Encoded rows that wait for the outputs of some methods."""
+    """A task that waits, and where the outputs of its request go."""
 
-    net: TranslatedPipeline
-    methods: tuple[str, ...]
-    batch: Batch
+    task: Task
+    outputs: Future[Outputs] = field(default_factory=Future)
     arrived: float = field(default_factory=monotonic)
-    outputs: Future[tuple[Any, ...]] = field(default_factory=Future)
-
-    @property
-    def rows(self) -> int:
-        return len(self.batch.ids)
-
-    def joins(self, other: _Request) -> bool:
-        """Whether one batch can hold both."""
-        return self.net is other.net and self.methods == other.methods
+    seconds: float = 0.0
+    """What its share of earlier batches took."""
 
 
 class Server:
@@ -53,10 +46,15 @@ class Server:
     not wait, and the busier the server, the larger its batches. A request with a row that the source rejects fails
     alone.
 
+    A cascade is computed in two stages. All requests wait in one pool, and a batch holds requests that wait for the
+    same stage as the one that arrived first. After the small model, requests whose rows are settled leave at once; the
+    others go back into the pool, where they are batched with those that earlier batches left for the full model. No
+    request overtakes an earlier one within a stage.
+
     Parameters
     ----------
-    net : Translation
-        Of ``windtunnel.compile``, ``translate`` or ``load``.
+    net : Translation or Cascade
+        Of ``windtunnel.compile``, ``translate``, ``load`` or ``cascade``.
     max_batch : int
         The most rows of a batch; a larger request is a batch by itself.
     max_wait_ms : float
@@ -74,21 +72,29 @@ class Server:
     ...         return await asyncio.gather(*(server.predict(np.array([[x]])) for x in (0.0, 2.0)))
     >>> [values.round(6).tolist() for values in asyncio.run(main())]
     [[1.0], [5.0]]
+
+    Source
+    ------
+    Yu et al., Orca: a distributed serving system for transformer-based generative models, OSDI 2022.
     """
 
     def __init__(
-        self, net: TranslatedPipeline, *, max_batch: int = 4096, max_wait_ms: float = 0.0, max_queue: int = 100_000
+        self,
+        net: TranslatedPipeline | Cascade,
+        *,
+        max_batch: int = 4096,
+        max_wait_ms: float = 0.0,
+        max_queue: int = 100_000,
     ) -> None:
         least = {"max_batch": (max_batch, 1), "max_wait_ms": (max_wait_ms, 0), "max_queue": (max_queue, 1)}
         if wrong := [f"{name}={value!r}" for name, (value, bound) in least.items() if not value >= bound]:
             raise InvalidOption(f"Server got {', '.join(wrong)}; accepted are 1 row or more, and a wait of 0 or more.")
-        self.net = net
+        self._model = main_net(net), first_stage(net)
         self.max_batch, self.max_wait, self.max_queue = max_batch, max_wait_ms / 1000, max_queue
         self._requests: deque[_Request] = deque()
         self._rows = 0
         self._closed = False
-        self._quick = False  # whether requests of a few rows take less than handing them over
-        self._slow = 0  # how many of these took longer, one after the other
+        self._seconds = QUICK_SECONDS  # the mean time of requests of a few rows
         self._changed = Condition()
         self._thread = Thread(target=self._work, name="windtunnel-server", daemon=True)
         self._thread.start()
@@ -115,7 +121,7 @@ class Server:
         return await asyncio.wrap_future(self.submit(methods, rows))
 
     def submit(self, methods: Sequence[str], rows: Rows) -> Future[tuple[Any, ...]]:
-        """Encode rows and put them into the queue; for callers that are threads.
+        """Encode rows and put them into the pool; for callers that are threads.
 
         Parameters
         ----------
@@ -127,7 +133,7 @@ class Server:
         Returns
         -------
         Future
-            The output of each method. Cancelling it takes the request out of the queue.
+            The output of each method. Cancelling it takes the request out of the pool.
 
         Raises
         ------
@@ -138,34 +144,36 @@ class Server:
         InvalidOption
             The server is closed, or the source lacks a method.
         """
-        net = self.net
+        net, stage = self._model
         if lacking := [method for method in methods if method not in net.head.methods]:
             raise InvalidOption(f"the source has no {', '.join(lacking)}; it has {', '.join(net.head.methods)}.")
-        if self._quick and not self._requests and not self._closed and _count(rows) <= FEW_ROWS:
-            return self._scored_now(net, methods, rows)
-        request = _Request(net, tuple(methods), net.encode(rows))
+        if self._seconds < QUICK_SECONDS and not self._requests and not self._closed and _count(rows) <= FEW_ROWS:
+            return self._scored_now(stage, methods, rows)
+        request = _Request(stage.task(tuple(methods), rows))
         with self._changed:
             if self._closed:
                 raise InvalidOption("the server is closed; make another one.")
-            if self._rows and self._rows + request.rows > self.max_queue:
+            if self._rows and self._rows + request.task.count > self.max_queue:
                 raise Overloaded(f"{self._rows} rows wait, of at most {self.max_queue}; send the request again later.")
             self._requests.append(request)
-            self._rows += request.rows
+            self._rows += request.task.count
             self._changed.notify()
         return request.outputs
 
-    def _scored_now(self, net: TranslatedPipeline, methods: Sequence[str], rows: Rows) -> Future[tuple[Any, ...]]:
-        """The outputs of rows that are not queued; ``BadInput`` is raised, not kept in the future."""
-        start, outputs = monotonic(), Future[tuple[Any, ...]]()
-        outputs.set_result(tuple(getattr(net, method)(rows) for method in methods))
-        # The processor may have been busy elsewhere once.
-        self._slow = 0 if monotonic() - start < QUICK_SECONDS else self._slow + 1
-        self._quick = self._slow < SLOW_REQUESTS
+    def _scored_now(self, stage: FirstStage, methods: Sequence[str], rows: Rows) -> Future[Outputs]:
+        """The outputs of rows that do not wait; ``BadInput`` is raised, not kept in the future."""
+        start, outputs = monotonic(), Future[Outputs]()
+        outputs.set_result(stage.outputs(methods, rows))
+        self._record_time(monotonic() - start)
         return outputs
 
-    def replace(self, net: TranslatedPipeline) -> None:
-        """Score the requests from now on with another model; those in the queue keep theirs."""
-        self.net = net
+    def _record_time(self, seconds: float) -> None:
+        # The processor may have been busy elsewhere once.
+        self._seconds += WEIGHT * (min(seconds, 4 * QUICK_SECONDS) - self._seconds)
+
+    def replace(self, net: TranslatedPipeline | Cascade) -> None:
+        """Score the requests from now on with another model; those in the pool keep theirs."""
+        self._model = main_net(net), first_stage(net)
 
     def close(self) -> None:
         """Score what waits, then end the thread."""
@@ -188,12 +196,24 @@ class Server:
 
     def _work(self) -> None:
         while requests := self._next_batch():
-            running = [request for request in requests if request.outputs.set_running_or_notify_cancel()]
+            running = [request for request in requests if _running(request)]
             start = monotonic()
-            if running:
-                _score(running)
-            if running and all(request.rows <= FEW_ROWS for request in running):
-                self._quick, self._slow = (monotonic() - start) / len(running) < QUICK_SECONDS, 0
+            results = _run(running) if running else []
+            seconds = (monotonic() - start) / max(len(running), 1)
+            unsettled = []
+            for request, result in zip(running, results, strict=True):
+                if isinstance(result, Task):
+                    unsettled.append(replace(request, task=result, seconds=request.seconds + seconds))
+                elif isinstance(result, Exception):
+                    request.outputs.set_exception(result)
+                else:
+                    if request.task.count <= FEW_ROWS:
+                        self._record_time(request.seconds + seconds)
+                    request.outputs.set_result(result)
+            if unsettled:
+                with self._changed:
+                    self._requests = deque(sorted([*unsettled, *self._requests], key=lambda request: request.arrived))
+                    self._rows += sum(request.task.count for request in unsettled)
 
     def _next_batch(self) -> list[_Request]:
         """The requests of the next batch, in the order of arrival; none once the server is closed and has no more."""
@@ -209,55 +229,35 @@ class Server:
                 self._changed.wait(wait)
 
     def _take(self) -> list[_Request]:
-        first = self._requests[0]
+        first = self._requests[0].task
         taken: list[_Request] = []
-        left: deque[_Request] = deque()
+        others: list[_Request] = []
         rows = 0
         while self._requests:
-            request = self._requests.popleft()
-            if request.joins(first) and (not taken or rows + request.rows <= self.max_batch):
-                taken.append(request)
-                rows += request.rows
+            request = self._requests[0]
+            if not request.task.joins(first):
+                others.append(self._requests.popleft())
+            elif taken and rows + request.task.count > self.max_batch:
+                break
             else:
-                left.append(request)
-        self._requests = left
+                taken.append(self._requests.popleft())
+                rows += request.task.count
+        self._requests.extendleft(reversed(others))
         self._rows -= rows
         return taken
 
 
-def _score(requests: list[_Request]) -> None:
-    """Set the outputs of requests that share a batch."""
+def _running(request: _Request) -> bool:
+    """Whether the caller has not cancelled it."""
+    return request.outputs.running() or request.outputs.set_running_or_notify_cancel()
+
+
+def _run(requests: Sequence[_Request]) -> list[Outputs | Task | Exception]:
+    """What each request of a batch gets; if the batch fails, each is computed alone."""
     try:
-        outputs = _outputs(requests)
+        return [*requests[0].task.stage.run([request.task for request in requests])]
     except Exception as error:  # handed to the callers
-        if len(requests) == 1:
-            requests[0].outputs.set_exception(error)
-        else:
-            for request in requests:
-                _score([request])
-        return
-    for request, values in zip(requests, outputs, strict=True):
-        request.outputs.set_result(values)
-
-
-def _outputs(requests: list[_Request]) -> list[tuple[Any, ...]]:
-    first = requests[0]
-    if len(requests) == 1:
-        return [tuple(getattr(first.net, method)(first.batch) for method in first.methods)]
-    batch = Batch(
-        torch.cat([request.batch.numbers for request in requests]),
-        torch.cat([request.batch.ids for request in requests]),
-    )
-    ends = np.cumsum([request.rows for request in requests])[:-1]
-    parts = [_split(getattr(first.net, method)(batch), ends) for method in first.methods]
-    return [*zip(*parts, strict=True)]
-
-
-def _split(values: Any, ends: np.ndarray[Any, Any]) -> list[Any]:
-    """The output of each request; several targets are a list of arrays."""
-    if isinstance(values, list):
-        return [[*parts] for parts in zip(*(np.split(target, ends) for target in values), strict=True)]
-    return np.split(values, ends)
+        return [error] if len(requests) == 1 else [_run([request])[0] for request in requests]
 
 
 def _count(rows: Rows) -> int:

@@ -12,11 +12,13 @@ from pathlib import Path
 from windtunnel.errors import WindTunnelError
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.batching import Server
+from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.schema import METHODS, Schema
+from windtunnel.serving.stages import main_net
 
 LOGGER = logging.getLogger("windtunnel")
 SECONDS_BETWEEN_LOOKS = 1.0
-OpenModel = Callable[[Path], TranslatedPipeline]
+OpenModel = Callable[[Path], TranslatedPipeline | Cascade]
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,11 @@ class ServedModel:
     def __init__(self, path: Path, open_model: OpenModel, limits: Limits) -> None:
         self.path, self.name, self._open = path, path.stem, open_model
         self._stamp = _stamp(path)
-        self.net = open_model(path)
+        model = open_model(path)
+        self.net = main_net(model)
         self.schema = Schema.of(self.net)
         self.server = Server(
-            self.net, max_batch=limits.max_batch, max_wait_ms=limits.max_wait_ms, max_queue=limits.max_queue
+            model, max_batch=limits.max_batch, max_wait_ms=limits.max_wait_ms, max_queue=limits.max_queue
         )
         self.version = 1
 
@@ -70,12 +73,13 @@ class ServedModel:
             return False
         self._stamp = stamp
         try:
-            net = self._open(self.path)
+            model = self._open(self.path)
         except (WindTunnelError, OSError) as error:
             LOGGER.error("%s: kept the earlier version, as the new file cannot be loaded: %s", self.path, error)
             return False
-        self.schema, self.net = Schema.of(net), net
-        self.server.replace(net)
+        self.net = main_net(model)
+        self.schema = Schema.of(self.net)
+        self.server.replace(model)
         self.version += 1
         LOGGER.info("%s: loaded version %d", self.path, self.version)
         return True

@@ -70,3 +70,12 @@ def load(
     except (BadZipFile, NotImplementedError, EOFError, ValueError) as error:
         raise BadFile(f"{fspath(path)!r} is damaged, cut short, or no cascade ({error}).") from error
     return nets[0], nets[1], facts
+
+
+def is_cascade(path: str | PathLike[str]) -> bool:
+    """Whether a file is a zip with the facts of a cascade; the rest of it may be damaged."""
+    try:
+        with ZipFile(path) as archive:
+            return FACTS in archive.namelist()
+    except (BadZipFile, NotImplementedError, ValueError, EOFError):
+        return False

@@ -1,0 +1,113 @@
+"""``Server`` with a cascade: batches at each stage, and what a file of a cascade gives over HTTP."""
+
+import asyncio
+import shutil
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import windtunnel
+from tests.support.http_server import request, running
+from windtunnel.api.serve import application
+from windtunnel.errors import BadFile, BadInput
+from windtunnel.serving.stages import FullModel, SmallModel
+
+
+@pytest.fixture(scope="module")
+def frame():
+    generator = np.random.default_rng(0)
+    return pd.DataFrame({"x": generator.normal(size=900), "title": generator.choice(["red", "blue", "oak"], 900)})
+
+
+@pytest.fixture(scope="module")
+def cascade(frame):
+    columns = make_column_transformer((StandardScaler(), ["x"]), (TfidfVectorizer(analyzer="char"), "title"))
+    target = np.where(4 * frame.x + 3 * (frame.title == "oak") > 1, "yes", "no")
+    train, valid = (frame[:400], target[:400]), (frame[400:800], target[400:800])
+    pipeline = make_pipeline(columns, LogisticRegression()).fit(*train)
+    cost = {"standardscaler": 1e-6, "tfidfvectorizer": 1e-4}
+    return windtunnel.cascade(pipeline, train, valid, accuracy_loss=0.02, cost=cost)
+
+
+@pytest.fixture(scope="module")
+def rows(cascade, frame):
+    """Single rows that the small model settles, and rows that it does not."""
+    rest = frame[800:]
+    settled = cascade.settled(cascade.small.predict_proba(rest))
+    assert 0.1 < settled.mean() < 0.9
+    return [rest[settled].iloc[[at]].to_dict("list") for at in range(5)], [
+        rest[~settled].iloc[[at]].to_dict("list") for at in range(5)
+    ]
+
+
+def test_requests_get_what_the_cascade_predicts(cascade, frame):
+    rest = frame[800:]
+    parts = [rest.iloc[start : start + 7].to_dict("list") for start in range(0, 98, 7)]
+
+    async def main():
+        async with windtunnel.Server(cascade) as server:
+            labels = await asyncio.gather(*(server.predict(part) for part in parts))
+            return labels, await asyncio.gather(*(server.predict_proba(part) for part in parts))
+
+    labels, probabilities = asyncio.run(main())
+    np.testing.assert_allclose(np.concatenate(probabilities), cascade.predict_proba(rest[:98]), atol=1e-12)
+    assert np.concatenate(labels).tolist() == cascade.predict(rest[:98]).tolist()
+
+
+def test_settled_requests_leave_and_late_ones_join_at_the_next_stage(cascade, rows, monkeypatch):
+    settled, unsettled = rows
+    entered, opened, batches, left = Event(), Event(), [], []
+    small, full = SmallModel.run, FullModel.run
+
+    def small_run(stage, tasks):
+        batches.append(("small", len(tasks)))
+        return small(stage, tasks)
+
+    def full_run(stage, tasks):
+        batches.append(("full", len(tasks)))
+        entered.set()
+        assert opened.wait(30)
+        left.append([future.done() for future in futures])
+        return full(stage, tasks)
+
+    monkeypatch.setattr(SmallModel, "run", small_run)
+    monkeypatch.setattr(FullModel, "run", full_run)
+    with windtunnel.Server(cascade) as server:
+        futures = [server.submit(["predict_proba"], unsettled[0])]
+        assert entered.wait(30)
+        futures += [server.submit(["predict_proba"], row) for row in (settled[0], unsettled[1], unsettled[2])]
+        opened.set()
+        outputs = [future.result(30)[0] for future in futures]
+    assert batches == [("small", 1), ("full", 1), ("small", 3), ("full", 2)]
+    assert left == [[False] * 4, [True, True, False, False]]
+    wanted = [cascade.predict_proba(row) for row in (unsettled[0], settled[0], unsettled[1], unsettled[2])]
+    np.testing.assert_allclose(np.concatenate(outputs), np.concatenate(wanted), atol=1e-12)
+
+
+def test_a_row_without_a_column_of_the_full_model_is_rejected_at_once(cascade, rows):
+    with windtunnel.Server(cascade) as server, pytest.raises(BadInput, match="'title'"):
+        server.submit(["predict"], {"x": rows[0][0]["x"]})
+
+
+def test_a_file_of_a_cascade_is_served_and_a_damaged_one_is_named(cascade, rows, tmp_path):
+    path = tmp_path / "model.cascade"
+    cascade.save(path)
+    with running(application([path])) as port:
+        for row in (rows[0][0], rows[1][0]):
+            status, answer = request(port, "POST", "/predict", [{name: value[0] for name, value in row.items()}])
+            assert status == 200
+            np.testing.assert_allclose(answer["probabilities"], cascade.predict_proba(row), atol=1e-9)
+        inputs = request(port, "GET", "/v2/models/model")[1]["inputs"]
+    assert [column["name"] for column in inputs] == ["x", "title"]
+    damaged = Path(shutil.copy(path, tmp_path / "damaged.cascade"))
+    damaged.write_bytes(damaged.read_bytes()[:-2000])
+    with pytest.raises(BadFile):
+        application([damaged])

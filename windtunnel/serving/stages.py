@@ -1,0 +1,179 @@
+"""The stages of a served model: one of a plain net, two of a cascade."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from windtunnel.encode import Batch, Rows
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.serving.cascade.cascade import Cascade, take_rows
+from windtunnel.serving.cascade.threshold import NEVER
+from windtunnel.serving.schema import Schema
+
+Outputs = tuple[Any, ...]
+
+
+class Stage(Protocol):
+    """Computes the tasks of a batch; each gives the outputs of its request, or a task of the next stage."""
+
+    def run(self, tasks: Sequence[Task]) -> Sequence[Outputs | Task]:
+        """Compute tasks that ask for the same methods."""
+
+
+class FirstStage(Stage, Protocol):
+    """The stage that raw rows enter."""
+
+    def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
+        """Encode the rows of a request."""
+
+    def outputs(self, methods: Sequence[str], rows: Rows) -> Outputs:
+        """The outputs of a few rows, through all stages at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Encoded rows of a request that wait for a stage.
+
+    Attributes
+    ----------
+    stage : Stage
+    methods : tuple of str
+        The methods of the model that the request gets the outputs of.
+    batch : Batch
+    rows : raw rows
+        All rows of the request.
+    probabilities : ndarray
+        Of all rows, by the stage before ``[B, classes]``.
+    positions : ndarray
+        The rows of ``batch`` among those of the request.
+    """
+
+    stage: Stage
+    methods: tuple[str, ...]
+    batch: Batch
+    rows: Rows = ()
+    probabilities: NDArray[Any] | None = None
+    positions: NDArray[np.intp] | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of rows that wait."""
+        return len(self.batch.ids)
+
+    def joins(self, other: Task) -> bool:
+        """Whether one batch can hold both."""
+        return self.stage is other.stage and self.methods == other.methods
+
+
+def main_net(model: TranslatedPipeline | Cascade) -> TranslatedPipeline:
+    """The net whose rows and outputs are those of the model: of a cascade, the full model."""
+    return model.full if isinstance(model, Cascade) else model
+
+
+def first_stage(model: TranslatedPipeline | Cascade) -> FirstStage:
+    """The stage that requests enter; a cascade whose small model settles no rows predicts with its full model."""
+    if isinstance(model, Cascade) and model.threshold is not None and model.threshold.confidence < NEVER:
+        return SmallModel(model)
+    return WholeNet(main_net(model))
+
+
+class WholeNet:
+    """The only stage of a plain net."""
+
+    def __init__(self, net: TranslatedPipeline) -> None:
+        self._net = net
+
+    def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
+        """Encode the rows of a request."""
+        return Task(self, methods, self._net.encode(rows))
+
+    def outputs(self, methods: Sequence[str], rows: Rows) -> Outputs:
+        """The outputs of each method."""
+        return tuple(getattr(self._net, method)(rows) for method in methods)
+
+    def run(self, tasks: Sequence[Task]) -> Sequence[Outputs]:
+        """The outputs of each task."""
+        outputs = self.outputs(tasks[0].methods, _joined(tasks))
+        return [*zip(*(_split(values, tasks) for values in outputs), strict=True)]
+
+
+class SmallModel:
+    """The first stage of a cascade: the small model settles rows."""
+
+    def __init__(self, cascade: Cascade) -> None:
+        self._cascade = cascade
+        self._next = FullModel(cascade)
+        schema = Schema.of(cascade.full)
+        self._names = {column.name for column in schema.inputs} if schema.named else set()
+
+    def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
+        """Encode what the small model reads."""
+        self._check_columns(rows)
+        return Task(self, methods, self._cascade.stages[0].encode(rows), rows)
+
+    def outputs(self, methods: Sequence[str], rows: Rows) -> Outputs:
+        """The outputs of each method, through both stages."""
+        self._check_columns(rows)
+        return self._next.of_probabilities(methods, self._cascade.predict_proba(rows))
+
+    def run(self, tasks: Sequence[Task]) -> Sequence[Outputs | Task]:
+        """Outputs of requests whose rows are all settled, tasks for the full model of the others."""
+        output = self._cascade.stages[0].run(_joined(tasks))
+        settled = self._cascade.settled(output.predictions)
+        parts = zip(*(_split(values, tasks) for values in (output.predictions, output.shared, settled)), strict=True)
+        return [self._next.task(task, *part) for task, part in zip(tasks, parts, strict=True)]
+
+    def _check_columns(self, rows: Rows) -> None:
+        """Whether a row is rejected must not depend on which model reads it."""
+        if isinstance(rows, dict) and not self._names <= rows.keys():
+            self._cascade.full.encode(rows)  # raises
+
+
+class FullModel:
+    """The second stage of a cascade: the full model predicts the rows that are left."""
+
+    def __init__(self, cascade: Cascade) -> None:
+        self._cascade = cascade
+
+    def task(
+        self, task: Task, probabilities: NDArray[Any], shared: NDArray[Any], settled: NDArray[np.bool_]
+    ) -> Outputs | Task:
+        """The rows of a task that the small model did not settle; the outputs if there are none."""
+        positions = np.flatnonzero(~settled)
+        if not len(positions):
+            return self.of_probabilities(task.methods, probabilities)
+        batch = self._cascade.stages[1].encode(take_rows(task.rows, positions), shared[positions])
+        return Task(self, task.methods, batch, probabilities=probabilities, positions=positions)
+
+    def run(self, tasks: Sequence[Task]) -> Sequence[Outputs]:
+        """The outputs of each task, with the rows that were settled before."""
+        parts = _split(self._cascade.stages[1].run(_joined(tasks)).predictions, tasks)
+        for task, part in zip(tasks, parts, strict=True):
+            task.probabilities[task.positions] = part  # type: ignore[index]
+        return [self.of_probabilities(task.methods, task.probabilities) for task in tasks]
+
+    def of_probabilities(self, methods: Sequence[str], probabilities: Any) -> Outputs:
+        """The output of each method."""
+        labels = np.asarray(self._cascade.classes_)
+        return tuple(
+            labels[probabilities.argmax(axis=1)] if method == "predict" else probabilities for method in methods
+        )
+
+
+def _joined(tasks: Sequence[Task]) -> Batch:
+    if len(tasks) == 1:
+        return tasks[0].batch
+    return Batch(*(torch.cat(blocks) for blocks in zip(*(task.batch for task in tasks), strict=True)))
+
+
+def _split(values: Any, tasks: Sequence[Task]) -> list[Any]:
+    """The rows of each task; several targets are a list of arrays."""
+    if isinstance(values, list):
+        return [[*parts] for parts in zip(*(_split(target, tasks) for target in values), strict=True)]
+    return np.split(values, np.cumsum([task.count for task in tasks])[:-1])
