@@ -14,7 +14,7 @@ from windtunnel.atomic_write import replacing
 from windtunnel.compiler.native.build import SOURCES
 from windtunnel.compiler.native.engine import NativeEngine
 from windtunnel.compiler.native.head import finish
-from windtunnel.compiler.native.image import OPERATIONS, ImageWriter, operations_of
+from windtunnel.compiler.native.image import ALIGNMENT, Header, ImageWriter, operations_of, renumbered
 from windtunnel.encode import MISSING_ID, NONE_CATEGORY, CategoryColumn, RowEncoder
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names
@@ -23,6 +23,11 @@ from windtunnel.program.head import Head
 from windtunnel.program.non_finite import number_guards
 from windtunnel.program.translated import TranslatedPipeline
 
+PRELUDE = """#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wunused-function"
+#endif
+#define WT_LINKAGE static
+"""
 METHODS = ("predict", "predict_proba", "decision_function", "score_samples", "transform")
 LOOKUP = Path(__file__).with_name("c") / "lookup.c"
 KEYWORDS = {
@@ -90,10 +95,11 @@ def _written(net: TranslatedPipeline, name: str) -> tuple[str, str]:
     images, outputs = _programs(net)
     fields = _fields(net.encoder)
     used = sorted({operation for image in images.values() for operation in operations_of(image)})
+    images = {name: renumbered(image, used) for name, image in images.items()}
     header = _header(net, prefix, fields, outputs, _workspace(net.encoder, images))
     source = [
         f'#include "{name}.h"\n',
-        *_runtime(used),
+        _runtime(used),
         "enum {" + ", ".join(f" WT_{name.upper()}" for name in ERRORS) + " };\n",
         LOOKUP.read_text(),
         *[f"{_table(name, image)}\n" for name, image in images.items()],
@@ -163,34 +169,33 @@ def _texts(encoder: RowEncoder) -> set[int]:
 
 def _workspace(encoder: RowEncoder, images: dict[str, bytes]) -> int:
     """The bytes that a call needs: encoded rows, raw scores, and the columns of the larger program."""
-    headers = [np.frombuffer(image[:88], np.uint64).tolist() for image in images.values()]
-    rows = max(header[7] for header in headers)
-    width = len(encoder.numbers) + len(encoder.categories) + 2 * max(header[4] for header in headers)
-    programs = max(header[6] * 8 * header[7] + 64 + header[8] for header in headers)
-    return int(8 * rows * width + programs + 3 * 64)
+    headers = [Header.of(image) for image in images.values()]
+    rows = max(header.block_rows for header in headers)
+    width = len(encoder.numbers) + len(encoder.categories) + 2 * max(header.outputs for header in headers)
+    return 8 * rows * width + max(header.workspace_bytes() for header in headers) + 3 * ALIGNMENT
 
 
-def _runtime(used: list[str]) -> list[str]:
-    """The C sources of the operations that a program uses, as one text."""
+def _runtime(used: list[str]) -> str:
+    """The C sources of the operations that a program uses, as one text; ``operations.h`` lists those alone."""
     texts = {path.name: path.read_text() for path in sorted(SOURCES.iterdir())}
-    defined = {
-        name.split("_")[0].removesuffix(".c")
+    texts["operations.h"] = "".join(f"WT_OPERATION({operation})\n" for operation in used)
+    written: set[str] = set()
+
+    def with_headers(name: str) -> str:
+        if name in written:
+            return ""
+        written.update({name} - {"operations.h"})
+        return re.sub(r'^#include "(.+)"\n', lambda line: with_headers(line[1]), texts[name], flags=re.M)
+
+    families = {
+        Path(name).stem
         for name, text in texts.items()
         for operation in used
-        if re.search(rf"\bwt_{operation}\(const wt_call", text) or re.search(rf"^WT_\w+\({operation}\b", text, re.M)
+        if name.endswith(".c") and f"void wt_{operation}(" in text
     }
-    files = ["runtime.h", "trees.h", "runtime.c", *(name for name in texts if name.endswith(".c"))]
-    files = [name for name in dict.fromkeys(files) if name.split("_")[0].split(".")[0] in {*defined, "runtime"}]
-    listed = "\n".join(f"WT_OPERATION({operation})" for operation in used)
-    places = "\n".join(f"    [{OPERATIONS.index(operation)}] = wt_{operation}," for operation in used)
-    parts = ['#if defined(__GNUC__)\n#pragma GCC diagnostic ignored "-Wunused-function"\n#endif\n']
-    for name in files:
-        text = re.sub(r'^#include "(?!operations)[^"]*"\n', "", texts[name], flags=re.M)
-        text = re.sub(r"(?<=OPERATIONS\[\] = \{\n).*?(?=\n\};)", places, text, flags=re.S)
-        text = text.replace('#include "operations.h"', listed)
-        text = text.replace("#define WT_OPERATION(name) wt_operation", "#define WT_OPERATION(name) static wt_operation")
-        parts.append(re.sub(r"^(WT_PROCESSORS )?((?:void|size_t) wt_)", r"\1static \2", text, flags=re.M))
-    return parts
+    # trees_masks.c belongs to trees.c.
+    files = [name for name in texts if name.endswith(".c") and any(map(name.startswith, families))]
+    return PRELUDE + "\n".join(map(with_headers, ["runtime.c", *files]))
 
 
 def _table(name: str, image: bytes) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +22,35 @@ WORKSPACE_BYTES = 2**18
 """What the columns of a block of rows may take: they stay in the second-level cache."""
 MOST_ROWS = 512
 """Rows of a block."""
-HEADER_WORDS = 11
-"""Of ``wt_program`` in ``runtime.h``."""
 ALIGNMENT = 64
 
 Fact = float | int | Tensor | NDArray[Any]
 """What a step stores: float64, int64, or a tensor in the type that its operation reads."""
+
+
+class Header(NamedTuple):
+    """The start of an image, a word of 8 bytes each: ``wt_program`` of ``runtime.h``, which explains them."""
+
+    size: int
+    numbers: int
+    ids: int
+    input_columns: int
+    outputs: int
+    output_columns: int
+    columns: int
+    block_rows: int
+    scratch_bytes: int
+    step_count: int
+    steps: int
+
+    @classmethod
+    def of(cls, image: bytes) -> Header:
+        """The header of an image."""
+        return cls(*np.frombuffer(image, np.uint64, len(cls._fields)).tolist())
+
+    def workspace_bytes(self) -> int:
+        """At least what ``wt_workspace_bytes`` gives for a block of rows."""
+        return 8 * self.columns * self.block_rows + ALIGNMENT + self.scratch_bytes
 
 
 @dataclass(frozen=True)
@@ -40,19 +64,39 @@ class _Step:
 class ImageWriter:
     """Collects the steps of a native program.
 
-    Columns are numbered: first those of the numbers, then those of the ids, then the outputs of the steps.
+    Columns are numbered in the order in which they are added: inputs, and outputs of steps.
 
     Parameters
     ----------
     numbers, ids : int
-        The columns of the two blocks of a batch.
+        How many columns the two blocks of a batch have at first.
+
+    Attributes
+    ----------
+    numbers, ids : list of int
+        The columns of the two blocks.
     """
 
     def __init__(self, numbers: int, ids: int) -> None:
-        self.numbers, self.ids = list(range(numbers)), list(range(numbers, numbers + ids))
-        self._columns = numbers + ids
+        self._columns = 0
         self._steps: list[_Step] = []
         self._scratch = self._scratch_per_row = 0
+        self.numbers, self.ids = self._new_columns(numbers), self._new_columns(ids)
+
+    def copy(self) -> Self:
+        """A writer that goes on from here and leaves this one as it is."""
+        other = copy(self)
+        other.numbers, other.ids, other._steps = [*self.numbers], [*self.ids], [*self._steps]
+        return other
+
+    def add_numbers(self, count: int) -> list[int]:
+        """Add columns at the end of the block of numbers; gives the new ones."""
+        self.numbers += (added := self._new_columns(count))
+        return added
+
+    def _new_columns(self, count: int) -> list[int]:
+        self._columns += count
+        return list(range(self._columns - count, self._columns))
 
     def step(
         self,
@@ -78,8 +122,7 @@ class ImageWriter:
         scratch, scratch_per_row : int
             Bytes of memory that the operation needs while it works on a block of rows.
         """
-        written = list(range(self._columns, self._columns + outputs))
-        self._columns += outputs
+        written = self._new_columns(outputs)
         self._steps.append(_Step(operation, list(inputs), written, facts))
         self._scratch, self._scratch_per_row = max(self._scratch, scratch), max(self._scratch_per_row, scratch_per_row)
         return written
@@ -89,14 +132,24 @@ class ImageWriter:
         places, width = self._places(outputs)
         block_rows = max(8, min(MOST_ROWS, WORKSPACE_BYTES // (8 * max(1, width)) // 8 * 8))
         data = _Data()
-        data.reserve(8 * HEADER_WORDS)
-        inputs = data.add(places[: len(self.numbers) + len(self.ids)])
-        output_places = data.add(places[list(outputs)])
+        data.reserve(8 * len(Header._fields))
+        input_columns = data.add(places[[*self.numbers, *self.ids]])
+        output_columns = data.add(places[list(outputs)])
         records = [self._record(step, places, data) for step in self._steps]
         steps = data.add(np.array(records, np.uint64))
-        scratch = self._scratch + block_rows * self._scratch_per_row
-        header = [data.size, len(self.numbers), len(self.ids), inputs, len(outputs), output_places]
-        header += [width, block_rows, scratch, len(records), steps]
+        header = Header(
+            size=data.size,
+            numbers=len(self.numbers),
+            ids=len(self.ids),
+            input_columns=input_columns,
+            outputs=len(outputs),
+            output_columns=output_columns,
+            columns=width,
+            block_rows=block_rows,
+            scratch_bytes=self._scratch + block_rows * self._scratch_per_row,
+            step_count=len(records),
+            steps=steps,
+        )
         return data.bytes(np.array(header, np.uint64))
 
     @staticmethod
@@ -133,9 +186,20 @@ class ImageWriter:
 
 def operations_of(image: bytes) -> list[str]:
     """The operation of each step of a program."""
-    *_, count, start = np.frombuffer(image, np.uint64, HEADER_WORDS).tolist()
-    records = np.frombuffer(image, np.uint64, 5 * count, start).reshape(count, 5)
-    return [OPERATIONS[number] for number in records[:, 0].tolist()]
+    return [OPERATIONS[number] for number in _records(image)[:, 0].tolist()]
+
+
+def renumbered(image: bytes, operations: Sequence[str]) -> bytes:
+    """A program for a library with these operations alone."""
+    block = bytearray(image)
+    _records(block)[:, 0] = [operations.index(operation) for operation in operations_of(image)]
+    return bytes(block)
+
+
+def _records(image: bytes | bytearray) -> NDArray[np.uint64]:
+    """The ``wt_step`` of each step, ``[steps, 5]``."""
+    header = Header.of(bytes(image[: 8 * len(Header._fields)]))
+    return np.frombuffer(image, np.uint64, 5 * header.step_count, header.steps).reshape(-1, 5)
 
 
 class _Data:

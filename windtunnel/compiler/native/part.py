@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
@@ -43,32 +44,65 @@ class TorchPart:
         values[self.slot] = self.step(values)
 
 
+class PartWriter:
+    """Neighbouring steps on their way into a native program, which reads all ids, and the slots that they need.
+
+    Attributes
+    ----------
+    steps : dict
+        Slot -> step.
+    inputs : list of int
+        The slots of other parts that the steps read: the columns of the block of numbers.
+    """
+
+    def __init__(self, slots: Mapping[int, Slot]) -> None:
+        self.slots, self.image = slots, ImageWriter(0, slots[IDS].width)
+        self.steps: dict[int, ProgramStep] = {}
+        self.inputs: list[int] = []
+        self.columns = {IDS: self.image.ids}
+
+    def with_step(self, slot: int, step: ProgramStep) -> PartWriter:
+        """These steps and one more; ``NotNative`` if it has no native form."""
+        longer = copy(self)
+        longer.image, longer.inputs, longer.columns = self.image.copy(), [*self.inputs], {**self.columns}
+        for take in _takes(step):
+            longer.read(take.slot)
+        taken = [longer.columns[take.slot][column] for take in _takes(step) for column in take.columns.tolist()]
+        dtype = reduce(torch.promote_types, {self.slots[take.slot].dtype for take in _takes(step)})
+        longer.columns[slot] = lower(step.module, longer.image, taken, dtype)
+        longer.steps = {**self.steps, slot: step}
+        return longer
+
+    def read(self, slot: int) -> None:
+        """Let the program read a slot."""
+        if slot not in self.columns:
+            self.inputs.append(slot)
+            self.columns[slot] = self.image.add_numbers(self.slots[slot].width)
+
+    def part(self, outputs: Sequence[int]) -> NativePart:
+        """The program that gives these slots."""
+        if not self.inputs and self.slots[NUMBERS].width:
+            self.read(NUMBERS)  # so that whole programs read batches, whether they use the numbers or not
+        image = self.image.image([column for slot in outputs for column in self.columns[slot]])
+        return NativePart(self.inputs, [(slot, self.slots[slot]) for slot in outputs], library().Program(image))
+
+
 class NativePart:
     """Neighbouring steps as one native program.
 
     Parameters
     ----------
-    steps : dict
-        Slot -> step; each has a native form.
-    outputs : sequence of int
+    inputs : list of int
+        The slots whose columns are the numbers of the program.
+    outputs : list of (int, Slot)
         The slots that later parts read.
-    slots : dict
-        All slots up to the last step.
+    program : Program
+        In C.
     """
 
-    def __init__(self, steps: Mapping[int, ProgramStep], outputs: Sequence[int], slots: Mapping[int, Slot]) -> None:
-        read = {take.slot for step in steps.values() for take in _takes(step)}
-        unread = [NUMBERS] if slots[NUMBERS].width else []
-        self.inputs = sorted(read - set(steps) - {IDS}) or unread
-        self.outputs = [(slot, slots[slot]) for slot in outputs]
-        image = ImageWriter(sum(slots[slot].width for slot in self.inputs), slots[IDS].width)
-        columns, start = {IDS: image.ids}, 0
-        for slot in self.inputs:
-            columns[slot] = image.numbers[start : (start := start + slots[slot].width)]
-        for slot, step in steps.items():
-            columns[slot] = lower(step.module, image, _taken(step, columns), _dtype(step, slots))
-        self.width = sum(description.width for _, description in self.outputs)
-        self.program = library().Program(image.image([column for slot in outputs for column in columns[slot]]))
+    def __init__(self, inputs: list[int], outputs: list[tuple[int, Slot]], program: Any) -> None:
+        self.inputs, self.outputs, self.program = inputs, outputs, program
+        self.width = sum(description.width for _, description in outputs)
 
     def run(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """The output of the only slot, of rows that are the only input."""
@@ -99,23 +133,23 @@ def split(steps: Mapping[int, ProgramStep], last: int, numbers: Tensor, ids: Ten
         A few rows, which tell types and shapes.
     """
     slots = _slots(steps, numbers, ids)
-    reasons = {slot: _why_not_native(step, slots) for slot, step in steps.items()}
-    groups: list[list[int]] = []
-    for slot, reason in reasons.items():
-        if reason is None and groups and reasons[groups[-1][-1]] is None:
-            groups[-1].append(slot)
+    groups: list[PartWriter | TorchPart] = []
+    for slot, step in steps.items():
+        open_group = groups[-1] if groups and isinstance(groups[-1], PartWriter) else None
+        try:
+            longer = (open_group or PartWriter(slots)).with_step(slot, step)
+        except NotNative as error:
+            groups.append(TorchPart(slot, step, str(error)))
         else:
-            groups.append([slot])
-    parts: list[NativePart | TorchPart] = []
-    for group in groups:
-        if (reason := reasons[group[0]]) is not None:
-            parts.append(TorchPart(group[0], steps[group[0]], reason))
-            continue
-        outside = [step for slot, step in steps.items() if slot not in group]
-        read = {take.slot for step in outside for take in _takes(step)} | {last}
-        known = {slot: description for slot, description in slots.items() if slot <= group[-1]}
-        parts.append(NativePart({slot: steps[slot] for slot in group}, [slot for slot in group if slot in read], known))
-    return parts
+            groups[len(groups) - (open_group is not None) :] = [longer]
+    return [group if isinstance(group, TorchPart) else group.part(_read_later(group, steps, last)) for group in groups]
+
+
+def _read_later(group: PartWriter, steps: Mapping[int, ProgramStep], last: int) -> list[int]:
+    """The slots of a group that other steps read, and the last one."""
+    others = [step for slot, step in steps.items() if slot not in group.steps]
+    read = {take.slot for step in others for take in _takes(step)} | {last}
+    return [slot for slot in group.steps if slot in read]
 
 
 def _slots(steps: Mapping[int, ProgramStep], numbers: Tensor, ids: Tensor) -> dict[int, Slot]:
@@ -124,25 +158,6 @@ def _slots(steps: Mapping[int, ProgramStep], numbers: Tensor, ids: Tensor) -> di
         for slot, step in steps.items():
             values[slot] = step(values)
     return {slot: Slot(values[slot].dtype, tuple(values[slot].shape[1:])) for slot in (NUMBERS, IDS, *steps)}
-
-
-def _why_not_native(step: ProgramStep, slots: Mapping[int, Slot]) -> str | None:
-    image = ImageWriter(sum(take.count for take in _takes(step)), 0)
-    try:
-        lower(step.module, image, image.numbers, _dtype(step, slots))
-    except NotNative as error:
-        return str(error)
-    return None
-
-
-def _taken(step: ProgramStep, columns: Mapping[int, list[int]]) -> list[int]:
-    """The columns that a step reads."""
-    return [columns[take.slot][column] for take in _takes(step) for column in take.columns.tolist()]
-
-
-def _dtype(step: ProgramStep, slots: Mapping[int, Slot]) -> torch.dtype:
-    """The type of the input of a step."""
-    return reduce(torch.promote_types, {slots[take.slot].dtype for take in _takes(step)})
 
 
 def _takes(step: ProgramStep) -> list[Any]:

@@ -132,7 +132,7 @@ release_numbers:
 static PyObject *program_bytes(PyObject *object, PyObject *unused) {
     const wt_program *image = ((Program *)object)->image;
     (void)unused;
-    return PyBytes_FromStringAndSize((const char *)image, (Py_ssize_t)image->bytes);
+    return PyBytes_FromStringAndSize((const char *)image, (Py_ssize_t)image->size);
 }
 
 static PyMethodDef program_methods[] = {

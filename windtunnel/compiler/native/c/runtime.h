@@ -20,6 +20,11 @@
 #define WT_PROCESSORS
 #endif
 
+/* A file that holds all sources defines this as static: then the compiler leaves out what is not used. */
+#ifndef WT_LINKAGE
+#define WT_LINKAGE
+#endif
+
 #define WT_UNREAD UINT32_MAX
 
 /* A number, a count, or the place of a tensor in the image. */
@@ -38,7 +43,7 @@ typedef struct {
 } wt_step;
 
 typedef struct {
-    uint64_t bytes;         /* size of the image */
+    uint64_t size;          /* of the image in bytes */
     uint64_t numbers;       /* columns of the block of numbers */
     uint64_t ids;           /* columns of the block of ids */
     uint64_t input_columns; /* offset of uint32_t [numbers + ids]: their workspace columns, or WT_UNREAD */
@@ -93,14 +98,14 @@ static inline size_t wt_index(double number, size_t count) {
 
 typedef void wt_operation(const wt_call *call);
 
-#define WT_OPERATION(name) wt_operation wt_##name;
+#define WT_OPERATION(name) WT_LINKAGE wt_operation wt_##name;
 #include "operations.h"
 #undef WT_OPERATION
 
 /* Bytes of a workspace that wt_run needs for so many rows. */
-size_t wt_workspace_bytes(const wt_program *program, size_t rows);
+WT_LINKAGE size_t wt_workspace_bytes(const wt_program *program, size_t rows);
 
 /* Compute the outputs of all rows. workspace: 64-byte aligned. */
-void wt_run(const wt_program *program, const wt_rows *rows, void *workspace);
+WT_LINKAGE void wt_run(const wt_program *program, const wt_rows *rows, void *workspace);
 
 #endif

@@ -62,9 +62,9 @@ typedef struct {
 wt_tree_facts wt_tree_facts_of(const wt_call *call);
 
 /* Write the values of a column, of count rows of a call from first on. */
-void wt_tree_values(const wt_call *call, const wt_tree_facts *facts, const wt_tree_column *column, size_t first, size_t count, double *to);
+WT_LINKAGE void wt_tree_values(const wt_call *call, const wt_tree_facts *facts, const wt_tree_column *column, size_t first, size_t count, double *to);
 
 /* Add the leaves of count rows of a call, from first on, to its outputs: by masks, see trees_masks.c. */
-void wt_tree_masks(const wt_call *call, const wt_tree_facts *facts, size_t first, size_t count);
+WT_LINKAGE void wt_tree_masks(const wt_call *call, const wt_tree_facts *facts, size_t first, size_t count);
 
 #endif
