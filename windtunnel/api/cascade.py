@@ -81,7 +81,7 @@ def cascade(
         )
     grouped = GroupedPipeline.of(pipeline)
     inputs, (rows, target) = grouped.inputs(train[0]), valid
-    groups = feature_groups(grouped, grouped.inputs(rows), target, cost or {}, seed)
+    groups = feature_groups(grouped, rows, target, cost or {}, seed, compile)
     full = compile(pipeline) if net is None else net
     probable = full.head.classes is not None and "predict_proba" in full.head.methods
     candidates: dict[tuple[str, ...], Cascade] = {}

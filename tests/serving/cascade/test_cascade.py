@@ -5,12 +5,14 @@ import pandas as pd
 import pytest
 from lightgbm import LGBMRegressor
 from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import windtunnel
+from windtunnel.serving.cascade.groups import GroupedPipeline
 from windtunnel.serving.cascade.selection import efficient_groups
 from windtunnel.serving.cascade.statistics import FeatureGroup
 from windtunnel.serving.cascade.threshold import NEVER, choose_threshold
@@ -157,3 +159,25 @@ def test_pipelines_without_groups_are_rejected(rows):
 def test_a_cost_of_an_unknown_group_is_rejected(pipeline, rows):
     with pytest.raises(windtunnel.InvalidOption, match="standardscaler"):
         windtunnel.cascade(pipeline, rows, rows, cost={"nothing": 1.0})
+
+
+def test_parts_of_nested_concatenations_are_groups(rows):
+    frame, target = rows
+    frame = frame.assign(text=frame.text + np.where(np.arange(len(frame)) % 3 > 0, " today", " again"))
+    texts = FeatureUnion([("words", TfidfVectorizer()), ("chars", TfidfVectorizer(analyzer="char"))])
+    parts = make_column_transformer(
+        (make_pipeline(texts), "text"),
+        (make_column_transformer((StandardScaler(), ["a"]), (PCA(1), ["b", "c"])), list("abc")),
+    )
+    pipeline = make_pipeline(parts, LogisticRegression()).fit(frame[:1500], target[:1500])
+    grouped = GroupedPipeline.of(pipeline)
+    names = ["pipeline.featureunion.words", "pipeline.featureunion.chars"]
+    assert grouped.names == [*names, "columntransformer.standardscaler", "columntransformer.pca"]
+    features = pipeline[0].transform(frame)
+    blocks = [grouped.features(frame, [name]) for name in grouped.names]
+    np.testing.assert_array_equal(np.hstack([np.asarray(block) for block in blocks]), features)
+    for kept in ([names[0]], [names[1], "columntransformer.pca"]):
+        net = windtunnel.compile(grouped.smaller(frame[:1500], target[:1500], kept))
+        expected = np.hstack([block for name, block in zip(grouped.names, blocks, strict=True) if name in kept])
+        alone = LogisticRegression().fit(expected[:1500], target[:1500])
+        np.testing.assert_allclose(net.predict_proba(frame), alone.predict_proba(expected), atol=1e-9)

@@ -56,7 +56,7 @@ class GroupedPipeline:
 
     @property
     def names(self) -> list[str]:
-        """The names of the groups, in their order."""
+        """The names of the groups, in their order; of nested concatenations the paths of their parts."""
         return _names(self.composite)
 
     def inputs(self, rows: Any) -> Any:
@@ -71,19 +71,11 @@ class GroupedPipeline:
 
     def only(self, names: Collection[str]) -> Any:
         """The composite with all other groups dropped; it shares the fitted transformers."""
-        composite = copy(self.composite)
-        if isinstance(composite, FeatureUnion):
-            parts = [(name, part if name in names else "drop") for name, part in composite.transformer_list]
-            composite.transformer_list = parts
-            return composite
-        composite.transformers_ = [
-            (name, part if name in names else "drop", columns) for name, part, columns in composite.transformers_
-        ]
-        composite.output_indices_, start = {}, 0
-        for name, columns in self.composite.output_indices_.items():
-            width = (columns.stop - columns.start) if name in names else 0
-            composite.output_indices_[name] = slice(start, start := start + width)
-        return composite
+        return _only(self.composite, names)
+
+    def transformer(self, names: Collection[str]) -> Pipeline:
+        """From raw rows to the columns of some groups."""
+        return Pipeline([*self.before, (self.name, self.only(names))])
 
     def smaller(self, inputs: Any, target: Any, names: Collection[str]) -> Pipeline:
         """A pipeline of the same classes over some groups: what follows the composite is fitted on their columns."""
@@ -103,15 +95,79 @@ def _flat_steps(pipeline: Any, name: str = "") -> list[tuple[str, Any]]:
 
 
 def _names(composite: Any) -> list[str]:
-    """The parts of a composite that give columns."""
+    """The parts of a composite that give columns; those of a concatenation inside a part, if it is the part's end."""
+    names = []
+    for name, part, width in _parts(composite):
+        if width != 0:
+            path, inner = _inner(part)
+            nested = _names(inner) if inner is not None else []
+            names += [f"{name}{path}.{group}" for group in nested] if len(nested) > 1 else [name]
+    return names
+
+
+def _only(composite: Any, names: Collection[str]) -> Any:
+    """A composite with all groups dropped but some."""
+    kept: dict[str, tuple[Any, int | None]] = {}
+    for name, part, width in _parts(composite):
+        path, inner = _inner(part)
+        groups = {group for group in _names(inner) if f"{name}{path}.{group}" in names} if inner is not None else set()
+        if groups and name not in names:
+            kept[name] = _with_end(part, _only(inner, groups)), _width(_only(inner, groups))
+        else:
+            kept[name] = (part, width) if name in names else ("drop", 0)
+    reduced = copy(composite)
     if isinstance(composite, FeatureUnion):
-        return [name for name, part in composite.transformer_list if not _dropped(part)]
+        parts = composite.transformer_list
+        reduced.transformer_list = [(name, kept[name][0] if name in kept else part) for name, part in parts]
+        return reduced
+    reduced.transformers_ = [
+        (name, kept[name][0] if name in kept else part, columns) for name, part, columns in composite.transformers_
+    ]
+    reduced.output_indices_, start = {}, 0
+    for name in composite.output_indices_:
+        width = kept[name][1] or 0 if name in kept else 0
+        reduced.output_indices_[name] = slice(start, start := start + width)
+    return reduced
+
+
+def _parts(composite: Any) -> list[tuple[str, Any, int | None]]:
+    """Name, fitted estimator and number of columns, if known, of the parts that are not dropped."""
+    if isinstance(composite, FeatureUnion):
+        return [(name, part, None) for name, part in composite.transformer_list if not _dropped(part)]
     outputs = composite.output_indices_
     return [
-        name
+        (name, part, outputs[name].stop - outputs[name].start)
         for name, part, _ in composite.transformers_
-        if not _dropped(part) and outputs[name].start < outputs[name].stop
+        if not _dropped(part)
     ]
+
+
+def _inner(part: Any) -> tuple[str, Any]:
+    """The concatenation that a part ends in, and the path to it; None if there is none, or its widths are unknown."""
+    path = ""
+    while isinstance(part, Pipeline):
+        path, part = f"{path}.{part.steps[-1][0]}", part.steps[-1][1]
+    return path, part if isinstance(part, ColumnTransformer | FeatureUnion) and _width(part) is not None else None
+
+
+def _width(part: Any) -> int | None:
+    """The number of columns of a fitted transformer, if it tells."""
+    if isinstance(part, ColumnTransformer):
+        return sum(width or 0 for _, _, width in _parts(part))
+    if isinstance(part, FeatureUnion):
+        widths = [_width(inner) for _, inner, _ in _parts(part)]
+        return None if None in widths else sum(width or 0 for width in widths)
+    try:
+        return len(part.get_feature_names_out())
+    except (AttributeError, ValueError, TypeError):
+        return None
+
+
+def _with_end(part: Any, end: Any) -> Any:
+    """A part whose last step is another one."""
+    if not isinstance(part, Pipeline):
+        return end
+    return Pipeline([*part.steps[:-1], (part.steps[-1][0], _with_end(part.steps[-1][1], end))])
 
 
 def _dropped(part: Any) -> bool:
