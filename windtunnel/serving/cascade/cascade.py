@@ -17,7 +17,7 @@ from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.file import CascadeFacts, load, save
 from windtunnel.serving.cascade.sources import FeatureCache
-from windtunnel.serving.cascade.split import split
+from windtunnel.serving.cascade.split import single_stage, split
 from windtunnel.serving.cascade.stage import Stage, StageOutput, WholeStage
 from windtunnel.serving.cascade.statistics import FeatureGroup
 from windtunnel.serving.cascade.threshold import NEVER, Threshold
@@ -74,12 +74,25 @@ class Cascade:
         They hold the weights that the models had when the stages were first used.
         """
         stages = split(self.small, self.full, self._method)
-        if stages is None:
-            return WholeStage(self.small, self._method), WholeStage(self.full, self._method)
-        for features in (features for stage in stages for features in stage.hosts):
+        if stages is not None:
+            return self._with_caches(stages[0]), self._with_caches(stages[1])
+        small, full = single_stage(self.small, self._method), single_stage(self.full, self._method)
+        return (
+            self._with_caches(small) if small else WholeStage(self.small, self._method),
+            self._with_caches(full) if full else WholeStage(self.full, self._method),
+        )
+
+    @cached_property
+    def whole(self) -> Stage | WholeStage:
+        """The full model alone, for rows that the small one has not seen."""
+        stage = single_stage(self.full, self._method)
+        return self._with_caches(stage) if stage else WholeStage(self.full, self._method)
+
+    def _with_caches(self, stage: Stage) -> Stage:
+        for features in stage.hosts:
             size = max((size for name, size in self.cache.items() if _covers(name, features.host.name)), default=0)
             features.cache = FeatureCache(size) if size else None
-        return stages
+        return stage
 
     @property
     def reuses(self) -> bool:
@@ -111,7 +124,7 @@ class Cascade:
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Labels of a classifier; values of a regressor, all by the full model."""
         if self.threshold is None:
-            return np.asarray(self.full.predict(rows))
+            return _run(self.whole, rows).predictions
         labels: NDArray[Any] = np.asarray(self.classes_)[self.predict_proba(rows).argmax(axis=1)]
         return labels
 
@@ -120,7 +133,7 @@ class Cascade:
         if self.threshold is None:
             raise AttributeError("a regressor has no predict_proba")
         if self.threshold.confidence == NEVER:
-            return self.full.predict_proba(rows)  # type: ignore[no-any-return]
+            return _run(self.whole, rows).predictions
         first = self._first(rows)
         unsure = np.flatnonzero(~self.settled(first.predictions))
         if len(unsure):
@@ -130,15 +143,15 @@ class Cascade:
     def _first(self, rows: Rows) -> StageOutput:
         """What the small model gives for all rows."""
         stage = self.stages[0]
-        if isinstance(stage, WholeStage) or (not stage.hosts and row_count(rows) <= FEW_ROWS):
+        if not stage.hosts and row_count(rows) <= FEW_ROWS:
             return WholeStage(self.small, self._method).run(rows)
-        return stage.run(stage.encode(rows))
+        return _run(stage, rows)
 
     def _second(self, rows: Rows, positions: NDArray[np.intp], first: StageOutput) -> NDArray[np.float64]:
         """What the full model gives for some rows."""
         stage, some = self.stages[1], take_rows(rows, positions)
-        if isinstance(stage, WholeStage) or first.shared.shape[1] == 0:
-            return WholeStage(self.full, self._method).run(some).predictions
+        if first.shared.shape[1] == 0:
+            return _run(self.whole, some).predictions
         return stage.run(stage.encode(some, first.shared[positions])).predictions
 
     @property
@@ -183,7 +196,7 @@ class Cascade:
         The parameters are those of ``top_k``.
         """
         selected = self.top_k(rows, k, ck=ck, min_share=min_share, label=label)
-        scores = self._scores(WholeStage(self.full, self._method).run(rows).predictions, label)
+        scores = self._scores(_run(self.whole, rows).predictions, label)
         return top_k_quality(selected, scores)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -242,9 +255,9 @@ class Cascade:
         lines += [
             f"cache of {features.host.name}: {features.cache.hit_rate:.1%} of "
             f"{features.cache.hits + features.cache.misses} rows found"
-            for stage in self.stages
+            for stage in (*self.stages, self.whole)
             for features in stage.hosts
-            if features.cache is not None
+            if features.cache is not None and features.cache.hits + features.cache.misses
         ]
         return "\n".join(lines)
 
@@ -256,6 +269,10 @@ class Cascade:
         if label is not None and label not in labels:
             raise BadInput(f"label={label!r}; the classes are {', '.join(map(repr, labels))}.")
         return predictions[:, -1 if label is None else labels.index(label)]
+
+
+def _run(stage: Stage | WholeStage, rows: Rows) -> StageOutput:
+    return stage.run(rows if isinstance(stage, WholeStage) else stage.encode(rows))
 
 
 def take_rows(rows: Rows, positions: NDArray[Any]) -> Rows:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from windtunnel.encode import RowEncoder
+from windtunnel.estimators.lookup import Lookup
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.tables.tfidf import TermSums
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
@@ -69,6 +70,12 @@ class HostFeatures:
     def width(self) -> int:
         """The number of features."""
         return len(self.columns) + sum(len(sums.module.bias) for sums in self.sums)
+
+    @property
+    def remote(self) -> bool:
+        """Whether a client asks another process for the features."""
+        estimator = self.host.step.estimator
+        return isinstance(estimator, Lookup) and hasattr(estimator.store, "mget")
 
     def compute(self, rows: Any, width: int) -> Floats:
         """The features of raw rows, ``[B, self.width]``: the columns, then the sums.

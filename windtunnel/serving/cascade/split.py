@@ -113,6 +113,16 @@ def split(small: TranslatedPipeline, full: TranslatedPipeline, method: str) -> t
     return one.stage([*ends, *two.shared.values()], len(ends)), two.stage(final, len(final))
 
 
+def single_stage(net: TranslatedPipeline, method: str) -> Stage | None:
+    """A net with steps on the host as a stage, whose sums over term counts go through no zeros; None for others."""
+    if not net.hosts or not _splits(net):
+        return None
+    builder = _StageBuilder(Model.of(net, method))
+    ends = [builder.place(place) for place in builder.model.ends]
+    builder.guard()
+    return builder.stage(ends, len(ends))
+
+
 def _splits(net: TranslatedPipeline) -> bool:
     native = net.engine is None or isinstance(net.engine, NativeEngine)
     return native and net.encoder.dtype == "float64" and net.device().type == "cpu" and not net.program.needs_all_rows()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,8 @@ from windtunnel.encode import Batch, RowEncoder, Rows
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.sources import HostFeatures
+
+_REQUESTS = ThreadPoolExecutor(32, thread_name_prefix="windtunnel-lookup")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +81,7 @@ class Stage:
         batch = _encoded(self._raw, rows, None if source is None else len(source))
         if len(batch.ids) == 0:
             raise BadInput("got 0 rows; at least 1 is needed to predict.")
-        blocks = [host.compute(source, self._raw.width) for host in self.hosts]
+        blocks = _computed(self.hosts, source, self._raw.width)
         if self.shared:
             assert shared is not None
             blocks.append(shared)
@@ -117,6 +120,15 @@ class WholeStage:
         """Predictions for a batch, or for raw rows."""
         predictions = np.asarray(getattr(self.net, self.method)(rows), dtype=np.float64)
         return StageOutput(predictions, np.empty((len(predictions), 0)))
+
+
+def _computed(hosts: Sequence[HostFeatures], source: Any, width: int) -> list[NDArray[np.float64]]:
+    """The features of all host steps; requests to stores wait at the same time."""
+    remote = [host for host in hosts if host.remote] if len(hosts) > 1 else []
+    if len(remote) < 2:
+        return [host.compute(source, width) for host in hosts]
+    futures = {host: _REQUESTS.submit(host.compute, source, width) for host in remote[1:]}
+    return [futures[host].result() if host in futures else host.compute(source, width) for host in hosts]
 
 
 def _encoded(encoder: RowEncoder, rows: Rows, count: int | None) -> Batch:
