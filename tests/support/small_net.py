@@ -32,7 +32,7 @@ class SmallNet(nn.Module):
         self.head = head
         self.exact_modules: dict[int, Any] = {}
         self.softening, self.pending = None, False
-        self.program: Any = SimpleNamespace(steps=[SimpleNamespace(module=None)])
+        self.program: Any = SimpleNamespace(steps=[SimpleNamespace(module=None, takes=[])], method_steps={})
         self.origins = list[Any]()
         self.engine, self.fixed, self.history = None, False, cast(History | None, None)
         self.encoder, self.hosts = RowEncoder(["x", "z", "c"], 3, [0, 1]), list[Any]()

@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from sklearn.linear_model import LogisticRegression
 
 import windtunnel
+from windtunnel.errors import BadInput
 
 
 def test_a_second_fit_replaces_the_residual_model(tmp_path: Path) -> None:
@@ -24,3 +26,15 @@ def test_a_second_fit_replaces_the_residual_model(tmp_path: Path) -> None:
         assert [origin.name for origin in again.origins] == names and len(again.program.steps) == len(names)
         assert again.history is not None and abs(again.history.start - first.best) < 1e-6
         assert again.history.best >= again.history.start
+
+
+def test_joint_training_after_a_fit_that_froze_the_steps() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(1500, 3)).round(1)
+    y = X[:, 0] + np.where(X[:, 1] * X[:, 2] > 0, 2.0, -2.0) + random.normal(size=1500) > 0
+    net = windtunnel.translate(LogisticRegression().fit(X, y)).fit((X, y), epochs=1, progress=False, accelerator="cpu")
+    assert net.history is not None and net.history.kept.name != "translation"
+    before = net.predict_proba(X)
+    with pytest.raises(BadInput, match="an earlier fit replaced its steps .* Translate the source again"):
+        net.fit((X, y), joint=True, progress=False, accelerator="cpu")
+    np.testing.assert_array_equal(net.predict_proba(X), before)

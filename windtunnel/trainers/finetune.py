@@ -15,6 +15,7 @@ from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import by_blocks, of_any_rows
+from windtunnel.program.float32_steps import float32_sums
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.records.fit_details import Calibration, Reliability, TermSummary
 from windtunnel.program.records.history import Epoch, History
@@ -27,6 +28,7 @@ from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.fit_details import reliability, summarise_terms
 from windtunnel.trainers.joint_training import (
     JOINT,
+    check_trainable,
     is_trainable,
     joint_candidates,
     prepare_joint_training,
@@ -167,13 +169,14 @@ def _train(
     checkpoints: CheckpointOptions,
 ) -> Trained:
     """Train a residual model, or the translation itself where there is none, or both."""
-    began, trainable = time.perf_counter(), is_trainable(net)
-    if options.residual and options.joint and trainable:
+    began = time.perf_counter()
+    if options.residual and options.joint:
+        check_trainable(net)
         return _train_both(net, data, options, joint, lightning, checkpoints)
     trained = _train_residual(net, data, options, lightning, checkpoints) if options.residual else None
     if trained is not None:
         return trained
-    if options.residual and net.takes_residual_model() and not trainable:
+    if options.residual and net.takes_residual_model() and not is_trainable(net):
         metric = options.metric_for(net)
         training = _evaluate_translation(net, data, options, metric, began)
         return Trained(metric, training, joint_candidates(training, None, metric))
@@ -212,7 +215,8 @@ def _train_translation(
     soften(net, _calibration_rows(net, data, lightning.processes))
     prepare_joint_training(net)
     metric = joint.metric_for(net)
-    training = train_module(net, data, joint, lightning, checkpoints)
+    with float32_sums(net.program):
+        training = train_module(net, data, joint, lightning, checkpoints)
     return Trained(metric, training, joint_candidates(training, source, metric))
 
 

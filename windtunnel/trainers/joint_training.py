@@ -35,6 +35,21 @@ def is_trainable(net: TranslatedPipeline) -> bool:
     return any(parameter.requires_grad for parameter in net.parameters())
 
 
+def check_trainable(net: TranslatedPipeline) -> None:
+    """Raise ``BadInput`` if joint training has nothing to train."""
+    if is_trainable(net):
+        return
+    if getattr(net, "history", None) is not None:
+        raise BadInput(
+            "nothing in this translation is trainable: an earlier fit replaced its steps by the exact, frozen steps of "
+            "the source. Translate the source again, or load a file that was saved before that fit."
+        )
+    raise BadInput(
+        "nothing in this translation is trainable: its steps are frozen or have no parameters; translate with "
+        'level="L1" to "L4", or set requires_grad on the parameters to train'
+    )
+
+
 def prepare_joint_training(net: TranslatedPipeline) -> None:
     """Make exact trees soft, and forget the exact modules, which no longer match once soft steps are trained.
 
@@ -46,16 +61,7 @@ def prepare_joint_training(net: TranslatedPipeline) -> None:
         If nothing is trainable.
     """
     soften(net)
-    if not is_trainable(net) and getattr(net, "history", None) is not None:
-        raise BadInput(
-            "nothing in this translation is trainable: an earlier fit replaced its steps by the exact, frozen steps of "
-            "the source. Translate the source again, or load a file that was saved before that fit."
-        )
-    if not is_trainable(net):
-        raise BadInput(
-            "nothing in this translation is trainable: its steps are frozen or have no parameters; translate with "
-            'level="L1" to "L4", or set requires_grad on the parameters to train'
-        )
+    check_trainable(net)
     net.set_exact_modules({})
     if net.head.link == "probabilities":
         net.replace_head(replace(net.head, link="shares"))

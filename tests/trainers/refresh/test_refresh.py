@@ -159,7 +159,7 @@ def test_arrays_of_a_default_data_loader() -> None:
 
 def test_arguments_are_checked(path: Path) -> None:
     net, rows = windtunnel.load(path), make_rows(100, 1, OLD)
-    with pytest.raises(BadInput, match=r"replay= is a float"):
+    with pytest.raises(BadInput, match=r"replay=0.5 is a fraction of rows, but a translation keeps no rows"):
         net.refresh(rows, replay=0.5)
     with pytest.raises(BadInput, match="the loader new= yielded a DataFrame"):
         net.refresh([rows[0]])

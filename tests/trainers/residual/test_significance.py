@@ -79,6 +79,15 @@ def test_the_order_of_uncorrelated_rows_does_not_matter() -> None:
     assert errors == pytest.approx([errors[0]] * 5, rel=1e-9)
 
 
+def test_the_order_of_rows_does_not_matter_to_the_metric() -> None:
+    before, after, target = scores_and_labels()
+    orders = [torch.randperm(len(target), generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
+    tests = [
+        compare_scores(AUROC, loss, hashed(before[o], target[o]), before[o], after[o], target[o]).metric for o in orders
+    ]
+    assert tests == pytest.approx([tests[0]] * 3, rel=1e-9)
+
+
 def test_rounding_of_scores_does_not_matter() -> None:
     before, after, target = scores_and_labels()
     shuffled = hashed(before, target).shuffled

@@ -43,7 +43,8 @@ def refresh(
     new : (X, y), (X, y, weight) or loader
         New rows. All rows of a loader are read into memory. A loader that yields encoded rows has no new categories.
     replay : (X, y), (X, y, weight) or loader, optional
-        Old rows. Each anchor is then tried with and without them, and a fifth of them is held out.
+        Old rows, all or a sample: a translation keeps none, so that no fraction of them can be named. Each anchor is
+        then tried with and without them, and a fifth of them is held out.
     valid : (X, y), (X, y, weight) or loader, optional
         Validation rows, never trained on. Without them a fifth of the new rows is held out.
     anchor : float, optional

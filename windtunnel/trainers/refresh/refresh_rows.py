@@ -79,6 +79,11 @@ def read_input(net: TranslatedPipeline, name: str, data: Any) -> tuple[Any, ...]
         return None
     if isinstance(data, tuple) and not isinstance(data, Batch) and len(data) in (2, 3):
         return data
+    if isinstance(data, float):
+        raise BadInput(
+            f"{name}={data} is a fraction of rows, but a translation keeps no rows, only their counts and quantiles. "
+            f"Give the rows themselves; a sample of them will do: {name}=(X_old, y_old)"
+        )
     if not isinstance(data, Iterable) or isinstance(data, (tuple, str, dict)) or hasattr(data, "columns"):
         raise BadInput(
             f"{name}= is a {type(data).__name__}; refresh takes (X, y) or (X, y, weight), or a loader of such batches"

@@ -64,7 +64,7 @@ def compare_scores(
     test = compare_losses(loss, split.shuffled, before, after, *rest)
     if not test.significant:
         return test
-    groups = _metric_groups(metric, split.halves, rest[0])
+    groups = _metric_groups(metric, split.shuffled.tensor_split(2), rest[0])
     old, new = (_metric_of_groups(metric, loss, groups, scores, *rest) for scores in (before, after))
     change, error = float((new - old).mean()), float((new - old).std() / max(len(groups) - 1, 1) ** 0.5)
     test = replace(test, metric=float(new.mean()))
@@ -77,7 +77,8 @@ def compare_scores(
 def _metric_groups(metric: Metric, halves: Sequence[Tensor], target: Tensor) -> list[Tensor]:
     """Groups of rows whose metrics are averaged, each of one half; a single one where a group would lack a class.
 
-    The scores of two models do not rank together.
+    The scores of two models do not rank together. Halves in the order of a hash of their rows give the same groups for
+    the same rows in any order.
     """
     groups = [group for half in halves for group in half[balanced_order(target[half])].tensor_split(METRIC_GROUPS // 2)]
     classes = len(np.unique(target.cpu())) if metric.name in RANKING_METRICS else 0
