@@ -24,7 +24,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "tutorials/*.ipynb", "tutorials/*.py", "tutorials/*.md5", "**/sg_execution_times.rst"]
+exclude_patterns = ["_build", "tutorials/*.ipynb", "tutorials/*.py", "tutorials/*.md5"]
 nitpicky = False
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
@@ -50,8 +50,9 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
-    "header_links_before_dropdown": 9,
-    "navbar_end": ["theme-switcher"],
+    "header_links_before_dropdown": 7,
+    "navbar_persistent": [],
+    "navbar_end": ["search-button", "theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_prev_next": False,
@@ -61,10 +62,12 @@ html_sidebars: dict[str, list[str]] = {"index": [], "start": [], "coverage": [],
 
 
 def read_page(app: Any, docname: str, source: list[str]) -> None:
-    """Take the pages at the root of the repository into the site, and lead links to them there."""
+    """Take the pages at the root of the repository into the site, and lead links to them and to examples there."""
     if docname in PAGES_AT_THE_ROOT:
         text = (ROOT / PAGES_AT_THE_ROOT[docname]).read_text(encoding="utf-8")
         source[0] = text.replace("](docs/", "](/")
+    source[0] = re.sub(r"\]\((?:\.\./)*examples/README\.rst\)", "](/tutorials/index.rst)", source[0])
+    source[0] = re.sub(r"\]\((?:\.\./)*examples/(\d\d_\w+)\.py\)", r"](/tutorials/\1.rst)", source[0])
     for page, file in PAGES_AT_THE_ROOT.items():
         source[0] = re.sub(rf"\]\((?:\.\./)*{re.escape(file)}", f"](/{page}.md", source[0])
 

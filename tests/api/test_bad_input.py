@@ -170,7 +170,7 @@ ROWS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
         lambda X: X.assign(age=pd.Timestamp("2026-01-01")),
         "column 'age' holds values such as Timestamp('2026-01-01 00:00:00') of dtype datetime64[...]; the pipeline "
         "reads numbers there. Dates become numbers (year, month, weekday, hour, days since a date) by a "
-        "FunctionTransformer in the pipeline; docs/guide.md has such a function. Convert the column, "
+        "FunctionTransformer in the pipeline; docs/howto/translate.md has such a function. Convert the column, "
         "or encode it in the pipeline before fitting.",
     ),
     "numbers for categories": (

@@ -16,14 +16,18 @@ from windtunnel.translators.registry import supported
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = ("README.md", "docs/start.md", "docs/guide.md")
+DOCS = ROOT / "docs"
+HOWTO = [DOCS / "howto" / "index.md", *sorted(set((DOCS / "howto").glob("*.md")) - {DOCS / "howto" / "index.md"})]
+PAGES = {"README": [ROOT / "README.md"], "start": [DOCS / "start.md"], "howto": HOWTO}
+"""Pages whose code runs; that of the how-to pages runs in one process, after their first page."""
+LINKED = [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("howto/*.md"), *DOCS.glob("concepts/*.md")]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\d+\.\d+")
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
     """Python blocks of a page, each with the text block that follows it as its output, or ''."""
-    text = (ROOT / page).read_text(encoding="utf-8")
+    text = "\n".join(path.read_text(encoding="utf-8") for path in PAGES[page])
     fences = list(FENCE.finditer(text))
     return [
         (fence.group(2), after.group(2) if after and text[fence.end() : after.start()].strip() == "" else "")
@@ -84,15 +88,15 @@ def test_supported_prints_as_a_table() -> None:
     assert next(row for row in rows if row.startswith("TwoHotEncoder")).split()[1:4] == ["windtunnel", "yes", "yes"]
 
 
-@pytest.mark.parametrize("page", [*PAGES, "docs/limits.md", "ARCHITECTURE.md", "CONTRIBUTING.md"])
-def test_what_the_pages_name_is_there(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_the_pages_name_is_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(re.findall(r"(?:`|^    )make ([a-z]+)", text, re.MULTILINE)) <= targets
     commands = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
     assert set(re.findall(r"(?:`|^)windtunnel ([a-z]+)", text, re.MULTILINE)) <= commands
     links = re.findall(r"\]\(([^)#:]+)\)", text)
-    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
+    assert [link for link in links if not page.parent.joinpath(link).exists()] == []
 
 
 def test_the_ways_to_install_and_to_check_are_named() -> None:

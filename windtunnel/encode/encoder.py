@@ -35,7 +35,7 @@ from windtunnel.errors import BadInput
 
 DATES = (
     "Dates become numbers (year, month, weekday, hour, days since a date) by a FunctionTransformer in the pipeline; "
-    "docs/guide.md has such a function. "
+    "docs/howto/translate.md has such a function. "
 )
 
 
