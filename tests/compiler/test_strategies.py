@@ -8,7 +8,7 @@ import torch
 from cases import CASES
 from catboost import CatBoostClassifier, CatBoostRegressor
 from lightgbm import LGBMClassifier, LGBMRegressor
-from tree_ensembles import CASES as ENSEMBLES, boosted, rows, scripted, stump
+from tree_ensembles import CASES as ENSEMBLES, OBLIVIOUS, asked_by_level, boosted, rows, scripted, stump
 
 import windtunnel
 from windtunnel.compiler import strategies
@@ -65,53 +65,6 @@ def chain(depth):
         right=np.append(np.arange(1, depth), -1 - depth),
         leaf_value=np.arange(depth + 1) / 3,
     )
-
-
-def asked_by_level(depths, width=3, thresholds=40, outputs=1, missing=(MISSING_NONE,), vector=False):
-    """Trees all nodes of a level of which ask the same, with questions drawn at random."""
-    drawn = np.random.default_rng(5)
-    values = np.sort(drawn.normal(size=(width, thresholds)), axis=1)
-    sizes = 2 ** np.asarray(depths)
-    levels = [np.repeat(np.arange(depth), 2 ** np.arange(depth)) for depth in depths]
-    asked = [(drawn.integers(0, width, d), drawn.integers(0, thresholds, d), drawn.random(d) < 0.5) for d in depths]
-    kind = [drawn.choice(missing, depth) for depth in depths]
-    children = [2 * np.arange(size - 1) for size in sizes]
-    below = [
-        [np.where(node + side < size - 1, node + side, size - 2 - node - side) for side in (1, 2)]
-        for node, size in zip(children, sizes, strict=True)
-    ]
-    leaves = (int(sizes.sum()), outputs) if vector else int(sizes.sum())
-    return replace(
-        stump(0.0),
-        width=width,
-        node_start=np.cumsum([0, *(sizes - 1)]),
-        leaf_start=np.cumsum([0, *sizes]),
-        feature=np.concatenate([one[0][level] for one, level in zip(asked, levels, strict=True)]),
-        threshold=np.concatenate([values[one[:2]][level] for one, level in zip(asked, levels, strict=True)]),
-        default_left=np.concatenate([one[2][level] for one, level in zip(asked, levels, strict=True)]),
-        missing=np.concatenate([one[level] for one, level in zip(kind, levels, strict=True)]).astype(np.int8),
-        left=np.concatenate([one[0] for one in below]),
-        right=np.concatenate([one[1] for one in below]),
-        leaf_value=drawn.normal(size=leaves),
-        output=np.zeros(len(depths), np.int64) if vector else np.arange(len(depths)) % outputs,
-        base=np.linspace(-0.5, 0.5, outputs),
-        divisor=3.0,
-    )
-
-
-OBLIVIOUS = {
-    "one level": lambda: asked_by_level([1]),
-    "no level": lambda: asked_by_level([0, 0]),
-    "unlike depths": lambda: asked_by_level([3, 0, 6, 1, 6, 2]),
-    "more levels than bits of a byte": lambda: asked_by_level([9, 2, 10]),
-    "more thresholds than a byte counts": lambda: asked_by_level([8] * 200, width=2, thresholds=700),
-    "several scores": lambda: asked_by_level([3] * 7, outputs=3),
-    "leaves of several values": lambda: asked_by_level([4] * 9, outputs=3, vector=True),
-    "missing": lambda: asked_by_level([4] * 9, missing=(MISSING_NONE, MISSING_NAN, MISSING_ZERO)),
-    "infinite thresholds": lambda: replace(asked_by_level([1]), threshold=np.array([np.inf])),
-    "rows rounded": lambda: replace(asked_by_level([5] * 9), reads="float32"),
-    "infinite leaves": lambda: replace(asked_by_level([1]), leaf_value=np.array([np.inf, -np.inf])),
-}
 
 
 def vector():

@@ -188,12 +188,12 @@ def _runtime(used: list[str]) -> str:
         return re.sub(r'^#include "(.+)"\n', lambda line: with_headers(line[1]), texts[name], flags=re.M)
 
     families = {
-        Path(name).stem
+        Path(name).stem.split("_")[0]
         for name, text in texts.items()
         for operation in used
         if name.endswith(".c") and f"void wt_{operation}(" in text
     }
-    # trees_masks.c belongs to trees.c.
+    # trees_masks.c and the like belong to trees.c.
     files = [name for name in texts if name.endswith(".c") and any(map(name.startswith, families))]
     return PRELUDE + "\n".join(map(with_headers, ["runtime.c", *files]))
 

@@ -11,10 +11,12 @@ from families.trees import boosters, leaves, lightgbm, trees as families
 from lightgbm import LGBMRegressor
 from parity import assert_case, compiled
 from sklearn.ensemble import RandomForestRegressor
-from tree_ensembles import CASES, boosted, rows, stump
+from tree_ensembles import CASES, OBLIVIOUS, asked_by_level, boosted, rows, stump
 
 from windtunnel.compiler.backends import tree_runner
 from windtunnel.compiler.native import build
+from windtunnel.compiler.native.image import ImageWriter, operations_of
+from windtunnel.compiler.native.lowering import lower
 from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
@@ -40,7 +42,8 @@ def awkward_rows(module, count):
     splits = splits[np.isfinite(splits)]
     values = [splits, np.nextafter(splits, np.inf), np.nextafter(splits, -np.inf), SPECIAL, np.arange(50.0)]
     drawn = np.concatenate(values)
-    x = rows(count)[:, : module.width].astype(np.float64)
+    x = generator.normal(size=(count, module.width))
+    x[:, :4] = rows(count)[:, : module.width]
     return np.where(generator.random(x.shape) < 0.5, generator.choice(drawn, x.shape), x)
 
 
@@ -58,6 +61,32 @@ def assert_equal_bits(module, counts=(0, 1, 2, 9, 70, 150, 300, 700)):
 @pytest.mark.parametrize("name", CASES)
 def test_scores(name, reads):
     assert_equal_bits(HardTrees.of(replace(CASES[name](), reads=reads)))
+
+
+OF_LEVELS = OBLIVIOUS | {
+    "many trees": lambda: asked_by_level([6] * 130),
+    "trees of 128 and 256 leaves": lambda: asked_by_level([7, 8] * 70),
+    "sets": lambda: replace(
+        asked_by_level([1, 1, 1], missing=(MISSING_NAN,)),
+        categories={0: np.array([0, 3]), 1: np.array([0, 3]), 2: np.array([70_000])},
+    ),
+    **{
+        f"{width} columns": lambda width=width: asked_by_level([8] * 70, width=width, thresholds=3)
+        for width in (100, 200, 400)
+    },
+}
+
+
+@pytest.mark.parametrize("name", OF_LEVELS)
+def test_trees_that_ask_by_level(name):
+    module = HardTrees.of(OF_LEVELS[name]())
+    assert operations(module) == ["oblivious_trees"]
+    assert_equal_bits(module, counts=(0, 1, 2, 3, 4, 9, 11, 12, 70, 150, 700))
+
+
+def operations(module):
+    image = ImageWriter(module.width, 0)
+    return operations_of(image.image(lower(module, image, image.numbers, torch.float64)))
 
 
 def test_several_values_in_a_leaf():
@@ -123,8 +152,8 @@ def other_processor(request, monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_other_processors_give_the_same_bits(other_processor):
-    for name in CASES:
-        assert_equal_bits(HardTrees.of(CASES[name]()))
+    for case in (CASES | OF_LEVELS).values():
+        assert_equal_bits(HardTrees.of(case()))
     assert_equal_bits(HardTrees.of(boosted(num_leaves=64, min_data_in_leaf=1)))
 
 

@@ -1,14 +1,9 @@
 /* Hard trees: every row walks down every tree. */
 #include "trees.h"
 
-#include <float.h>
-#include <math.h>
 
 /* Few rows walk one by one. Medium ones take masks of one word: 64 rows take a quarter of the time of 512. */
 enum { FEW_ROWS = 8, MEDIUM_ROWS = 192 };
-
-static const double NEAR_ZERO = 1.0000000180025095e-35; /* LightGBM's 1e-35f */
-static const double NO_CODE = 2147483648.0;
 
 wt_tree_facts wt_tree_facts_of(const wt_call *call) {
     const wt_fact *fact = call->facts;
@@ -33,28 +28,12 @@ wt_tree_facts wt_tree_facts_of(const wt_call *call) {
     return facts;
 }
 
-static double tree_code(double x, int float32) {
-    if (isnan(x)) return 0.0;
-    /* XGBoost takes every negative number for no category, LightGBM cuts it to an integer first. */
-    double whole = float32 ? floor(x) : trunc(x);
-    return 1.0 + (whole >= 0.0 && whole < NO_CODE ? whole : NO_CODE);
-}
-
-static inline double tree_value(double x, uint32_t reading, int float32) {
-    if (float32) x = (double)(float)x;
-    if (reading == WT_CODE) return tree_code(x, float32);
-    int missing = isnan(x) || (reading >= WT_ZERO && fabs(x) <= NEAR_ZERO);
-    if (reading % WT_ZERO == WT_FLAG) return missing ? 1.0 : 0.0;
-    return missing ? (reading % WT_ZERO == WT_LOW ? -HUGE_VAL : HUGE_VAL) : x;
-}
-
-WT_PROCESSORS void wt_tree_values(const wt_call *call, const wt_tree_facts *facts, const wt_tree_column *column, size_t first, size_t count, double *to) {
+WT_PROCESSORS void wt_tree_values(const wt_call *call, int float32, const wt_tree_column *column, size_t first, size_t count, double *to) {
     const double *x = wt_input(call, column->feature) + first;
-    int float32 = facts->float32;
     switch (column->reading) { /* so that each loop is that of one reading */
 #define READ(reading) \
     case reading: \
-        for (size_t row = 0; row < count; row++) to[row] = tree_value(x[row], reading, float32); \
+        for (size_t row = 0; row < count; row++) to[row] = wt_tree_value(x[row], reading, float32); \
         break;
         READ(WT_LOW)
         READ(WT_HIGH)
@@ -94,7 +73,7 @@ static void tree_one_row(const wt_call *call, const wt_tree_facts *facts, size_t
     double *values = call->scratch;
     uint32_t *leaves = (uint32_t *)(void *)(values + facts->column_count + 1);
     for (size_t column = 0; column < facts->column_count; column++)
-        values[column] = tree_value(wt_input(call, facts->columns[column].feature)[row], facts->columns[column].reading, facts->float32);
+        values[column] = wt_tree_value(wt_input(call, facts->columns[column].feature)[row], facts->columns[column].reading, facts->float32);
     values[facts->column_count] = -HUGE_VAL;
     if (facts->set_goes_right != NULL)
         tree_walk_row(facts, values, leaves, facts->set_goes_right);
@@ -141,7 +120,7 @@ static void tree_many_rows(const wt_call *call, const wt_tree_facts *facts) {
     uint32_t *leaves = (uint32_t *)(void *)(values + (facts->column_count + 1) * call->stride);
     for (size_t row = 0; row < call->rows; row++) values[facts->column_count * call->stride + row] = -HUGE_VAL;
     for (size_t column = 0; column < facts->column_count; column++)
-        wt_tree_values(call, facts, facts->columns + column, 0, call->rows, values + column * call->stride);
+        wt_tree_values(call, facts->float32, facts->columns + column, 0, call->rows, values + column * call->stride);
     size_t roots = facts->vector != NULL ? facts->trees : facts->trees * facts->scores;
     for (size_t tree = 0; tree < roots; tree++) {
         if (facts->set_goes_right != NULL)

@@ -2,7 +2,16 @@
 #ifndef WINDTUNNEL_TREES_H
 #define WINDTUNNEL_TREES_H
 
+#include <math.h>
+
 #include "runtime.h"
+
+/* Functions in AVX-512's own words; the others compute the same bits. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(WT_PORTABLE)
+#include <immintrin.h>
+#define WT_AVX512 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512cd")))
+#define WT_HAS_AVX512 (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+#endif
 
 /*
  * Nodes and leaves of all trees. A row goes from a node to follow, or to follow + 1 where the value of its column is
@@ -61,8 +70,46 @@ typedef struct {
 
 wt_tree_facts wt_tree_facts_of(const wt_call *call);
 
+static inline double wt_tree_code(double x, int float32) {
+    const double no_code = 2147483648.0;
+    if (isnan(x)) return 0.0;
+    /* XGBoost takes every negative number for no category, LightGBM cuts it to an integer first. */
+    double whole = float32 ? floor(x) : trunc(x);
+    return 1.0 + (whole >= 0.0 && whole < no_code ? whole : no_code);
+}
+
+static inline double wt_tree_value(double x, uint32_t reading, int float32) {
+    const double near_zero = 1.0000000180025095e-35; /* LightGBM's 1e-35f */
+    if (float32) x = (double)(float)x;
+    if (reading == WT_CODE) return wt_tree_code(x, float32);
+    int missing = isnan(x) || (reading >= WT_ZERO && fabs(x) <= near_zero);
+    if (reading % WT_ZERO == WT_FLAG) return missing ? 1.0 : 0.0;
+    return missing ? (reading % WT_ZERO == WT_LOW ? -HUGE_VAL : HUGE_VAL) : x;
+}
+
+/* The search of the rank of a value: how many thresholds it is above. */
+typedef struct {
+    double low, scale; /* of the cells, in which it starts */
+    uint32_t last;     /* cell */
+    uint32_t cell;     /* place of the first cell: how many thresholds are below it */
+    uint32_t bound;    /* place of the first threshold; 2^steps numbers of infinity follow the last one */
+    uint32_t steps;
+} wt_tree_search;
+
+static inline uint32_t wt_tree_rank(const wt_tree_search *search, const uint16_t *cells, const double *bounds, double x) {
+    double at = (x - search->low) * search->scale, last = (double)search->last;
+    at = at > 0.0 ? at : 0.0;
+    uint32_t rank = cells[search->cell + (uint32_t)(int32_t)(at < last ? at : last)];
+    bounds += search->bound;
+    for (uint32_t step = UINT32_C(1) << search->steps >> 1; step != 0; step /= 2) rank += x > bounds[rank + step - 1] ? step : 0;
+    return rank;
+}
+
+/* The ranks of the values of a column. */
+WT_LINKAGE void wt_tree_ranks(const wt_tree_search *search, const uint16_t *cells, const double *bounds, const double *values, size_t count, uint32_t *ranks);
+
 /* Write the values of a column, of count rows of a call from first on. */
-WT_LINKAGE void wt_tree_values(const wt_call *call, const wt_tree_facts *facts, const wt_tree_column *column, size_t first, size_t count, double *to);
+WT_LINKAGE void wt_tree_values(const wt_call *call, int float32, const wt_tree_column *column, size_t first, size_t count, double *to);
 
 /* Add the leaves of count rows of a call, from first on, to its outputs: by masks, see trees_masks.c. */
 WT_LINKAGE void wt_tree_masks(const wt_call *call, const wt_tree_facts *facts, size_t first, size_t count);

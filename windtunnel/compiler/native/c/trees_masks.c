@@ -10,12 +10,6 @@
 
 #include "trees.h"
 
-/* Functions in AVX-512's own words; the others compute the same bits. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(WT_PORTABLE)
-#include <immintrin.h>
-#define WT_AVX512 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512cd")))
-#endif
-
 enum { WORDS = WT_MASK_ROWS / WT_WORD_ROWS };
 
 /* Consecutive trees and the conditions of their nodes. Masks: one of all rows, those of the columns, those of the sets. */
@@ -29,12 +23,8 @@ typedef struct {
 
 /* The thresholds on a column of values, each once and ascending. Mask `first` + rank, for ranks from 1 up. */
 typedef struct {
-    double low, scale;   /* of the cells, in which the search of a rank starts */
-    uint32_t last;       /* cell */
-    uint32_t cell;       /* place of the first cell */
-    uint32_t bound;      /* place of the first threshold; 2^steps numbers of infinity follow the last one */
+    wt_tree_search search;
     uint32_t thresholds; /* how many */
-    uint32_t steps;
     uint32_t first;
     uint32_t column;
     uint32_t unused;
@@ -72,7 +62,7 @@ typedef struct {
     const tree_mask_block *blocks;
     size_t block_count;
     const tree_mask_column *columns;
-    const uint32_t *cells;
+    const uint16_t *cells;
     const double *bounds;
     const tree_mask_sets *sets;
     const uint64_t *set_bits;
@@ -87,7 +77,7 @@ typedef struct {
 /* What a call needs to remember. */
 typedef struct {
     double *values;  /* [WT_MASK_ROWS] */
-    uint64_t *ranks; /* [WT_MASK_ROWS] */
+    uint32_t *ranks; /* [WT_MASK_ROWS] */
     uint64_t *masks, *reach;
     uint64_t *planes;    /* [8 WORDS] */
     unsigned char *leaf; /* [WT_MASK_ROWS] */
@@ -115,29 +105,12 @@ static tree_mask_facts tree_mask_facts_of(const wt_call *call) {
 static tree_mask_scratch tree_mask_scratch_of(const wt_call *call, const tree_mask_facts *facts, size_t words) {
     tree_mask_scratch scratch;
     scratch.values = call->scratch;
-    scratch.ranks = (uint64_t *)(void *)(scratch.values + WT_MASK_ROWS);
+    scratch.ranks = (uint32_t *)(void *)(scratch.values + WT_MASK_ROWS);
     scratch.leaf = (unsigned char *)(scratch.ranks + WT_MASK_ROWS);
     scratch.planes = (uint64_t *)(void *)(scratch.leaf + WT_MASK_ROWS);
     scratch.reach = scratch.planes + 8 * WORDS;
     scratch.masks = scratch.reach + (facts->slots + 1) * words;
     return scratch;
-}
-
-/* The rank of each value among the thresholds of a column: how many it is above. */
-WT_INLINE void tree_mask_ranks(const tree_mask_facts *facts, const tree_mask_column *column, const double *restrict values, uint64_t *restrict ranks, size_t words) {
-    const uint32_t *cells = facts->cells + column->cell;
-    const double *bounds = facts->bounds + column->bound;
-    double low = column->low, scale = column->scale, last = (double)column->last;
-    for (size_t row = 0; row < words * WT_WORD_ROWS; row++) {
-        double at = (values[row] - low) * scale;
-        at = at > 0.0 ? at : 0.0;
-        at = at < last ? at : last;
-        ranks[row] = cells[(int32_t)at];
-    }
-    for (uint64_t step = UINT64_C(1) << column->steps; step > 1;) {
-        step /= 2;
-        for (size_t row = 0; row < words * WT_WORD_ROWS; row++) ranks[row] += values[row] > bounds[ranks[row] + step - 1] ? step : 0;
-    }
 }
 
 /* Transpose 64 words of 64 bits. */
@@ -155,7 +128,7 @@ static void tree_transpose(uint64_t *words) {
 WT_INLINE void tree_mask_thresholds(const tree_mask_column *column, const tree_mask_scratch *scratch, size_t count, size_t words) {
     uint64_t *masks = scratch->masks + column->first * words;
     memset(masks, 0, (column->thresholds + 1) * words * sizeof(uint64_t));
-    const uint64_t *ranks = scratch->ranks;
+    const uint32_t *ranks = scratch->ranks;
     size_t full = count / WT_WORD_ROWS;
     for (size_t row = 0; row < WT_WORD_ROWS; row++) /* words side by side: no write waits for the one before */
         for (size_t word = 0; word < full; word++) masks[ranks[word * WT_WORD_ROWS + row] * words + word] |= UINT64_C(1) << row;
@@ -168,7 +141,7 @@ WT_INLINE void tree_mask_thresholds(const tree_mask_column *column, const tree_m
 WT_INLINE void tree_mask_of_sets(const tree_mask_facts *facts, const tree_mask_sets *sets, const tree_mask_scratch *scratch, size_t count, size_t words) {
     double last = (double)sets->last;
     for (size_t row = 0; row < count; row++)
-        scratch->ranks[row] = (uint64_t)(scratch->values[row] < last ? scratch->values[row] : last) * sets->words;
+        scratch->ranks[row] = (uint32_t)(scratch->values[row] < last ? scratch->values[row] : last) * sets->words;
     for (size_t group = 0; group < sets->words; group++)
         for (size_t word = 0; word * WT_WORD_ROWS < count; word++) {
             uint64_t bits[WT_WORD_ROWS];
@@ -305,16 +278,15 @@ WT_AVX512 static void tree_mask_add_avx512(const uint64_t *planes, size_t plane_
 WT_INLINE void tree_masks(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count, size_t words, int avx512) {
     tree_mask_facts facts = tree_mask_facts_of(call);
     tree_mask_scratch scratch = tree_mask_scratch_of(call, &facts, words);
-    for (size_t row = count; row < WT_MASK_ROWS; row++) scratch.values[row] = 0.0;
     for (const tree_mask_block *block = facts.blocks; block < facts.blocks + facts.block_count; block++) {
         memset(scratch.masks, 0xFF, words * sizeof(uint64_t));
         for (const tree_mask_column *column = facts.columns + block->column; column < facts.columns + block->column + block->columns; column++) {
-            wt_tree_values(call, trees, trees->columns + column->column, first, count, scratch.values);
-            tree_mask_ranks(&facts, column, scratch.values, scratch.ranks, words);
+            wt_tree_values(call, trees->float32, trees->columns + column->column, first, count, scratch.values);
+            wt_tree_ranks(&column->search, facts.cells, facts.bounds, scratch.values, count, scratch.ranks);
             tree_mask_thresholds(column, &scratch, count, words);
         }
         for (const tree_mask_sets *sets = facts.sets + block->sets; sets < facts.sets + block->sets + block->set_columns; sets++) {
-            wt_tree_values(call, trees, trees->columns + sets->column, first, count, scratch.values);
+            wt_tree_values(call, trees->float32, trees->columns + sets->column, first, count, scratch.values);
             tree_mask_of_sets(&facts, sets, &scratch, count, words);
         }
         for (const tree_mask_tree *tree = facts.trees + block->tree; tree < facts.trees + block->tree + block->trees; tree++) {
@@ -364,7 +336,7 @@ WT_AVX512 static void tree_masks_wide_avx512(const wt_call *call, const wt_tree_
 void wt_tree_masks(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
     int narrow = count <= WT_WORD_ROWS;
 #ifdef WT_AVX512
-    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
+    if (WT_HAS_AVX512) {
         (narrow ? tree_masks_narrow_avx512 : tree_masks_wide_avx512)(call, trees, first, count);
         return;
     }

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windtunnel.compiler.native.image import Fact
-from windtunnel.modules.trees.forms.ranks import cells
+from windtunnel.compiler.native.lowering.ranks import SEARCH, Searches
 
 MASK_ROWS = 512
 """``WT_MASK_ROWS`` of ``trees.h``."""
@@ -18,10 +18,7 @@ MOST_LEAVES = 256
 MOST_MASKS = 8192
 """Of a block of trees: half a megabyte, which the second-level cache holds."""
 MOST_SET_BITS = 1 << 27
-COLUMN = np.dtype(
-    [("low", np.float64), ("scale", np.float64)]
-    + [(name, np.uint32) for name in ("last", "cell", "bound", "thresholds", "steps", "first", "column", "unused")]
-)
+COLUMN = np.dtype([*SEARCH, *((name, np.uint32) for name in ("thresholds", "first", "column", "unused"))])
 ANY, PERFECT, OBLIVIOUS = 0, 1, 2
 ANY_COST, PERFECT_COST = 13, 5
 """Instructions per node of a tree of any shape, and of a perfect one."""
@@ -118,7 +115,7 @@ def masks(walk: Walk, value: NDArray[np.float64], score_of_tree: Ints) -> Masks:
         np.array(blocks, np.uint32), len(blocks), *columns.facts(), *sets.facts(),
         trees.astype(np.uint32), records, padded, slots, layout.planes, levels.conditions.astype(np.uint32),
     )  # fmt: skip
-    scratch = 16 * MASK_ROWS + MASK_ROWS + 8 * MASK_ROWS // 8 + (slots + 1 + most) * MASK_ROWS // 8
+    scratch = 12 * MASK_ROWS + MASK_ROWS + 8 * MASK_ROWS // 8 + (slots + 1 + most) * MASK_ROWS // 8
     return Masks(facts, scratch, 16)
 
 
@@ -165,7 +162,7 @@ def _level_trees(walk: Walk, layout: _Layout, condition: Ints) -> _LevelTrees:
     trees = len(walk.root)
     kind, depth = np.full(trees, PERFECT), np.zeros(trees, np.int64)
     oblivious = np.ones(trees, np.bool_)
-    levels = _levels(walk)
+    levels = levels_of(walk)
     for level, (tree, position) in enumerate(levels):
         depth[tree] = level + 1
         width = np.bincount(tree, minlength=trees)
@@ -203,10 +200,9 @@ class _Columns:
     """The thresholds of all blocks."""
 
     def __init__(self) -> None:
-        self.count = self._cell = self._bound = 0
+        self.count = 0
         self._columns: list[tuple[float, ...]] = []
-        self._cells: list[NDArray[np.uint32]] = []
-        self._bounds: list[NDArray[np.float64]] = []
+        self._searches = Searches()
 
     def add(self, walk: Walk, nodes: Ints, condition: Ints) -> int:
         """Number the conditions of the nodes of a block, from 1 on; gives the number of masks."""
@@ -225,23 +221,13 @@ class _Columns:
         return end
 
     def _add_column(self, column: int, thresholds: NDArray[np.float64], first: int) -> int:
-        low, scale, below = cells(thresholds)
-        if not (np.isfinite(scale) and scale > 0):
-            low, scale, below = 0.0, 1.0, np.zeros(1, np.int64)
-        steps = int(np.diff(below, append=len(thresholds)).max()).bit_length()
-        count = len(thresholds)
-        self._columns.append((low, scale, len(below) - 1, self._cell, self._bound, count, steps, first, column, 0))
-        self._cells.append(below.astype(np.uint32))
-        self._bounds.append(np.append(thresholds, np.full(1 << steps, np.inf)))
+        self._columns.append((*self._searches.add(thresholds), len(thresholds), first, column, 0))
         self.count += 1
-        self._cell += len(below)
-        self._bound += count + (1 << steps)
-        return first + count + 1
+        return first + len(thresholds) + 1
 
     def facts(self) -> tuple[Fact, ...]:
         """Columns, cells and bounds."""
-        cells_of_all = np.concatenate([np.empty(0, np.uint32), *self._cells])
-        return np.array(self._columns, COLUMN), cells_of_all, np.concatenate([np.empty(0), *self._bounds])
+        return np.array(self._columns, COLUMN), *self._searches.facts()
 
 
 class _Sets:
@@ -303,7 +289,7 @@ class _Layout:
 
 
 def _layout(walk: Walk) -> _Layout | None:
-    levels = _levels(walk)
+    levels = levels_of(walk)
     trees = len(walk.root)
     tree = np.concatenate([np.empty(0, np.int64), *(level[0] for level in levels)])
     counts = np.bincount(tree, minlength=trees)
@@ -351,7 +337,7 @@ def _layout(walk: Walk) -> _Layout | None:
     )  # fmt: skip
 
 
-def _levels(walk: Walk) -> list[tuple[Ints, Ints]]:
+def levels_of(walk: Walk) -> list[tuple[Ints, Ints]]:
     """Tree and position of the nodes of each level, trees in order."""
     tree, at = np.arange(len(walk.root)), walk.root
     levels = []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from windtunnel.compiler.native.image import ImageWriter
+from windtunnel.compiler.native.image import Fact, ImageWriter
+from windtunnel.compiler.native.lowering.oblivious import oblivious
 from windtunnel.compiler.native.lowering.registry import lowers
 from windtunnel.compiler.native.lowering.tree_masks import Walk, masks
 from windtunnel.modules.trees.forms.bitvectors import BitvectorTrees
@@ -38,24 +39,28 @@ def _form(module: HardTrees, image: ImageWriter, columns: list[int]) -> list[int
 @lowers(HardTrees)
 @lowers(TreeLeaves)
 def _scores(module: TreeWalk, image: ImageWriter, columns: list[int]) -> list[int]:
-    outputs = module.outputs
     follow, root = module.follow.cpu().numpy(), module.root.cpu().numpy()
     is_node = follow != np.arange(len(follow))
     nodes, columns_read = _nodes(module, follow, is_node)
-    trees = len(root) if module.vector else len(root) // max(1, outputs)
+    trees = len(root) if module.vector else len(root) // max(1, module.outputs)
+    score = np.zeros(len(root), np.int64) if module.vector else np.arange(len(root)) // max(1, trees)
+    walk, value, float32 = _walk(module), module.value.cpu().numpy(), int(module.reads == "float32")
+    sums = (int(module.vector), module.base, float(module.divisor))
+    if (tables := oblivious(walk, value, score)) is not None:
+        facts: tuple[Fact, ...] = (columns_read, float32, *tables.facts, *sums)
+        return image.step("oblivious_trees", columns, module.outputs, *facts, scratch=tables.scratch)
     group_root, group_place, group_depth = _groups(root, follow, is_node)
     facts = (
-        columns_read, len(columns_read), int(module.reads == "float32"),
+        columns_read, len(columns_read), float32,
         nodes, module.set_goes_right.cpu().numpy().astype(np.uint8), int(module.has_sets),
         root.astype(np.uint32), trees, group_root, group_place, group_depth, len(group_depth),
-        module.value if module.vector else np.empty(0), int(module.vector), module.base, float(module.divisor),
+        module.value if module.vector else np.empty(0), *sums,
     )  # fmt: skip
-    score = np.zeros(len(root), np.int64) if module.vector else np.arange(len(root)) // max(1, trees)
-    by_masks = masks(_walk(module), module.value.cpu().numpy(), score)
+    by_masks = masks(walk, value, score)
     scratch = max(8 * (len(columns_read) + 1) + 4 * (len(root) + AT_ONCE), by_masks.scratch)
     per_row = 8 * (len(columns_read) + 1) + 4
-    every = (*facts, by_masks.rows, *by_masks.facts)
-    return image.step("trees", columns, outputs, *every, scratch=scratch, scratch_per_row=per_row)
+    facts = (*facts, by_masks.rows, *by_masks.facts)
+    return image.step("trees", columns, module.outputs, *facts, scratch=scratch, scratch_per_row=per_row)
 
 
 @lowers(LeafOneHot)
