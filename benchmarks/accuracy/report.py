@@ -17,7 +17,8 @@ END = "<!-- /results -->"
 MODELS_TOLD = """\
 Sources, whose translation is fine-tuned:
 
-- `strong`: LightGBM on two-hot categories, 31 leaves, learning rate 0.1, at most 250 trees, early stopping after 30.
+- `strong`: LightGBM on two-hot categories, 31 leaves, learning rate 0.1, at most 250 trees, early stopping after 30 \
+trees without a better validation score.
 - `paper`: LightGBM on two-hot categories, 100 trees of 64 leaves, learning rate 0.25, no early stopping.
 - `logistic`, `lightgbm_native`, `catboost`: three of the alternatives.
 
@@ -56,10 +57,11 @@ def write_report(path: Path, results: Sequence[Line]) -> None:
 def section(results: Sequence[Line]) -> str:
     """The whole section."""
     scores = Scores(results)
-    parts = ["## Results", _measured(scores), "\n".join(summary(scores)) or "Nothing was compared yet."]
+    told = "\n".join(summary(scores)) or "Nothing was compared yet."
+    parts = ["## The models", MODELS_TOLD, "## Results", _measured(scores), told]
     for grid in grids(scores):
         parts += [f"### {grid.title}", markdown(grid.rows)]
-    return "\n\n".join([*parts, "### The models", MODELS_TOLD])
+    return "\n\n".join(parts)
 
 
 def summary(scores: Scores) -> list[str]:
@@ -131,14 +133,12 @@ def _from_best(scores: Scores, way: str) -> str | None:
 
 
 def _measured(scores: Scores) -> str:
-    """Rows of the sets and versions."""
+    """How to read the numbers, and versions."""
     versions = {name: one for line in scores.lines for name, one in line["settings"]["versions"].items()}
-    rows = {name: next(line for line in scores.lines if line["settings"]["set"] == name) for name in scores.sets}
-    sizes = ", ".join(f"{name} {line['train_rows']:,} / {line['test_rows']:,}" for name, line in rows.items())
     return (
         "Scores are on the test rows: AUC unless the set says otherwise, mean ± standard error over the seeds 0 to 2; "
         "without ± it is seed 0 alone. Gains are over the source of the same seed and positive where better, whatever "
         "the metric. A dash is a cell that was not measured.\n\n"
-        f"Rows for training / test: {sizes}. Sets with more training rows are cut to 100,000, drawn at random. "
+        '"Rows" are training rows; of more than 100,000 so many are drawn at random. '
         f"Versions: {', '.join(f'{name} {one}' for name, one in sorted(versions.items()))}."
     )

@@ -25,7 +25,8 @@ class Scores:
     Attributes
     ----------
     sets : list of str
-        Those that came with ``--data``, then those that are built in.
+        Those that came with ``--data``, then those that are built in; in each group those with an AUC first, and of
+        these the ones where ``fit`` gains most over ``strong``.
     """
 
     def __init__(self, results: Iterable[Line]) -> None:
@@ -33,7 +34,7 @@ class Scores:
             (one["settings"]["set"], one["settings"]["model"], one["settings"]["seed"]): one for one in results
         }
         found = list(dict.fromkeys(name for name, _, _ in self._lines))
-        self.sets = sorted(found, key=lambda name: name in BUILT_IN)
+        self.sets = sorted(found, key=self._place)
 
     @property
     def of_data(self) -> list[str]:
@@ -44,6 +45,14 @@ class Scores:
     def lines(self) -> list[Line]:
         """Every result."""
         return list(self._lines.values())
+
+    def _place(self, set: str) -> tuple[bool, bool, float]:
+        gains = self.gains(set, "strong/default", "strong")
+        return set in BUILT_IN, self.metric(set) != "auc", -fmean(gains) if gains else 0.0
+
+    def training_rows(self, set: str) -> int:
+        """How many the models were fitted on."""
+        return next(int(line["train_rows"]) for (name, _, _), line in self._lines.items() if name == set)
 
     def metric(self, set: str) -> str:
         """What is compared on a set."""
@@ -91,24 +100,24 @@ def grids(scores: Scores) -> list[Grid]:
 
 
 def translations(scores: Scores, source: str) -> Grid | None:
-    """Sets by what is made of a source: scores, and gains over the source, positive where better.
-
-    Sets with an AUC come first, in each kind those of the largest gain.
-    """
+    """Sets by their training rows and what is made of a source: scores, and gains over it, positive where better."""
     ways = [way for way in OURS if any(scores.values(name, f"{source}/{way}") for name in scores.sets)]
     if not ways:
         return None
     models = [f"{source}/{way}" for way in ways]
     gains = {name: [scores.gains(name, model, source) for model in models] for name in scores.sets}
     sets = [name for name in scores.sets if any(gains[name])]
-    sets.sort(key=lambda name: (scores.metric(name) != "auc", -max(fmean(gain) for gain in gains[name] if gain)))
     rows = []
     for name in sets:
-        row = [_label(scores, name), written(list(scores.values(name, source).values()))]
+        row = [
+            _label(scores, name),
+            f"{scores.training_rows(name):,}",
+            written(list(scores.values(name, source).values())),
+        ]
         for model, gain in zip(models, gains[name], strict=True):
             row += [written(list(scores.values(name, model).values())), written(gain, sign=True)]
         rows.append(row)
-    titles = ["set", f"`{source}`", *(title for way in ways for title in (f"`{way}`", "gain"))]
+    titles = ["set", "rows", f"`{source}`", *(title for way in ways for title in (f"`{way}`", "gain"))]
     return Grid(f"From {source}", [titles, *rows])
 
 

@@ -409,11 +409,11 @@ RESULTS = [
 def test_sets_by_models_with_gains_by_seed() -> None:
     scores = Scores(RESULTS)
     grid = translations(scores, "strong")
-    assert grid is not None and grid.rows[0] == ["set", "`strong`", "`default`", "gain"]
+    assert grid is not None and grid.rows[0] == ["set", "rows", "`strong`", "`default`", "gain"]
     gain = [0.71 - 0.70, 0.724 - 0.72]
-    assert grid.rows[1] == ["one", written([0.70, 0.72]), written([0.71, 0.724]), written(gain, sign=True)]
+    assert grid.rows[1] == ["one", "1,000", written([0.70, 0.72]), written([0.71, 0.724]), written(gain, sign=True)]
     assert [row[0] for row in grid.rows[1:]] == ["one", "two", "diabetes (RMSE)"]  # the largest gain first
-    assert grid.rows[3][1:] == ["56.0000", "55.0000", "+1.0000"]  # less is better
+    assert grid.rows[3][2:] == ["56.0000", "55.0000", "+1.0000"]  # less is better
     plain = of_alternatives(scores)
     assert plain is not None and plain.rows[0] == ["set", "`strong/default`", "`catboost`"]
     assert [row[2] for row in plain.rows[1:]] == ["0.7100", "0.8100", "-"]
@@ -442,7 +442,7 @@ def test_other_sections_are_left_alone(tmp_path: Path) -> None:
     assert section(RESULTS) in path.read_text() and path.read_text().startswith("# Accuracy\n")
     path.write_text("# Accuracy\n\nof another\n")
     write_report(path, RESULTS[:1])
-    assert path.read_text().startswith(f"# Accuracy\n\nof another\n\n{BEGIN}\n## Results")
+    assert path.read_text().startswith(f"# Accuracy\n\nof another\n\n{BEGIN}\n## The models")
     path.write_text(path.read_text() + "\nafter\n")
     write_report(path, RESULTS)
     text = path.read_text()
