@@ -34,6 +34,7 @@ from sklearn.preprocessing import (
     MaxAbsScaler,
     MinMaxScaler,
     OneHotEncoder,
+    QuantileTransformer,
     RobustScaler,
     StandardScaler,
 )
@@ -137,7 +138,14 @@ def assert_gradients(net: windtunnel.Translation, rows: Any) -> None:
 
 
 DECIMALS = {"breast cancer": load_breast_cancer, "wine": load_wine, "iris": load_iris}
-SCALERS = [FunctionTransformer(), StandardScaler(), MinMaxScaler(), RobustScaler(), MaxAbsScaler()]
+SCALERS = [
+    FunctionTransformer(),
+    StandardScaler(),
+    MinMaxScaler(),
+    RobustScaler(),
+    MaxAbsScaler(),
+    QuantileTransformer(n_quantiles=20),
+]
 BOOSTERS = [
     LGBMClassifier(n_estimators=20, verbose=-1),
     XGBClassifier(n_estimators=20),

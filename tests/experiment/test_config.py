@@ -1,5 +1,7 @@
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,27 +117,48 @@ def test_all_errors_of_the_pipeline_are_named_with_the_nearest_option(tmp_path: 
     assert "pipeline.model: LGBMClassifier has no option 'num_leafs' (did you mean 'num_leaves'?)" in message
 
 
-def test_all_errors_of_the_other_sections_are_named_with_the_nearest_key(tmp_path: Path) -> None:
-    with pytest.raises(BadInput) as raised:
-        read(
-            tmp_path,
-            "data: {trian: rows.csv, target: y, validation_fraction: 1.5}\n"
-            "pipeline: {model: {LGBMClassifier: {num_leafs: 3}}}\n"
-            "translate: {levl: L4}\n"
-            "recipe: {epoch: 3}\n"
-            "outptu: folder\n",
-        )
-    message = str(raised.value)
+WRONG_KEYS = """
+data: {trian: rows.csv, target: y, validation_fraction: 1.5}
+pipeline: {model: {LGBMClassifier: {num_leafs: 3}}, numberz: []}
+translate: {levl: L4}
+outptu: folder
+"""
+
+
+def test_all_wrong_keys_are_named_before_anything_slow_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "experiment.yaml").write_text(WRONG_KEYS)
+    code = f"""
+import sys
+from windtunnel.experiment.config import Config
+try:
+    Config.from_yaml({str(tmp_path / "experiment.yaml")!r})
+except Exception as error:
+    print(error, "torch" in sys.modules)
+"""
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     for part in (
         "key 'data.train' is missing",
         "unknown key 'data.trian' (did you mean 'train'?)",
-        "data.validation_fraction=1.5: input should be less than 1",
+        "unknown key 'pipeline.numberz' (did you mean 'numbers'?)",
         "unknown key 'translate.levl' (did you mean 'level'?)",
-        "epoch=3",
-        "did you mean epochs?",
         "unknown key 'outptu' (did you mean 'output'?)",
     ):
+        assert part in output
+    assert "num_leafs" not in output and output.endswith(" False\n")
+
+
+def test_all_wrong_values_of_the_other_sections_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as raised:
+        read(
+            tmp_path,
+            "data: {train: rows.csv, target: y, validation_fraction: 1.5}\n"
+            "pipeline: {model: {LGBMClassifier: {num_leafs: 3}}}\n"
+            "recipe: {epoch: 3}\n",
+        )
+    message = str(raised.value)
+    for part in ("data.validation_fraction=1.5: input should be less than 1", "epoch=3", "did you mean epochs?"):
         assert part in message
+    assert "num_leafs" not in message
 
 
 @pytest.mark.parametrize(

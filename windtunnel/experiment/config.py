@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from windtunnel.errors import BadInput
 from windtunnel.experiment.steps import (
@@ -166,7 +166,7 @@ class Settings(Section):
     """
 
     data: DataConfig
-    translate: TranslateConfig = TranslateConfig()
+    translate: TranslateConfig = Field(default_factory=TranslateConfig)  # its check imports torch
     recipe: dict[str, Any] = {}
     sweep: SweepConfig = SweepConfig()
     output: Path = Path("runs/fit")
@@ -209,8 +209,8 @@ class Config(Settings):
         Raises
         ------
         BadInput
-            Names all errors of the sections but ``pipeline``, or else all errors of that one: unknown keys with the
-            nearest valid ones, missing keys, wrong values.
+            Names all missing keys, and unknown ones with the nearest valid ones; or else all wrong values of the
+            sections but ``pipeline``, or else all errors of that one.
         FileNotFoundError
         """
         values = parse_yaml(Path(path).read_text(encoding="utf-8"), str(path))
@@ -220,6 +220,8 @@ class Config(Settings):
             )
         for key, value in (overrides or {}).items():
             _replace(values, key, value)
+        if errors := list(_wrong_keys(cls, values)):
+            raise BadInput(f"{path}: " + "; ".join(errors))
         try:
             Settings.model_validate({key: value for key, value in values.items() if key != "pipeline"})
             return cls.model_validate(values)
@@ -237,17 +239,23 @@ def _replace(values: dict[str, Any], dotted: str, value: Any) -> None:
     values[last] = value
 
 
+def _wrong_keys(section: type[BaseModel], values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The messages about unknown and missing keys of a section and those in it, before anything slow is imported."""
+    fields = section.model_fields
+    for key, field in fields.items():
+        if field.is_required() and key not in values:
+            yield f"key {f'{prefix}{key}'!r} is missing"
+    for key, value in values.items():
+        kind = fields[key].annotation if key in fields else None
+        if key not in fields:
+            yield f"unknown key {f'{prefix}{key}'!r}{did_you_mean(str(key), fields)}"
+        elif isinstance(value, Mapping) and kind in (DataConfig, PipelineConfig, TranslateConfig, SweepConfig):
+            yield from _wrong_keys(kind, value, f"{prefix}{key}.")
+
+
 def _message(error: Any) -> str:
     """The message of one of pydantic's errors, with its key."""
-    *parents, last = error["loc"] or ("",)
     key = ".".join(map(str, error["loc"]))
-    if error["type"] == "extra_forbidden":
-        section: Any = Config
-        for parent in parents:  # all are sections: steps report unknown keys themselves
-            section = section.model_fields[parent].annotation
-        return f"unknown key {key!r}{did_you_mean(str(last), section.model_fields)}"
-    if error["type"] == "missing":
-        return f"key {key!r} is missing"
     if error["type"] == "value_error":
         return f"{key}: {str(error['ctx']['error']).removeprefix(f'{key}: ')}"
     return f"{key}={error['input']!r}: {error['msg'][:1].lower()}{error['msg'][1:]}"
