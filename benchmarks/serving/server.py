@@ -13,7 +13,7 @@ import windtunnel
 from windtunnel.api.serve import open_model
 from windtunnel.serving import batching, stages
 from windtunnel.serving.app import App
-from windtunnel.serving.models import Limits
+from windtunnel.serving.models import Limits, Views
 
 FIXED = 32
 FOREVER = 60_000.0
@@ -58,7 +58,7 @@ def main() -> None:
         batching.QUICK_SECONDS = 0.0
     if mode == "request":
         batching.first_stage = WholeRequests  # type: ignore[assignment]
-    app = App([Path(path)], _open, limits).starlette()
+    app = App([Path(path)], _open, limits, Views(lambda model: {}, lambda net, rows: {})).starlette()
     uvicorn.run(app, port=int(port), access_log=False, log_level="error")
 
 

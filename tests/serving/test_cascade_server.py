@@ -18,7 +18,7 @@ import windtunnel
 from tests.support.http_server import request, running
 from windtunnel.api.serve import application
 from windtunnel.errors import BadFile, BadInput
-from windtunnel.serving.stages import FullModel, SmallModel
+from windtunnel.serving.stages import FullModel, SmallModel, form_of
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +97,13 @@ def test_a_row_without_a_column_of_the_full_model_is_rejected_at_once(cascade, r
         server.submit(["predict"], {"x": rows[0][0]["x"]})
 
 
+def test_rows_are_joined_only_where_that_changes_no_value():
+    assert form_of({"a": [1], "b": ["x"]}) == form_of({"a": [7, 8], "b": ["y", "z"]})
+    for other in ({"a": [1.5]}, {"a": ["1"]}, {"a": [None]}, {"a": [True]}, {"b": [1]}, {"a": [1, 2.5]}):
+        assert form_of(other) != form_of({"a": [1]})
+    assert form_of({"a": [1, 2.5]}) != form_of({"a": [1, 2.5]})
+
+
 def test_a_file_of_a_cascade_is_served_and_a_damaged_one_is_named(cascade, rows, tmp_path):
     path = tmp_path / "model.cascade"
     cascade.save(path)
@@ -106,7 +113,7 @@ def test_a_file_of_a_cascade_is_served_and_a_damaged_one_is_named(cascade, rows,
             assert status == 200
             np.testing.assert_allclose(answer["probabilities"], cascade.predict_proba(row), atol=1e-9)
         inputs = request(port, "GET", "/v2/models/model")[1]["inputs"]
-    assert [column["name"] for column in inputs] == ["x", "title"]
+    assert [(column["name"], column["datatype"]) for column in inputs] == [("x", "FP64"), ("title", "BYTES")]
     damaged = Path(shutil.copy(path, tmp_path / "damaged.cascade"))
     damaged.write_bytes(damaged.read_bytes()[:-2000])
     with pytest.raises(BadFile):

@@ -17,6 +17,10 @@ from windtunnel.errors import InvalidOption
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from windtunnel.encode import Rows
+    from windtunnel.program.translated import TranslatedPipeline
+    from windtunnel.serving.cascade.cascade import Cascade
+
 SETTINGS = "WINDTUNNEL_SERVE"
 """The environment variable that tells the processes of a server what to serve."""
 GRACEFUL_SECONDS = 30
@@ -34,12 +38,12 @@ def application(models: Sequence[str | PathLike[str]], **limits: Any) -> Starlet
     """
     _check_installed()
     from windtunnel.serving.app import App
-    from windtunnel.serving.models import Limits
+    from windtunnel.serving.models import Limits, Views
 
     paths = [Path(model) for model in models]
     if not paths:
         raise InvalidOption("serve needs at least one model file.")
-    return App(paths, open_model, replace(Limits(), **limits)).starlette()
+    return App(paths, open_model, replace(Limits(), **limits), Views(_report, _explain)).starlette()
 
 
 def serve(
@@ -100,6 +104,30 @@ def open_model(path: Path) -> Any:
         return Cascade.load(path)
     net = load(path)
     return compile(net) if net.engine is None else net  # a file of a compiled model brings its engine
+
+
+def _report(model: TranslatedPipeline | Cascade) -> dict[str, Any]:
+    from windtunnel.api.report import Report
+    from windtunnel.serving.cascade.cascade import Cascade
+
+    if not isinstance(model, Cascade):
+        return Report.of(model).to_dict()
+    report = Report.of(model.full).to_dict()
+    return report | {"facts": [["cascade", model.report()], *report["facts"]]}
+
+
+def _explain(net: TranslatedPipeline, rows: Rows) -> dict[str, Any]:
+    from windtunnel.explain import explain
+
+    explanation = explain(net, rows, None)
+    return {
+        "names": explanation.names,
+        "values": explanation.values,
+        "base": explanation.base,
+        "outputs": explanation.outputs,
+        "unit": explanation.unit,
+        "method": explanation.method,
+    }
 
 
 def _check_installed() -> None:

@@ -32,10 +32,15 @@ from windtunnel.serving.messages import (
     rows_of_tensors,
     to_json,
 )
-from windtunnel.serving.models import Limits, OpenModel, ServedModel, watch
+from windtunnel.serving.models import Limits, OpenModel, ServedModel, Views, watch
+from windtunnel.serving.schema import choices
+from windtunnel.serving.stages import row_count
 
 LARGE_BODY = 2**16
 """From this size on a body is parsed and encoded in another thread."""
+EXPLAINED_ROWS = 20
+PAGE = Path(__file__).with_name("page.html")
+CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -62,10 +67,11 @@ class App:
     open_model : callable
         Loads a file.
     limits : Limits
+    views : Views
     """
 
-    def __init__(self, paths: Sequence[Path], open_model: OpenModel, limits: Limits) -> None:
-        self.limits = limits
+    def __init__(self, paths: Sequence[Path], open_model: OpenModel, limits: Limits, views: Views) -> None:
+        self.limits, self._views = limits, views
         models = [ServedModel(path, open_model, limits) for path in paths]
         self.models = {model.name: model for model in models}
         if len(self.models) < len(models):
@@ -77,6 +83,10 @@ class App:
         routes = [
             Route("/predict", predict, methods=["POST"]),
             Route("/models/{model}/predict", predict, methods=["POST"]),
+            Route("/ui", self.page),
+            Route("/models", self.names),
+            Route("/models/{model}", self.description),
+            Route("/models/{model}/explain", self._counted(self.explain), methods=["POST"]),
             Route("/metrics", self.metrics),
             Route("/v2", self.server_metadata),
             Route("/v2/health/live", self.healthy),
@@ -128,6 +138,32 @@ class App:
             }
         )
 
+    async def page(self, request: Request) -> Response:
+        """A page to try the models in a browser."""
+        return Response(
+            PAGE.read_bytes(), media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": CSP}
+        )
+
+    async def names(self, request: Request) -> Response:
+        """The names of the models."""
+        return _json([*self.models])
+
+    async def description(self, request: Request) -> Response:
+        """Schema, categories and report of a model."""
+        model = self._model(request)
+        columns = [column.to_json() for column in model.schema.inputs]
+        report = await asyncio.to_thread(self._views.report, model.model)
+        facts = {"name": model.name, "version": model.version, "named": model.schema.named, "inputs": columns}
+        return _json(facts | {"choices": choices(model.net), "report": report})
+
+    async def explain(self, request: Request) -> Response:
+        """The contributions of the columns of a few rows to their scores."""
+        model, body = self._model(request), await self._body(request)
+        rows = rows_of_json(parse_json(body), model.schema)
+        if row_count(rows) > EXPLAINED_ROWS:
+            raise TooLarge(f"got {row_count(rows)} rows; at most {EXPLAINED_ROWS} are explained at once.")
+        return _json(await asyncio.to_thread(self._views.explain, model.net, rows))
+
     async def metrics(self, request: Request) -> Response:
         """Counters and times for Prometheus."""
         for model in self.models.values():
@@ -159,7 +195,7 @@ class App:
     ) -> tuple[Any, ...]:
         def submit() -> Future[tuple[Any, ...]]:
             parsed = rows()
-            count = len(next(iter(parsed.values()))) if isinstance(parsed, dict) else len(parsed)
+            count = row_count(parsed)
             if count > self.limits.max_rows:
                 raise TooLarge(f"got {count} rows, of at most {self.limits.max_rows}; send them in several requests.")
             metrics.ROWS.labels(model.name).inc(count)

@@ -41,10 +41,10 @@ class Server:
     """Scores the requests of many callers in common batches.
 
     A few rows that take less time than handing them to a thread, as they do with the native engine, are scored by their
-    caller. Any other request is encoded by its caller. Then it waits in a queue, first come, first served, from which
-    one thread takes as many rows as fit in a batch. While a batch is scored, the next one gathers: a lone request does
-    not wait, and the busier the server, the larger its batches. A request with a row that the source rejects fails
-    alone.
+    caller. Any other request waits in a queue, first come, first served, from which one thread takes as many rows as
+    fit in a batch. Rows are encoded by their caller, or with the batch if steps on the host take part in it. While a
+    batch is scored, the next one gathers: a lone request does not wait, and the busier the server, the larger its
+    batches. A request with a row that the source rejects fails alone.
 
     A cascade is computed in two stages. All requests wait in one pool, and a batch holds requests that wait for the
     same stage as the one that arrived first. After the small model, requests whose rows are settled leave at once; the
@@ -253,11 +253,12 @@ def _running(request: _Request) -> bool:
 
 
 def _run(requests: Sequence[_Request]) -> list[Outputs | Task | Exception]:
-    """What each request of a batch gets; if the batch fails, each is computed alone."""
+    """What each request of a batch gets; a batch that fails is halved until the requests at fault are alone."""
     try:
         return [*requests[0].task.stage.run([request.task for request in requests])]
     except Exception as error:  # handed to the callers
-        return [error] if len(requests) == 1 else [_run([request])[0] for request in requests]
+        half = len(requests) // 2
+        return [error] if not half else _run(requests[:half]) + _run(requests[half:])
 
 
 def _count(rows: Rows) -> int:

@@ -8,7 +8,9 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from windtunnel.encode import Rows
 from windtunnel.errors import WindTunnelError
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.batching import Server
@@ -19,6 +21,22 @@ from windtunnel.serving.stages import main_net
 LOGGER = logging.getLogger("windtunnel")
 SECONDS_BETWEEN_LOOKS = 1.0
 OpenModel = Callable[[Path], TranslatedPipeline | Cascade]
+
+
+@dataclass(frozen=True)
+class Views:
+    """What the page about a model shows.
+
+    Attributes
+    ----------
+    report : callable
+        A net or cascade -> JSON values with "facts" and "steps".
+    explain : callable
+        A net and raw rows -> JSON values with "names", "values", "base", "outputs", "unit" and "method".
+    """
+
+    report: Callable[[TranslatedPipeline | Cascade], dict[str, Any]]
+    explain: Callable[[TranslatedPipeline, Rows], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -51,7 +69,7 @@ class ServedModel:
     def __init__(self, path: Path, open_model: OpenModel, limits: Limits) -> None:
         self.path, self.name, self._open = path, path.stem, open_model
         self._stamp = _stamp(path)
-        model = open_model(path)
+        self.model = model = open_model(path)
         self.net = main_net(model)
         self.schema = Schema.of(self.net)
         self.server = Server(
@@ -77,7 +95,7 @@ class ServedModel:
         except (WindTunnelError, OSError) as error:
             LOGGER.error("%s: kept the earlier version, as the new file cannot be loaded: %s", self.path, error)
             return False
-        self.net = main_net(model)
+        self.model, self.net = model, main_net(model)
         self.schema = Schema.of(self.net)
         self.server.replace(model)
         self.version += 1

@@ -12,6 +12,9 @@ from windtunnel.program.translated import TranslatedPipeline
 METHODS = ("predict", "predict_proba")
 """The methods that a request gets the outputs of."""
 
+CHOICES = 100
+"""The most categories of a column that a page offers."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -57,6 +60,8 @@ class Schema:
         """The schema of a translation."""
         encoder, head = net.encoder, net.head
         texts = {category.column for category in encoder.categories if category.vocabulary.kind != "number"}
+        counters = [host.facts()["counter"] for host in net.hosts]
+        texts |= {counter["column"] for counter in counters if counter is not None}
         if encoder.names is not None and not encoder.flat:
             columns = encoder.used_columns() if not net.hosts else range(encoder.width)
             inputs = [Column(encoder.names[at], "BYTES" if at in texts else "FP64", (-1,)) for at in columns]
@@ -68,6 +73,16 @@ class Schema:
         shapes = {"predict": (-1,), "predict_proba": (-1, len(labels))}
         outputs = [Column(name, kinds.get(name, "FP64"), shapes[name]) for name in METHODS if name in head.methods]
         return cls(tuple(inputs), tuple(outputs), encoder.names is not None and not encoder.flat)
+
+
+def choices(net: TranslatedPipeline) -> dict[str, list[Any]]:
+    """Some categories of each column that has a vocabulary, by the name of the column."""
+    encoder = net.encoder
+    return {
+        encoder.names[category.column]: [*category.vocabulary.values[:CHOICES]]
+        for category in encoder.categories
+        if encoder.names is not None and category.column < encoder.width
+    }
 
 
 def datatype_of(values: np.ndarray[Any, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -38,37 +38,41 @@ class FirstStage(Stage, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Encoded rows of a request that wait for a stage.
+    """Rows of a request that wait for a stage.
 
     Attributes
     ----------
     stage : Stage
     methods : tuple of str
         The methods of the model that the request gets the outputs of.
-    batch : Batch
     rows : raw rows
-        All rows of the request.
-    probabilities : ndarray
-        Of all rows, by the stage before ``[B, classes]``.
-    positions : ndarray
-        The rows of ``batch`` among those of the request.
+    count : int
+        The number of rows.
+    batch : Batch or None
+        The encoded rows; None if the stage encodes the rows of all its tasks at once.
+    form : hashable
+        Rows of the same form can be encoded at once.
+    shared : ndarray or None
+        What the stage before has computed of these rows.
+    probabilities : ndarray or None
+        Of all rows of the request, by the stage before ``[B, classes]``.
+    positions : ndarray or None
+        The places of these rows among those of the request.
     """
 
     stage: Stage
     methods: tuple[str, ...]
-    batch: Batch
-    rows: Rows = ()
+    rows: Rows
+    count: int
+    batch: Batch | None
+    form: Hashable
+    shared: NDArray[Any] | None = None
     probabilities: NDArray[Any] | None = None
     positions: NDArray[np.intp] | None = None
 
-    @property
-    def count(self) -> int:
-        """The number of rows that wait."""
-        return len(self.batch.ids)
-
     def joins(self, other: Task) -> bool:
         """Whether one batch can hold both."""
-        return self.stage is other.stage and self.methods == other.methods
+        return self.stage is other.stage and self.methods == other.methods and self.form == other.form
 
 
 def main_net(model: TranslatedPipeline | Cascade) -> TranslatedPipeline:
@@ -90,16 +94,19 @@ class WholeNet:
         self._net = net
 
     def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
-        """Encode the rows of a request."""
-        return Task(self, methods, self._net.encode(rows))
+        """Encode the rows of a request, unless steps on the host take long for it."""
+        if self._net.hosts:
+            return Task(self, methods, rows, row_count(rows), None, form_of(rows))
+        batch = self._net.encode(rows)
+        return Task(self, methods, rows, len(batch.ids), batch, None)
 
-    def outputs(self, methods: Sequence[str], rows: Rows) -> Outputs:
+    def outputs(self, methods: Sequence[str], rows: Rows | Batch) -> Outputs:
         """The outputs of each method."""
         return tuple(getattr(self._net, method)(rows) for method in methods)
 
     def run(self, tasks: Sequence[Task]) -> Sequence[Outputs]:
         """The outputs of each task."""
-        outputs = self.outputs(tasks[0].methods, _joined(tasks))
+        outputs = self.outputs(tasks[0].methods, _joined(tasks, self._net.encode))
         return [*zip(*(_split(values, tasks) for values in outputs), strict=True)]
 
 
@@ -107,15 +114,18 @@ class SmallModel:
     """The first stage of a cascade: the small model settles rows."""
 
     def __init__(self, cascade: Cascade) -> None:
-        self._cascade = cascade
+        self._cascade, self._stage = cascade, cascade.stages[0]
         self._next = FullModel(cascade)
         schema = Schema.of(cascade.full)
         self._names = {column.name for column in schema.inputs} if schema.named else set()
 
     def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
-        """Encode what the small model reads."""
+        """Encode what the small model reads, unless steps on the host take long for it."""
         self._check_columns(rows)
-        return Task(self, methods, self._cascade.stages[0].encode(rows), rows)
+        if self._stage.net.hosts or self._stage.hosts:
+            return Task(self, methods, rows, row_count(rows), None, form_of(rows))
+        batch = self._stage.encode(rows)
+        return Task(self, methods, rows, len(batch.ids), batch, None)
 
     def outputs(self, methods: Sequence[str], rows: Rows) -> Outputs:
         """The outputs of each method, through both stages."""
@@ -124,7 +134,7 @@ class SmallModel:
 
     def run(self, tasks: Sequence[Task]) -> Sequence[Outputs | Task]:
         """Outputs of requests whose rows are all settled, tasks for the full model of the others."""
-        output = self._cascade.stages[0].run(_joined(tasks))
+        output = self._stage.run(_joined(tasks, self._stage.encode))
         settled = self._cascade.settled(output.predictions)
         parts = zip(*(_split(values, tasks) for values in (output.predictions, output.shared, settled)), strict=True)
         return [self._next.task(task, *part) for task, part in zip(tasks, parts, strict=True)]
@@ -139,7 +149,7 @@ class FullModel:
     """The second stage of a cascade: the full model predicts the rows that are left."""
 
     def __init__(self, cascade: Cascade) -> None:
-        self._cascade = cascade
+        self._cascade, self._stage = cascade, cascade.stages[1]
 
     def task(
         self, task: Task, probabilities: NDArray[Any], shared: NDArray[Any], settled: NDArray[np.bool_]
@@ -148,12 +158,14 @@ class FullModel:
         positions = np.flatnonzero(~settled)
         if not len(positions):
             return self.of_probabilities(task.methods, probabilities)
-        batch = self._cascade.stages[1].encode(take_rows(task.rows, positions), shared[positions])
-        return Task(self, task.methods, batch, probabilities=probabilities, positions=positions)
+        rows, shared = take_rows(task.rows, positions), shared[positions]
+        late = bool(self._stage.net.hosts or self._stage.hosts)
+        batch, form = (None, form_of(rows)) if late else (self._stage.encode(rows, shared), None)
+        return Task(self, task.methods, rows, len(positions), batch, form, shared, probabilities, positions)
 
     def run(self, tasks: Sequence[Task]) -> Sequence[Outputs]:
         """The outputs of each task, with the rows that were settled before."""
-        parts = _split(self._cascade.stages[1].run(_joined(tasks)).predictions, tasks)
+        parts = _split(self._stage.run(_joined(tasks, self._stage.encode)).predictions, tasks)
         for task, part in zip(tasks, parts, strict=True):
             task.probabilities[task.positions] = part  # type: ignore[index]
         return [self.of_probabilities(task.methods, task.probabilities) for task in tasks]
@@ -166,10 +178,36 @@ class FullModel:
         )
 
 
-def _joined(tasks: Sequence[Task]) -> Batch:
-    if len(tasks) == 1:
-        return tasks[0].batch
-    return Batch(*(torch.cat(blocks) for blocks in zip(*(task.batch for task in tasks), strict=True)))
+def row_count(rows: Rows) -> int:
+    """The number of raw rows."""
+    if isinstance(rows, Mapping):
+        return len(next(iter(rows.values()), ()))
+    return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
+
+
+def form_of(rows: Rows) -> Hashable:
+    """Rows with equal forms can be joined, and none of them is read otherwise than by itself.
+
+    Columns are lists of values of one type, as pandas reads 1 otherwise beside 2.5 or a text. Other kinds of rows
+    have a form of their own.
+    """
+    if not isinstance(rows, dict) or not all(type(column) is list for column in rows.values()):
+        return object()
+    kinds = {name: {*map(type, column)} for name, column in rows.items()}
+    single = all(len(types) == 1 for types in kinds.values())
+    return tuple((name, *types) for name, types in kinds.items()) if single else object()
+
+
+def _joined(tasks: Sequence[Task], encode: Callable[..., Batch]) -> Batch:
+    """The rows of all tasks, encoded."""
+    batches = [task.batch for task in tasks if task.batch is not None]
+    if batches:
+        return batches[0] if len(batches) == 1 else Batch(*map(torch.cat, zip(*batches, strict=True)))
+    rows: Any = tasks[0].rows
+    if len(tasks) > 1:
+        rows = {name: [value for task in tasks for value in task.rows[name]] for name in rows}
+    shared = [task.shared for task in tasks if task.shared is not None]
+    return encode(rows, np.concatenate(shared)) if shared else encode(rows)
 
 
 def _split(values: Any, tasks: Sequence[Task]) -> list[Any]:
