@@ -89,6 +89,16 @@ def test_a_pca_of_independent_columns_has_a_likelihood(scale: float) -> None:
     np.testing.assert_allclose(windtunnel.compile(fitted).score_samples(rows), want, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:(invalid value|overflow|divide by zero)")
+@pytest.mark.parametrize("options", [{"svd_solver": "arpack"}, {"svd_solver": "full", "whiten": True}], ids=str)
+def test_a_pca_whose_covariance_overflows_float32_has_no_likelihood(options: dict[str, Any]) -> None:
+    rows = (np.random.default_rng(0).normal(size=(100, 5)) * 1e18).astype(np.float32)
+    fitted = PCA(3, random_state=0, **options).fit(rows)
+    net, want = windtunnel.compile(fitted), fitted.transform(rows)
+    np.testing.assert_allclose(net.transform(rows), want, rtol=0, atol=1e-5 * np.abs(want).max())
+    assert not hasattr(net, "score_samples")
+
+
 @pytest.mark.parametrize("estimator", [AdditiveChi2Sampler(), SkewedChi2Sampler(n_components=3), NMF(2)], ids=str)
 def test_negative_rows_are_rejected_as_in_the_source(estimator: Any) -> None:
     fitted = estimator.fit(ROWS)

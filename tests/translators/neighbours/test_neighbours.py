@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import windtunnel
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, UnsupportedEstimator
 
 METRICS = ("euclidean", "manhattan", "chebyshev")
 
@@ -60,3 +60,16 @@ def test_a_row_without_weights_is_rejected(method: str, search: str) -> None:
 def test_a_row_far_away_gives_what_the_source_gives(search: str, metric: str) -> None:
     source, net, given = far(search, metric=metric)
     np.testing.assert_allclose(net.predict_proba(given), source.predict_proba(given), 1e-9, 1e-9)
+
+
+@pytest.mark.parametrize("queries", ["float32", "float64"])
+def test_rows_of_float32_by_brute_force(queries: Any) -> None:
+    X, given = (np.random.default_rng(seed).normal(size=(200, 4)).astype(np.float32) for seed in (0, 1))
+    given = given.astype(queries)
+    votes = KNeighborsClassifier(5, algorithm="brute").fit(X, X[:, 0] > 0)
+    np.testing.assert_array_equal(windtunnel.compile(votes).predict_proba(given), votes.predict_proba(given))
+    means = KNeighborsRegressor(5, algorithm="brute", weights="distance").fit(X, X[:, 1])
+    np.testing.assert_allclose(windtunnel.compile(means).predict(given), means.predict(given), 1e-6, 1e-6)
+    rounded = KNeighborsRegressor(5, algorithm="brute", metric="manhattan").fit(X, X[:, 1])
+    with pytest.raises(UnsupportedEstimator, match="type float32 with metric='manhattan'"):
+        windtunnel.compile(rounded)

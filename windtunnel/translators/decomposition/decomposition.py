@@ -119,8 +119,10 @@ def _with_likelihood(fitted: Any, module: Projection) -> Projection | Transforme
 
 def _inverse_rounding(covariance: NDArray[Any]) -> float:
     """Rounding error of a row's squared Mahalanobis distance: the sum of |R^-1| times epsilon, R the correlations."""
-    scale = np.sqrt(np.diag(covariance).astype(np.float64))
-    if not scale.all():
+    covariance = np.asarray(covariance, dtype=np.float64)
+    scale = np.sqrt(np.diag(covariance))
+    # Of rows in float32 the covariance may overflow; score_samples of the source fails then.
+    if not scale.all() or not np.isfinite(covariance).all():
         return math.inf
     # For dependent columns `inv` raises on one processor and warns on another; eigenvalues do neither.
     values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))

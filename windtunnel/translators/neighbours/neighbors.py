@@ -246,11 +246,11 @@ def _search(fitted: Any) -> dict[str, Any]:
         )
     points = _rows(fitted)
     count, width = points.shape
-    if fitted._fit_method == "brute" and fitted.effective_metric_ != "cosine" and fitted._fit_X.dtype != np.float64:
+    if fitted._fit_method == "brute" and not _has_fixed_order(fitted):
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} that searches by brute force in numbers of type {fitted._fit_X.dtype}, where "
-            "scikit-learn leaves it to a partition which of equally near rows counts; fit it on float64, or take "
-            "algorithm='kd_tree' or 'ball_tree'."
+            f"{type(fitted).__name__} that searches by brute force in numbers of type {fitted._fit_X.dtype} with "
+            f"metric={fitted.effective_metric_!r}, where rounding or a partition decides which of equally near rows "
+            "counts; fit it on float64, or take algorithm='kd_tree' or 'ball_tree'."
         )
     arguments = {
         "points": tensor(points),
@@ -264,6 +264,12 @@ def _search(fitted: Any) -> dict[str, Any]:
     if arguments["search"] != "cosine":
         arguments["p"] = _order(fitted, fitted.effective_metric_, fitted.effective_metric_params_, None)
     return arguments if fitted._tree is None else arguments | _tree(fitted)
+
+
+def _has_fixed_order(fitted: Any) -> bool:
+    """Whether brute force orders rows by distances in float64; of float32 it rounds all but euclidean ones."""
+    metric, dtype = fitted.effective_metric_, fitted._fit_X.dtype
+    return metric == "cosine" or dtype == np.float64 or (metric == "euclidean" and dtype == np.float32)
 
 
 def _tree(fitted: Any) -> dict[str, Tensor]:
