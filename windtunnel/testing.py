@@ -42,7 +42,8 @@ def check_translator(fitted: Any, X: Any, *, tolerance: float = 1e-9, coarse: fl
 
     - every step has a converter, and ``compile`` leaves no step on the host;
     - each method of the source has the same output: equal shapes, equal labels of the same dtype, numbers within
-      ``tolerance``, for all rows and for one row, and within ``coarse`` in float32; no method is missing;
+      ``tolerance``, for all rows and for one row, natively and in torch, and within ``coarse`` in float32; no method is
+      missing;
     - with NaN or an infinity in a column of floats the translation has the source's output, or raises ``BadInput`` if
       the source rejects the row;
     - a saved and loaded translation returns the same bits, and TorchScript the numbers of eager torch;
@@ -72,10 +73,11 @@ def check_translator(fitted: Any, X: Any, *, tolerance: float = 1e-9, coarse: fl
     assert len(X) >= 2, f"{len(X)} rows; give at least 2, better a hundred."
     _outputs(fitted, X)  # once, as an estimator may cache something
     before = fingerprint(fitted), fingerprint(X)
-    net = compile(fitted, backend="torch")
+    net = compile(fitted)
     _check_converters(net, fitted)
     _check_outputs(net, fitted, X, tolerance, "all rows")
     _check_outputs(net, fitted, X[:1], tolerance, "one row")
+    _check_outputs(compile(fitted, backend="torch"), fitted, X, tolerance, "all rows, in torch")
     _check_outputs(compile(fitted, dtype=torch.float32), fitted, X, coarse, "all rows, in float32")
     _check_non_finite_numbers(net, fitted, X, tolerance)
     _check_saved(net, fitted, X)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from c_library import CLibrary
+from hypothesis import HealthCheck, assume, event, given, settings
 from random_pipelines import ROWS, Drawn, pipelines
 
 import windtunnel
-from windtunnel.errors import UnsupportedEstimator
+from windtunnel.errors import UnfaithfulOption, UnsupportedEstimator
+from windtunnel.export import c_file
 from windtunnel.program.head import METHODS
 
 EXAMPLES = int(os.environ.get("WINDTUNNEL_FUZZ", "60"))
+C_SHARE = int(os.environ.get("WINDTUNNEL_FUZZ_C", "20"))
+"""One of so many pipelines is exported as C too: a second each, most of it in the C compiler."""
 TOLERANCE = 1e-9
 
 
@@ -112,8 +119,8 @@ def sure(source: Any, rows: Any, strict: bool) -> Any:
     return certain
 
 
-def compare(source: Any, net: Any, rows: Any, strict: bool) -> None:
-    for method in METHODS:
+def compare(source: Any, net: Any, rows: Any, strict: bool, methods: Sequence[str] = METHODS) -> None:
+    for method in methods:
         if method == "apply" or not hasattr(source, method):
             continue
         assert hasattr(net, method), method
@@ -134,6 +141,17 @@ def compare(source: Any, net: Any, rows: Any, strict: bool) -> None:
             if not strict and not near.all():
                 near |= np.abs(got - want) <= slack(source, method, rows, want)
             assert near.all(), (method, got[~near], want[~near])
+
+
+def exported(net: Any, folder: Path) -> CLibrary | None:
+    """The pipeline as C; None if that has a limit."""
+    try:
+        library = CLibrary(net, folder)
+    except UnfaithfulOption as error:
+        event("not in C: " + "...".join(str(error).split("'")[::2]))
+        return None
+    event("in C")
+    return library
 
 
 @settings(
@@ -157,9 +175,13 @@ def test_random_pipelines(drawn: Drawn) -> None:
             word in str(error) for word in ("set ", "fit", "leave", "use ", "give ", "take ", "drop ", "Register")
         ), error
         return
-    for kind, rows in spoiled(drawn.frame(40, offset=1), drawn.seed, drawn.strict).items():
-        try:
-            compare(source, net, rows, drawn.strict)
-        except BaseException as error:
-            error.add_note(f"rows: {kind}")
-            raise
+    with TemporaryDirectory() as folder:
+        library = exported(net, Path(folder)) if drawn.seed % C_SHARE == 0 else None
+        for kind, rows in spoiled(drawn.frame(40, offset=1), drawn.seed, drawn.strict).items():
+            try:
+                compare(source, net, rows, drawn.strict)
+                if library is not None:
+                    compare(source, library, rows, drawn.strict, c_file.METHODS)
+            except BaseException as error:
+                error.add_note(f"rows: {kind}")
+                raise

@@ -269,7 +269,7 @@ def _search(fitted: Any) -> dict[str, Any]:
 def _has_fixed_order(fitted: Any) -> bool:
     """Whether brute force orders rows by distances in float64; of float32 it rounds all but euclidean ones."""
     metric, dtype = fitted.effective_metric_, fitted._fit_X.dtype
-    return metric == "cosine" or dtype == np.float64 or (metric == "euclidean" and dtype == np.float32)
+    return bool(metric == "cosine" or dtype == np.float64 or (metric == "euclidean" and dtype == np.float32))
 
 
 def _tree(fitted: Any) -> dict[str, Tensor]:
