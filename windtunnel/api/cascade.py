@@ -15,6 +15,8 @@ from windtunnel.serving.cascade.statistics import feature_groups
 from windtunnel.serving.cascade.threshold import choose_threshold, class_positions
 
 GAMMAS = (0.0, 0.25, 0.5, 0.75)
+GAMMA_OF_FILTERS = 0.25
+"""For regressors, whose small model is only a filter, so that no threshold tells what a value is worth."""
 
 
 def cascade(
@@ -51,7 +53,8 @@ def cascade(
         How much lower than that of the full model the accuracy on validation rows may be.
     gamma : float, optional
         A group joins the small model only if it has at least ``gamma`` times the importance per cost of those that
-        have joined before. None takes the value with the lowest expected cost.
+        have joined before. None tries 0, 0.25, 0.5 and 0.75 and takes the value with the lowest expected cost; 0.25 for
+        regressors.
     cost : mapping, optional
         Name of a group -> seconds per row, where timing is misleading, as for look-ups in a remote store.
     cache : mapping, optional
@@ -84,17 +87,19 @@ def cascade(
     groups = feature_groups(grouped, rows, target, cost or {}, seed, compile)
     full = compile(pipeline) if net is None else net
     probable = full.head.classes is not None and "predict_proba" in full.head.methods
+    full_probabilities = full.predict_proba(rows) if probable else None
     candidates: dict[tuple[str, ...], Cascade] = {}
-    for value in GAMMAS if gamma is None else (gamma,):
+    swept = GAMMAS if full_probabilities is not None else (GAMMA_OF_FILTERS,)
+    for value in swept if gamma is None else (gamma,):
         names = tuple(group.name for group in efficient_groups(groups, value))
         if not names or names in candidates:
             continue
         small = compile(grouped.smaller(inputs, train[1], names))
         threshold = None
-        if probable:
+        if full_probabilities is not None:
             threshold = choose_threshold(
                 small.predict_proba(rows),
-                full.predict_proba(rows),
+                full_probabilities,
                 class_positions(full.classes_, target),
                 accuracy_loss,
                 seed,

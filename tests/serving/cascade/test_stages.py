@@ -125,6 +125,17 @@ def test_a_loaded_cascade_computes_only_missing_groups(made, rows, tmp_path):
     assert loaded.reuses and (loaded.predict_proba(rows[0]) == cascade.predict_proba(rows[0])).all()
 
 
+def test_dense_groups_beside_sparse_ones(rows):
+    frame, target = rows
+    parts = make_column_transformer(TEXTS[0], (StandardScaler(), ["a"]), (StandardScaler(), ["c"]))
+    pipeline = make_pipeline(parts, LogisticRegression()).fit(frame[:400], target[:400])
+    grouped = GroupedPipeline.of(pipeline)
+    for names in (grouped.names[1:2], grouped.names[1:]):
+        small = grouped.smaller(frame[:400], target[:400], names)
+        expected = small.predict_proba(frame[400:])
+        np.testing.assert_allclose(windtunnel.compile(small).predict_proba(frame[400:]), expected, atol=1e-9)
+
+
 def test_steps_of_another_fit_are_not_reused(made, rows):
     frame, target = rows
     _, cascade = made

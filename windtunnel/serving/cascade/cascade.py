@@ -57,6 +57,8 @@ class Cascade:
 
     def __post_init__(self) -> None:
         """Check the names of caches."""
+        if not self.cache:
+            return
         names = list(dict.fromkeys(host.host.name for stage in self.stages for host in stage.hosts))
         for name, size in self.cache.items():
             if size < 1:

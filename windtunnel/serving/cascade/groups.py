@@ -67,7 +67,7 @@ class GroupedPipeline:
 
     def features(self, inputs: Any, names: Collection[str]) -> Any:
         """The columns of some groups, dense or sparse."""
-        return self.only(names).transform(inputs)
+        return _transformed(self.only(names), inputs)
 
     def only(self, names: Collection[str]) -> Any:
         """The composite with all other groups dropped; it shares the fitted transformers."""
@@ -80,7 +80,7 @@ class GroupedPipeline:
     def smaller(self, inputs: Any, target: Any, names: Collection[str]) -> Pipeline:
         """A pipeline of the same classes over some groups: what follows the composite is fitted on their columns."""
         composite = self.only(names)
-        after = clone(self.after).fit(composite.transform(inputs), target)
+        after = clone(self.after).fit(_transformed(composite, inputs), target)
         return Pipeline([*self.before, (self.name, composite), *after.steps])
 
 
@@ -128,6 +128,17 @@ def _only(composite: Any, names: Collection[str]) -> Any:
         width = kept[name][1] or 0 if name in kept else 0
         reduced.output_indices_[name] = slice(start, start := start + width)
     return reduced
+
+
+def _transformed(composite: Any, inputs: Any) -> Any:
+    """The columns of a composite of our own; it stays sparse only if one of its groups is."""
+    try:
+        return composite.transform(inputs)
+    except ValueError:  # scipy does not put dense blocks of one shape beside each other as a sparse matrix
+        if not getattr(composite, "sparse_output_", False):
+            raise
+        composite.sparse_output_ = False
+        return composite.transform(inputs)
 
 
 def _parts(composite: Any) -> list[tuple[str, Any, int | None]]:

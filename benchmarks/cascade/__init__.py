@@ -1,0 +1,1 @@
+"""Cascades, caches and top-K filters on pipelines like those of Willump."""
