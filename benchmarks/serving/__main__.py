@@ -76,7 +76,11 @@ def main(
             model = MODELS[name](Path(folder))
             print(_overhead(model), flush=True)
             for server, start in _servers(model, peers):
-                result = Result(name, server, list(_loads(model, server, start, seconds, growth)))
+                try:
+                    result = Result(name, server, list(_loads(model, server, start, seconds, growth)))
+                except (RuntimeError, subprocess.CalledProcessError) as error:
+                    print(f"{name:<12} {server:<18} failed: {error}", flush=True)
+                    continue
                 results.append(result)
                 half = result.half()
                 print(
@@ -138,7 +142,9 @@ def _running(command: list[str]) -> Iterator[int]:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
     process = subprocess.Popen([*command, str(port)], env=environment, stdout=subprocess.DEVNULL)
     try:
-        for _ in range(600):
+        while True:
+            if process.poll() is not None:
+                raise RuntimeError(f"the server ended with status {process.returncode}")
             try:
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()
                 break

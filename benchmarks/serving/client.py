@@ -12,6 +12,7 @@ import sys
 from collections import deque
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import uvloop
@@ -39,7 +40,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, client: Client) -> None:
         self._client, self._data, self.due = client, b"", 0.0
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: Any) -> None:
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
@@ -69,7 +70,8 @@ class Client:
         """Send everything and wait for what is under way."""
         loop = self._loop = asyncio.get_running_loop()
         made = [loop.create_connection(lambda: _Connection(self), "127.0.0.1", port) for _ in range(CONNECTIONS)]
-        self._idle = [protocol for _, protocol in await asyncio.gather(*made)]
+        connections = [protocol for _, protocol in await asyncio.gather(*made)]
+        self._idle = [*connections]
         self._started = loop.time()
         for at, time in enumerate(self._times):
             while (wait := self._started + time - loop.time()) > 0:
@@ -79,6 +81,8 @@ class Client:
         deadline = loop.time() + GRACE
         while len(self._latencies) + self._rejected < len(self._times) and loop.time() < deadline:
             await asyncio.sleep(0.01)
+        for connection in connections:
+            connection.transport.close()
         done = np.array(self._latencies or [np.nan]) * 1e3
         median, p99 = np.quantile(done, [0.5, 0.99])
         failed = len(self._times) - len(self._latencies) - self._rejected

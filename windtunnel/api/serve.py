@@ -87,6 +87,35 @@ def serve(
         )  # fmt: skip
 
 
+def ray_deployment(models: Sequence[str | PathLike[str]], **limits: Any) -> Any:
+    """A deployment of Ray Serve, whose replicas speak what ``serve`` speaks; needs the extra ``ray``.
+
+    ``ray.serve.run(ray_deployment(["model.windtunnel"]).options(num_replicas=2).bind())`` starts it.
+
+    Parameters
+    ----------
+    models : sequence of paths
+        Files that every node can read. The stem of a file is the name of its model.
+    **limits
+        Fields of ``windtunnel.serving.models.Limits``.
+
+    Returns
+    -------
+    ray.serve.Deployment
+    """
+    from ray import serve
+
+    def build() -> Starlette:
+        return application(models, **limits)
+
+    @serve.deployment(name="windtunnel")
+    @serve.ingress(build)
+    class Replica:
+        """Holds the application."""
+
+    return Replica
+
+
 def from_environment() -> Starlette:
     """The application of the settings that ``serve`` left in the environment."""
     settings = loads(os.environ[SETTINGS])
