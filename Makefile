@@ -1,11 +1,11 @@
-# make setup | demo | test | test-fast | docs | fuzz | native-sanitize | check | coverage | figure: everything goes through .venv,
+# make setup | demo | test | test-fast | docs | fuzz | fuzz-files | native-sanitize | check | coverage | figure: all goes through .venv,
 # made from pyproject.toml and constraints.txt.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 BIN := .venv/bin
 export OMP_WAIT_POLICY := passive
 STAMP := .venv/.ready
 
-.PHONY: setup demo test test-fast docs fuzz native-sanitize check lint types coverage figure clean
+.PHONY: setup demo test test-fast docs fuzz fuzz-files native-sanitize check lint types coverage figure clean
 
 setup: $(STAMP)
 
@@ -37,6 +37,12 @@ test-fast: setup
 EXAMPLES ?= 5000
 fuzz: setup
 	WINDTUNNEL_FUZZ=$(EXAMPLES) $(BIN)/python -m pytest tests/api/test_fuzz.py
+
+# As many changed files as FILES says, none of which may take five seconds; make test changes 2,000, always the same.
+FILES ?= 50000
+fuzz-files: setup
+	WINDTUNNEL_FUZZ_FILES=$(FILES) $(BIN)/python -m pytest -o faulthandler_timeout=600 tests/export/test_fuzz_files.py \
+		tests/serving/test_app.py -k changed
 
 # The C library with AddressSanitizer and UndefinedBehaviorSanitizer; Python has to load their libraries first.
 SANITIZERS = $(foreach name,asan ubsan stdc++,$(shell $(CC) -print-file-name=lib$(name).so))

@@ -3,9 +3,16 @@
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
+LONGEST = 4000
+"""Characters of a message; names and values of a file or of rows may be of any length."""
+
 
 class WindTunnelError(Exception):
     """Base of every error that the package raises on purpose."""
+
+    def __init__(self, message: str) -> None:
+        cut = message if len(message) <= LONGEST else f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
+        super().__init__(cut.encode(errors="backslashreplace").decode())  # halves of characters cannot be printed
 
 
 class UnsupportedEstimator(WindTunnelError, TypeError):

@@ -1,6 +1,8 @@
 """The HTTP application, called by a client through a socket."""
 
 import gc
+import json
+import os
 import shutil
 import socket
 import time
@@ -10,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from file_mutations import changed_bytes, changed_json
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -155,6 +158,28 @@ TENSOR = {"name": "rows", "shape": [1, 2], "datatype": "FP64", "data": [2, 1]}
 def test_bad_tensors_are_rejected(call, message):
     status, answer = call("POST", "/v2/models/line/infer", message)
     assert (status, bool(answer["error"])) == (422, True)
+
+
+def arrow_stream(frame):
+    table, sink = pa.Table.from_pandas(frame, preserve_index=False), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def test_no_changed_body_is_an_error_of_the_server(call, fitted):
+    stream = arrow_stream(fitted[1].head(5))
+    for seed in range(int(os.environ.get("WINDTUNNEL_FUZZ_FILES", "0")) // 5 or 200):
+        random = np.random.default_rng(seed)
+        rows, tensors = ([dict(GOOD), dict(GOOD)], {"inputs": [TENSOR | {"shape": [1, 2]}]})
+        path, body, headers = [
+            ("/models/churn/predict", changed_json(rows, random), {}),
+            ("/v2/models/line/infer", changed_json(tensors, random), {}),
+            ("/models/churn/predict", changed_bytes(json.dumps(rows).encode(), random), {}),
+            ("/models/churn/predict", changed_bytes(stream, random), {"content-type": ARROW}),
+        ][seed % 4]
+        status, answer = call("POST", path, body, headers)
+        assert status in (200, 413, 422), f"seed {seed}: {status} {answer}"
 
 
 def test_unknown_models_versions_and_paths_are_404(call):

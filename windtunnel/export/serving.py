@@ -41,6 +41,13 @@ Rows = Any
 class BadRows(ValueError):
     """Rows that a model cannot take."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message if len(message) <= 2000 else f"{message[:1000]} ... {message[-1000:]}")
+
+
+class BadModelFile(ValueError):
+    """A file that is damaged, or that ``net.export`` did not write."""
+
 
 def load(path: str | Path, *, trusted: bool = False) -> Model:
     """A model that scores raw rows with a file.
@@ -56,17 +63,55 @@ def load(path: str | Path, *, trusted: bool = False) -> Model:
     Raises
     ------
     ValueError
-        The file holds a program and is not trusted, or ``net.export`` did not write it.
+        The file holds a program and is not trusted.
+    BadModelFile
+        The file is damaged, or ``net.export`` did not write it.
     """
-    kind = _format(Path(path))
-    if kind == "onnx":
-        return _load_onnx(Path(path))
-    if not trusted:
+    path = Path(path)
+    with open(path, "rb"):  # a file that is not there is no bad file
+        pass
+    try:
+        kind, facts = _format(path)
+    except Exception as error:  # zipfile and json have errors of many kinds
+        raise _bad(path, error) from error
+    if kind != "onnx" and not trusted:
         raise ValueError(
             f"{str(path)!r} holds a program ({kind}), which could do anything on this machine; if you know who made "
             "it, load it with trusted=True. An ONNX file holds none."
         )
-    return _load_torchscript(Path(path)) if kind == "torchscript" else _load_package(Path(path), kind)
+    if kind == "aoti" and facts["torch"].split("+")[0] != (version := _torch_version()):
+        raise ValueError(
+            f"{str(path)!r} was compiled with torch {facts['torch']}, this is {version}; native code takes the same "
+            "version. Export it again, or as format='exported'."
+        )
+    try:
+        readers = {"onnx": _load_onnx, "torchscript": _load_torchscript}
+        model = readers[kind](path) if kind in readers else _load_package(path, facts)
+        _check_facts(model.facts)
+        return model
+    except ImportError:
+        raise
+    except Exception as error:  # so have the runtimes
+        raise _bad(path, error) from error
+
+
+def _bad(path: Path, error: Exception) -> BadModelFile:
+    reason = str(error).strip().partition("\n")[0][:300]
+    return BadModelFile(
+        f"{str(path)!r} is damaged, or no file that export wrote as torchscript, onnx, exported or aoti "
+        f"({type(error).__name__}: {reason}). Get the file again, or export it again."
+    )
+
+
+TEXT_LISTS = ("number_columns", "string_columns", "none_columns", "told_by_text", "classes", "outputs")
+"""The lists of texts in the metadata of every format."""
+
+
+def _check_facts(facts: dict[str, Any]) -> None:
+    lists = {"none_columns": [], "told_by_text": [], **facts}
+    wrong = [name for name in TEXT_LISTS if not isinstance(lists[name], list) or {*map(type, lists[name])} - {str}]
+    if wrong or not isinstance(facts["task"], str) or not isinstance(facts.get("rows_at_once", 0), int):
+        raise TypeError(f"the metadata has no proper {', '.join(wrong) or 'task or rows_at_once'}")
 
 
 class Model:
@@ -106,7 +151,12 @@ class Model:
         if method not in self.facts["outputs"]:
             raise AttributeError(f"this model has no {method}; it has {', '.join(self.facts['outputs'])}")
         numbers, strings = self._columns(rows)
-        scores, output = self._run(method, numbers, strings)
+        try:
+            scores, output = self._run(method, numbers, strings)
+        except (BadRows, MemoryError):
+            raise
+        except Exception as error:  # each runtime has its own
+            raise BadRows(str(error).strip().rpartition("\n")[2] or type(error).__name__) from error
         if self.facts["task"] != "transform" and (failed := _count_nan_rows(scores)):
             raise BadRows(
                 f"{failed} of {len(scores)} rows have no finite score: a missing or infinite number reached a step "
@@ -262,20 +312,24 @@ def _slices(facts: Mapping[str, Any], rows: int) -> Iterator[slice]:
 # One function for each format.
 
 
-def _format(path: Path) -> str:
-    """The format of a file by its first bytes and members."""
+def _format(path: Path) -> tuple[str, dict[str, Any]]:
+    """The format of a file by its first bytes and members, and the metadata of a package."""
     with open(path, "rb") as file:
         start = file.read(4)
     if start[:2] == b"PK":
         with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-            if facts := [name for name in names if name.endswith(MEMBER)]:
-                return str(json.loads(archive.read(facts[0]))["format"])
-            if any(name.endswith("constants.pkl") for name in names):
-                return "torchscript"
+            members = archive.infolist()
+            if facts := [member for member in members if member.filename.endswith(MEMBER)]:
+                if facts[0].compress_type != zipfile.ZIP_STORED:  # what is not compressed is no larger than the file
+                    raise ValueError("its metadata is compressed")
+                described = json.loads(archive.read(facts[0]))
+                if described["format"] in ("exported", "aoti"):
+                    return described["format"], described
+            elif any(member.filename.endswith("constants.pkl") for member in members):
+                return "torchscript", {}
     elif path.suffix == ".onnx":
-        return "onnx"
-    raise ValueError(f"{str(path)!r} is no file that export wrote as torchscript, onnx, exported or aoti")
+        return "onnx", {}
+    raise ValueError("unknown format")
 
 
 NUMPY_TYPES = {"float": "float32"}
@@ -352,13 +406,16 @@ def _load_torchscript(path: Path) -> Model:
         count = len((numbers or strings)[0])
         block = _block(numbers, count, torch.float64).t()
         texts = [column.listed() for column in strings]
-        try:
-            output = program(block, texts) if method == "scores" else getattr(program, method)(block, texts)
-        except (torch.jit.Error, RuntimeError) as error:
-            raise BadRows(str(error).strip().splitlines()[-1]) from error
+        output = program(block, texts) if method == "scores" else getattr(program, method)(block, texts)
         return output[:0], output  # no scores to check: the program raises by itself
 
     return Model(facts, run)
+
+
+def _torch_version() -> str:
+    import torch
+
+    return torch.__version__.split("+")[0]
 
 
 def _told_by_text(program: Any) -> list[str]:
@@ -369,18 +426,10 @@ def _told_by_text(program: Any) -> list[str]:
     return [name for place, name in enumerate(program.string_columns()) if by_text[place]]
 
 
-def _load_package(path: Path, kind: str) -> Model:
+def _load_package(path: Path, facts: dict[str, Any]) -> Model:
     import torch
 
-    with zipfile.ZipFile(path) as archive:
-        (member,) = [name for name in archive.namelist() if name.endswith(MEMBER)]
-        facts = json.loads(archive.read(member))
-    if kind == "aoti":
-        if facts["torch"].split("+")[0] != torch.__version__.split("+")[0]:
-            raise ValueError(
-                f"{str(path)!r} was compiled with torch {facts['torch']}, this is {torch.__version__}; native code "
-                "takes the same version. Export it again, or as format='exported'."
-            )
+    if facts["format"] == "aoti":
         program: Any = torch._inductor.aoti_load_package(str(path))
     else:
         program = torch.export.load(str(path)).module()

@@ -50,9 +50,12 @@ def rows_of_json(value: Any, schema: Schema) -> Rows:
     if not isinstance(rows, list) or not rows:
         raise BadInput('the body must be a list of rows, or {"rows": [...]} with at least one row.')
     if not schema.named:
-        return np.array(rows, dtype=_array_type(schema)) if isinstance(rows[0], list) else rows
-    if wrong := next((row for row in rows if not isinstance(row, dict)), None):
-        raise BadInput(f"a row must be an object of columns, such as {{'age': 31}}; got a {type(wrong).__name__}.")
+        try:
+            return np.array(rows, dtype=_array_type(schema)) if isinstance(rows[0], list) else rows
+        except (TypeError, ValueError, OverflowError) as error:
+            raise BadInput(f"rows must be lists of equally many numbers: {error}") from error
+    if wrong := [type(row).__name__ for row in rows if not isinstance(row, dict)]:
+        raise BadInput(f"a row must be an object of columns, such as {{'age': 31}}; got a {wrong[0]}.")
     names = rows[0].keys()
     for position, row in enumerate(rows):
         if row.keys() != names:
@@ -65,8 +68,10 @@ def rows_of_arrow(body: bytes) -> pa.Table:
     """Rows from an Arrow stream."""
     try:
         with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
-            return reader.read_all()
-    except (pa.ArrowInvalid, OSError) as error:
+            table = reader.read_all().replace_schema_metadata(None)  # pandas reads its own from there
+        table.validate(full=True)
+        return table
+    except (pa.ArrowException, OSError) as error:
         raise BadInput(f"the body is no Arrow stream: {error}") from error
 
 
@@ -96,7 +101,7 @@ def rows_of_tensors(message: Any, schema: Schema) -> Rows:
 
 def _values(tensor: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     datatype, shape, name = tensor["datatype"], tensor["shape"], str(tensor["name"])[:100]
-    if datatype != "BYTES" and datatype not in _TYPES:
+    if not isinstance(datatype, str) or (datatype != "BYTES" and datatype not in _TYPES):
         raise BadInput(
             f"tensor {name!r} has datatype {str(datatype)[:100]!r}; accepted are {', '.join(_TYPES)}, BYTES."
         )

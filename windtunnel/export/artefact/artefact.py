@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib.metadata import version
@@ -19,8 +20,8 @@ from torch import Tensor, nn
 from windtunnel.atomic_write import write_atomically
 from windtunnel.compiler.backends import native_engine
 from windtunnel.compiler.native.engine import NativeEngine
-from windtunnel.encode import RowEncoder
-from windtunnel.errors import BadFile, UnfaithfulOption
+from windtunnel.encode import Batch, RowEncoder
+from windtunnel.errors import BadFile, BadInput, UnfaithfulOption
 from windtunnel.export.artefact import container
 from windtunnel.export.artefact.layout import (
     SCHEMA,
@@ -185,8 +186,7 @@ def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, trusted: bool,
         history=graph.history,
         profile=read_profile(graph.profile, counts),
     )
-    if graph.native:
-        net.configure(engine=native_engine(net))
+    _try_net(net, graph.native)
     return net
 
 
@@ -314,9 +314,7 @@ def _restore_flags(program: Program, trainable: list[str]) -> None:
 
 def _try_out(program: Program, encoder: RowEncoder, head: Head, graph: GraphData) -> None:
     """Run two made-up rows, with the least and the greatest ids: everything that does not fit together shows here."""
-    greatest = torch.tensor([len(category.vocabulary) - 1 for category in encoder.categories], dtype=torch.int64)
-    numbers = torch.zeros(2, len(encoder.numbers), dtype=getattr(torch, encoder.dtype))
-    values = [numbers, torch.stack([torch.zeros_like(greatest), greatest])]
+    values: list[Tensor] = [*_made_up_rows(encoder)]
     for step, data in zip(program.steps, graph.steps, strict=True):
         values.append(_try_step(step, data, values))
     for method, data in graph.method_steps.items():
@@ -325,6 +323,31 @@ def _try_out(program: Program, encoder: RowEncoder, head: Head, graph: GraphData
         _try_step(program.method_steps[method], data, values)
     if "predict" not in graph.method_steps:
         _try_head(head, values[-1])
+
+
+def _made_up_rows(encoder: RowEncoder, count: int = 2) -> Batch:
+    """Zeros, with the least ids in the first row and the greatest in the others."""
+    greatest = torch.tensor([len(category.vocabulary) - 1 for category in encoder.categories], dtype=torch.int64)
+    numbers = torch.zeros(count, len(encoder.numbers), dtype=getattr(torch, encoder.dtype))
+    return Batch(numbers, torch.stack([torch.zeros_like(greatest), *[greatest] * (count - 1)]))
+
+
+def _try_net(net: TranslatedPipeline, native: bool) -> None:
+    """Choose the engine and predict these rows: labels and rejections depend on more than the steps' outputs."""
+    rows = _made_up_rows(net.encoder, 3)  # a tensor with two rows would fit two rows by chance
+    try:
+        if native:
+            net.configure(engine=native_engine(net))
+        facts = net.facts()
+        assert facts.takes_missing in (True, False) and facts.cleared_by_scores is not None  # worked out when read
+        for method in ("scores", *net.head.methods):
+            with suppress(BadInput):
+                getattr(net, method)(rows)
+        if not facts.needs_all_rows:  # iterations that stop together would never stop early
+            with suppress(BadInput):
+                net.scores(Batch(torch.full_like(rows.numbers, torch.nan), rows.ids))
+    except Exception as error:  # torch and NumPy raise many types
+        raise BadFile(f"its rows cannot be predicted ({type(error).__name__}: {error}).") from error
 
 
 def _try_step(step: Any, data: StepData, values: list[Tensor]) -> Tensor:

@@ -84,6 +84,7 @@ class BestCheckpoint(Checkpoint):
         self._best: dict[str, Tensor] = {}
         self._validated: tuple[float, float] | None = None
         self._resumed = False
+        self.began = False
         self._done = 0
         self._order: dict[str, Any] | None = None
         self._validation_rows: dict[str, Any] | None = None
@@ -144,6 +145,7 @@ class BestCheckpoint(Checkpoint):
         elif self._done:
             self._skip_done(trainer)
         trainer.should_stop = trainer.should_stop or self._should_stop()
+        self.began = True
 
     def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Tell the loader the epoch, which sets the order of its rows."""

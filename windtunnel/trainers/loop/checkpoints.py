@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError
-from typing import Any
+from typing import Annotated, Any
 
 import pytorch_lightning as pl
 import torch
+from pydantic import BaseModel, Field, ValidationError
 
-from windtunnel.errors import BadFile, BadInput
+from windtunnel.errors import BadFile, BadInput, WindTunnelError
+from windtunnel.program.records.history import Epoch
 from windtunnel.trainers.data.encoded_loader import ROW_FACTS, EncodedLoader
 from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT
 from windtunnel.trainers.loop.module import FineTuning, Loaders
+
+
+class BestState(BaseModel):
+    """What a checkpoint holds of a ``BestCheckpoint``."""
+
+    epochs: Annotated[list[Epoch], Field(min_length=1)]
+    best_epoch: Annotated[int, Field(ge=0)]
+    best_metric: float
+    best: dict[str, Any]
+    done: Annotated[int, Field(ge=0)] = 0
+    order: dict[str, Any] | None = None
+    validation_rows: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,17 +74,31 @@ def resume(path: Path | None, module: FineTuning, data: Loaders, trainer: pl.Tra
     """
     if path is None:
         return None
-    file, state = _find_checkpoint(path, module, trainer.max_epochs)
-    _check_rows(file, state, data)
-    _check_order(file, state, data.train.order_among(trainer.world_size))
-    return file
-
-
-def _find_checkpoint(path: Path, module: FineTuning, epochs: int | None) -> tuple[Path, dict[str, Any]]:
-    """The checkpoint file and the state of its ``BestCheckpoint``, checked against module and recipe."""
     file = path / CHECKPOINT if path.is_dir() else path
     if not file.is_file():
         raise BadFile(f"no checkpoint at {file}; give the file, or the checkpoint_dir of a run that has begun to train")
+    with damage_named(file):
+        best = _checked(file, module, trainer.max_epochs)
+        _check_rows(file, best, data)
+        _check_order(file, best, data.train.order_among(trainer.world_size))
+    return file
+
+
+@contextmanager
+def damage_named(file: Path) -> Iterator[None]:
+    """Turn errors of reading a checkpoint, which are of many kinds, into ``BadFile``."""
+    try:
+        yield
+    except WindTunnelError:
+        raise
+    except Exception as error:
+        raise BadFile(
+            f"{file} cannot be resumed ({type(error).__name__}: {error}). If it is damaged, resume from another one."
+        ) from error
+
+
+def _checked(file: Path, module: FineTuning, epochs: int | None) -> dict[str, Any]:
+    """The state of the ``BestCheckpoint`` of a checkpoint file, checked against module and recipe."""
     state = _read(file)
     ours, theirs = module.state_dict(), state["state_dict"]
     if wrong := sorted(name for name in {*ours, *theirs} if _shape(ours, name) != _shape(theirs, name)):
@@ -88,7 +117,9 @@ def _find_checkpoint(path: Path, module: FineTuning, epochs: int | None) -> tupl
     done = len(best["epochs"]) - 1
     if epochs is not None and done > epochs >= 0:
         raise BadInput(f"{file} is past epoch {done} and epochs={epochs}; give at least {done}")
-    return file, best
+    if [name for name in best["best"] if _shape(best["best"], name) != _shape(ours, f"net.{name}")]:
+        raise BadFile(f"{file} is damaged: the weights of the best epoch are those of another translation.")
+    return best
 
 
 def _check_rows(file: Path, best: dict[str, Any], data: Loaders) -> None:
@@ -128,7 +159,7 @@ def _check_order(file: Path, best: dict[str, Any], now: dict[str, Any] | None) -
 def _read(file: Path) -> dict[str, Any]:
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError, UnpicklingError) as error:
+    except Exception as error:  # of a damaged file, torch raises errors of many kinds
         raise BadFile(
             f"{file} is damaged or no checkpoint ({type(error).__name__}); resume from another one"
         ) from error
@@ -139,6 +170,14 @@ def _read(file: Path) -> dict[str, Any]:
         or "BestCheckpoint" not in state["callbacks"]
     ):
         raise BadFile(f"{file} is no checkpoint of fit; give one that fit wrote into its checkpoint_dir")
+    try:
+        best = BestState.model_validate(state["callbacks"]["BestCheckpoint"])
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise BadFile(f"{file} is damaged ({place}: {first['msg']}); resume from another one") from error
+    if best.best_epoch >= len(best.epochs):
+        raise BadFile(f"{file} is damaged (epoch {best.best_epoch} of {len(best.epochs)}); resume from another one")
     return state
 
 

@@ -20,7 +20,7 @@ from torch import nn
 from windtunnel.modules.tables.large_tables import large_tables
 from windtunnel.program.records.history import Epoch
 from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint, LocalCheckpointIO
-from windtunnel.trainers.loop.checkpoints import CheckpointOptions, resume
+from windtunnel.trainers.loop.checkpoints import CheckpointOptions, damage_named, resume
 from windtunnel.trainers.loop.dropout import dropout_at
 from windtunnel.trainers.loop.epoch_progress import EpochProgress
 from windtunnel.trainers.loop.module import FineTuning, Loaders
@@ -144,7 +144,13 @@ def _run(trainer: Any, module: FineTuning, data: Loaders, best: BestCheckpoint, 
                 # A callback that counts epochs would count epoch 0 twice.
                 with _callbacks(trainer, [callback for callback in trainer.callbacks if _sees_start(callback)]):
                     trainer.validate(module, datamodule=data, verbose=False)
-            trainer.fit(module, datamodule=data, ckpt_path=file, weights_only=True)
+            try:
+                trainer.fit(module, datamodule=data, ckpt_path=file, weights_only=True)
+            except Exception as error:
+                if file is None or best.began:
+                    raise
+                with damage_named(file):
+                    raise error
         except SystemExit:
             if best.interrupt is None:
                 raise

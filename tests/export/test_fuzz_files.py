@@ -1,0 +1,142 @@
+"""Changed files are read to the same end or rejected by an error of ours: artefacts, exports and checkpoints.
+
+``make fuzz-files`` changes 50,000 files and lets none take more than five seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pandas as pd
+import pytest
+from export_cases import PIPELINES, SUFFIX, frame, rows_for, small, target, translated
+from file_mutations import changed_artefact, changed_bytes, changed_checkpoint, changed_onnx
+from sklearn.decomposition import NMF
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC
+from small_net import QUICK, TASKS, SmallNet, finetune, rows
+
+import windtunnel
+from windtunnel.errors import WindTunnelError
+from windtunnel.export import serving
+
+FILES = int(os.environ.get("WINDTUNNEL_FUZZ_FILES", "0"))
+LONGEST_SECONDS = 5.0 if FILES else float("inf")
+TEXTS = [f"{first} {second}" for first in ("one", "two", "red") for second in ("alpha", "beta yes", "gamma")]
+NUMBERS = frame()[["size", "code"]]
+
+
+def _with_residual() -> windtunnel.Translation:
+    rows = frame()
+    labels = np.where(target(rows) > 0, "yes", "no")
+    net = translated("logistic")
+    net.fit((rows, labels), (rows, labels), epochs=1, progress=False)
+    return net
+
+
+def _compiled(*steps: Any, X: Any, y: Any) -> Callable[[], windtunnel.Translation]:
+    return lambda: windtunnel.compile(make_pipeline(*steps).fit(X, y))
+
+
+NETS: dict[str, tuple[Callable[[], windtunnel.Translation], Any]] = {
+    **{
+        name: (lambda name=name: translated(name), rows_for(name))
+        for name in ("logistic", "lightgbm_categories", "lightgbm_multiclass", "hashing")
+    },
+    **{
+        name: (lambda name=name: windtunnel.compile(PIPELINES[name]()), rows_for(name))
+        for name in ("one_vs_rest", "leaves", "transformer")
+    },
+    "residual model": (_with_residual, frame(30)),
+    "texts": (
+        _compiled(TfidfVectorizer(), NMF(2), LogisticRegression(), X=TEXTS, y=["yes" in text for text in TEXTS]),
+        TEXTS,
+    ),
+    "neighbours": (_compiled(KNeighborsClassifier(), X=NUMBERS, y=NUMBERS["size"] > 0), NUMBERS[:20]),
+    "votes": (_compiled(SVC(), X=NUMBERS, y=pd.cut(NUMBERS["size"], 3, labels=False)), NUMBERS[:20]),
+}
+
+
+@cache
+def content(name: str, folder: Path) -> bytes:
+    path = folder / "good"
+    NETS[name][0]().save(path)
+    return path.read_bytes()
+
+
+def fuzz(
+    name: str,
+    path: Path,
+    data: bytes,
+    change: Callable[[bytes, np.random.Generator], bytes],
+    use: Callable[[Path], Any],
+    errors: tuple[type[Exception], ...],
+    count: int,
+) -> None:
+    """Change a file many times and use each; any error but these is a failure that names the seed."""
+    for seed in range(count):
+        random = np.random.default_rng([crc32(name.encode()), seed])
+        path.write_bytes(change(data, random))
+        start = time.perf_counter()
+        try:
+            use(path)
+        except errors as error:
+            assert len(str(error)) < 5000
+        except Exception as error:
+            raise AssertionError(f"{name}: the changed file of seed {seed} raises {type(error).__name__}") from error
+        assert time.perf_counter() - start < LONGEST_SECONDS, f"{name}, seed {seed}"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", NETS)
+def test_changed_artefacts(name: str, tmp_path: Path, folder: Path) -> None:
+    def use(path: Path) -> None:
+        net = windtunnel.load(path)
+        for method in ("scores", *net.head.methods):
+            getattr(net, method)(NETS[name][1])
+
+    count = FILES // len(NETS) or 180
+    fuzz(name, tmp_path / "net", content(name, folder), changed_artefact, use, (WindTunnelError,), count)
+
+
+EXPORTED = {
+    "onnx": (changed_onnx, 60),
+    "torchscript": (changed_bytes, 30),
+    "exported": (changed_bytes, 10),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("format", EXPORTED)
+def test_changed_exports(format: str, tmp_path: Path, folder: Path) -> None:
+    small(format, folder)
+    path = tmp_path / f"net{SUFFIX[format]}"
+    data = (folder / path.name).read_bytes()
+    columns = rows_for("logistic").to_dict("list")
+    change, count = EXPORTED[format]
+
+    def use(path: Path) -> None:
+        serving.load(path).predict(columns)  # programs are not trusted, and not run
+
+    fuzz(format, path, data, change, use, (ValueError,), FILES // 10 or count)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_changed_checkpoints(tmp_path: Path) -> None:
+    finetune(SmallNet(TASKS["binary"]), rows(), checkpoint_dir=tmp_path, **QUICK)
+    path = tmp_path / "last.ckpt"
+
+    def use(path: Path) -> None:
+        finetune(SmallNet(TASKS["binary"]), rows(), resume_from=path, **QUICK | {"epochs": 4})
+
+    fuzz("checkpoint", path, path.read_bytes(), changed_checkpoint, use, (WindTunnelError,), FILES // 50 or 20)
