@@ -67,22 +67,24 @@ def section(results: Sequence[Line]) -> str:
 def summary(scores: Scores) -> list[str]:
     """Typical gains over each source, losses, and how ``fit`` and ``crossfit`` compare with the alternatives."""
     ways = ("default", "crossfit")
-    lines = [line for source in SOURCES for way in ways if (line := _typical_gains(scores, f"{source}/{way}"))]
+    pairs = [(f"{source}/{way}", source) for source in SOURCES for way in ways]
+    pairs += [(f"{source}/crossfit", f"{source}/default") for source in SOURCES]
+    lines = [line for model, over in pairs if (line := _typical_gains(scores, model, over))]
     if lost := [line for source in SOURCES for way in ways for line in _losses(scores, source, way)]:
         lines.append(f"- Worse than the source by more than {LOSS}: {'; '.join(lost)}.")
     lines += _won_and_lost(scores, "strong/default")
     return lines + [line for way in ways if (line := _from_best(scores, way))]
 
 
-def _typical_gains(scores: Scores, model: str) -> str | None:
-    """Mean and median gain over the source, and the mean without the set of the largest gain."""
-    gains = scores.mean_gains(model, model.partition("/")[0])
+def _typical_gains(scores: Scores, model: str, over: str) -> str | None:
+    """Mean and median gain over another model, and the mean without the set of the largest gain."""
+    gains = scores.mean_gains(model, over)
     if len(gains) < 2:
         return None
     best, least = max(gains, key=gains.__getitem__), min(gains, key=gains.__getitem__)
     others = fmean(gain for name, gain in gains.items() if name != best)
     return (
-        f"- `{model}`, {len(gains)} sets with AUC: mean gain over its source {fmean(gains.values()):+.4f} "
+        f"- `{model}` over `{over}`, {len(gains)} sets with AUC: mean gain {fmean(gains.values()):+.4f} "
         f"({others:+.4f} without {best}), median {median(gains.values()):+.4f}, least {gains[least]:+.4f} ({least})."
     )
 

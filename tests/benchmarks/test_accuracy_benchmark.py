@@ -427,7 +427,7 @@ def test_a_seed_without_its_source_is_no_gain_and_the_last_of_equals_counts() ->
 
 def test_the_summary_says_what_falls_short() -> None:
     told = "\n".join(summary(Scores(RESULTS)))
-    assert "`strong/default`, 2 sets with AUC: mean gain over its source +0.0030 (-0.0010 without one), median" in told
+    assert "`strong/default` over `strong`, 2 sets with AUC: mean gain +0.0030 (-0.0010 without one), median" in told
     assert "least -0.0010 (two)" in told
     assert f"`strong/default` on two ({written([-0.001, -0.001], sign=True)})" in told
     assert "`strong/default` is better than `catboost` on 0 of 2 sets, not on one (+0.0000), two (-0.0110)." in told
