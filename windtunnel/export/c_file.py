@@ -345,7 +345,8 @@ def _header(net: TranslatedPipeline, prefix: str, fields: dict[int, str], output
     return f"""/*
  * A pipeline in C, written by WindTunnel.
  *
- * Compile the C file with "cc -O3 -c" and link it with "-lm", or make a library: "cc -O3 -shared -fPIC FILE -lm".
+ * An object file: "cc -O3 -ffp-contract=off -c FILE", linked with "-lm". A shared library:
+ * "cc -O3 -ffp-contract=off -shared -fPIC FILE -lm". Fused products and sums would round otherwise than the source.
  *
  *     static unsigned char workspace[{upper}_WORKSPACE];
  *     {prefix}_row row = {{...}};           NAN is a missing number, NULL a missing text; texts are UTF-8
