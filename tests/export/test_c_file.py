@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 from lightgbm import LGBMClassifier
 from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -107,6 +109,20 @@ def test_what_the_source_rejects_has_an_error_code(tmp_path):
     error, output = called(library, "decision_function", taken, 3, np.float64)
     assert error == 0
     np.testing.assert_allclose(output, pipeline.decision_function(taken), rtol=0, atol=1e-12)
+
+
+def test_computed_columns_are_checked(tmp_path):
+    columns = make_column_transformer((PCA(1), ["double", "0"]), (OrdinalEncoder(), ["the city", "size"]))
+    forest = RandomForestClassifier(3, max_depth=3, random_state=0)
+    pipeline = make_pipeline(columns, forest).fit(TABLE, LABELS)
+    library = built(windtunnel.compile(pipeline), tmp_path)
+    error, output = called(library, "predict_proba", TABLE, 3, np.float64)
+    assert error == 0
+    np.testing.assert_allclose(output, pipeline.predict_proba(TABLE), rtol=0, atol=1e-12)
+    huge = TABLE[:1].assign(double=1e300)  # only its projection reaches the forest, which computes in float32
+    with pytest.raises(ValueError, match="too large"):
+        pipeline.predict_proba(huge)
+    assert called(library, "predict_proba", huge, 3, np.float64)[0] == 2
 
 
 MAIN = r"""

@@ -20,7 +20,8 @@ from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names
 from windtunnel.export.limits import check
 from windtunnel.program.head import Head
-from windtunnel.program.non_finite import number_guards
+from windtunnel.program.non_finite import slot_guards
+from windtunnel.program.program import NUMBERS
 from windtunnel.program.translated import TranslatedPipeline
 
 PRELUDE = """#if defined(__GNUC__)
@@ -56,7 +57,12 @@ class Output:
     head: str | None
     width: int
     positions: bool
-    rejects: dict[int, frozenset[str]]
+    rejects: dict[tuple[int, int], frozenset[str]]
+
+    @property
+    def checked(self) -> list[tuple[int, int]]:
+        """The computed columns that rows are rejected for: further outputs of the program, behind ``width``."""
+        return _computed(self.rejects)
 
 
 def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
@@ -125,14 +131,15 @@ def _programs(net: TranslatedPipeline) -> tuple[dict[str, bytes], list[Output]]:
         if part is None:
             raise UnfaithfulOption(f"{_missing(engine, name)} have no C form. Choose another format.")
         ((_, slot),) = part.outputs
-        images[name] = part.program.bytes()
+        rejects = _rejects(net, method)
+        images[name] = engine.image(name, _computed(rejects))
         image = ImageWriter(slot.width, 0)
         columns = image.numbers if has_step else finish(image, net.head, method, image.numbers)
         linked = None if columns == image.numbers else f"{method}_head"
         if linked is not None:
             images[linked] = image.image(columns)
         positions = method == "predict" and net.head.classes is not None
-        outputs.append(Output(method, name, linked, len(columns), positions, _rejects(net, method)))
+        outputs.append(Output(method, name, linked, len(columns), positions, rejects))
     return images, outputs
 
 
@@ -141,15 +148,20 @@ def _missing(engine: NativeEngine, method: str) -> str:
     return "the steps " + ", ".join(steps) if steps else f"the steps of {method}"
 
 
-def _rejects(net: TranslatedPipeline, method: str) -> dict[int, frozenset[str]]:
-    """The kinds of numbers that the source rejects, by column of ``Batch.numbers``."""
-    guards = number_guards(net.program, method)
+def _rejects(net: TranslatedPipeline, method: str) -> dict[tuple[int, int], frozenset[str]]:
+    """The kinds of numbers that the source rejects, by slot and column."""
+    guards = slot_guards(net.program, method)
     if guards is None:
         raise UnfaithfulOption(
-            f"{method} rejects rows for what a step computes, which C files do not check. Choose "
+            f"{method} rejects rows for finite numbers that a step computes, which C files do not check. Choose "
             "format='torchscript' or 'onnx'."
         )
     return guards
+
+
+def _computed(rejects: dict[tuple[int, int], frozenset[str]]) -> list[tuple[int, int]]:
+    """The columns among them that steps compute."""
+    return sorted(place for place, kinds in rejects.items() if place[0] != NUMBERS and kinds)
 
 
 def _fields(encoder: RowEncoder) -> dict[int, str]:
@@ -255,41 +267,56 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _function(encoder: RowEncoder, prefix: str, output: Output) -> str:
-    numbers, ids = len(encoder.numbers), len(encoder.categories)
+def _checks(values: dict[str, frozenset[str]]) -> str:
+    """Lines that return an error if the source rejects one of these values."""
     kinds = {"nan": "WT_REJECTS_NAN", "inf": "WT_REJECTS_INFINITE", "huge": "WT_REJECTS_HUGE"}
-    checks = "".join(
-        f"            if (wt_rejected(numbers[row * {numbers} + {column}], "
-        f"{' | '.join(kinds[kind] for kind in sorted(rejected))})) return WT_REJECTED_NUMBER;\n"
-        for column, rejected in sorted(output.rejects.items())
+    return "".join(
+        f"            if (wt_rejected({value}, {' | '.join(kinds[kind] for kind in sorted(rejected))})) "
+        "return WT_REJECTED_NUMBER;\n"
+        for value, rejected in values.items()
         if rejected
     )
+
+
+def _to_output(output: Output, kind: str) -> str:
+    """From the scores of a block to the output."""
+    width, source = output.width, "scores[row * outputs + at]"
+    linked = ""
+    if output.head is not None:
+        source = f"labels[row * {width} + at]"
+        linked = f"""        const wt_program *head = (const wt_program *)(const void *){output.head}_image;
+        wt_rows linked = {{.rows = some, .numbers = scores, .number_column = 1, .out = labels}};
+        linked.number_row = (ptrdiff_t)outputs;
+        wt_run(head, &linked, space);
+"""
+    return f"""{linked}        for (size_t row = 0; row < some; row++)
+            for (size_t at = 0; at < {width}; at++) out[(first + row) * {width} + at] = ({kind}){source};
+"""
+
+
+def _function(encoder: RowEncoder, prefix: str, output: Output) -> str:
+    numbers, ids, checked = len(encoder.numbers), len(encoder.categories), output.checked
+    in_rows = {
+        f"numbers[row * {numbers} + {column}]": kinds
+        for (slot, column), kinds in sorted(output.rejects.items())
+        if slot == NUMBERS
+    }
+    computed = {
+        f"scores[row * outputs + outputs - {len(checked) - at}]": output.rejects[place]
+        for at, place in enumerate(checked)
+    }
+    rejected = (
+        f"        for (size_t row = 0; row < some; row++) {{\n{_checks(computed)}        }}\n" if computed else ""
+    )
     kind = "int32_t" if output.positions else "double"
-    results = "labels" if output.positions else f"out + first * {output.width}"
-    converted = (
-        f"        for (size_t at = 0; at < some * {output.width}; at++)\n"
-        f"            out[first * {output.width} + at] = (int32_t)labels[at];\n"
-        if output.positions
-        else "        (void)labels;\n"
-    )
-    linked = (
-        ""
-        if output.head is None
-        else f"""
-        wt_rows linked = {{.rows = some, .numbers = scores, .number_column = 1}};
-        linked.number_row = (ptrdiff_t)program->outputs;
-        const wt_program *head = (const wt_program *)(const void *){output.head}_image;
-        linked.out = {results};
-        wt_run(head, &linked, space);"""
-    )
     return f"""
 int {prefix}_{output.method}(const {prefix}_row *rows, size_t count, {kind} *out, void *workspace) {{
     const wt_program *program = (const wt_program *)(const void *){output.program}_image;
-    size_t block = (size_t)program->block_rows;
+    size_t block = (size_t)program->block_rows, outputs = (size_t)program->outputs;
     double *numbers = (double *)(((uintptr_t)workspace + 63) / 64 * 64);
     int64_t *ids = (int64_t *)(void *)(numbers + block * {numbers});
     double *scores = (double *)(void *)(ids + block * {ids});
-    double *labels = scores + block * program->outputs;
+    double *labels = scores + block * outputs;
     unsigned char *space = (unsigned char *)(((uintptr_t)(labels + block * {output.width}) + 63) / 64 * 64);
     if (count == 0) return WT_NO_ROWS;
     for (size_t first = 0; first < count; first += block) {{
@@ -297,14 +324,14 @@ int {prefix}_{output.method}(const {prefix}_row *rows, size_t count, {kind} *out
         for (size_t row = 0; row < some; row++) {{
             int error = encode(rows + first + row, numbers + row * {numbers}, ids + row * {ids});
             if (error != WT_OK) return error;
-{checks}        }}
+{_checks(in_rows)}        }}
         wt_rows encoded = {{.rows = some, .numbers = numbers, .number_row = {numbers}, .number_column = 1}};
         encoded.ids = ids;
         encoded.id_row = {ids};
         encoded.id_column = 1;
-        encoded.out = {results if output.head is None else "scores"};
-        wt_run(program, &encoded, space);{linked}
-{converted}    }}
+        encoded.out = scores;
+        wt_run(program, &encoded, space);
+{rejected}{_to_output(output, kind)}    }}
     return WT_OK;
 }}
 """

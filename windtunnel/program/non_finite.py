@@ -52,21 +52,25 @@ def cleared_by_scores(program: Program, always_finite: Iterable[int] = ()) -> fr
     return frozenset(position for position, node in enumerate(wiring.nodes) if is_visible(node))
 
 
-def number_guards(program: Program, method: str) -> dict[int, frozenset[str]] | None:
-    """The kinds of values that a method rejects in each column of the numbers; None if it rejects others too."""
+def slot_guards(program: Program, method: str) -> dict[tuple[int, int], frozenset[str]] | None:
+    """The kinds of values that a method rejects in each column, by slot (0: the numbers) and place in it.
+
+    None if a step rejects rows for other reasons.
+    """
     wiring, tracer = _tracer(program, ())
     checked = set(wiring.nodes)
     if (last := wiring.method_nodes.get(method)) is not None:  # as in ``Program.rejected``
         read = {source for node in wiring.nodes for source, _ in node.inputs}
         checked = (wiring.upstream(last) | {node for node in wiring.nodes[:-1] if node not in read}) | {last}
-    guards: dict[int, frozenset[str]] = {}
+    slots: dict[Source, int] = {NUMBERS: NUMBERS, IDS: IDS}
+    slots |= {node: 2 + position for position, node in enumerate(wiring.nodes)}
+    guards: dict[tuple[int, int], frozenset[str]] = {}
     for node in checked:
         if node.rejects_finite():
             return None
         for (source, column), kinds in tracer.rejected(node):
-            if source != NUMBERS:
-                return None
-            guards[column] = guards.get(column, frozenset()) | kinds
+            place = slots[source], column
+            guards[place] = guards.get(place, frozenset()) | kinds
     return guards
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.compiler.engine import ProgramEngine, Run
-from windtunnel.compiler.native.part import NativePart, TorchPart, split
+from windtunnel.compiler.native.part import NativePart, TorchPart, checked_image, split
 from windtunnel.compiler.native.scorer import Scorer, scorer, values_of
 from windtunnel.compiler.native.text_columns import TextColumns
 from windtunnel.encode import CategoryColumn, RowEncoder, Rows
-from windtunnel.program.program import Program, ProgramStep
+from windtunnel.program.program import Program, ProgramStep, steps_read
 from windtunnel.program.scoring_pipeline import ScoringPipeline
 
 
@@ -41,10 +41,10 @@ class NativeEngine(ProgramEngine):
     def prepare(self) -> Mapping[str, Run]:
         """The parts of the scores and of each method that has a step of its own."""
         self._whole, self._scorers = {}, {}
-        ends = {**self.program.method_steps, "scores": self.program.steps[-1]}
+        methods = [*self.program.method_steps, "scores"]
         if any(tensor.device.type != "cpu" for tensor in self.program.buffers()):  # moved after it was compiled
-            return {method: partial(self.program.output, method) for method in ends}
-        return {method: self._run(method, end) for method, end in ends.items()}  # type: ignore[arg-type]
+            return {method: partial(self.program.output, method) for method in methods}
+        return {method: self._run(method) for method in methods}
 
     def text_ids(self, category: CategoryColumn, values: pd.Series) -> NDArray[np.int64] | None:
         """The ids of a column of texts, from a table in C."""
@@ -76,15 +76,25 @@ class NativeEngine(ProgramEngine):
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_whole": {}, "_scorers": {}, "_text_columns": TextColumns()}
 
-    def _run(self, method: str, end: ProgramStep) -> Run:
-        numbers, ids = self.example(2)
-        needed = sorted(self.program.upstream(end) | ({len(self.program.steps) - 1} if method == "scores" else set()))
-        slots = {2 + position: self.program.steps[position] for position in needed}
-        last = 1 + len(self.program.steps)
-        if method != "scores":
-            last += 1
-            slots[last] = end
-        parts = split(slots, last, numbers, ids)  # type: ignore[arg-type]
+    def image(self, method: str, checked: Sequence[tuple[int, int]]) -> bytes:
+        """The image of a program that is native as a whole, with columns of slots behind its outputs."""
+        slots, last = self._upstream(method, {slot for slot, _ in checked})
+        return checked_image(slots, last, checked, *self.example(2))
+
+    def _upstream(self, method: str, others: Iterable[int] = ()) -> tuple[dict[int, ProgramStep], int]:
+        """The steps that a method, or other slots, depend on, and the slot of its output."""
+        steps, last = self.program.steps, 1 + len(self.program.steps)
+        end = None if method == "scores" else self.program.method_steps[method]
+        ends = {slot - 2 for slot in others} | ({last - 2} if end is None else steps_read(end))
+        needed = ends.union(*(self.program.upstream(steps[position]) for position in ends))
+        slots = {2 + position: steps[position] for position in sorted(needed)}
+        if end is not None:
+            slots[last := last + 1] = end
+        return slots, last  # type: ignore[return-value]
+
+    def _run(self, method: str) -> Run:
+        slots, last = self._upstream(method)
+        parts = split(slots, last, *self.example(2))
         if method == "scores":
             self.torch_steps = {part.step.name: part.reason for part in parts if isinstance(part, TorchPart)}
         if len(parts) == 1 and isinstance(part := parts[0], NativePart):

@@ -79,11 +79,15 @@ class PartWriter:
             self.inputs.append(slot)
             self.columns[slot] = self.image.add_numbers(self.slots[slot].width)
 
-    def part(self, outputs: Sequence[int]) -> NativePart:
-        """The program that gives these slots."""
+    def image_of(self, columns: Sequence[int]) -> bytes:
+        """The image of a program that gives these columns."""
         if not self.inputs and self.slots[NUMBERS].width:
             self.read(NUMBERS)  # so that whole programs read batches, whether they use the numbers or not
-        image = self.image.image([column for slot in outputs for column in self.columns[slot]])
+        return self.image.image(columns)
+
+    def part(self, outputs: Sequence[int]) -> NativePart:
+        """The program that gives these slots."""
+        image = self.image_of([column for slot in outputs for column in self.columns[slot]])
         return NativePart(self.inputs, [(slot, self.slots[slot]) for slot in outputs], library().Program(image))
 
 
@@ -143,6 +147,16 @@ def split(steps: Mapping[int, ProgramStep], last: int, numbers: Tensor, ids: Ten
         else:
             groups[len(groups) - (open_group is not None) :] = [longer]
     return [group if isinstance(group, TorchPart) else group.part(_read_later(group, steps, last)) for group in groups]
+
+
+def checked_image(
+    steps: Mapping[int, ProgramStep], last: int, checked: Sequence[tuple[int, int]], numbers: Tensor, ids: Tensor
+) -> bytes:
+    """The image of native steps; its outputs are slot ``last``, and then columns of slots, each by its place."""
+    writer = PartWriter(_slots(steps, numbers, ids))
+    for slot, step in steps.items():
+        writer = writer.with_step(slot, step)
+    return writer.image_of([*writer.columns[last], *(writer.columns[slot][column] for slot, column in checked)])
 
 
 def _read_later(group: PartWriter, steps: Mapping[int, ProgramStep], last: int) -> list[int]:
