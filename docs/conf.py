@@ -2,11 +2,13 @@
 
 import os
 import re
+import warnings
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+warnings.filterwarnings("ignore", "Unknown section Source")  # read_docstring renames it
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES_AT_THE_ROOT = {"architecture": "ARCHITECTURE.md", "contributing": "CONTRIBUTING.md", "changelog": "CHANGELOG.md"}
@@ -24,12 +26,19 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "tutorials/*.ipynb", "tutorials/*.py", "tutorials/*.md5"]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "_templates", "tutorials/*.ipynb", "tutorials/*.py", "tutorials/*.md5"]
 nitpicky = False
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 autodoc_typehints = "none"
 autosummary_generate = True
+INTERNAL = set(
+    "append_step check_rows configure defer_softening drop_engine drop_trained_exact_modules encoded_parts facts "
+    "in_torch mark_initial_weights of output record replace_categories replace_head replace_modules replace_program "
+    "run_in_slices set_exact_modules takes_residual_model tree_columns metric_for resolve rows_per_step".split()
+)
+"""Methods that other folders of the package call; no user does."""
 numpydoc_show_class_members = False
 copybutton_exclude = ".linenos, .gp, .go"
 
@@ -68,10 +77,34 @@ def read_page(app: Any, docname: str, source: list[str]) -> None:
         source[0] = text.replace("](docs/", "](/")
     source[0] = re.sub(r"\]\((?:\.\./)*examples/README\.rst\)", "](/tutorials/index.rst)", source[0])
     source[0] = re.sub(r"\]\((?:\.\./)*examples/(\d\d_\w+)\.py\)", r"](/tutorials/\1.rst)", source[0])
+    source[0] = re.sub(
+        r"\[([^\]]+)\]\((?:\.\./)*(?:windtunnel|configs|benchmarks|tests)[\w/]*\)", r"\1", source[0]
+    )  # folders
     for page, file in PAGES_AT_THE_ROOT.items():
         source[0] = re.sub(rf"\]\((?:\.\./)*{re.escape(file)}", f"](/{page}.md", source[0])
+
+
+def skip_member(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool:
+    """Leave out what only the package itself calls, and what scikit-learn adds."""
+    function = getattr(member, "__func__", member)
+    return (
+        skip
+        or name in INTERNAL
+        or str(getattr(function, "__module__", "")).startswith("sklearn.")
+        or name.endswith("_request")
+    )
+
+
+def read_docstring(app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
+    """Give the section Source the name that numpydoc knows, and show formulas of the description as they are."""
+    text = "\n".join(lines).replace("\nSource\n------\n", "\nReferences\n----------\n")
+    description, *sections = re.split(r"(?=\n[A-Z]\w+\n---)", text)
+    formula = re.compile(r"(?<=\n\n)(?=    \S)(?<![:-]\n\n)")
+    lines[:] = (formula.sub("::\n\n", description) + "".join(sections)).split("\n")
 
 
 def setup(app: Any) -> None:
     """Register with Sphinx."""
     app.connect("source-read", read_page)
+    app.connect("autodoc-skip-member", skip_member)
+    app.connect("autodoc-process-docstring", read_docstring, priority=100)

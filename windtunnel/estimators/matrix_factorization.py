@@ -26,9 +26,9 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):
 
         y = mean_ + b_u + c_i + <p_u, q_i>
 
-    Fitted by Adam on the mean squared error plus ``regularization`` times the mean of |p_u|^2 + |q_i|^2 + b_u^2 + c_i^2
-    over the rows of a batch. A missing user or item, or one that ``fit`` has not seen, has a zero vector and a zero
-    bias.
+    Fitted by Adam on the mean squared error plus ``regularization`` times the mean over the rows of a batch of
+    ``|p_u|^2 + |q_i|^2 + b_u^2 + c_i^2``. A missing user or item, or one that ``fit`` has not seen, has
+    a zero vector and a zero bias.
 
     Parameters
     ----------
