@@ -136,7 +136,8 @@ class ScoringPipeline(nn.Module):
             computed = [host.output(part) for host in self.hosts if host.tokens is None]
             counts = {host.columns[0]: host.count(part) for host in self.hosts if host.tokens is not None}
             read = frame.iloc[start : start + size].reset_index(drop=True)
-            yield self.encoder.encode(pd.concat([read, *computed], axis=1), training=training, counts=counts)
+            parts = [columns for columns in (read, *computed) if len(columns.columns)]
+            yield self.encoder.encode(pd.concat(parts or [read], axis=1), training=training, counts=counts)
 
     def _check_not_empty(self, rows: Any) -> None:
         if len(rows) == 0:

@@ -32,7 +32,8 @@ def simple_imputer(fitted: SimpleImputer) -> CategoryRecoding | Imputer:
     kept = _kept(fitted)
     flagged = fitted.indicator_.features_ if fitted.add_indicator else np.zeros(0, dtype=np.int64)
     reshapes = len(kept) < len(fitted.statistics_) or len(flagged) > 0
-    statistics = fitted.statistics_[kept].astype(fitted._fill_dtype, copy=False).tolist()
+    filled_as = getattr(fitted, "_fill_dtype", fitted._fit_dtype)  # scikit-learn 1.9 added _fill_dtype
+    statistics = fitted.statistics_[kept].astype(filled_as, copy=False).tolist()
     # For other steps that read the raw column, the value that marks missing numbers is a category.
     marked = [None if pd.isna(fitted.missing_values) else [fitted.missing_values]] * len(statistics)
     numeric = all(isinstance(value, numbers.Real) for value in statistics) and _marks_numbers(fitted.missing_values)

@@ -47,9 +47,9 @@ def min_max_scaler(fitted: preprocessing.MinMaxScaler) -> Affine | ClippedAffine
 
 @translates(preprocessing.MaxAbsScaler, trainable="scale, shift")
 def max_abs_scaler(fitted: preprocessing.MaxAbsScaler) -> Affine | ClippedAffine:
-    """X / scale_, clipped to [-1, 1] if clip."""
-    coefficients = _coefficients(fitted, center=0.0, divisor=fitted.scale_)
-    return ClippedAffine(**coefficients, low=-1.0, high=1.0) if fitted.clip else Affine(**coefficients)
+    """X / scale_, clipped to [-1, 1] if clip, which scikit-learn 1.9 added."""
+    coefficients, clips = _coefficients(fitted, center=0.0, divisor=fitted.scale_), getattr(fitted, "clip", False)
+    return ClippedAffine(**coefficients, low=-1.0, high=1.0) if clips else Affine(**coefficients)
 
 
 @translates(preprocessing.Normalizer, notes="no parameters; gradients pass through")

@@ -31,10 +31,15 @@ def spline_transformer(fitted: SplineTransformer) -> Spline:
         degree=fitted.degree,
         extrapolation=fitted.extrapolation,
         bias=fitted.include_bias,
-        takes_missing=fitted.handle_missing == "zeros",
+        takes_missing=_missing(fitted) == "zeros",
     )
     _verify(fitted, spline)
     return spline
+
+
+def _missing(fitted: SplineTransformer) -> str:
+    """What becomes of missing values; scikit-learn 1.9 added the option."""
+    return getattr(fitted, "handle_missing", "error")
 
 
 def _degrees(fitted: SplineTransformer) -> list[int]:
@@ -75,7 +80,7 @@ def _verify(fitted: SplineTransformer, spline: Spline) -> None:
     rows = np.concatenate([first + grid * (last - first), knots[:, fitted.degree : -fitted.degree or None].T])
     if fitted.extrapolation == "error":
         rows = np.clip(rows, first, last)
-    if fitted.handle_missing == "zeros":
+    if _missing(fitted) == "zeros":
         columns = np.arange(rows.shape[1])
         rows = np.concatenate([rows, np.where(np.eye(len(columns)) > 0, np.nan, first)])
     plain = SplineTransformer.__new__(SplineTransformer)
@@ -89,6 +94,6 @@ def _verify(fitted: SplineTransformer, spline: Spline) -> None:
     if got.shape != wanted.shape or not np.allclose(got, wanted, rtol=1e-10, atol=1e-10):
         raise UnsupportedEstimator(
             f"SplineTransformer with degree={fitted.degree}, extrapolation={fitted.extrapolation!r}, handle_missing="
-            f"{fitted.handle_missing!r}, sparse_output={fitted.sparse_output} over these knots gives other values than "
+            f"{_missing(fitted)!r}, sparse_output={fitted.sparse_output} over these knots gives other values than "
             "its splines have; give distinct knots, sparse_output=False or another degree"
         )
