@@ -67,6 +67,7 @@ CASES = [
             make_union("passthrough", BinEncoder(n_bins=8), BinEncoder(TargetEncoder(cv=KFold(3)), n_bins=5)), quick()
         ),
         NUMBERS,
+        since="1.9",
         **AWKWARD,
     ),
     Case("bins alone", lambda: BinEncoder(OneHotEncoder(drop="first"), n_bins=8), NUMBERS, missing=True),

@@ -128,6 +128,8 @@ class Case:
         False where the source predicts a single row in another way than several.
     hosts : sequence of str
         The steps that stay on the host.
+    since : str
+        The version of scikit-learn from which on it can be fitted, or raises no warning; empty for every version.
     why : str
         The reason of a tolerance above 1e-9, or 1e-5 in float32, or of another R squared than 0.999.
     """
@@ -145,6 +147,7 @@ class Case:
     softens: float = 0.999
     hosts: Sequence[str] = ()
     one_row: bool = True
+    since: str = ""
     why: str = ""
 
     def fitted(self) -> Any:

@@ -15,6 +15,8 @@ import pytest
 from case import Case
 from sklearn.base import BaseEstimator
 
+from windtunnel.translators.scikit_learn_version import scikit_learn_before
+
 FOLDER = Path(__file__).parents[1] / "families"
 FAMILIES = sorted(".".join(path.relative_to(FOLDER).with_suffix("").parts) for path in FOLDER.rglob("[a-z]*.py"))
 
@@ -24,7 +26,8 @@ def _collected() -> dict[str, Case]:
     for family in FAMILIES:
         for case in import_module(f"families.{family}").CASES:
             assert case.id not in cases, f"two cases are called {case.id!r}"
-            cases[case.id] = case
+            if not case.since or not scikit_learn_before(case.since):
+                cases[case.id] = case
     return cases
 
 

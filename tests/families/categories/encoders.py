@@ -65,5 +65,11 @@ CASES = [
         Case(f"target encoder, {kind}", TargetEncoder, CATEGORIES, target, **AWKWARD)
         for kind, target in (("two classes", "label"), ("three classes", "grade"), ("values", "value"))
     ],
-    Case("target encoder, trees", lambda: make_pipeline(TargetEncoder(cv=KFold(3)), quick()), TEXTS, **AWKWARD),
+    Case(
+        "target encoder, trees",
+        lambda: make_pipeline(TargetEncoder(cv=KFold(3)), quick()),
+        TEXTS,
+        since="1.9",
+        **AWKWARD,
+    ),
 ]

@@ -20,6 +20,12 @@ CASES = [
     Case("lda directions, logistic", lambda: scaled(Linear(), logistic()), NUMBERS, "grade"),
     Case("qda", lambda: scaled(Quadratic()), NUMBERS),
     Case("qda, three classes", lambda: Quadratic(reg_param=0.1, priors=PRIORS), NUMBERS, "grade"),
-    Case("qda, eigen", lambda: Quadratic(solver="eigen", shrinkage=0.2, store_covariance=True), NUMBERS, "grade"),
+    Case(
+        "qda, eigen",
+        lambda: Quadratic(solver="eigen", shrinkage=0.2, store_covariance=True),
+        NUMBERS,
+        "grade",
+        since="1.8",
+    ),
     Case("qda, one feature", lambda: scaled(Quadratic()), ("age",), "grade"),
 ]

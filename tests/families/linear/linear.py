@@ -146,7 +146,7 @@ CASES = [
     Case("passive aggressive classifier", deprecated("PassiveAggressiveClassifier", random_state=0), NUMBERS, "grade"),
     Case("sgd log loss", scaled(SGDClassifier, loss="log_loss", random_state=0), NUMBERS),
     Case("sgd log loss, all margins far below 0", lambda: SGDClassifier(loss="log_loss", random_state=0), NUMBERS,
-         "grade"),
+         "grade", since="1.9"),
     Case("sgd modified huber, two classes", scaled(SGDClassifier, loss="modified_huber", random_state=0), NUMBERS),
     Case(
         "sgd modified huber",
@@ -159,6 +159,7 @@ CASES = [
     Case("sgd one class", scaled(SGDOneClassSVM, nu=0.2, random_state=0), NUMBERS),
     Case("linear svc", lambda: make_pipeline(StandardScaler(), LinearSVC()), NUMBERS),
     Case("linear svc, crammer-singer",
-         scaled(LinearSVC, multi_class="crammer_singer", C=0.01, max_iter=20_000, random_state=0), NUMBERS, "grade"),
+         scaled(LinearSVC, multi_class="crammer_singer", C=0.01, max_iter=20_000, random_state=0), NUMBERS, "grade",
+         since="1.9"),
     Case("linear svc, intercept scaled", scaled(LinearSVC, intercept_scaling=10, random_state=0), NUMBERS, "grade"),
 ]  # fmt: skip

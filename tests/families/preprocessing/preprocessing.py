@@ -99,6 +99,7 @@ CASES = [
         ),
         ("age", "cents"),
         missing=True,
+        since="1.9",
     ),
     Case(
         "functions of numbers",

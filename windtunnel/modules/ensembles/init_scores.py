@@ -10,7 +10,7 @@ class ScoresWithInit(Module):
     """Raw scores of boosted trees plus the init score, which is an output of another estimator.
 
     s_k = g(p_k) + trees_k, where g is the identity of a value; log(p / (1 - p)) of a probability, or half of it; or
-    log(p_k) less its mean over the classes. Probabilities are kept 2.2e-16 off 0 and 1.
+    log(p_k) less its mean over the classes. Probabilities are kept ``margin`` off 0 and 1.
 
     Examples
     --------
@@ -21,12 +21,13 @@ class ScoresWithInit(Module):
     CHOICES = {"link": ("identity", "logit", "half_logit", "log_share")}
     outputs: int = bounded(1, 2**16)  # K
     link: str  # "identity", "logit", "half_logit" or "log_share"
+    margin: float = 2.220446049250313e-16  # the spacing of float64 numbers at 1
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, K + K], outputs of that estimator then scores of the trees, or scores and more columns, -> [B, K]."""
         start, trees = x[:, : self.outputs], x[:, self.outputs : 2 * self.outputs]
         if self.link != "identity":
-            start = start.clamp(2.220446049250313e-16, 1 - 2.220446049250313e-16)
+            start = start.clamp(self.margin, 1 - self.margin)
             if self.link == "log_share":
                 start = start.log()
                 start = start - start.mean(dim=1, keepdim=True)

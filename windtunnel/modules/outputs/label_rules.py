@@ -26,6 +26,14 @@ class LabelIndexColumn(Module):
         return scores.argmax(dim=1, keepdim=True)
 
 
+class LastLabelIndex(Module):
+    """The index of the greatest score, the last of equal ones."""
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, K] -> int64 [B]."""
+        return scores.shape[1] - 1 - scores.flip(1).argmax(dim=1)
+
+
 class LabelThreshold(Module):
     """The index of one of two labels, by a threshold on a score.
 

@@ -11,10 +11,12 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier, _ConstantPredictor
 
 from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.base import Module
 from windtunnel.modules.ensembles.one_vs_rest import CodeScores, MemberProbabilities, MemberScores, OneVsOneVotes
-from windtunnel.modules.outputs.label_rules import AboveThreshold
+from windtunnel.modules.outputs.label_rules import AboveThreshold, LastLabelIndex
 from windtunnel.translators.arrays import indices, tensor
 from windtunnel.translators.registry import Composite, Part, Predictor, translates
+from windtunnel.translators.scikit_learn_version import scikit_learn_before
 
 
 @translates(
@@ -31,12 +33,17 @@ def one_vs_rest(fitted: OneVsRestClassifier) -> Composite:
     bound = AboveThreshold(tensor(_threshold(members[0])))
     place, constant = _layout(members)
     pair = binary and not decides and not is_regressor(members[0])
+    rules: dict[str, Module] = {}
+    if labels or (binary and not pair and len(fitted.classes_) > 1):
+        rules["predict"] = bound
+    elif not binary and scikit_learn_before("1.9"):
+        rules["predict"] = LastLabelIndex()
     then = Predictor(
         MemberScores(place, constant, pair=pair),
         link="identity",
         loss="logistic" if decides or labels or not hasattr(fitted, "predict_proba") else "probabilities",
         classes=[np.array([0, 1])] * len(members) if labels else None,
-        methods={"predict": bound} if labels or (binary and not pair and len(fitted.classes_) > 1) else {},
+        methods=rules,
     )
     methods = {}
     if _has(fitted, "predict_proba"):

@@ -26,9 +26,10 @@ from windtunnel.modules.kernels.kernels import (
     described,
 )
 from windtunnel.modules.neighbours.neighbour_votes import VoteProbabilities
-from windtunnel.modules.outputs.label_rules import SecondAboveThreshold
+from windtunnel.modules.outputs.label_rules import LastLabelIndex, SecondAboveThreshold
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.scikit_learn_version import scikit_learn_before
 
 KERNELS = "RBF, Matern (nu 0.5, 1.5, 2.5, inf), RationalQuadratic, ExpSineSquared, DotProduct, Constant, White; +, *"
 
@@ -70,6 +71,8 @@ def gaussian_process_classifier(fitted: GaussianProcessClassifier) -> Predictor:
     if binary:
         # The sign of the latent mean decides.
         methods["predict"] = SecondAboveThreshold(tensor(HALF))
+    elif scikit_learn_before("1.9"):
+        methods["predict"] = LastLabelIndex()
     return Predictor(_classes(members), link="probabilities", loss="probabilities", methods=methods)
 
 

@@ -22,6 +22,7 @@ from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
 from windtunnel.modules.trees.single_tree import SingleTree, child_numbers, join
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.registry import Composite, Part, Predictor, Transformer, translates
+from windtunnel.translators.scikit_learn_version import scikit_learn_before
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
 
@@ -234,7 +235,8 @@ def _boosted(fitted: Any, **options: Any) -> Predictor | Composite:
         Part("estimators_", stages, "apply"),
     ]
     options["column_methods"] = {"apply": LastColumns(2 * scores, shape)}
-    return Composite(parts, Predictor(ScoresWithInit(scores, _start_link(fitted)), **options))
+    margin = float(np.finfo(np.float32 if scikit_learn_before("1.8") else np.float64).eps)
+    return Composite(parts, Predictor(ScoresWithInit(scores, _start_link(fitted), margin), **options))
 
 
 def _start_link(fitted: Any) -> str:
