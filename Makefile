@@ -1,11 +1,11 @@
-# make setup | demo | test | test-fast | docs | fuzz | fuzz-files | native-sanitize | check | coverage | figure: all goes through .venv,
-# made from pyproject.toml and constraints.txt.
+# make setup | demo | test | test-fast | test-oldest | docs | fuzz | fuzz-files | native-sanitize | check | coverage | figure: everything goes
+# through .venv, made from pyproject.toml and constraints.txt; test-oldest has an environment of its own.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 BIN := .venv/bin
 export OMP_WAIT_POLICY := passive
 STAMP := .venv/.ready
 
-.PHONY: setup demo test test-fast docs fuzz fuzz-files native-sanitize check lint types coverage figure clean
+.PHONY: setup demo test test-fast test-oldest docs fuzz fuzz-files native-sanitize check lint types coverage figure clean
 
 setup: $(STAMP)
 
@@ -32,6 +32,19 @@ FAST := $(addprefix tests/, encode modules/test_hard_trees.py modules/test_soft_
 	api/test_bad_input.py experiment/test_config.py)
 test-fast: setup
 	$(BIN)/python -m pytest $(XDIST) -m "not slow and not whole_table" $(FAST)
+
+# The parity of the case table with the oldest versions of the source libraries, in an environment of its own.
+OLDEST := .venv-oldest
+$(OLDEST)/.ready: pyproject.toml constraints.txt constraints-oldest.txt
+	$(PYTHON) -m venv $(OLDEST)
+	awk -F '==' 'NR == FNR { old[$$1]; print; next } !($$1 in old)' constraints-oldest.txt constraints.txt > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	$(OLDEST)/bin/pip install --quiet --constraint $(OLDEST)/constraints.txt --editable ".[boost,onnx,dev]"
+	touch $(OLDEST)/.ready
+
+test-oldest: $(OLDEST)/.ready
+	$(OLDEST)/bin/python -m pytest $(XDIST) -W ignore::FutureWarning tests/api/test_translate.py tests/pipeline \
+		$(addprefix tests/translators/,composites linear preprocessing trees)
 
 # As many new random pipelines as EXAMPLES says; make test runs 60, always the same.
 EXAMPLES ?= 5000
@@ -71,4 +84,4 @@ docs: setup
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build/html
 
 clean:
-	rm -rf .venv demo-output docs/_build docs/tutorials docs/api/generated
+	rm -rf .venv $(OLDEST) demo-output docs/_build docs/tutorials docs/api/generated

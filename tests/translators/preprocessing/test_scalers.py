@@ -14,6 +14,7 @@ from windtunnel.modules.imputers.imputer import Imputer
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.tables.category_table import CategoryTable, Identity, SumGroups
 from windtunnel.translators.registry import convert
+from windtunnel.translators.scikit_learn_version import scikit_learn_before
 
 SCALERS = {
     "standard": StandardScaler(),
@@ -27,8 +28,9 @@ SCALERS = {
     "min-max": MinMaxScaler(),
     "min-max-clip": MinMaxScaler(feature_range=(-2, 5), clip=True),
     "max-abs": MaxAbsScaler(),
-    "max-abs-clip": MaxAbsScaler(clip=True),
 }
+if not scikit_learn_before("1.9"):
+    SCALERS["max-abs-clip"] = MaxAbsScaler(clip=True)
 
 
 def awkward_numbers(seed: int = 0, rows: int = 200) -> np.ndarray:
