@@ -95,6 +95,10 @@ def test_fine_tuning_is_summed_up() -> None:
         assert text.startswith(str(result))
         assert result.metric is None or text.endswith(f"{net.history.metric} {result.metric:.6f}.")
         assert (result.gain is None) == (" ± " not in text)
+    html = net.report().to_html()
+    reader = Reader()
+    reader.feed(html)
+    assert not reader.open and "learning curve" in html and f"{net.history.best:.6g}</td>" in html
 
 
 class Reader(HTMLParser):

@@ -15,21 +15,21 @@ def reliability_svg(calibration: Calibration) -> str:
     """
     width, height = SIDE + 2 * MARGIN + 130, SIDE + 2 * MARGIN
     low, high = MARGIN, MARGIN + SIDE
-    upright = _text(14, low + SIDE / 2, "observed frequency", "middle")
+    upright = text_svg(14, low + SIDE / 2, "observed frequency", "middle")
     parts = [
-        _text(low, low - 16, "Calibration on the validation rows", "start"),
+        text_svg(low, low - 16, "Calibration on the validation rows", "start"),
         f'<rect x="{low}" y="{low}" width="{SIDE}" height="{SIDE}" fill="none" stroke="#808080" stroke-opacity=".4"/>',
         f'<line x1="{low}" y1="{high}" x2="{high}" y2="{low}" stroke="#808080" stroke-dasharray="4 4"/>',
         *_curve(calibration.before, BEFORE),
         *_curve(calibration.after, AFTER),
-        _text(low + SIDE / 2, high + 32, "predicted probability", "middle"),
+        text_svg(low + SIDE / 2, high + 32, "predicted probability", "middle"),
         f'<g transform="rotate(-90 14 {low + SIDE / 2})">{upright}</g>',
-        *(_text(low + SIDE * tick, high + 16, f"{tick:g}", "middle") for tick in (0, 0.5, 1)),
-        *(_text(low - 6, high - SIDE * tick + 4, f"{tick:g}", "end") for tick in (0, 0.5, 1)),
+        *(text_svg(low + SIDE * tick, high + 16, f"{tick:g}", "middle") for tick in (0, 0.5, 1)),
+        *(text_svg(low - 6, high - SIDE * tick + 4, f"{tick:g}", "end") for tick in (0, 0.5, 1)),
     ]
     for line, (name, color) in enumerate((("before", BEFORE), ("after", AFTER))):
         parts.append(f'<circle cx="{high + 16}" cy="{low + 10 + 20 * line}" r="5" fill="{color}"/>')
-        parts.append(_text(high + 28, low + 14 + 20 * line, name, "start"))
+        parts.append(text_svg(high + 28, low + 14 + 20 * line, name, "start"))
     return (
         f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" fill="currentColor" '
         f'font-size="12" aria-label="reliability diagram">{"".join(parts)}</svg>'
@@ -51,5 +51,6 @@ def _curve(reliability: Reliability, color: str) -> list[str]:
     ]
 
 
-def _text(x: float, y: float, text: str, anchor: str) -> str:
+def text_svg(x: float, y: float, text: str, anchor: str) -> str:
+    """A text at a place."""
     return f'<text x="{x}" y="{y}" text-anchor="{anchor}">{text}</text>'

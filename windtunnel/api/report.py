@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import math
+import platform
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
+from importlib.metadata import version
 from typing import Any, Literal
 
 from rich import box
@@ -17,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from windtunnel.api.learning_curve_svg import learning_curve_svg
 from windtunnel.api.reliability_svg import reliability_svg
 from windtunnel.compiler.native.engine import NativeEngine
 from windtunnel.compiler.onnx_runtime import OnnxEngine
@@ -43,6 +46,12 @@ div.windtunnel-report th, div.windtunnel-report td { text-align: left !important
   vertical-align: top; border-bottom: 1px solid rgba(128, 128, 128, .3); overflow-wrap: anywhere; }
 div.windtunnel-report th { font-weight: 600; border-bottom-width: 2px; white-space: nowrap; }
 div.windtunnel-report .number { text-align: right !important; font-variant-numeric: tabular-nums; white-space: nowrap; }
+div.windtunnel-report table.comparison { width: auto; margin: 0 0 1em; }
+div.windtunnel-report .wide { overflow-x: auto; }
+div.windtunnel-report .figures { display: flex; flex-wrap: wrap; gap: 1em; margin-bottom: 1em; }
+div.windtunnel-report svg { max-width: 100%; height: auto; }
+@media (max-width: 40em) { div.windtunnel-report dl { display: block; }
+  div.windtunnel-report dd { margin-bottom: .5em; } }
 div.windtunnel-report tfoot td { border-bottom: 0; font-weight: 600; }
 """
 
@@ -145,24 +154,53 @@ class Report:
         facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in self.facts)
         rows = "".join(_html_row(_cells(row)) for row in self.rows)
         return (
-            f'<div class="windtunnel-report"><style>{_STYLE}</style><dl>{facts}</dl>'
-            f"<table><thead>{_html_row(HEADINGS, 'th')}</thead><tbody>{rows}</tbody>"
-            f"<tfoot>{_html_row(self._total())}</tfoot></table>{self._diagram()}</div>"
+            f'<div class="windtunnel-report"><style>{_STYLE}</style>{self._comparison()}'
+            f'<div class="figures">{self._figures()}</div><dl>{facts}</dl>'
+            f"<div class='wide'><table><thead>{_html_row(HEADINGS, 'th')}</thead><tbody>{rows}</tbody>"
+            f"<tfoot>{_html_row(self._total())}</tfoot></table></div></div>"
         )
 
-    def _diagram(self) -> str:
-        """The reliability diagram as SVG; empty without calibration."""
-        calibration = None if self.history is None else self.history.calibration
-        return "" if calibration is None else reliability_svg(calibration)
+    def _figures(self) -> str:
+        """Learning curve and reliability diagram as SVG, as far as the history has them."""
+        if self.history is None:
+            return ""
+        calibration = self.history.calibration
+        curve = learning_curve_svg(self.history) if self.history.epochs else ""
+        return curve + ("" if calibration is None else reliability_svg(calibration))
+
+    def _comparison(self) -> str:
+        """Metric and loss on the validation rows, before fit and of what it kept; empty without fit."""
+        if self.history is None or not self.history.candidates:
+            return ""
+        before, kept = self.history.candidates[0], self.history.kept
+        rows = [(self.history.metric, self.history.start, self.history.best)]
+        if kept is not None and before.loss is not None and kept.loss is not None:
+            rows.append(("loss", before.loss, kept.loss))
+        cells = "".join(
+            f'<tr><td>{escape(name)}</td><td class="number">{start:.6g}</td><td class="number">{end:.6g}</td></tr>'
+            for name, start, end in rows
+        )
+        heading = f"on the {self.history.validated_on}"
+        return (
+            f'<table class="comparison"><thead><tr><th>{heading}</th><th class="number">before</th>'
+            f'<th class="number">after</th></tr></thead><tbody>{cells}</tbody></table>'
+        )
 
     def to_html(self) -> str:
         """The report as one HTML page without other files."""
         return (
             '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>WindTunnel report</title>'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            "<style>:root { color-scheme: light dark; } body { margin: 2em; }</style></head>"
-            f"<body>{self._repr_html_()}</body></html>\n"
+            "<style>:root { color-scheme: light dark; } "
+            "body { margin: clamp(.8em, 3vw, 2em); font: 14px/1.45 system-ui, sans-serif; }</style></head>"
+            f"<body><h1>WindTunnel report</h1>{self._repr_html_()}<p>{escape(_versions())}</p></body></html>\n"
         )
+
+
+def _versions() -> str:
+    """The versions of the libraries in this process."""
+    names = ("windtunnel", "torch", "scikit-learn", "lightgbm", "numpy", "pandas")
+    return f"Written with Python {platform.python_version()}, {', '.join(f'{name} {version(name)}' for name in names)}."
 
 
 def _row(net: TranslatedPipeline, name: str, positions: list[int]) -> Row:
