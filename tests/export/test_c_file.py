@@ -111,6 +111,7 @@ def test_what_the_source_rejects_has_an_error_code(tmp_path):
     np.testing.assert_allclose(output, pipeline.decision_function(taken), rtol=0, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:overflow")
 def test_computed_columns_are_checked(tmp_path):
     columns = make_column_transformer((PCA(1), ["double", "0"]), (OrdinalEncoder(), ["the city", "size"]))
     forest = RandomForestClassifier(3, max_depth=3, random_state=0)
