@@ -54,26 +54,31 @@ def scorer(net: ScoringPipeline, method: str, part: NativePart | None, has_step:
     positions = method == "predict" and head.classes is not None
     made: Scorer = library().Scorer(
         {
+            # From encoded rows to raw scores; from these to the output; from that to labels, or another dtype.
             "program": part.program,
             "head": None if columns == scores else library().Program(image.image(columns)),
-            "subject": head,
-            "array": np.ndarray,
-            "empty": partial(np.empty, dtype=np.int64) if positions else np.empty,
             "finish": _finish(head, method),
+            # What the scorer was made for: a call with another head gives None.
+            "subject": head,
+            **_state(net, encoder),
+            # Rows: arrays of this type, or lists; the names of the columns; what the encoder reads of them.
+            "array": np.ndarray,
             "names": None if encoder.names is None else tuple(encoder.names),
-            "shape": (1,) if flat else (1, len(columns)),
-            "width": encoder.width,
-            # Beyond these, threads share the rows. A warning of float32 needs several rows.
-            "most_rows": 1 if encoder.dtype == "float32" else 2 * facts.least_rows - 1,
-            "single": encoder.dtype == "float32",
-            "single_scores": slot.dtype == torch.float32,
-            "positions": positions,
-            "flat": flat,
-            "takes_missing": facts.takes_missing,
             "needs_names": encoder.needs_names,
+            "width": encoder.width,
             "number_columns": tuple(encoder.numbers),
             "categories": tuple(categories),
-            **_state(net, encoder),
+            "takes_missing": facts.takes_missing,
+            # Beyond these, threads share the rows. A warning of float32 needs several rows.
+            "most_rows": 1 if encoder.dtype == "float32" else 2 * facts.least_rows - 1,
+            # Whether numbers, and raw scores, are rounded to float32.
+            "single": encoder.dtype == "float32",
+            "single_scores": slot.dtype == torch.float32,
+            # The output: what makes an empty array, its shape for one row, whether it holds positions of labels.
+            "empty": partial(np.empty, dtype=np.int64) if positions else np.empty,
+            "shape": (1,) if flat else (1, len(columns)),
+            "flat": flat,
+            "positions": positions,
         }
     )
     return made

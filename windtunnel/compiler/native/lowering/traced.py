@@ -277,5 +277,8 @@ def trace(module: Module, image: ImageWriter, columns: Sequence[int], dtype: tor
     except NotNative:
         raise
     except Exception as error:  # torch has errors of many kinds; the module then runs in torch, and the report says why
-        raise NotNative(f"{type(module).__name__}: {' '.join(str(error).split())[:100]}") from error
+        told = " ".join(str(error).split())[:100]
+        raise NotNative(
+            f"forward of {type(module).__name__} was not recorded: {type(error).__name__} {told}"
+        ) from error
     return recorder.columns(recorder.places(output))
