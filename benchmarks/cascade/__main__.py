@@ -116,7 +116,7 @@ def keys(workload: Workload) -> int:
 
 
 def best(workload: Workload, cascade: windtunnel.Cascade) -> str:
-    """A row of the third table: the 100 best of the test and validation rows."""
+    """A row of the third table: the 100 best of the test rows."""
     rows = workload.test[0]
     whole = without_small_model(cascade) if workload.classifies else cascade
     full = seconds(lambda: whole.predict_proba(rows) if workload.classifies else whole.predict(rows))

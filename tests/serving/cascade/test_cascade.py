@@ -16,6 +16,7 @@ from windtunnel.serving.cascade.groups import GroupedPipeline
 from windtunnel.serving.cascade.selection import efficient_groups
 from windtunnel.serving.cascade.statistics import FeatureGroup
 from windtunnel.serving.cascade.threshold import NEVER, choose_threshold
+from windtunnel.serving.cascade.top_k import TopK, top_k_quality
 
 
 def dear(columns):
@@ -124,10 +125,22 @@ def test_top_k_ranks_by_the_full_model(rows):
     np.testing.assert_allclose(best.scores, np.sort(values)[::-1][:5], atol=1e-9)
     assert made.top_k(queried, 5).ranked == 50
     np.testing.assert_allclose(made.predict(queried), values, atol=1e-9)
+    quality = made.top_k_quality(queried, 5, ck=20)
+    assert (quality.precision, quality.ranked, quality.average_value) == (1, 100, quality.full_average_value)
     with pytest.raises(AttributeError):
         made.predict_proba(queried)
     with pytest.raises(windtunnel.InvalidOption, match="k=0"):
         made.top_k(queried, 0)
+
+
+def test_quality_of_selected_rows():
+    scores = np.array([9.0, 8.0, 7.0, 6.0, 5.0])
+    perfect = top_k_quality(TopK(np.array([0, 1, 2]), scores[:3], 3), scores)
+    assert (perfect.precision, perfect.mean_average_precision, perfect.average_value) == (1, 1, 8)
+    first_missing = top_k_quality(TopK(np.array([1, 2, 3]), scores[1:4], 3), scores)
+    assert first_missing.precision == pytest.approx(2 / 3)
+    assert first_missing.mean_average_precision == pytest.approx((0 / 1 + 1 / 2 + 2 / 3) / 3)
+    assert (first_missing.average_value, first_missing.full_average_value) == (7, 8)
 
 
 def test_groups_join_by_importance_per_cost_up_to_half_of_all():

@@ -38,7 +38,8 @@ class TopKQuality:
     precision : float
         The share of the selected rows that are among the true ones.
     mean_average_precision : float
-        The mean over the true ones of the precision up to their rank; 0 for those that were not selected.
+        The mean over i = 1 ... k of the share of the first i selected rows that are among the first i true ones, so
+        that a row that is missing moves all below it. The paper does not define its own.
     average_value, full_average_value : float
         The mean score by the full model of the selected rows, and of the true ones.
     """
@@ -60,13 +61,12 @@ def top_k_quality(selected: TopK, scores: NDArray[np.float64]) -> TopKQuality:
     """
     k = len(selected.rows)
     true = np.argsort(-scores, kind="stable")[:k]
-    hits = np.isin(selected.rows, true)
-    precisions = np.cumsum(hits) / np.arange(1, k + 1)
+    precisions = [len(np.intersect1d(selected.rows[:first], true[:first])) / first for first in range(1, k + 1)]
     return TopKQuality(
         k,
         selected.ranked,
-        float(hits.mean()),
-        float(precisions[hits].sum() / k),
+        precisions[-1],
+        float(np.mean(precisions)),
         float(scores[selected.rows].mean()),
         float(scores[true].mean()),
     )
