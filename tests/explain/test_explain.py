@@ -235,6 +235,16 @@ def test_the_report_names_the_terms_of_the_residual_model(fitted, tmp_path) -> N
     assert windtunnel.load(tmp_path / "model.windtunnel").history == net.history
 
 
+def test_bins_of_whole_numbers_are_named_by_their_value() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"hour": rng.integers(0, 24, 3000), "member": rng.random(3000) < 0.5})
+    y = ((X["hour"] == 18) & X["member"]) | (rng.random(3000) < 0.1)
+    net = windtunnel.translate(LogisticRegression().fit(X, y), calibrate=X)
+    net.fit((X[:2000], y[:2000]), (X[2000:], y[2000:]), epochs=1, progress=False)
+    cells = [cell.values for term in net.history.terms for cell in term.cells]
+    assert "hour=18 x member=1" in cells
+
+
 def test_calibration_errors_are_those_of_ten_bins(trained) -> None:
     net, X, y = trained
     calibration, probability, labels = net.history.calibration, net.predict_proba(X[2000:])[:, 1], y[2000:]

@@ -69,7 +69,7 @@ class CodedColumns:
         return codes
 
     def value_text(self, encoder: RowEncoder, column: int, code: int) -> str:
-        """What a code of an input column stands for: "=ORD", " in (17, 18]", " missing"."""
+        """What a code of an input column stands for: "=ORD", "=18", " in (17.5, 18.2]", " missing"."""
         block, place = self.inputs[column]
         if block == NUMBERS:
             module: Any = self.step.module
@@ -164,8 +164,13 @@ def _bin_text(edges: list[float], code: int) -> str:
         return " missing"
     if not edges:
         return " present"
+    if edges == [0.0, 1.0] and code <= 2:
+        return f"={code - 1}"
     if code == 1:
         return f" <= {edges[0]:.6g}"
     if code > len(edges):
         return f" > {edges[-1]:.6g}"
-    return f" in ({edges[code - 2]:.6g}, {edges[code - 1]:.6g}]"
+    low, high = edges[code - 2], edges[code - 1]
+    if high == low + 1 and all(map(float.is_integer, edges)):
+        return f"={high:.6g}"
+    return f" in ({low:.6g}, {high:.6g}]"
