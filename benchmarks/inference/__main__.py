@@ -16,10 +16,13 @@ import typer
 from benchmarks.inference.cells import CLOCKS, SECONDS, measure
 from benchmarks.inference.models import GROUPS, MODELS
 from benchmarks.inference.peers import PEERS
+from benchmarks.inference.quick import Cells, quick_cells
+from benchmarks.inference.report import counts
 from windtunnel.errors import BadInput, nearest
 
 BATCHES = (1, 10, 100, 1_000, 10_000, 100_000)
-QUICK = (1, 1_000)
+QUICK_SECONDS = 0.4
+"""About how long the turns of a cell take with ``--quick``."""
 ENGINES = ("native", "torch", "torchscript")
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -44,8 +47,10 @@ def main(
         str, typer.Option(help=f"{' or '.join(CLOCKS)}: processor time, for machines that do other work.")
     ] = "wall",
     device: Annotated[str, typer.Option(help="Where ours run: cpu or cuda, for which wall is the clock.")] = "cpu",
-    quick: Annotated[bool, typer.Option("--quick", help="One thread, small batches, few turns.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON line per cell.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Tree ensembles, native engine, ten minutes.")] = False,
+    kept: Annotated[Path | None, typer.Option(help="A folder that keeps fitted and compiled models.")] = None,
+    output: Annotated[Path | None, typer.Option(help="A file of JSON lines, for the report.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print such lines.")] = False,
 ) -> None:
     """Medians of calls that take turns, as ratios to the source's.
 
@@ -62,13 +67,30 @@ def main(
         for name in given or ():
             if name not in known:
                 raise BadInput(f"{what} {name!r} is not known; {nearest(name, known)}")
-    wanted = model or [name for one in group or GROUPS for name in GROUPS[one]]
-    batches, counts = batch or (QUICK if quick else BATCHES), threads or ((1,) if quick else (1, 2))
-    others = (peers_python, peer or PEERS, 0.2 if quick else SECONDS, clock, device)
-    for name in wanted:
-        for count in counts:
-            for cell in measure(name, batches, count, engine or ENGINES, *others):
-                print(json.dumps(cell) if as_json else _line(cell), flush=True)
+    if quick:
+        chosen = [
+            cells
+            for cells in quick_cells()
+            if cells.model in (model or [cells.model]) and cells.threads in (threads or [cells.threads])
+        ]
+    else:
+        wanted = model or [name for one in group or GROUPS for name in GROUPS[one]]
+        chosen = [
+            Cells(name, count, tuple(batch or BATCHES), tuple(PEERS)) for name in wanted for count in threads or (1, 2)
+        ]
+    engines, seconds = engine or (("native",) if quick else ENGINES), QUICK_SECONDS if quick else SECONDS
+    timed = []
+    for cells in chosen:
+        peers = [name for name in cells.peers if name in (peer or cells.peers)]
+        others = (peers_python, peers, seconds, clock, device, kept)
+        for cell in measure(cells.model, batch or cells.batches, cells.threads, engines, *others):
+            timed.append(cell)
+            print(json.dumps(cell) if as_json else _line(cell), flush=True)
+            if output is not None:
+                with output.open("a") as file:
+                    print(json.dumps(cell), file=file)
+    if not as_json:
+        print(counts(timed))
 
 
 def _line(cell: dict[str, object]) -> str:

@@ -20,8 +20,9 @@ from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 import windtunnel
+from benchmarks.inference.model import Model
 from benchmarks.inference.models import MODELS
-from benchmarks.inference.peers import PEERS, Peer
+from benchmarks.inference.peers import PEERS, Peer, Seconds
 from windtunnel.errors import InvalidOption
 
 OURS = "windtunnel "
@@ -31,12 +32,16 @@ WARM = 4
 """Calls before any is timed: TorchScript compiles what it has seen in the first ones."""
 TURNS = (5, 201)
 """The fewest and the most turns."""
+LONG = 1.0
+"""A turn of more seconds is run ``LONG_TURNS`` times."""
+LONG_TURNS = 3
 SHORT = 0.05
 """A turn of fewer seconds is run twice by each engine, and the second counts: right after another library, the first
 call of a row took twice as long."""
-CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
-"""On a machine that does other work a wall clock is unfair to calls that outlast a slice of time: only they are put
-aside. The time that a process has had on processors, all of its threads together, is not."""
+CLOCKS = ("wall", "processor")
+"""Of which the medians and ratios are. On a machine that does other work a wall clock is unfair to calls that outlast a
+slice of time: only they are put aside. The time that a process has had on processors, all of its threads together, is
+not."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,8 @@ class Cell:
     ----------
     median_s : float or None
         Seconds of one call by ``clock``, the median; None where the engine did not take the model.
+    wall_s, processor_s : float or None
+        The same by each clock.
     ratio_to_source : float or None
         The median over turns of its time by that of the source in the same turn.
     ratio_to_best_peer : float or None
@@ -68,6 +75,8 @@ class Cell:
     ratio_to_best_peer: float | None
     note: str = ""
     clock: str = "wall"
+    wall_s: float | None = None
+    processor_s: float | None = None
     ready_s: float | None = None
 
 
@@ -81,10 +90,15 @@ def measure(
     seconds: float = SECONDS,
     clock: str = "wall",
     device: str = "cpu",
+    kept: Path | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Time one model at each batch: our engines (see ``_compiled``) on a device, and the peers."""
-    timed = MODELS[model]
-    source, X, method = timed.fitted(), timed.rows(max(batches), 7), timed.method
+    """Time one model at each batch: our engines (see ``_compiled``) on a device, and the peers.
+
+    ``kept`` is a folder where the fitted model, its rows and what peers compile are kept for the next time.
+    """
+    timed, method = MODELS[model], MODELS[model].method
+    folder = None if kept is None else kept / model.replace(" ", "_")
+    source, X = _fitted(timed, max(batches), folder)
     last = source[-1] if isinstance(source, Pipeline) else source
     if hasattr(last, "n_jobs"):
         last.set_params(n_jobs=threads)
@@ -94,7 +108,7 @@ def measure(
         predict = getattr(source, method)
         if isinstance(source, CatBoost):  # which takes all processors, whatever it was fitted with
             predict = partial(predict, thread_count=threads)
-        runs: dict[str, Callable[[int], float]] = {"source": _timed(predict, X, CLOCKS[clock])}
+        runs: dict[str, Callable[[int], Seconds]] = {"source": _timed(predict, X)}
         notes: dict[str, str] = {}
         ready: dict[str, float] = {}
         for engine in engines:
@@ -106,13 +120,14 @@ def measure(
                 continue
             ready[OURS + engine] = time.perf_counter() - start
             np.testing.assert_allclose(ours(X[:100]), predict(X[:100]), 1e-5, 1e-5)
-            runs[OURS + engine] = _timed(ours, X, CLOCKS[clock])
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            runs[OURS + engine] = _timed(ours, X)
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "source.pkl").write_bytes(pickle.dumps(source))
         (folder / "rows.pkl").write_bytes(pickle.dumps(X.astype(np.float32) if isinstance(X, np.ndarray) else X))
         for name in [one for one in peers if one in timed.peers] if python is not None else ():
             assert python is not None
-            peer = stack.enter_context(Peer(name, python, folder, method, threads, clock))
+            peer = stack.enter_context(Peer(name, python, folder, method, threads))
             if peer.why:
                 notes[name] = peer.why
             if peer.ready:
@@ -134,24 +149,40 @@ def _compiled(source: Any, engine: str, device: str = "cpu") -> windtunnel.Trans
     return windtunnel.compile(source, backend=backend, strategy=strategy, dtype=dtype, device=device)
 
 
-def _timed(predict: Callable[[Any], Any], X: Any, now: Callable[[], float]) -> Callable[[int], float]:
-    def run(count: int) -> float:
+def _fitted(model: Model, most: int, folder: Path | None) -> tuple[Any, Any]:
+    """The model and as many rows, from a folder if they are kept there."""
+
+    def kept(name: str, make: Callable[[], Any]) -> Any:
+        if folder is None:
+            return make()
+        path = folder / name
+        if not path.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(pickle.dumps(make()))
+        return pickle.loads(path.read_bytes())
+
+    return kept("fitted.pkl", model.fitted), kept(f"{most}.pkl", partial(model.rows, most, 7))
+
+
+def _timed(predict: Callable[[Any], Any], X: Any) -> Callable[[int], Seconds]:
+    def run(count: int) -> Seconds:
         given = X[:count]
-        start = now()
+        processor, wall = time.process_time(), time.perf_counter()
         predict(given)
-        return now() - start
+        wall, processor = time.perf_counter() - wall, time.process_time() - processor
+        return Seconds(wall, processor)
 
     return run
 
 
-def _turns(runs: Mapping[str, Callable[[int], float]], batch: int, seconds: float) -> dict[str, list[float]]:
+def _turns(runs: Mapping[str, Callable[[int], Seconds]], batch: int, seconds: float) -> dict[str, list[Seconds]]:
     """Seconds of each engine, one turn after the other, so that what slows the machine slows all of them."""
     for run in runs.values():
         for _ in range(WARM):
             run(min(batch, 1_000))
-    first = sum(run(batch) for run in runs.values())
+    first = sum(run(batch).wall for run in runs.values())
     fewest, most = TURNS
-    count = max(fewest, min(most, int(seconds / first)))
+    count = max(LONG_TURNS if first > LONG else fewest, min(most, int(seconds / first)))
     calls = 2 if first < SHORT else 1
     turns = [{name: [run(batch) for _ in range(calls)][-1] for name, run in runs.items()} for _ in range(count)]
     return {name: [turn[name] for turn in turns] for name in runs}
@@ -161,17 +192,19 @@ def _cells(
     model: str,
     batch: int,
     threads: int,
-    times: Mapping[str, Sequence[float]],
+    seconds: Mapping[str, Sequence[Seconds]],
     notes: Mapping[str, str],
     clock: str = "wall",
 ) -> Iterator[Cell]:
+    times = {name: [getattr(one, clock) for one in taken] for name, taken in seconds.items()}
     medians = {name: statistics.median(taken) for name, taken in times.items()}
     peers = {name: medians[name] for name in medians if name in PEERS and name not in notes}
     best = min(peers, key=peers.__getitem__) if peers else None
     for name, taken in times.items():
         to_best = _ratio(taken, times[best]) if best and name.startswith(OURS) else None
         to_source = _ratio(taken, times["source"])
-        yield Cell(model, batch, threads, name, medians[name], to_source, to_best, notes.get(name, ""), clock)
+        both = [statistics.median(getattr(one, name_of) for one in seconds[name]) for name_of in CLOCKS]
+        yield Cell(model, batch, threads, name, medians[name], to_source, to_best, notes.get(name, ""), clock, *both)
     for name in [one for one in notes if one not in times]:
         yield Cell(model, batch, threads, name, None, None, None, notes[name], clock)
 

@@ -6,10 +6,17 @@ import json
 import subprocess
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 JOB = Path(__file__).with_name("peer_job.py")
-PEERS = ("onnxruntime", "treelite", "tl2cgen", "lleaves", "hummingbird", "pylignum", "pylignum-compiled")
+PEERS = ("onnxruntime", "treelite", "tl2cgen", "lleaves", "hummingbird", "library", "pylignum", "pylignum-compiled")
+
+
+class Seconds(NamedTuple):
+    """What a call took: by a wall clock, and of processors, all threads of its process together."""
+
+    wall: float
+    processor: float
 
 
 class Peer:
@@ -25,9 +32,9 @@ class Peer:
         Seconds until it was ready: conversion, compilation and the first rows.
     """
 
-    def __init__(self, engine: str, python: Path, folder: Path, method: str, threads: int, clock: str) -> None:
+    def __init__(self, engine: str, python: Path, folder: Path, method: str, threads: int) -> None:
         self.engine = engine
-        command = [str(python), "-W", "ignore", str(JOB), engine, str(folder), method, str(threads), clock]
+        command = [str(python), "-W", "ignore", str(JOB), engine, str(folder), method, str(threads)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             env={"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(threads), "PATH": "/usr/bin:/bin"},
@@ -38,10 +45,10 @@ class Peer:
         said = json.loads(line) if line else {"ready": False, "why": "it ended without a word"}
         self.ready, self.why, self.took = bool(said["ready"]), str(said["why"]), float(said.get("seconds", 0.0))
 
-    def seconds(self, rows: int) -> float:
+    def seconds(self, rows: int) -> Seconds:
         """Time one run over the first rows."""
         print(rows, file=self._asked, flush=True)
-        return float(json.loads(self._said.readline()))
+        return Seconds(*json.loads(self._said.readline()))
 
     def __enter__(self) -> Self:
         return self

@@ -16,7 +16,7 @@ from benchmarks.inference.model import Model
 
 FEATURES = 28
 FITTED_ON = 20_000
-PEERS = ("onnxruntime", "treelite", "tl2cgen", "lleaves", "hummingbird", "pylignum", "pylignum-compiled")
+PEERS = ("onnxruntime", "treelite", "tl2cgen", "lleaves", "hummingbird", "library", "pylignum", "pylignum-compiled")
 QUIET = {"thread_count": 1, "verbose": False, "allow_writing_files": False}
 
 

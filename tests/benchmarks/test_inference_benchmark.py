@@ -17,6 +17,9 @@ from benchmarks.inference.__main__ import app
 from benchmarks.inference.cells import _cells, measure
 from benchmarks.inference.model import Model
 from benchmarks.inference.models import GROUPS, MODELS
+from benchmarks.inference.peers import Seconds
+from benchmarks.inference.quick import quick_cells
+from benchmarks.inference.report import counts, table
 from windtunnel.compiler.strategies import FORMS
 from windtunnel.compiler.tree_costs import SHIPPED, fit_costs, read, write
 
@@ -60,6 +63,7 @@ def test_outputs_are_compared(monkeypatch):
 def test_ratios_are_of_turns():
     times = {"source": [1.0, 2.0, 4.0], "windtunnel torch": [2.0, 2.0, 4.0], "lleaves": [1.0, 4.0, 1.0],
              "treelite": [9.0, 9.0, 9.0]}  # fmt: skip
+    times = {name: [Seconds(wall, 0.0) for wall in taken] for name, taken in times.items()}
     source, ours, best, other = _cells("m", 1, 1, times, {})
     assert (ours.ratio_to_source, ours.ratio_to_best_peer) == (1.0, 2.0)
     assert source.ratio_to_best_peer is best.ratio_to_best_peer is None
@@ -70,7 +74,8 @@ def test_ratios_are_of_turns():
 
 def test_lines_are_json():
     ran = CliRunner().invoke(
-        app, ["--quick", "--json", "--model", "small", "--engine", "torch", "--batch", "2", "--clock", "processor"]
+        app,
+        ["--json", "--model", "small", "--engine", "torch", "--batch", "2", "--threads", "1", "--clock", "processor"],
     )
     assert ran.exit_code == 0, ran.output
     lines = [json.loads(line) for line in ran.stdout.splitlines()]
@@ -78,6 +83,31 @@ def test_lines_are_json():
         ("source", "processor"),
         ("windtunnel torch", "processor"),
     ]
+
+
+def test_quick_cells_are_of_known_models():
+    assert {cells.model for cells in quick_cells()} <= set(MODELS)
+
+
+def test_the_report_counts_cells_in_which_ours_is_the_fastest():
+    def line(batch, engine, seconds, note=""):
+        return {"model": "m", "threads": 1, "batch": batch, "engine": engine, "median_s": seconds, "note": note}
+
+    lines = [line(1, "source", 2.0), line(1, "windtunnel native", 1.0), line(1, "lleaves", 0.5, "outputs are off")]
+    lines += [line(10, "source", 4.0), line(10, "windtunnel native", 3.3), line(10, "pylignum", 3.0)]
+    assert counts(lines) == "2 cells: fastest in 1 (50 %), within 1.2 times the best in 2 (100 %)"
+    assert table(lines)[2:] == [
+        "| m | 1 | 1 | 2e+06 | **0.500** | – |",
+        "| m | 10 | 1 | 4e+06 | 0.825 | **0.750** |",
+    ]
+
+
+def test_fitted_models_are_kept(tmp_path):
+    written = []
+    for _ in range(2):
+        list(measure("small", [2], 1, ["native"], seconds=0.0, kept=tmp_path))
+        written.append((tmp_path / "small" / "fitted.pkl").stat().st_mtime_ns)
+    assert written[0] == written[1]
 
 
 WITH_TWICE = """
@@ -92,7 +122,7 @@ def said_of(engine, method, folder):
     source, rows = MODELS["small"].fitted(), trees.rows(5, seed=0)
     (folder / "source.pkl").write_bytes(pickle.dumps(source))
     (folder / "rows.pkl").write_bytes(pickle.dumps(rows))
-    command = [sys.executable, "-c", WITH_TWICE, engine, str(folder), method, "1", "wall"]
+    command = [sys.executable, "-c", WITH_TWICE, engine, str(folder), method, "1"]
     ran = subprocess.run(command, input="", capture_output=True, text=True, env=dict(os.environ))
     return json.loads(ran.stdout)
 

@@ -22,7 +22,7 @@ typedef struct {
     Program *program, *head; /* head: from raw scores to the output, or NULL */
     PyObject *facts;         /* owns what the fields below borrow */
     PyObject *tables, *members, *tensors, *versions, *parameters, *pointers; /* tuples; see current */
-    PyObject *subject, *array, *empty, *finish, *names;
+    PyObject *subject, *array, *empty, *finish, *names, *threads;
     PyObject *shape; /* of the output for one row */
     Py_ssize_t width, numbers, categories, most_rows, outputs;
     int single, single_scores; /* whether numbers, and raw scores, are rounded to float32 */
@@ -274,6 +274,16 @@ static PyObject *score(const Scorer *self, const wt_rows *encoded) {
     return finished;
 }
 
+/* Whether a call of so many rows is one for a single thread. */
+static int takes(const Scorer *self, Py_ssize_t rows) {
+    if (rows <= self->most_rows) return 1;
+    if (self->threads == Py_None) return 0;
+    PyObject *threads = PyObject_CallFunctionObjArgs(self->threads, NULL);
+    int alone = threads != NULL && PyLong_AsLong(threads) == 1;
+    Py_XDECREF(threads);
+    return alone;
+}
+
 /* scorer(rows, subject): the output, or None where the general way has to decide. */
 static PyObject *scorer_call(PyObject *object, PyObject *args, PyObject *kwargs) {
     const Scorer *self = (Scorer *)object;
@@ -286,7 +296,7 @@ static PyObject *scorer_call(PyObject *object, PyObject *args, PyObject *kwargs)
     raw_rows rows = {.rows = -1};
     double few_numbers[128], *numbers = few_numbers;
     int64_t few_ids[64], *ids = few_ids;
-    if (!open_rows(self, given, &rows) || rows.rows < 1 || rows.rows > self->most_rows) goto decline;
+    if (!open_rows(self, given, &rows) || rows.rows < 1 || !takes(self, rows.rows)) goto decline;
     wt_rows encoded = {.rows = (size_t)rows.rows};
     if (rows.format == 'd' && self->in_order && (uintptr_t)rows.buffer.buf % 8 == 0 && rows.buffer.strides[0] % 8 == 0 && rows.buffer.strides[1] == 8) {
         for (Py_ssize_t row = 0; row < rows.rows; row++)
@@ -357,7 +367,7 @@ static int fill_scorer(Scorer *self) {
         {"tables", &self->tables}, {"members", &self->members}, {"tensors", &self->tensors},
         {"versions", &self->versions}, {"parameters", &self->parameters}, {"pointers", &self->pointers},
         {"subject", &self->subject}, {"array", &self->array}, {"empty", &self->empty},
-        {"finish", &self->finish}, {"names", &self->names}, {"shape", &self->shape},
+        {"finish", &self->finish}, {"names", &self->names}, {"threads", &self->threads}, {"shape", &self->shape},
     };
     for (size_t at = 0; at < sizeof(objects) / sizeof(*objects); at++)
         if ((*objects[at].field = fact(self, objects[at].name)) == NULL) return -1;
