@@ -50,15 +50,16 @@ def torch_trees(folder: Path) -> Model:
 
 
 def cascade(folder: Path) -> Model:
-    """Numbers settle most rows; the others need character n-grams of a title."""
+    """Numbers settle most rows; the others need character n-grams of a text of 120 words."""
     generator = np.random.default_rng(0)
-    words = generator.choice(TITLES, (ROWS, 24))
+    words = generator.choice(TITLES, (ROWS, 120))
     frame = pd.DataFrame(generator.normal(size=(ROWS, 4)), columns=[f"x{at}" for at in range(4)])
-    frame["title"] = [" ".join(row) for row in words]
-    target = 3 * frame.x0 + 2 * frame.x1 + (words == "pro").sum(1) - (words == "mini").sum(1) > 0
+    frame["text"] = [" ".join(row) for row in words]
+    counts = (words == "pro").sum(1) - (words == "mini").sum(1)
+    target = 3 * frame.x0 + 2 * frame.x1 + counts / 2 > 0
     columns = make_column_transformer(
         (StandardScaler(), ["x0", "x1", "x2", "x3"]),
-        (TfidfVectorizer(analyzer="char", ngram_range=(2, 4)), "title"),
+        (TfidfVectorizer(analyzer="char", ngram_range=(2, 4)), "text"),
     )
     pipeline = make_pipeline(columns, LogisticRegression(max_iter=1000))
     train, valid = slice(0, ROWS // 2), slice(ROWS // 2, ROWS)
