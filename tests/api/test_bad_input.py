@@ -220,14 +220,18 @@ ROWS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
     "one row, flat": (
         lambda X: X.iloc[0],
         "rows given as Series with 1 dimensions; accepted are a pandas DataFrame, an Arrow table, a dict of columns, "
-        "or an array with two dimensions. A single row is X.reshape(1, -1) of an array or X.iloc[[0]] of a DataFrame; "
-        "of a list of dicts it is pd.DataFrame(rows).",
+        "a list of dicts, or an array with two dimensions. A single row is X.reshape(1, -1) of an array or "
+        "X.iloc[[0]] of a DataFrame.",
     ),
     "a path": (
         lambda X: "rows.parquet",
-        "rows given as str with 0 dimensions; accepted are a pandas DataFrame, an Arrow table, a dict of columns, or "
-        "an array with two dimensions. A single row is X.reshape(1, -1) of an array or X.iloc[[0]] of a DataFrame; "
-        "of a list of dicts it is pd.DataFrame(rows).",
+        "rows given as str with 0 dimensions; accepted are a pandas DataFrame, an Arrow table, a dict of columns, "
+        "a list of dicts, or an array with two dimensions. A single row is X.reshape(1, -1) of an array or "
+        "X.iloc[[0]] of a DataFrame.",
+    ),
+    "dicts that differ": (
+        lambda X: [{"age": 1.0, "city": "a"}, {"age": 1.0}],
+        "row 1 and row 0 differ in the columns 'city'; give each row all columns, with None where a value is missing.",
     ),
     "another's batch": (
         lambda X: Batch(torch.zeros(1, 3), torch.zeros(1, 1, dtype=torch.int64)),

@@ -265,6 +265,40 @@ def test_rows_of_any_form_for_a_pipeline_fitted_on_an_array(form: Callable[[np.n
     assert_same(case, compiled(case.id), case.fitted(), form(rows), rows)
 
 
+TABLES: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "polars": lambda rows: pytest.importorskip("polars").from_pandas(rows),
+    "Arrow": pa.Table.from_pandas,
+    "array": lambda rows: rows.to_numpy(dtype=object),
+    "dict of lists": lambda rows: rows.to_dict("list"),
+    "list of dicts": lambda rows: rows.to_dict("records"),
+    "list of a dict": lambda rows: rows[:1].to_dict("records"),
+}
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_rows_of_any_form_for_a_pipeline_fitted_on_a_table(form: str) -> None:
+    random = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": random.normal(size=90), "city": pd.Series(random.choice(["a", "b"], 90), dtype=object)})
+    rows.loc[:4, "age"] = np.nan
+    columns = make_column_transformer((OneHotEncoder(), ["city"]), (SimpleImputer(add_indicator=True), ["age"]))
+    source = make_pipeline(columns, LogisticRegression()).fit(rows, rows["city"] == "a")
+    net, given = windtunnel.compile(source), TABLES[form](rows)
+    expected = source.predict_proba(rows)[: 1 if form == "list of a dict" else None]
+    np.testing.assert_allclose(net.predict_proba(given), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "longdouble", ">f8", ">i4", "int8", "bool"])
+@pytest.mark.parametrize("model", [StandardScaler(), XGBClassifier(n_estimators=3)], ids=["scaler", "xgboost"])
+def test_numbers_of_any_dtype_count_as_their_values(model: Any, dtype: str) -> None:
+    X = np.random.default_rng(0).normal(size=(100, 3)) * 10
+    source = model.fit(X, X[:, 0] > 0)
+    net, rows = windtunnel.compile(source), X.astype(dtype)
+    method = "transform" if hasattr(source, "transform") else "predict_proba"
+    expected = getattr(source, method)(rows.astype("=f8"))
+    for given in (rows, pd.DataFrame(rows)):
+        np.testing.assert_allclose(getattr(net, method)(given), expected, atol=1e-6)
+
+
 def test_names_with_blanks_as_lightgbm_writes_them() -> None:
     frame = table()[list(NUMBERS)].rename(columns={"age": "age in years"})
     fitted = LGBMClassifier(n_estimators=3, verbosity=-1).fit(frame, targets(table())["label"])

@@ -333,7 +333,7 @@ FLAT = {
     "number": (3, "int with 0 dimensions"),
     "text": ("rows.csv", "str with 0 dimensions"),
     "nothing": (None, "NoneType with 0 dimensions"),
-    "records": ([{"age": 1}], "list with 1 dimensions"),
+    "texts": (["age"], "list with 1 dimensions"),
 }
 
 
@@ -343,9 +343,8 @@ def test_what_is_no_table(name: str) -> None:
     with pytest.raises(BadInput) as error:
         as_frame(rows)
     assert str(error.value) == (
-        f"rows given as {what}; accepted are a pandas DataFrame, an Arrow table, a dict of columns, or an array with "
-        "two dimensions. A single row is X.reshape(1, -1) of an array or X.iloc[[0]] of a DataFrame; "
-        "of a list of dicts it is pd.DataFrame(rows)."
+        f"rows given as {what}; accepted are a pandas DataFrame, an Arrow table, a dict of columns, a list of dicts, "
+        "or an array with two dimensions. A single row is X.reshape(1, -1) of an array or X.iloc[[0]] of a DataFrame."
     )
 
 

@@ -1,6 +1,6 @@
 """Changed files are read to the same end or rejected by an error of ours: artefacts, exports and checkpoints.
 
-``make fuzz-files`` changes 50,000 files and lets none take more than five seconds.
+``make fuzz-files`` changes 50,000 files and lets none take more than five seconds of processor time.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ def fuzz(
     for seed in range(count):
         random = np.random.default_rng([crc32(name.encode()), seed])
         path.write_bytes(change(data, random))
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             use(path)
         except errors as error:
             assert len(str(error)) < 5000
         except Exception as error:
             raise AssertionError(f"{name}: the changed file of seed {seed} raises {type(error).__name__}") from error
-        assert time.perf_counter() - start < LONGEST_SECONDS, f"{name}, seed {seed}"
+        assert time.process_time() - start < LONGEST_SECONDS, f"{name}, seed {seed}"
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -126,7 +126,9 @@ def test_changed_exports(format: str, tmp_path: Path, folder: Path) -> None:
     change, count = EXPORTED[format]
 
     def use(path: Path) -> None:
-        serving.load(path).predict(columns)  # programs are not trusted, and not run
+        model = serving.load(path)  # programs are not trusted, and not run
+        if "predict" in model.facts["outputs"]:
+            model.predict(columns)
 
     fuzz(format, path, data, change, use, (ValueError,), FILES // 10 or count)
 

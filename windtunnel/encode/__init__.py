@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from windtunnel.encode.category import CategoryColumn
 from windtunnel.encode.encoder import Batch, RowEncoder
-from windtunnel.encode.rows import Rows, as_column, as_frame, count_rows, indexable
+from windtunnel.encode.rows import Rows, as_column, as_frame, count_rows, indexable, is_named
 from windtunnel.encode.vocabulary import (
     FIRST_ID,
     MISSING_ID,
@@ -30,5 +30,6 @@ __all__ = [
     "hash_bucket",
     "count_rows",
     "indexable",
+    "is_named",
     "category_text",
 ]

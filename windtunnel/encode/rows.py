@@ -17,7 +17,7 @@ from windtunnel.errors import BadInput
 DENSE_BYTES = 2**34
 """The largest size of rows as dense numbers: 16 GiB."""
 Rows = Any
-"""A DataFrame, an Arrow table, a NumPy array or a dict of columns; for vectorizers and label encoders a sequence."""
+"""A DataFrame, Arrow table, NumPy array, dict of columns or list of dicts; for vectorizers and the like a sequence."""
 
 
 def as_frame(rows: Rows) -> pd.DataFrame:
@@ -33,6 +33,8 @@ def as_frame(rows: Rows) -> pd.DataFrame:
     if hasattr(rows, "toarray"):
         check_dense(rows.shape[0], rows.shape[1], rows.dtype.itemsize)
         return pd.DataFrame(rows.toarray())
+    if is_list_of_dicts(rows):
+        rows = _columns_of_dicts(rows)
     if isinstance(rows, Mapping):
         return _frame_of_columns(rows)
     if isinstance(rows, Tensor):
@@ -43,8 +45,8 @@ def as_frame(rows: Rows) -> pd.DataFrame:
         return pd.DataFrame(array, dtype=object if array.dtype == object else None)
     raise BadInput(
         f"rows given as {type(rows).__name__} with {dimensions(rows)} dimensions; accepted are a pandas DataFrame, an "
-        "Arrow table, a dict of columns, or an array with two dimensions. A single row is X.reshape(1, -1) of an array "
-        "or X.iloc[[0]] of a DataFrame; of a list of dicts it is pd.DataFrame(rows)."
+        "Arrow table, a dict of columns, a list of dicts, or an array with two dimensions. A single row is "
+        "X.reshape(1, -1) of an array or X.iloc[[0]] of a DataFrame."
     )
 
 
@@ -138,6 +140,23 @@ def _none_for_missing(column: pd.Series) -> pd.Series:
     return column.astype(object).mask(missing, None)
 
 
+def is_list_of_dicts(rows: Rows) -> bool:
+    """Whether rows are a list with a dict of columns per row."""
+    return isinstance(rows, list) and len(rows) > 0 and all(isinstance(row, Mapping) for row in rows)
+
+
+def _columns_of_dicts(rows: list[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
+    """The columns of a list of dicts, each of which must have them all."""
+    names = rows[0].keys()
+    if wrong := [position for position, row in enumerate(rows) if row.keys() != names]:
+        different = quote_names(sorted(map(str, rows[wrong[0]].keys() ^ names)))
+        raise BadInput(
+            f"row {wrong[0]} and row 0 differ in the columns {different}; give each row all columns, with None where "
+            "a value is missing."
+        )
+    return {name: [row[name] for row in rows] for name in names}
+
+
 def _frame_of_columns(columns: Mapping[Any, Any]) -> pd.DataFrame:
     if single := [name for name, column in columns.items() if dimensions(column) != 1]:
         raise BadInput(
@@ -171,4 +190,4 @@ def dimensions(values: Any) -> int:
 
 def is_named(rows: Rows) -> bool:
     """Whether the columns of rows have names."""
-    return isinstance(rows, pd.DataFrame | Mapping) or hasattr(rows, "to_pandas")
+    return isinstance(rows, pd.DataFrame | Mapping) or hasattr(rows, "to_pandas") or is_list_of_dicts(rows)

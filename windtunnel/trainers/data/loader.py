@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from windtunnel.encode import Batch, as_column, as_frame, indexable
+from windtunnel.encode import Batch, as_column, as_frame, indexable, is_named
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
@@ -81,4 +81,5 @@ def _sliceable(rows: Any, flat: bool) -> Any:
         return rows.tocsr()
     if isinstance(rows, np.ndarray) and rows.ndim == 2:
         return rows
-    return as_frame(rows).to_numpy() if isinstance(rows, (list, tuple)) else as_frame(rows)
+    nameless = isinstance(rows, list | tuple) and not is_named(rows)
+    return as_frame(rows).to_numpy() if nameless else as_frame(rows)
