@@ -128,7 +128,12 @@ def _comparison(table: Table, runs: Sequence[Run], results: Sequence[Mapping[str
     for run in runs:
         for column in table.columns:
             cells = [_values(results, run, line, column) for line in table.lines]
-            if any(cells) and _has_news(table, run, results):
+            trained = [
+                cell
+                for line, cell in zip(table.lines, cells, strict=True)
+                if run.max_steps is None or {**line[1], **column[1]}["variant"] != "source"
+            ]
+            if any(trained) and _has_news(table, run, results):
                 rows.append([_named(run, runs), column[0], *map(written, cells)])
     for name, numbers in table.paper.items():
         for at, (label, _) in enumerate(table.columns):
