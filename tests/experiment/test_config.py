@@ -29,7 +29,8 @@ def read(folder: Path, text: str, **overrides: object) -> Config:
 def test_every_config_in_the_repository_is_valid(path: Path) -> None:
     config = Config.from_yaml(path)
     assert config.pipeline.model.build().get_params()
-    assert path.read_text().startswith(f"# windtunnel fit --config {path.relative_to(ROOT).as_posix()}")
+    place = path.relative_to(ROOT).as_posix()
+    assert path.read_text().startswith((f"# windtunnel fit --config {place}", f"# windtunnel sweep --config {place}"))
 
 
 def test_there_are_configs() -> None:
