@@ -22,7 +22,7 @@ def test_a_loaded_model_predicts_what_the_source_predicts(tmp_path: Path) -> Non
     y = np.where(X["x"] + (X["city"] == "Rome") > 0.7, "yes", "no")
     columns = make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough")
     source = make_pipeline(columns, LogisticRegression()).fit(X, y)
-    windtunnel.mlflow.save_model(windtunnel.compile(source), tmp_path / "model", example=X.head(3))
+    windtunnel.mlflow.save_model(windtunnel.compile(source), tmp_path / "model", input_example=X.head(3))
     model = mlflow.pyfunc.load_model(str(tmp_path / "model"))
     predictions = model.predict(X)
     assert predictions["prediction"].tolist() == source.predict(X).tolist()
@@ -39,7 +39,7 @@ def test_categories_of_pandas_are_accepted_as_they_are_and_as_text(tmp_path: Pat
     X = pd.DataFrame({"city": pd.Categorical(["Oslo", "Rome", "Lima"] * 20), "x": np.linspace(0, 1, 60)})
     columns = make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough")
     source = make_pipeline(columns, LogisticRegression()).fit(X, np.arange(60) % 2)
-    windtunnel.mlflow.save_model(windtunnel.compile(source), tmp_path / "model", example=X.head(3))
+    windtunnel.mlflow.save_model(windtunnel.compile(source), tmp_path / "model", input_example=X.head(3))
     model = mlflow.pyfunc.load_model(str(tmp_path / "model"))
     for rows in (X, X.astype({"city": str})):
         np.testing.assert_allclose(model.predict(rows)["probability_1"], source.predict_proba(X)[:, 1], rtol=1e-9)

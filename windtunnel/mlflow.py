@@ -21,7 +21,7 @@ FILE = "model.windtunnel"
 """The name of the translation among the files of the MLflow model."""
 
 
-def save_model(net: Translation, path: str | PathLike[str], *, example: pd.DataFrame, **options: Any) -> None:
+def save_model(net: Translation, path: str | PathLike[str], *, input_example: pd.DataFrame, **options: Any) -> None:
     """Save a translation as an MLflow model in a folder.
 
     Parameters
@@ -29,24 +29,24 @@ def save_model(net: Translation, path: str | PathLike[str], *, example: pd.DataF
     net : Translation
     path : path
         A folder that does not exist.
-    example : DataFrame
-        A few raw rows: the input example, from which the signature comes. MLflow rejects missing values in a column
+    input_example : DataFrame
+        A few raw rows, from which the signature comes. MLflow rejects missing values in a column
         of integers: give it as float where values may be missing.
     **options
         Further arguments of ``mlflow.pyfunc.save_model``.
     """
     with TemporaryDirectory() as folder:
-        mlflow.pyfunc.save_model(str(path), **_model(net, Path(folder), example), **options)
+        mlflow.pyfunc.save_model(str(path), **_model(net, Path(folder), input_example), **options)
 
 
-def log_model(net: Translation, name: str = "model", *, example: pd.DataFrame, **options: Any) -> Any:
+def log_model(net: Translation, name: str = "model", *, input_example: pd.DataFrame, **options: Any) -> Any:
     """Log a translation as a model of the active MLflow run, as ``save_model`` saves it.
 
     Parameters
     ----------
     net : Translation
     name : str
-    example : DataFrame
+    input_example : DataFrame
         A few raw rows.
     **options
         Further arguments of ``mlflow.pyfunc.log_model``, such as ``registered_model_name``.
@@ -56,7 +56,7 @@ def log_model(net: Translation, name: str = "model", *, example: pd.DataFrame, *
     mlflow.models.model.ModelInfo
     """
     with TemporaryDirectory() as folder:
-        return mlflow.pyfunc.log_model(name=name, **_model(net, Path(folder), example), **options)
+        return mlflow.pyfunc.log_model(name=name, **_model(net, Path(folder), input_example), **options)
 
 
 def load_model(uri: str) -> Translation:
