@@ -8,6 +8,9 @@ import sys
 from tempfile import mkdtemp
 from typing import Any
 
+GRPC_PORT = 18_081
+"""Not among the ports that the system gives to clients."""
+
 
 def litserve(port: int, **batches: Any) -> None:
     """LitServe with one worker."""
@@ -25,7 +28,12 @@ def mlserver(port: int) -> None:
     from mlserver.settings import ModelSettings, Settings
 
     settings = Settings(
-        host="127.0.0.1", http_port=port, grpc_port=port + 1, metrics_port=port + 2, parallel_workers=0, debug=False
+        host="127.0.0.1",
+        http_port=port,
+        grpc_port=GRPC_PORT,
+        metrics_port=GRPC_PORT + 1,
+        parallel_workers=0,
+        debug=False,
     )
     model = ModelSettings(name="model", implementation="benchmarks.serving.mlserver_runtime.Scores")
     os.chdir(mkdtemp())
