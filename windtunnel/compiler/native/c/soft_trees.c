@@ -34,19 +34,20 @@ typedef float wt_wide_lanes __attribute__((vector_size(64), aligned(4), may_alia
         (y)[at] = 1.0f / (1.0f + power * scale.number);                                                     \
     }
 
-/* out[u] = bias[u] + sum over v of weight[v, u] in[v], for units u in fours; weight [units / 4, inputs, 4]. */
+/* out[u] = bias[u] + sum over v of weight[v, u] in[v], for units u in fours. The inputs v of the units from 4 k on that
+ * have a weight are source[start[k]] to source[start[k + 1]], with as many rows of weight, [.., 4]. */
 #define WT_SOFT_LAYER(name, lanes)                                                                          \
     static inline __attribute__((always_inline)) void name(                                                 \
-        const float *in, size_t inputs, const float *weight, const float *bias, size_t units, float *out, size_t rows) { \
+        const float *in, const uint32_t *start, const uint32_t *source, const float *weight, const float *bias, size_t units, float *out, size_t rows) { \
         size_t width = sizeof(lanes) / sizeof(float);                                                       \
         for (size_t unit = 0; unit < units; unit += WT_SOFT_UNITS)                                          \
             for (size_t row = 0; row < rows; row += 2 * width) {                                            \
                 lanes sum[WT_SOFT_UNITS][2];                                                                \
                 for (size_t k = 0; k < WT_SOFT_UNITS; k++) sum[k][0] = sum[k][1] = bias[unit + k] + (lanes){0}; \
-                for (size_t v = 0; v < inputs; v++) {                                                       \
-                    const float *w = weight + (unit * inputs + v * WT_SOFT_UNITS);                          \
-                    lanes first = *(const lanes *)(in + v * WT_SOFT_ROWS + row);                            \
-                    lanes second = *(const lanes *)(in + v * WT_SOFT_ROWS + row + width);                   \
+                for (uint32_t at = start[unit / WT_SOFT_UNITS]; at < start[unit / WT_SOFT_UNITS + 1]; at++) { \
+                    const float *w = weight + (size_t)at * WT_SOFT_UNITS;                                   \
+                    const float *x = in + (size_t)source[at] * WT_SOFT_ROWS + row;                          \
+                    lanes first = *(const lanes *)x, second = *(const lanes *)(x + width);                  \
                     for (size_t k = 0; k < WT_SOFT_UNITS; k++) {                                            \
                         sum[k][0] += w[k] * first;                                                          \
                         sum[k][1] += w[k] * second;                                                         \
@@ -62,17 +63,18 @@ WT_SOFT_LAYER(wt_soft_layer_of_8, wt_lanes)
 WT_SOFT_LAYER(wt_soft_layer_of_16, wt_wide_lanes)
 
 static inline __attribute__((always_inline)) void wt_soft_layer(
-    int wide, const float *in, size_t inputs, const float *weight, const float *bias, size_t units, float *out, size_t rows) {
+    int wide, const float *in, const uint32_t *start, const uint32_t *source, const float *weight, const float *bias, size_t units, float *out, size_t rows) {
     if (wide)
-        wt_soft_layer_of_16(in, inputs, weight, bias, units, out, rows);
+        wt_soft_layer_of_16(in, start, source, weight, bias, units, out, rows);
     else
-        wt_soft_layer_of_8(in, inputs, weight, bias, units, out, rows);
+        wt_soft_layer_of_8(in, start, source, weight, bias, units, out, rows);
 }
 
-/* facts: trees, nodes, leaves (padded to fours); center, scale, low, high float32 [inputs]; weight float32 [trees,
- * nodes / 4, inputs, 4]; node bias [trees, nodes]; path [trees, leaves / 4, nodes, 4]; leaf bias [trees, leaves]; value
+/* facts: trees, nodes, leaves (padded to fours); center, scale, low, high float32 [inputs]; weight float32 [.., 4];
+ * node bias [trees, nodes]; path [.., 4]; leaf bias [trees, leaves]; value
  * [trees, outputs, leaves]; base float64 [outputs]; count of special nodes of each tree int64 [trees + 1], summed;
- * special int64 [count, 3]: node, column, kind (1: NaN is missing, 2: zero too); far float32 [count]. Weights are in
+ * special int64 [count, 3]: node, column, kind (1: NaN is missing, 2: zero too); far float32 [count]; start uint32
+ * [trees nodes / 4 + 1] and source uint32 of weight; the same of path. Weights are in
  * units of 2^-y, signs turned. scratch: float32 [inputs + nodes + leaves, 64]. */
 static inline __attribute__((always_inline)) void wt_soft_scores(const wt_call *call, int wide) {
     size_t step = wide ? 32 : 16; /* rows at once */
@@ -84,6 +86,8 @@ static inline __attribute__((always_inline)) void wt_soft_scores(const wt_call *
     const double *base = wt_tensor(call, 12);
     const int64_t *start = wt_tensor(call, 13), *special = wt_tensor(call, 14);
     const float *far = wt_tensor(call, 15);
+    const uint32_t *weight_start = wt_tensor(call, 16), *weight_source = wt_tensor(call, 17);
+    const uint32_t *path_start = wt_tensor(call, 18), *path_source = wt_tensor(call, 19);
     float *z = call->scratch, *node = z + inputs * WT_SOFT_ROWS, *leaf = node + nodes * WT_SOFT_ROWS;
     for (size_t first = 0; first < call->rows; first += WT_SOFT_ROWS) {
         size_t count = call->rows - first < WT_SOFT_ROWS ? call->rows - first : WT_SOFT_ROWS;
@@ -101,7 +105,7 @@ static inline __attribute__((always_inline)) void wt_soft_scores(const wt_call *
         for (size_t output = 0; output < outputs; output++)
             for (size_t row = 0; row < count; row++) wt_output(call, output)[first + row] = base[output];
         for (size_t tree = 0; tree < trees; tree++) {
-            wt_soft_layer(wide, z, inputs, weight + tree * nodes * inputs, node_bias + tree * nodes, nodes, node, rows);
+            wt_soft_layer(wide, z, weight_start + tree * nodes / WT_SOFT_UNITS, weight_source, weight, node_bias + tree * nodes, nodes, node, rows);
             for (int64_t at = start[tree]; at < start[tree + 1]; at++) {
                 const double *x = wt_input(call, (size_t)special[3 * at + 1]) + first;
                 float *y = node + (size_t)special[3 * at] * WT_SOFT_ROWS;
@@ -113,7 +117,7 @@ static inline __attribute__((always_inline)) void wt_soft_scores(const wt_call *
                 size_t lanes = rows;
                 WT_SOFT_STEP(node + unit * WT_SOFT_ROWS)
             }
-            wt_soft_layer(wide, node, nodes, path + tree * nodes * leaves, leaf_bias + tree * leaves, leaves, leaf, rows);
+            wt_soft_layer(wide, node, path_start + tree * leaves / WT_SOFT_UNITS, path_source, path, leaf_bias + tree * leaves, leaves, leaf, rows);
             for (size_t unit = 0; unit < leaves; unit++) {
                 size_t lanes = rows;
                 WT_SOFT_STEP(leaf + unit * WT_SOFT_ROWS)

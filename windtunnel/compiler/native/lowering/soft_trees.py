@@ -40,8 +40,10 @@ def _soft_trees(module: SoftTrees, image: ImageWriter, columns: list[int]) -> li
     start = torch.searchsorted(tree.contiguous(), torch.arange(trees + 1))
     far = torch.sign(slope.flatten()[special]) * module.direction.flatten()[special] * 126.0
     scaling = map(_single, (module.center, module.scale, module.bound[0], module.bound[1]))
-    layers = map(_single, (_in_units(weight), node_bias, _in_units(path), leaf_bias, value))
+    (weights, *weight_places), (paths, *path_places) = _in_units(weight), _in_units(path)
+    layers = map(_single, (weights, node_bias, paths, leaf_bias, value))
     facts: tuple[Fact, ...] = (*scaling, *layers, module.base, start, places, _single(far))
+    facts = (*facts, *weight_places, *path_places)
     scratch = 4 * ROWS * (len(columns) + nodes + leaves)
     return image.step("soft_trees", columns, len(module.base), trees, nodes, leaves, *facts, scratch=scratch)
 
@@ -60,10 +62,16 @@ def _padded(tensor: Tensor, dim: int) -> Tensor:
     return torch.cat([tensor, tensor.new_zeros(shape)], dim)
 
 
-def _in_units(weight: Tensor) -> Tensor:
-    """``[T, inputs, units]`` as ``[T, units / 4, inputs, 4]``."""
+def _in_units(weight: Tensor) -> tuple[Tensor, NDArray[np.uint32], NDArray[np.uint32]]:
+    """``[T, inputs, units]``: of each four units the weights of the inputs that have any, ``[.., 4]``.
+
+    With them where those of each four units start, ``[T * units / 4 + 1]``, and the input of each four weights.
+    """
     trees, inputs, units = weight.shape
-    return weight.view(trees, inputs, units // UNITS, UNITS).transpose(1, 2)
+    of_units = weight.view(trees, inputs, units // UNITS, UNITS).transpose(1, 2).reshape(-1, inputs, UNITS)
+    used = (of_units != 0).any(dim=2)
+    start = torch.nn.functional.pad(used.sum(dim=1).cumsum(0), (1, 0))
+    return of_units[used], start.numpy().astype(np.uint32), used.nonzero()[:, 1].numpy().astype(np.uint32)
 
 
 def _single(tensor: Tensor) -> NDArray[np.int32]:
