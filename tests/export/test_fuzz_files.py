@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+import zipfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -142,3 +143,11 @@ def test_changed_checkpoints(tmp_path: Path) -> None:
         finetune(SmallNet(TASKS["binary"]), rows(), resume_from=path, **QUICK | {"epochs": 4})
 
     fuzz("checkpoint", path, path.read_bytes(), changed_checkpoint, use, (WindTunnelError,), FILES // 50 or 20)
+
+
+def test_compressed_metadata_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "net.pt2"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("net/extra/windtunnel.json", b" " * 10_000_000)
+    with pytest.raises(serving.BadModelFile, match="its metadata is compressed"):
+        serving.load(path)
