@@ -45,6 +45,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "tutorials",
     "filename_pattern": r"/\d\d_",
     "ignore_pattern": r"flights\.py",
+    "within_subsection_order": "FileNameSortKey",
     "write_computation_times": False,
     "abort_on_example_error": True,
     "show_signature": False,
