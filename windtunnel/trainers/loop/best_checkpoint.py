@@ -262,7 +262,8 @@ class BestCheckpoint(Checkpoint):
     def _save(self, trainer: pl.Trainer) -> None:
         if self.directory is None:
             return
-        self.directory.mkdir(parents=True, exist_ok=True)
+        if trainer.is_global_zero:
+            self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / CHECKPOINT
         with replacing(path) if trainer.is_global_zero else nullcontext(path) as written:
             trainer.save_checkpoint(written)  # only the first process writes
