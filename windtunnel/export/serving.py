@@ -329,7 +329,7 @@ def _format(path: Path) -> tuple[str, dict[str, Any]]:
                 return "torchscript", {}
     elif path.suffix == ".onnx":
         return "onnx", {}
-    raise ValueError("unknown format")
+    raise ValueError("none of these formats; windtunnel.load reads what net.save wrote")
 
 
 NUMPY_TYPES = {"float": "float32"}
