@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-from benchmarks.inference.peers import PEERS
 
 WITHIN = 1.2
 """How much slower than the best engine still counts as near it."""
@@ -30,26 +28,32 @@ def counts(lines: Iterable[dict[str, Any]]) -> str:
 
 
 def table(lines: Iterable[dict[str, Any]]) -> list[str]:
-    """A line of Markdown per cell: microseconds of the source, and ratios to it; the fastest is bold."""
+    """A line of Markdown per model and number of threads, with a cell per number of rows.
+
+    A cell has the time of our fastest engine, the same by the source's time, and by that of the fastest other engine.
+    """
     cells = _cells(lines)
-    engines = [name for name in (*_ours(cells), *PEERS) if any(name in cell for cell in cells)]
-    rows = [["model", "rows", "threads", "source, us", *(name.removeprefix("windtunnel ") for name in engines)]]
-    rows.append(["---", *["---:"] * (len(rows[0]) - 1)])
-    rows += [_line(cell, engines) for cell in cells]
+    batches = sorted({cell["source"]["batch"] for cell in cells})
+    by_place = {_place(cell["source"]): _entry(cell) for cell in cells}
+    models = dict.fromkeys((model, threads) for model, threads, _ in by_place)
+    rows = [["model", "threads", *(f"{batch:,} rows" for batch in batches)], ["---", *["---:"] * (len(batches) + 1)]]
+    for model, threads in models:
+        entries = [by_place.get((model, threads, batch), "") for batch in batches]
+        rows.append([model, str(threads), *entries])
     return [f"| {' | '.join(row)} |" for row in rows]
 
 
 def _cells(lines: Iterable[dict[str, Any]]) -> list[dict[str, dict[str, Any]]]:
     """Of each model, batch and number of threads the engines that took it and are accurate."""
-    cells: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
+    cells: dict[tuple[str, int, int], dict[str, dict[str, Any]]] = {}
     for line in lines:
         if line["median_s"] is not None and not line["note"]:
-            cells.setdefault((line["model"], line["threads"], line["batch"]), {})[line["engine"]] = line
+            cells.setdefault(_place(line), {})[line["engine"]] = line
     return list(cells.values())
 
 
-def _ours(cells: Sequence[dict[str, dict[str, Any]]]) -> list[str]:
-    return sorted({name for cell in cells for name in cell if name.startswith("windtunnel ")})
+def _place(line: dict[str, Any]) -> tuple[str, int, int]:
+    return line["model"], line["threads"], line["batch"]
 
 
 def _to_best(cell: dict[str, dict[str, Any]]) -> float:
@@ -60,12 +64,13 @@ def _to_best(cell: dict[str, dict[str, Any]]) -> float:
     return min(ours) / min(others)
 
 
-def _line(cell: dict[str, dict[str, Any]], engines: Sequence[str]) -> list[str]:
-    source = cell["source"]
-    best = min(cell, key=lambda name: cell[name]["median_s"])
-    ratios = [f"{cell[name]['median_s'] / source['median_s']:.3f}" if name in cell else "–" for name in engines]
-    shown = [f"**{ratio}**" if name == best else ratio for name, ratio in zip(engines, ratios, strict=True)]
-    return [source["model"], f"{source['batch']:,}", str(source["threads"]), f"{1e6 * source['median_s']:,.4g}", *shown]
+def _entry(cell: dict[str, dict[str, Any]]) -> str:
+    seconds = min(line["median_s"] for name, line in cell.items() if name.startswith("windtunnel "))
+    microseconds = 1e6 * seconds
+    time = f"{microseconds:.3g} us" if microseconds < 1000 else f"{microseconds / 1000:.3g} ms"
+    to_best = _to_best(cell)
+    shown = f"{to_best:.2f}" if to_best <= 1 else f"**{to_best:.2f}**"
+    return f"{time}; {seconds / cell['source']['median_s']:.2g}; {shown}"
 
 
 if __name__ == "__main__":
