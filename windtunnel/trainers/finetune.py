@@ -15,7 +15,6 @@ from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import by_blocks, of_any_rows
-from windtunnel.program.float32_steps import float32_sums
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.records.fit_details import Calibration, Reliability, TermSummary
 from windtunnel.program.records.history import Epoch, History
@@ -26,6 +25,7 @@ from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import announce
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.fit_details import reliability, summarise_terms
+from windtunnel.trainers.float32_sums import float32_sums
 from windtunnel.trainers.joint_training import (
     JOINT,
     check_trainable,

@@ -18,8 +18,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler, TargetEncoder
 import windtunnel
 from windtunnel.estimators import FactorizationMachineClassifier
 from windtunnel.modules.tables.category_table import CategoryTable
-from windtunnel.program.float32_steps import float32_sums
 from windtunnel.program.program import ProgramStep
+from windtunnel.trainers.float32_sums import float32_sums
 
 RANDOM = np.random.default_rng(0)
 X = pd.DataFrame({"c": RANDOM.choice(list("abcdefgh"), 2000), "n": RANDOM.normal(size=2000)})
