@@ -9,16 +9,13 @@ import time
 from functools import partial
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 from file_mutations import changed_bytes, changed_json
-from sklearn.compose import make_column_transformer
-from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.linear_model import LinearRegression
 
 import windtunnel
+from tests.support.churn import fitted_churn
 from tests.support.http_server import request, running
 from windtunnel.api.serve import application
 from windtunnel.serving.messages import ARROW
@@ -26,11 +23,7 @@ from windtunnel.serving.messages import ARROW
 
 @pytest.fixture(scope="module")
 def fitted():
-    generator = np.random.default_rng(0)
-    frame = pd.DataFrame({"city": generator.choice(["Bern", "Rom"], 300), "age": generator.normal(40, 9, 300)})
-    columns = make_column_transformer((OneHotEncoder(), ["city"]), (StandardScaler(), ["age"]))
-    target = np.where(frame.age + 9 * (frame.city == "Rom") > 44, "yes", "no")
-    return make_pipeline(columns, LogisticRegression()).fit(frame, target), frame
+    return fitted_churn()
 
 
 @pytest.fixture(scope="module")

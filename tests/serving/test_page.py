@@ -10,12 +10,9 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.compose import make_column_transformer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import windtunnel
+from tests.support.churn import fitted_churn
 from tests.support.http_server import request, running
 from windtunnel.api.serve import application
 
@@ -25,11 +22,8 @@ ROW = {"city": "Rom", "age": 50.0}
 
 @pytest.fixture(scope="module")
 def net():
-    generator = np.random.default_rng(0)
-    frame = pd.DataFrame({"city": generator.choice(["Bern", "Rom"], 300), "age": generator.normal(40, 9, 300)})
-    columns = make_column_transformer((OneHotEncoder(), ["city"]), (StandardScaler(), ["age"]))
-    target = np.where(frame.age + 9 * (frame.city == "Rom") > 44, "yes", "no")
-    return windtunnel.translate(make_pipeline(columns, LogisticRegression()).fit(frame, target), calibrate=frame)
+    pipeline, frame = fitted_churn()
+    return windtunnel.translate(pipeline, calibrate=frame)
 
 
 @pytest.fixture(scope="module")
