@@ -188,8 +188,8 @@ def row_count(rows: Rows) -> int:
 def form_of(rows: Rows) -> Hashable:
     """Rows with equal forms can be joined, and none of them is read otherwise than by itself.
 
-    Columns are lists of values of one type, as pandas reads 1 otherwise beside 2.5 or a text. Other kinds of rows
-    have a form of their own.
+    Columns are lists of values of one type, as pandas reads 1 otherwise beside 2.5 or a text. The form of
+    other kinds of rows equals no other.
     """
     if not isinstance(rows, dict) or not all(type(column) is list for column in rows.values()):
         return object()
