@@ -12,7 +12,13 @@ from sklearn.pipeline import Pipeline
 
 from windtunnel.errors import BadInput
 from windtunnel.experiment.config import Config, PipelineConfig
-from windtunnel.experiment.steps import StepConfig, estimator_class, estimators, required_options
+from windtunnel.experiment.steps import (
+    StepConfig,
+    _converted_names,
+    estimator_class,
+    estimators,
+    required_options,
+)
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
@@ -120,7 +126,10 @@ def test_all_errors_of_the_pipeline_are_named_with_the_nearest_option(tmp_path: 
 
 WRONG_KEYS = """
 data: {trian: rows.csv, target: y, validation_fraction: 1.5}
-pipeline: {model: {LGBMClassifier: {num_leafs: 3}}, numberz: []}
+pipeline:
+  categories: [windtunnel.RareCategories, Pipeline: [LeafEncoder: {estimator: LGBMClasifier}]]
+  model: {LGBMClassifier: {num_leafs: 3}}
+  numberz: []
 translate: {levl: L4}
 outptu: folder
 """
@@ -141,11 +150,17 @@ except Exception as error:
         "key 'data.train' is missing",
         "unknown key 'data.trian' (did you mean 'train'?)",
         "unknown key 'pipeline.numberz' (did you mean 'numbers'?)",
+        "pipeline.categories.1.steps.0.estimators.estimator: no estimator 'LGBMClasifier' with a translation (did you "
+        "mean 'LGBMClassifier'?)",
         "unknown key 'translate.levl' (did you mean 'level'?)",
         "unknown key 'outptu' (did you mean 'output'?)",
     ):
         assert part in output
-    assert "num_leafs" not in output and output.endswith(" False\n")
+    assert "num_leafs" not in output and "RareCategories" not in output and output.endswith(" False\n")
+
+
+def test_every_name_of_an_estimator_is_found_in_the_files_of_the_converters() -> None:
+    assert {name.rpartition(".")[2] for name in estimators()} <= {*_converted_names()}
 
 
 def test_all_wrong_values_of_the_other_sections_are_named(tmp_path: Path) -> None:

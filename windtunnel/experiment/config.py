@@ -18,6 +18,7 @@ from windtunnel.experiment.steps import (
     did_you_mean,
     estimator_class,
     first_names,
+    misspelt_names,
 )
 from windtunnel.experiment.yaml_text import parse_yaml
 from windtunnel.sweeps.settings import SweepOptions
@@ -240,7 +241,10 @@ def _replace(values: dict[str, Any], dotted: str, value: Any) -> None:
 
 
 def _wrong_keys(section: type[BaseModel], values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The messages about unknown and missing keys of a section and those in it, before anything slow is imported."""
+    """The messages about unknown and missing keys, and misspelt names of estimators, of a section and those in it.
+
+    Nothing slow is imported for them.
+    """
     fields = section.model_fields
     for key, field in fields.items():
         if field.is_required() and key not in values:
@@ -251,6 +255,8 @@ def _wrong_keys(section: type[BaseModel], values: Mapping[str, Any], prefix: str
             yield f"unknown key {f'{prefix}{key}'!r}{did_you_mean(str(key), fields)}"
         elif isinstance(value, Mapping) and kind in (DataConfig, PipelineConfig, TranslateConfig, SweepConfig):
             yield from _wrong_keys(kind, value, f"{prefix}{key}.")
+        elif section is PipelineConfig:
+            yield from misspelt_names(value, f"{prefix}{key}")
 
 
 def _message(error: Any) -> str:
