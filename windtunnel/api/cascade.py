@@ -45,12 +45,13 @@ def cascade(
     train : (X, y)
         Raw rows that the small model is fitted on.
     valid : (X, y)
-        Raw rows for importances and for the choice of the confidence from which on the small model is trusted. One
-        half chooses, the other one checks.
+        Raw rows that the pipeline was not fitted on, for importances and for the choice of the confidence from which on
+        the small model is trusted.
     net : Translation, optional
         The full model, such as a fine-tuned translation of ``pipeline``; by default the compiled pipeline.
     accuracy_loss : float
-        How much lower than that of the full model the accuracy on validation rows may be.
+        How much lower than that of the full model the accuracy may be, with 95 % confidence. The fewer validation rows,
+        the fewer rows the small model settles; if none, the full model predicts all rows, and the report says so.
     gamma : float, optional
         A group joins the small model only if it has at least ``gamma`` times the importance per cost of those that
         have joined before. None tries 0, 0.25, 0.5 and 0.75 and takes the value with the lowest expected cost; 0.25 for
@@ -102,7 +103,6 @@ def cascade(
                 full_probabilities,
                 class_positions(full.classes_, target),
                 accuracy_loss,
-                seed,
             )
         candidates[names] = Cascade(small, full, groups, names, value, threshold, cache or {})
     if not candidates:

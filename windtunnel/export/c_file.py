@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import keyword
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
@@ -30,7 +31,9 @@ PRELUDE = """#if defined(__GNUC__)
 #define WT_LINKAGE static
 """
 METHODS = ("predict", "predict_proba", "decision_function", "score_samples", "transform")
-LOOKUP = Path(__file__).with_name("c") / "lookup.c"
+LOOKUP, CASCADE = (Path(__file__).with_name("c") / name for name in ("lookup.c", "cascade.c"))
+CASCADE_BLOCK = 256
+"""Rows whose probabilities ``predict`` of a cascade holds at once."""
 KEYWORDS = {
     "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float",
     "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof",
@@ -89,41 +92,94 @@ def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
         There is no C compiler: writing the file takes the native library.
     """
     check(net, "c")
-    source, header = _written(net, Path(path).stem)
-    with replacing(Path(path).with_suffix(".h")) as header_file, replacing(path) as source_file:
-        header_file.write_bytes(header.encode())
-        source_file.write_bytes(source.encode())
-
-
-def _written(net: TranslatedPipeline, name: str) -> tuple[str, str]:
-    """The C file and its header; the name of the file starts the names of the functions."""
-    prefix = re.sub(r"\W", "_", f"m{name}" if name[:1].isdigit() else name, flags=re.ASCII)
     images, outputs = _programs(net)
-    fields = _fields(net.encoder)
+    prefix, fields = _prefix(path), _fields(net.encoder)
+    functions = [
+        _encoding(net.encoder, prefix, fields),
+        *[_function(net.encoder, prefix, output) for output in outputs],
+    ]
+    _write(path, net, images, outputs, functions, _workspace(net.encoder, images))
+
+
+def export_cascade(
+    small: TranslatedPipeline, full: TranslatedPipeline, confidence: float, path: str | PathLike[str]
+) -> None:
+    """Write a cascade as C, called like a translation: each row goes to the full model unless the small one is sure.
+
+    Parameters
+    ----------
+    small, full : TranslatedPipeline
+        Classifiers with the same classes.
+    confidence : float
+        The largest probability from which on the small model settles a row.
+    path : path
+
+    Raises
+    ------
+    UnfaithfulOption, InvalidOption
+        See ``export``; for either model.
+    """
+    prefix, fields = _prefix(path), _fields(full.encoder)
+    images: dict[str, bytes] = {}
+    functions, workspaces = [], []
+    for scope, net in (("small_", small), ("full_", full)):
+        check(net, "c")
+        of_net, (output,) = _programs(net, ("predict_proba",), scope)
+        images |= of_net
+        functions += [_encoding(net.encoder, prefix, fields, scope), _function(net.encoder, prefix, output, scope)]
+        workspaces.append(_workspace(net.encoder, of_net))
+    outputs = [replace(output, method="predict", width=1, positions=True), output]
+    block = CASCADE_BLOCK * output.width
+    functions += [
+        f"enum {{ WIDTH = {output.width}, BLOCK = {CASCADE_BLOCK} }};",
+        f"static const double confidence = {confidence.hex()};",
+        CASCADE.read_text().replace("PREFIX", prefix),
+    ]
+    _write(path, full, images, outputs, functions, max(workspaces) + 8 * block + ALIGNMENT)
+
+
+def _prefix(path: str | PathLike[str]) -> str:
+    """The start of the names of the functions."""
+    name = Path(path).stem
+    return re.sub(r"\W", "_", f"m{name}" if name[:1].isdigit() else name, flags=re.ASCII)
+
+
+def _write(
+    path: str | PathLike[str],
+    net: TranslatedPipeline,
+    images: dict[str, bytes],
+    outputs: list[Output],
+    functions: list[str],
+    workspace: int,
+) -> None:
+    """Write the C file and its header; ``net`` says what the columns and labels are."""
+    prefix = _prefix(path)
     used = sorted({operation for image in images.values() for operation in operations_of(image)})
-    images = {name: renumbered(image, used) for name, image in images.items()}
-    header = _header(net, prefix, fields, outputs, _workspace(net.encoder, images))
     source = [
-        f'#include "{name}.h"\n',
+        f'#include "{Path(path).stem}.h"\n',
         _runtime(used),
         "enum {" + ", ".join(f" WT_{name.upper()}" for name in ERRORS) + " };\n",
         LOOKUP.read_text(),
-        *[f"{_table(name, image)}\n" for name, image in images.items()],
-        _encoding(net.encoder, prefix, fields),
-        *[_function(net.encoder, prefix, output) for output in outputs],
+        *[f"{_table(name, renumbered(image, used))}\n" for name, image in images.items()],
+        *functions,
         _messages(prefix),
         _labels(net.head, prefix),
     ]
-    return "\n".join(source), header
+    header = _header(net, prefix, _fields(net.encoder), outputs, workspace)
+    with replacing(Path(path).with_suffix(".h")) as header_file, replacing(path) as source_file:
+        header_file.write_bytes(header.encode())
+        source_file.write_bytes("\n".join(source).encode())
 
 
-def _programs(net: TranslatedPipeline) -> tuple[dict[str, bytes], list[Output]]:
-    """The images of the programs by name, and what each method computes with them."""
+def _programs(
+    net: TranslatedPipeline, methods: Sequence[str] = METHODS, scope: str = ""
+) -> tuple[dict[str, bytes], list[Output]]:
+    """The images of the programs by name, and what each method computes with them; ``scope`` starts the names."""
     engine = NativeEngine(net.program, net.encoder)
     engine.prepared()
     images: dict[str, bytes] = {}
     outputs = []
-    for method in METHODS:
+    for method in methods:
         if method not in net.head.methods:
             continue
         has_step = method in net.program.method_steps
@@ -132,14 +188,14 @@ def _programs(net: TranslatedPipeline) -> tuple[dict[str, bytes], list[Output]]:
             raise UnfaithfulOption(f"{_missing(engine, name)} have no C form. Choose another format.")
         ((_, slot),) = part.outputs
         rejects = _rejects(net, method)
-        images[name] = engine.image(name, _computed(rejects))
+        images[f"{scope}{name}"] = engine.image(name, _computed(rejects))
         image = ImageWriter(slot.width, 0)
         columns = image.numbers if has_step else finish(image, net.head, method, image.numbers)
-        linked = None if columns == image.numbers else f"{method}_head"
+        linked = None if columns == image.numbers else f"{scope}{method}_head"
         if linked is not None:
             images[linked] = image.image(columns)
         positions = method == "predict" and net.head.classes is not None
-        outputs.append(Output(method, name, linked, len(columns), positions, rejects))
+        outputs.append(Output(method, f"{scope}{name}", linked, len(columns), positions, rejects))
     return images, outputs
 
 
@@ -234,7 +290,7 @@ def _flags(category: CategoryColumn) -> str:
     return " | ".join(f"WT_TAKES_{name}" for name, taken in taken.items() if taken) or "0"
 
 
-def _encoding(encoder: RowEncoder, prefix: str, fields: dict[int, str]) -> str:
+def _encoding(encoder: RowEncoder, prefix: str, fields: dict[int, str], scope: str = "") -> str:
     """The vocabularies, and the function that encodes a row."""
     tables, lines = [], []
     for at, column in enumerate(encoder.numbers):
@@ -252,14 +308,13 @@ def _encoding(encoder: RowEncoder, prefix: str, fields: dict[int, str]) -> str:
             rows = [f"{{{float(number).hex()}, {known[number]}}}" for number in sorted(known)]
             rows = [row.replace("inf", "INFINITY") for row in rows]
         kind = "text" if texts else "number"
-        tables.append(f"static const wt_{kind} categories_{at}[] = {{{', '.join(rows) or '{0}'}}};")
-        call = f"wt_{kind}_id({value}, categories_{at}, {len(rows)}, {_flags(category)}, {missing}ids + {at})"
+        tables.append(f"static const wt_{kind} {scope}categories_{at}[] = {{{', '.join(rows) or '{0}'}}};")
+        call = f"wt_{kind}_id({value}, {scope}categories_{at}, {len(rows)}, {_flags(category)}, {missing}ids + {at})"
         lines.append(f"    if ((error = {call}) != WT_OK) return error;")
     body = "\n".join(lines)
     return (
-        "\n".join(tables)
-        + f"\n\nstatic int encode(const {prefix}_row *row, double *numbers, int64_t *ids) {{\n    int error = WT_OK;\n"
-        f"    (void)row, (void)numbers, (void)ids;\n{body}\n    return error;\n}}\n"
+        "\n".join(tables) + f"\n\nstatic int {scope}encode(const {prefix}_row *row, double *numbers, int64_t *ids) {{\n"
+        f"    int error = WT_OK;\n    (void)row, (void)numbers, (void)ids;\n{body}\n    return error;\n}}\n"
     )
 
 
@@ -294,7 +349,7 @@ def _to_output(output: Output, kind: str) -> str:
 """
 
 
-def _function(encoder: RowEncoder, prefix: str, output: Output) -> str:
+def _function(encoder: RowEncoder, prefix: str, output: Output, scope: str = "") -> str:
     numbers, ids, checked = len(encoder.numbers), len(encoder.categories), output.checked
     in_rows = {
         f"numbers[row * {numbers} + {column}]": kinds
@@ -309,8 +364,9 @@ def _function(encoder: RowEncoder, prefix: str, output: Output) -> str:
         f"        for (size_t row = 0; row < some; row++) {{\n{_checks(computed)}        }}\n" if computed else ""
     )
     kind = "int32_t" if output.positions else "double"
+    name = f"static int {scope}{output.method}" if scope else f"int {prefix}_{output.method}"
     return f"""
-int {prefix}_{output.method}(const {prefix}_row *rows, size_t count, {kind} *out, void *workspace) {{
+{name}(const {prefix}_row *rows, size_t count, {kind} *out, void *workspace) {{
     const wt_program *program = (const wt_program *)(const void *){output.program}_image;
     size_t block = (size_t)program->block_rows, outputs = (size_t)program->outputs;
     double *numbers = (double *)(((uintptr_t)workspace + 63) / 64 * 64);
@@ -322,7 +378,7 @@ int {prefix}_{output.method}(const {prefix}_row *rows, size_t count, {kind} *out
     for (size_t first = 0; first < count; first += block) {{
         size_t some = count - first < block ? count - first : block;
         for (size_t row = 0; row < some; row++) {{
-            int error = encode(rows + first + row, numbers + row * {numbers}, ids + row * {ids});
+            int error = {scope}encode(rows + first + row, numbers + row * {numbers}, ids + row * {ids});
             if (error != WT_OK) return error;
 {_checks(in_rows)}        }}
         wt_rows encoded = {{.rows = some, .numbers = numbers, .number_row = {numbers}, .number_column = 1}};

@@ -44,10 +44,22 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], example: Rows | N
     UnfaithfulOption
         A limit of ``windtunnel.export.limits``, or a step that has no ONNX form or other outputs there.
     """
-    model, outputs = _model(net, {} if example is None else _types(net, example))
+    write_atomically(path, described_model(net, {} if example is None else _types(net, example)).SerializeToString())
+
+
+def described_model(net: TranslatedPipeline, types: Mapping[str, int]) -> Any:
+    """The ONNX model of a translation, with its metadata.
+
+    Parameters
+    ----------
+    net : TranslatedPipeline
+    types : mapping
+        The ONNX types of columns of numbers, by name; others are float64.
+    """
+    model, outputs = _model(net, types)
     described = facts(net, outputs) | {"format": "onnx", "missing": MISSING, "device": "cpu", "misread": _misread(net)}
     model.metadata_props.add(key="windtunnel", value=json.dumps(described))
-    write_atomically(path, model.SerializeToString())
+    return model
 
 
 def _model(net: TranslatedPipeline, types: Mapping[str, int]) -> tuple[Any, list[str]]:

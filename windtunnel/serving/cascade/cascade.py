@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from os import PathLike
+from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 
 from windtunnel.encode import Rows
 from windtunnel.encode.rows import as_frame
-from windtunnel.errors import BadInput, InvalidOption
+from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption
+from windtunnel.export import c_file, onnx_cascade
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.file import CascadeFacts, load, save
 from windtunnel.serving.cascade.sources import FeatureCache
@@ -118,10 +120,11 @@ class Cascade:
         That is the small model's groups, and the others for the rows that go on; all groups for these if the full
         model cannot take over features.
         """
+        if self.threshold is None or self.threshold.settles_none:
+            return 1.0
         total = sum(group.cost for group in self.groups) or 1.0
         first = sum(group.cost for group in self.groups if group.name in self.efficient) / total
-        early = self.threshold.early if self.threshold else 0.0
-        return first + (1.0 - early) * (1.0 - first if self.reuses else 1.0)
+        return first + (1.0 - self.threshold.early) * (1.0 - first if self.reuses else 1.0)
 
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Labels of a classifier; values of a regressor, all by the full model."""
@@ -134,7 +137,7 @@ class Cascade:
         """Probabilities ``[B, classes]``, of the small model where it is sure."""
         if self.threshold is None:
             raise AttributeError("a regressor has no predict_proba")
-        if self.threshold.confidence == NEVER:
+        if self.threshold.settles_none:
             return _run(self.whole, rows).predictions
         first = self._first(rows)
         unsure = np.flatnonzero(~self.settled(first.predictions))
@@ -230,6 +233,39 @@ class Cascade:
         small, full, facts = load(path, host, trusted)
         return cls(small, full, facts.groups, facts.efficient, facts.gamma, facts.threshold, cache or {})
 
+    def export(self, path: str | PathLike[str]) -> None:
+        """Write one file that predicts without windtunnel, called like that of a translation.
+
+        Parameters
+        ----------
+        path : path
+            ``.c`` for C or ``.onnx`` for ONNX.
+
+        Raises
+        ------
+        InvalidOption
+            Another suffix, or a regressor: its predictions are those of ``full``.
+        UnfaithfulOption
+            The format cannot hold one of the models, such as steps on the host; or the small model reads a column that
+            the full one does not.
+        """
+        writers = {".c": c_file.export_cascade, ".onnx": onnx_cascade.export}
+        suffix = Path(path).suffix.lower()
+        if suffix not in writers:
+            raise InvalidOption(
+                f"{fspath(path)!r}: a cascade is exported as .c or .onnx; cascade.save takes other names."
+            )
+        if self.threshold is None:
+            raise InvalidOption("a regressor predicts with its full model alone; export cascade.full.")
+        encoder = self.small.encoder
+        if columns := set(encoder.used_columns()) - set(self.full.encoder.used_columns()):
+            names = ", ".join(sorted(encoder.column_name(column) for column in columns))
+            raise UnfaithfulOption(
+                f"the full model does not read {names}, which the small one reads, and the columns of the file are "
+                "those of the full one. Export cascade.small and cascade.full."
+            )
+        writers[suffix](self.small, self.full, self.threshold.confidence, path)
+
     def report(self) -> str:
         """Groups, threshold, accuracy and expected cost as text."""
         width = max(len(group.name) for group in self.groups)
@@ -244,16 +280,12 @@ class Cascade:
             for group in self.groups
         ]
         if self.threshold is not None:
-            chosen = self.threshold
-            lines += [
-                f"settled by the small model: {chosen.early:.1%} of the validation rows, from confidence "
-                f"{chosen.confidence:g} on",
-                f"accuracy {chosen.accuracy:.4f}, full model {chosen.full_accuracy:.4f} (difference "
-                f"{chosen.accuracy - chosen.full_accuracy:+.4f} ± {chosen.standard_error:.4f}) on the rows that "
-                "checked the choice",
-                f"expected cost of features: {self.expected_cost:.1%} of the full model's; it "
-                f"{'computes only the missing groups' if self.reuses else 'computes all groups anew'}",
-            ]
+            lines += self.threshold.report()
+            if not self.threshold.settles_none:
+                lines.append(
+                    f"expected cost of features: {self.expected_cost:.1%} of the full model's; it "
+                    f"{'computes only the missing groups' if self.reuses else 'computes all groups anew'}"
+                )
         lines += [
             f"cache of {features.host.name}: {features.cache.hit_rate:.1%} of "
             f"{features.cache.hits + features.cache.misses} rows found"
