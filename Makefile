@@ -78,10 +78,11 @@ coverage: setup
 
 figure: setup
 	$(BIN)/python -m docs.gains
+	$(BIN)/python -m docs.figures
 
 # The site, in docs/_build/html: runs the examples; a warning is an error.
 docs: setup
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build/html
 
 clean:
-	rm -rf .venv $(OLDEST) demo-output docs/_build docs/tutorials docs/api/generated
+	rm -rf .venv $(OLDEST) demo-output docs/_build docs/_figures docs/tutorials docs/api/generated

@@ -24,6 +24,7 @@ import typer
 from torch import Tensor, nn
 
 from benchmarks.command import command
+from benchmarks.stored import add
 from windtunnel.errors import BadInput
 from windtunnel.modules.trees.soft.kernel.memory import WORTH_THREADS, set_budget
 from windtunnel.modules.trees.soft.trees import LEVELS, SoftTrees
@@ -69,6 +70,7 @@ def main(
         None
     ),
     as_json: Annotated[bool, typer.Option("--json", help="One line of JSON.")] = False,
+    output: Annotated[Path | None, typer.Option(help="A file of JSON lines, for figures.")] = None,
     peak_of: Annotated[str | None, typer.Option(help="Only the peak memory of ours or direct.")] = None,
 ) -> None:
     """Seconds and memory of one training step of soft trees."""
@@ -85,6 +87,8 @@ def main(
         typer.echo(json.dumps(peak(of, peak_of, repeats)))
         return
     result = {**times(of, repeats, direct=direct), **peaks(direct=direct), **asdict(of)}
+    if output is not None:
+        add(output, result)
     if as_json:
         typer.echo(json.dumps(result))
     else:

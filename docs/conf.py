@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 import warnings
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -11,7 +12,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 warnings.filterwarnings("ignore", "Unknown section Source")  # read_docstring renames it
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 PAGES_AT_THE_ROOT = {"architecture": "ARCHITECTURE.md", "contributing": "CONTRIBUTING.md", "changelog": "CHANGELOG.md"}
+
+from docs import figures  # noqa: E402  (from the repository, which is no installed package)
 
 project = "WindTunnel"
 copyright = "the WindTunnel authors"
@@ -103,7 +107,8 @@ def read_docstring(app: Any, what: str, name: str, member: Any, options: Any, li
 
 
 def setup(app: Any) -> None:
-    """Register with Sphinx."""
+    """Register with Sphinx, and draw the figures."""
+    figures.write()
     app.connect("source-read", read_page)
     app.connect("autodoc-skip-member", skip_member)
     app.connect("autodoc-process-docstring", read_docstring, priority=100)

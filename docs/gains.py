@@ -11,12 +11,11 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from benchmarks.accuracy.table import Scores
-from benchmarks.paper.cells import Results
 from benchmarks.paper.tables import mean_and_error
+from benchmarks.stored import read
 
 FOLDER = Path(__file__).resolve().parent
 FIGURE, README = FOLDER / "gains.svg", FOLDER.parent / "README.md"
-RESULTS = FOLDER.parent / "benchmarks" / "results" / "accuracy" / "results.jsonl"
 SOURCES = {
     "strong": "LightGBM, early stopping",
     "paper": "LightGBM, 100 trees as in the paper",
@@ -105,7 +104,7 @@ def figure(measured: list[Gain]) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write figure and table, or with ``--check`` compare them only."""
-    scores = Scores(Results(RESULTS).finished().values())
+    scores = Scores(read("accuracy", "settings"))
     readme = README.read_text(encoding="utf-8")
     new = {FIGURE: figure(gains(scores, "strong")), README: TABLE.sub(lambda _: table(scores), readme)}
     if "--check" in arguments:

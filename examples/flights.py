@@ -23,8 +23,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from windtunnel import RareCategories, TwoHotEncoder
+from windtunnel.api.scores import score_table
 from windtunnel.experiment.run import compare
-from windtunnel.experiment.scores import score_table
 
 MODELS = ("lightgbm", "logistic")
 

@@ -100,8 +100,8 @@ def fit(
     from windtunnel.experiment.config import Config
 
     settings = Config.from_yaml(config, _changes(change, {"data.folder": data, "output": output}))
+    from windtunnel.api.scores import score_table
     from windtunnel.experiment.run import run_fit  # after the config is accepted: the import takes a second
-    from windtunnel.experiment.scores import score_table
 
     comparison = run_fit(settings, resume=resume)
     Console().print(score_table(comparison.scores, comparison.seconds))
@@ -129,8 +129,8 @@ def sweep(
     options = {"trials": trials, "timeout": timeout, "storage": storage, "jobs": jobs}
     arguments = {"data.folder": data, "output": output, **{f"sweep.{name}": value for name, value in options.items()}}
     settings = Config.from_yaml(config, _changes(change, arguments))
+    from windtunnel.api.scores import score_table
     from windtunnel.experiment.run import run_sweep  # as in fit
-    from windtunnel.experiment.scores import score_table
 
     result, scores = run_sweep(settings)
     typer.echo(str(result))

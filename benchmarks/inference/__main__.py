@@ -18,6 +18,7 @@ from benchmarks.inference.models import GROUPS, MODELS
 from benchmarks.inference.peers import PEERS
 from benchmarks.inference.quick import Cells, quick_cells
 from benchmarks.inference.report import counts
+from benchmarks.stored import add
 from windtunnel.errors import BadInput, nearest
 
 BATCHES = (1, 10, 100, 1_000, 10_000, 100_000)
@@ -87,8 +88,7 @@ def main(
             timed.append(cell)
             print(json.dumps(cell) if as_json else _line(cell), flush=True)
             if output is not None:
-                with output.open("a") as file:
-                    print(json.dumps(cell), file=file)
+                add(output, cell)
     if not as_json:
         print(counts(timed))
 

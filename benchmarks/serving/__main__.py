@@ -25,6 +25,7 @@ import typer
 from benchmarks.command import command
 from benchmarks.serving.client import Load
 from benchmarks.serving.models import MODELS, Model
+from benchmarks.stored import add
 
 FIRST_RATE, LAST_RATE = 60.0, 40_000.0
 BEHIND = 0.9
@@ -67,10 +68,10 @@ def main(
     quick: Annotated[bool, typer.Option(help="Two seconds per load instead of ten.")] = False,
     models: Annotated[str, typer.Option(help="Names, separated by commas.")] = ",".join(MODELS),
     peers: Annotated[Path | None, typer.Option(help="A Python with litserve, mlserver and windtunnel.")] = None,
-    output: Annotated[Path | None, typer.Option(help="A JSON file for all loads.")] = None,
+    output: Annotated[Path | None, typer.Option(help="A file of JSON lines, for figures.")] = None,
 ) -> None:
     """Measure all servers and print a table."""
-    seconds, growth, results = (2.0, 1.7, []) if quick else (10.0, 1.4, [])
+    seconds, growth = (2.0, 1.7) if quick else (10.0, 1.4)
     with TemporaryDirectory() as folder:
         for name in models.split(","):
             model = MODELS[name](Path(folder))
@@ -81,7 +82,8 @@ def main(
                 except (RuntimeError, subprocess.CalledProcessError) as error:
                     print(f"{name:<12} {server:<18} failed: {error}", flush=True)
                     continue
-                results.append(result)
+                if output is not None:
+                    add(output, asdict(result))
                 half = result.half()
                 print(
                     f"{name:<12} {server:<18} peak {result.peak:7.0f}/s   p99 <= 10 ms {result.within(10):7.0f}/s   "
@@ -89,8 +91,6 @@ def main(
                     f"p99 {half.p99_ms:7.2f} ms",
                     flush=True,
                 )
-    if output is not None:
-        output.write_text(json.dumps([asdict(result) for result in results], indent=1))
 
 
 def _servers(model: Model, peers: Path | None) -> Iterator[tuple[str, list[str]]]:

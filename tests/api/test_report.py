@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from html.parser import HTMLParser
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from export_cases import PIPELINES, fitted, frame, target, translated, with_host_step
+from sklearn.metrics import roc_auc_score
 
 import windtunnel
 from windtunnel.program.records.origin import Origin
@@ -99,6 +101,21 @@ def test_fine_tuning_is_summed_up() -> None:
     reader = Reader()
     reader.feed(html)
     assert not reader.open and "learning curve" in html and f"{net.history.best:.6g}</td>" in html
+
+
+def test_the_report_compares_with_the_source_on_test_rows() -> None:
+    pipeline, rows = fitted("logistic"), frame()
+    labels = np.where(target(rows) > 0, "yes", "no")
+    net = windtunnel.translate(pipeline)
+    scores = net.report((rows, labels), source=pipeline).test_scores
+    expected = roc_auc_score(labels == pipeline.classes_[1], pipeline.predict_proba(rows)[:, 1])
+    assert scores["source pipeline"]["auroc"] == expected == pytest.approx(scores["fine-tuned"]["auroc"], abs=1e-9)
+    report = net.report((rows, labels), source=pipeline)
+    assert f"source pipeline: auroc {expected:.4f}" in str(report)
+    assert f'<td>test rows</td><td>auroc</td><td class="number">{expected:.6g}</td>' in report.to_html()
+    assert json.loads(report.to_json())["test_scores"] == scores
+    with pytest.raises(windtunnel.InvalidOption, match=r"give test=\(X, y\) too"):
+        net.report(source=pipeline)
 
 
 class Reader(HTMLParser):

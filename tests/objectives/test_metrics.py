@@ -16,8 +16,8 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC
 
 import windtunnel
+from windtunnel.api.scores import measure
 from windtunnel.errors import BadInput
-from windtunnel.experiment.scores import measure
 from windtunnel.objectives.metrics import ALIASES, Metric
 from windtunnel.objectives.weighted import WeightedMetric, r2
 from windtunnel.program.head import Head

@@ -7,8 +7,8 @@ import json
 import math
 import platform
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from html import escape
 from importlib.metadata import version
 from typing import Any, Literal
@@ -36,6 +36,8 @@ WIDTH = 100
 """Characters per line of the text."""
 HEADINGS = ("step", "class", "became", "parameters", "trainable", "drift")
 _NUMERIC = 3
+_IN_TABLES = ("residual term", "on test rows")
+"""Facts that HTML has as tables."""
 _STYLE = """
 div.windtunnel-report { font: 14px/1.45 system-ui, sans-serif; max-width: 72em; }
 div.windtunnel-report dl { display: grid; grid-template-columns: max-content 1fr; gap: .15em 1em; margin: 0 0 .9em; }
@@ -48,6 +50,7 @@ div.windtunnel-report th { font-weight: 600; border-bottom-width: 2px; white-spa
 div.windtunnel-report .number { text-align: right !important; font-variant-numeric: tabular-nums; white-space: nowrap; }
 div.windtunnel-report table.comparison { width: auto; margin: 0 0 1em; }
 div.windtunnel-report .wide { overflow-x: auto; }
+div.windtunnel-report .wide table { min-width: 42em; }
 div.windtunnel-report .figures { display: flex; flex-wrap: wrap; gap: 1em; margin-bottom: 1em; }
 div.windtunnel-report svg { max-width: 100%; height: auto; }
 @media (max-width: 40em) { div.windtunnel-report dl { display: block; }
@@ -98,28 +101,38 @@ class Report:
         What the raw scores are, such as "log-odds".
     history : History or None
         What the last ``fit`` or ``refresh`` did.
+    test_scores : dict
+        "source pipeline" and "fine-tuned" to metric to its value on test rows; empty without test rows.
     """
 
     facts: list[tuple[str, str]]
     rows: list[Row]
     unit: str = ""
     history: History | None = None
+    test_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, net: TranslatedPipeline) -> Report:
-        """The report of a translation in its present state."""
+    def of(cls, net: TranslatedPipeline, test_scores: Mapping[str, Mapping[str, float]] | None = None) -> Report:
+        """The report of a translation in its present state, with scores on test rows by model and metric."""
         groups: dict[str, list[int]] = {}
         for position, origin in enumerate(net.origins):
             groups.setdefault(origin.name, []).append(position)
         hosts = [Row(host.name, host.estimator, _host_role(host), 0, 0, None) for host in net.hosts]
         rows = [*hosts, *(_row(net, name, positions) for name, positions in groups.items())]
-        return cls(_facts(net), rows, net.head.unit, net.history)
+        tests = [("on test rows", _scores_text(name, scores)) for name, scores in (test_scores or {}).items()]
+        return cls([*_facts(net), *tests], rows, net.head.unit, net.history, test_scores or {})
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON values: "facts" (pairs), "steps", "unit" of the raw scores, and the whole "history"."""
+        """The report as JSON values: "facts" (pairs), "steps", "unit" of the raw scores, "history", "test_scores"."""
         steps = [asdict(row) for row in self.rows]
         history = None if self.history is None else asdict(self.history)
-        return {"facts": [list(fact) for fact in self.facts], "steps": steps, "unit": self.unit, "history": history}
+        return {
+            "facts": [list(fact) for fact in self.facts],
+            "steps": steps,
+            "unit": self.unit,
+            "history": history,
+            "test_scores": self.test_scores,
+        }
 
     def to_json(self) -> str:
         """The report as JSON text."""
@@ -151,11 +164,12 @@ class Report:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in self.facts)
+        shown = [fact for fact in self.facts if fact[0] not in _IN_TABLES]
+        facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in shown)
         rows = "".join(_html_row(_cells(row)) for row in self.rows)
         return (
             f'<div class="windtunnel-report"><style>{_STYLE}</style>{self._comparison()}'
-            f'<div class="figures">{self._figures()}</div><dl>{facts}</dl>'
+            f'<div class="figures">{self._figures()}</div><dl>{facts}</dl>{self._terms()}'
             f"<div class='wide'><table><thead>{_html_row(HEADINGS, 'th')}</thead><tbody>{rows}</tbody>"
             f"<tfoot>{_html_row(self._total())}</tfoot></table></div></div>"
         )
@@ -169,21 +183,44 @@ class Report:
         return curve + ("" if calibration is None else reliability_svg(calibration))
 
     def _comparison(self) -> str:
-        """Metric and loss on the validation rows, before fit and of what it kept; empty without fit."""
-        if self.history is None or not self.history.candidates:
+        """Metrics before fit and of what it kept, on validation and on test rows; empty without both."""
+        rows: list[tuple[str, str, float | None, float]] = []
+        if self.history is not None and self.history.candidates:
+            before, kept = self.history.candidates[0], self.history.kept
+            rows.append((self.history.validated_on, self.history.metric, self.history.start, self.history.best))
+            if kept is not None and before.loss is not None and kept.loss is not None:
+                rows.append((self.history.validated_on, "loss", before.loss, kept.loss))
+        source = self.test_scores.get("source pipeline", {})
+        rows += [
+            ("test rows", metric, source.get(metric), value)
+            for metric, value in self.test_scores.get("fine-tuned", {}).items()
+        ]
+        if not rows:
             return ""
-        before, kept = self.history.candidates[0], self.history.kept
-        rows = [(self.history.metric, self.history.start, self.history.best)]
-        if kept is not None and before.loss is not None and kept.loss is not None:
-            rows.append(("loss", before.loss, kept.loss))
         cells = "".join(
-            f'<tr><td>{escape(name)}</td><td class="number">{start:.6g}</td><td class="number">{end:.6g}</td></tr>'
-            for name, start, end in rows
+            f"<tr><td>{escape(part)}</td><td>{escape(name)}</td>"
+            f'<td class="number">{"-" if start is None else f"{start:.6g}"}</td><td class="number">{end:.6g}</td></tr>'
+            for part, name, start, end in rows
         )
-        heading = f"on the {self.history.validated_on}"
         return (
-            f'<table class="comparison"><thead><tr><th>{heading}</th><th class="number">before</th>'
+            '<table class="comparison"><thead><tr><th>rows</th><th>metric</th><th class="number">before</th>'
             f'<th class="number">after</th></tr></thead><tbody>{cells}</tbody></table>'
+        )
+
+    def _terms(self) -> str:
+        """The strongest columns and interactions of the residual model, as a table; empty without any."""
+        if self.history is None or not self.history.terms:
+            return ""
+        rows = "".join(
+            f'<tr><td>{escape(" x ".join(term.columns))}</td><td class="number">{term.gain:+.5f}</td>'
+            f'<td class="number">{term.low:+.3g} to {term.high:+.3g}</td>'
+            f"<td>{''.join(f'<div>{escape(cell.text(self.unit))}</div>' for cell in term.cells)}</td></tr>"
+            for term in self.history.terms[:SHOWN_TERMS]
+        )
+        return (
+            "<p>What the residual model has found:</p><div class='wide'><table><thead><tr><th>columns</th>"
+            f'<th class="number">validation gain</th><th class="number">range, {escape(self.unit)}</th>'
+            f"<th>strongest combinations of values</th></tr></thead><tbody>{rows}</tbody></table></div>"
         )
 
     def to_html(self) -> str:
@@ -195,6 +232,10 @@ class Report:
             "body { margin: clamp(.8em, 3vw, 2em); font: 14px/1.45 system-ui, sans-serif; }</style></head>"
             f"<body><h1>WindTunnel report</h1>{self._repr_html_()}<p>{escape(_versions())}</p></body></html>\n"
         )
+
+
+def _scores_text(model: str, scores: Mapping[str, float]) -> str:
+    return f"{model}: {', '.join(f'{metric} {value:.4f}' for metric, value in scores.items())}"
 
 
 def _versions() -> str:

@@ -6,7 +6,10 @@ from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from windtunnel.encode import Rows
+from windtunnel.errors import InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.fit import fit
 from windtunnel.trainers.refresh.refresh import refresh
@@ -162,11 +165,34 @@ class Translation(TranslatedPipeline):
 
         return explain(self, rows, background, samples=samples)
 
-    def report(self) -> Report:
-        """What each step became, its fidelity, and what training has changed."""
+    def report(self, test: tuple[Any, Any] | None = None, *, source: Any = None) -> Report:
+        """What each step became, its fidelity, and what training has changed.
+
+        Parameters
+        ----------
+        test : (X, y), optional
+            Raw rows that neither the pipeline nor ``fit`` has seen. The report then has the metrics on them.
+        source : fitted estimator, optional
+            The source pipeline, for its metrics on the test rows beside those of the translation.
+
+        Raises
+        ------
+        InvalidOption
+            A source without test rows.
+        """
         from windtunnel.api.report import Report
 
-        return Report.of(self)
+        if test is None:
+            if source is not None:
+                raise InvalidOption("source= is compared on test rows; give test=(X, y) too")
+            return Report.of(self)
+        from windtunnel.api.scores import measure  # scikit-learn's metrics, which take a moment to import
+
+        models = {"fine-tuned": self} if source is None else {"source pipeline": source, "fine-tuned": self}
+        X, y = test
+        return Report.of(
+            self, {name: measure(model, X, np.asarray(y), head=self.head) for name, model in models.items()}
+        )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the safe artefact that ``windtunnel.load`` reads: JSON, vocabularies and tensors, no code."""

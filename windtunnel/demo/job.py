@@ -18,13 +18,13 @@ from rich.console import Console
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from windtunnel.api.scores import score_table
 from windtunnel.clicklog import click_log
 from windtunnel.errors import BadInput
 from windtunnel.estimators import RareCategories, TwoHotEncoder
 from windtunnel.experiment.files import write_table_file
 from windtunnel.experiment.parts import PARTS, Part
 from windtunnel.experiment.run import Comparison, compare, write_json, write_model
-from windtunnel.experiment.scores import score_table
 
 ROWS = 50_000
 SCORER = Path(__file__).with_name("score_elsewhere.py")
@@ -145,6 +145,6 @@ def _write(comparison: Comparison, summary: dict[str, Any], folder: Path, starte
     net = comparison.net
     assert net.history is not None
     learning_curve(net.history, comparison.scores["source"]["valid"]["auroc"], folder / "learning_curve.png")
-    write_model(net, folder)
+    write_model(comparison, folder)
     summary["seconds"] = round(time.perf_counter() - started, 1)
     write_json(folder / "summary.json", summary)

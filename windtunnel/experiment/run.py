@@ -15,6 +15,8 @@ from pydantic_core import to_json
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from windtunnel.api.report import Report
+from windtunnel.api.scores import Scores, measure
 from windtunnel.api.sweep import sweep
 from windtunnel.api.translate import translate
 from windtunnel.api.translation import Translation
@@ -24,7 +26,6 @@ from windtunnel.estimators.fitting import fit_estimator
 from windtunnel.experiment.config import Config, PipelineConfig
 from windtunnel.experiment.files import write_table_file
 from windtunnel.experiment.parts import Part, labels_of_positive, load_parts
-from windtunnel.experiment.scores import Scores, measure
 from windtunnel.experiment.steps import StepConfig
 from windtunnel.sweeps.result import SweepResult
 from windtunnel.trainers.recipe import Recipe
@@ -88,7 +89,7 @@ def run_fit(config: Config, *, resume: bool = False) -> Comparison:
     if config.data.positive is not None:
         net = comparison.net
         net.replace_head(replace(net.head, classes=labels_of_positive(config.data)))
-    write_model(comparison.net, folder)
+    write_model(comparison, folder)
     write_json(folder / "summary.json", {**comparison.summary(), "config": config.model_dump(mode="json")})
     return comparison
 
@@ -182,10 +183,12 @@ def compare(
     return Comparison(source, net, scores, dict(zip(scores, seconds, strict=True)))
 
 
-def write_model(net: Translation, folder: Path) -> None:
-    """Write model.windtunnel and report.html."""
-    net.save(folder / "model.windtunnel")
-    write_atomically(folder / "report.html", net.report().to_html().encode())
+def write_model(comparison: Comparison, folder: Path) -> None:
+    """Write model.windtunnel and report.html, with the scores on the test rows."""
+    comparison.net.save(folder / "model.windtunnel")
+    source, _, tuned = (parts["test"] for parts in comparison.scores.values())
+    report = Report.of(comparison.net, {"source pipeline": source, "fine-tuned": tuned})
+    write_atomically(folder / "report.html", report.to_html().encode())
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
