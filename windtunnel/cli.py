@@ -278,7 +278,8 @@ def serve(
     max_queue: Annotated[int, typer.Option(help="The most rows that wait; then requests get 503.")] = 100_000,
     max_rows: Annotated[int, typer.Option(help="The most rows of a request.")] = 100_000,
     max_bytes: Annotated[int, typer.Option(help="The most bytes of a request.")] = 64 * 2**20,
-    timeout: Annotated[float, typer.Option(help="Seconds to receive and to answer a request.")] = 30.0,
+    max_connections: Annotated[int, typer.Option(help="The most connections; others get 503.")] = 512,
+    timeout: Annotated[float, typer.Option(help="Seconds to receive a request and to compute its response.")] = 30.0,
 ) -> None:
     """Serve models over HTTP: POST /predict, the Open Inference Protocol under /v2, /metrics."""
     from windtunnel.api.serve import serve as run
@@ -288,7 +289,7 @@ def serve(
             raise FileNotFoundError(f"no file {path}; give models written by windtunnel fit")
     run(
         models, host=host, port=port, workers=workers, max_batch=max_batch, max_wait_ms=max_wait_ms,
-        max_queue=max_queue, max_rows=max_rows, max_bytes=max_bytes, timeout=timeout,
+        max_queue=max_queue, max_rows=max_rows, max_bytes=max_bytes, max_connections=max_connections, timeout=timeout,
     )  # fmt: skip
 
 

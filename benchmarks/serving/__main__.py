@@ -33,8 +33,8 @@ BEHIND = 0.9
 WARM_UP = (100.0, 1.0)
 MODES = {
     "trees": ("one by one", "request", "windtunnel serve"),
-    "torch_trees": ("one by one", "fixed", "request", "windtunnel serve"),
-    "cascade": ("one by one", "fixed", "request", "stage", "windtunnel serve"),
+    "torch_trees": ("one by one", "request", "windtunnel serve"),
+    "cascade": ("one by one", "request", "stage", "windtunnel serve"),
 }
 PEERS = ("litserve", "litserve batches", "mlserver")
 app = command()
@@ -160,7 +160,8 @@ def _running(command: list[str]) -> Iterator[int]:
 def _overhead(model: Model) -> str:
     """How long the parts of a request take without HTTP."""
     from benchmarks.serving.server import _open
-    from windtunnel.serving.messages import parse_json, response_json, rows_of_json, to_json
+    from windtunnel.serving.messages import parse_json, response_json, rows_of_json
+    from windtunnel.serving.responses import to_json
     from windtunnel.serving.schema import Schema
     from windtunnel.serving.stages import main_net
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,34 +12,54 @@ import uvicorn
 
 import windtunnel
 from windtunnel.api.serve import open_model
-from windtunnel.serving import batching, stages
 from windtunnel.serving.app import App
+from windtunnel.serving.batching import Server
+from windtunnel.serving.connection import uvicorn_options
 from windtunnel.serving.models import Limits, Views
-
-FIXED = 32
-FOREVER = 60_000.0
+from windtunnel.serving.stages import Task
 
 
-class WholeRequests:
+class Queued(Server):
+    """Each request goes through the pool, however quick it is."""
+
+    QUICK_SECONDS = 0.0
+
+
+class WholeRequests(Queued):
     """A cascade in one stage: a batch leaves when its last row is done."""
 
-    def __init__(self, model: Any) -> None:
-        self._first = stages.first_stage(model)
+    @staticmethod
+    def first_stage(net: Any) -> Any:
+        """Both stages as one."""
+        return BothStages(Server.first_stage(net))
 
-    def task(self, methods: tuple[str, ...], rows: Any) -> Any:
-        """As the first stage, which is replaced."""
-        task = self._first.task(methods, rows)
-        object.__setattr__(task, "stage", self)
-        return task
 
-    def run(self, tasks: Sequence[Any]) -> list[Any]:
-        """Both stages."""
-        results = [*self._first.run(tasks)]
-        if left := [at for at, result in enumerate(results) if isinstance(result, stages.Task)]:
+@dataclass
+class BothStages:
+    """The stages of a cascade, one right after the other for the same batch."""
+
+    first: Any
+
+    def task(self, methods: tuple[str, ...], rows: Any) -> Task:
+        """That of the first stage, for this one."""
+        return replace(self.first.task(methods, rows), stage=self)
+
+    def run(self, tasks: Sequence[Task]) -> list[Any]:
+        """The outputs of all tasks."""
+        results = [*self.first.run(tasks)]
+        if left := [at for at, result in enumerate(results) if isinstance(result, Task)]:
             outputs = results[left[0]].stage.run([results[at] for at in left])
             for at, output in zip(left, outputs, strict=True):
                 results[at] = output
         return results
+
+
+MODES: dict[str, tuple[type[Server], Limits]] = {
+    "one by one": (Queued, Limits(max_batch=1)),
+    "request": (WholeRequests, Limits()),
+    "stage": (Queued, Limits()),
+    "windtunnel serve": (Server, Limits()),
+}
 
 
 def _open(path: Path) -> Any:
@@ -50,16 +71,10 @@ def _open(path: Path) -> Any:
 def main() -> None:
     """Serve until SIGTERM."""
     mode, path, port = sys.argv[1:]
-    limits = {
-        "one by one": Limits(max_batch=1),
-        "fixed": Limits(max_batch=FIXED, max_wait_ms=FOREVER),
-    }.get(mode, Limits())
-    if mode != "windtunnel serve":
-        batching.QUICK_SECONDS = 0.0
-    if mode == "request":
-        batching.first_stage = WholeRequests  # type: ignore[assignment]
-    app = App([Path(path)], _open, limits, Views(lambda model: {}, lambda net, rows: {})).starlette()
-    uvicorn.run(app, port=int(port), access_log=False, log_level="error")
+    server, limits = MODES[mode]
+    views = Views(lambda model: {}, lambda net, rows: {})
+    app = App([Path(path)], _open, limits, views, server).starlette()
+    uvicorn.run(app, port=int(port), log_level="error", **uvicorn_options(limits.max_connections))
 
 
 if __name__ == "__main__":

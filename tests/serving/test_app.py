@@ -1,11 +1,14 @@
 """The HTTP application, called by a client through a socket."""
 
 import gc
+import http.client
 import json
 import os
 import shutil
 import socket
+import struct
 import time
+from contextlib import closing
 from functools import partial
 
 import numpy as np
@@ -19,6 +22,7 @@ from tests.support.churn import fitted_churn
 from tests.support.http_server import request, running
 from windtunnel.api.serve import application
 from windtunnel.serving.messages import ARROW
+from windtunnel.serving.tensors import JSON_BYTES
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +177,39 @@ def test_no_changed_body_is_an_error_of_the_server(call, fitted):
         ][seed % 4]
         status, answer = call("POST", path, body, headers)
         assert status in (200, 413, 422), f"seed {seed}: {status} {answer}"
+
+
+def test_binary_tensors_give_the_predictions_of_the_source(call, port, fitted):
+    pipeline, frame = fitted
+    rows = frame.head(5)
+    texts = b"".join(struct.pack("<I", len(text.encode())) + text.encode() for text in rows.city)
+    numbers = rows.age.to_numpy("<f8").tobytes()
+
+    def tensor(name, datatype, data):
+        return {"name": name, "shape": [5], "datatype": datatype, "parameters": {"binary_data_size": len(data)}}
+
+    def infer(message, data):
+        head = json.dumps(message).encode()
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+            connection.request("POST", "/v2/models/churn/infer", head + data, {JSON_BYTES: str(len(head))})
+            response = connection.getresponse()
+            content, length = response.read(), int(response.getheader(JSON_BYTES, "0"))
+        return response.status, json.loads(content[:length] if length else content), content[length:]
+
+    inputs = [tensor("city", "BYTES", texts), tensor("age", "FP64", numbers)]
+    message = {"inputs": inputs, "parameters": {"binary_data_output": True}}
+    status, answer, data = infer(message, texts + numbers)
+    assert (status, [output["name"] for output in answer["outputs"]]) == (200, ["predict", "predict_proba"])
+    sizes = [output["parameters"]["binary_data_size"] for output in answer["outputs"]]
+    labels = b"".join(struct.pack("<I", len(label)) + label.encode() for label in pipeline.predict(rows))
+    assert (sizes, data[: sizes[0]]) == ([len(labels), 80], labels)
+    np.testing.assert_allclose(np.frombuffer(data[sizes[0] :]).reshape(5, 2), pipeline.predict_proba(rows), atol=1e-6)
+    mixed = message | {"outputs": [{"name": "predict", "parameters": {"binary_data": False}}]}
+    assert infer(mixed, texts + numbers)[1]["outputs"][0]["data"] == pipeline.predict(rows).tolist()
+    for data in (texts + numbers[:-1], texts + numbers + b"x", texts[:3] + b"\xff" + texts[4:] + numbers, b""):
+        assert infer(message, data)[0] == 422
+    for length in ("7", "99999", "-1", "x"):
+        assert call("POST", "/v2/models/churn/infer", message, {JSON_BYTES: length})[0] == 422
 
 
 def test_unknown_models_versions_and_paths_are_404(call):

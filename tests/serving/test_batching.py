@@ -54,6 +54,20 @@ def test_requests_of_many_callers_get_their_own_outputs(net, fitted):
     np.testing.assert_allclose(np.concatenate(probabilities), pipeline.predict_proba(X), atol=1e-12)
 
 
+def test_outputs_of_several_methods_are_those_of_each(fitted):
+    pipeline, X = fitted
+    methods = ("predict_proba", "predict", "decision_function")
+    for net in (windtunnel.compile(pipeline, backend="torch"), windtunnel.compile(pipeline)):
+        for rows in (X[:1], X):
+            outputs = net.outputs(methods, rows)
+            assert outputs[1].tolist() == pipeline.predict(rows).tolist()
+            np.testing.assert_allclose(outputs[0], pipeline.predict_proba(rows), atol=1e-12)
+            np.testing.assert_allclose(outputs[2], pipeline.decision_function(rows), atol=1e-12)
+            assert len(net.outputs(["predict"], rows)) == 1
+        with pytest.raises(BadInput):
+            net.outputs(methods, X * np.nan)
+
+
 def test_requests_that_arrive_during_a_batch_share_the_next_one(net, fitted, monkeypatch):
     gate, X = Gate(net, monkeypatch), fitted[1]
     with windtunnel.Server(net, max_batch=10) as server:
@@ -120,12 +134,14 @@ def test_what_waits_is_scored_by_the_model_that_it_was_sent_to(fitted, monkeypat
 
 def test_a_few_rows_that_are_quick_are_scored_by_their_caller(net, fitted, monkeypatch):
     pipeline, X = fitted
-    monkeypatch.setattr("windtunnel.serving.batching.QUICK_SECONDS", 60.0)
+    monkeypatch.setattr(windtunnel.Server, "QUICK_SECONDS", 60.0)
     with windtunnel.Server(net) as server:
         server.submit(["predict"], X[:1]).result(30)
         threads = []
-        predict = net.predict
-        monkeypatch.setattr(type(net), "predict", lambda self, rows: threads.append(current_thread()) or predict(rows))
+        outputs = type(net).outputs
+        monkeypatch.setattr(
+            type(net), "outputs", lambda *arguments: threads.append(current_thread()) or outputs(*arguments)
+        )
         assert server.submit(["predict"], X[:3]).result(30)[0].tolist() == pipeline.predict(X[:3]).tolist()
         server.submit(["predict"], X).result(30)
         with pytest.raises(BadInput):

@@ -8,11 +8,13 @@ from threading import Thread
 
 import uvicorn
 
+from windtunnel.serving.connection import uvicorn_options
+
 
 @contextmanager
-def running(app):
+def running(app, max_connections=512):
     """The port of a server that runs the application."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", **uvicorn_options(max_connections)))
     thread = Thread(target=server.run)
     thread.start()
     while not server.started:

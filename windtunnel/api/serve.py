@@ -69,11 +69,13 @@ def serve(
     workers : int
         Processes that share the port.
     **limits
-        Fields of ``windtunnel.serving.models.Limits``: max_batch, max_wait_ms, max_queue, max_rows, max_bytes, timeout.
+        Fields of ``windtunnel.serving.models.Limits``: max_batch, max_wait_ms, max_queue, max_rows, max_bytes,
+        max_connections (of each process), timeout.
     """
     _check_installed()
     import uvicorn
 
+    from windtunnel.serving.connection import uvicorn_options
     from windtunnel.serving.models import Limits
 
     settings = asdict(replace(Limits(), **limits)) | {"models": [str(model) for model in models]}
@@ -83,7 +85,7 @@ def serve(
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         uvicorn.run(
             "windtunnel.api.serve:from_environment", factory=True, host=host, port=port, workers=workers,
-            access_log=False, timeout_graceful_shutdown=GRACEFUL_SECONDS,
+            timeout_graceful_shutdown=GRACEFUL_SECONDS, **uvicorn_options(settings["max_connections"]),
         )  # fmt: skip
 
 
@@ -160,6 +162,8 @@ def _explain(net: TranslatedPipeline, rows: Rows) -> dict[str, Any]:
 
 
 def _check_installed() -> None:
-    missing = [name for name in ("starlette", "uvicorn", "orjson", "prometheus_client") if find_spec(name) is None]
+    missing = [
+        name for name in ("starlette", "uvicorn", "httptools", "orjson", "prometheus_client") if find_spec(name) is None
+    ]
     if missing:
         raise InvalidOption(f"serve needs {', '.join(missing)}: pip install 'windtunnel[serve]'")

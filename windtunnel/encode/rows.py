@@ -118,8 +118,12 @@ def indexable(rows: Any) -> Any:
 
 
 def count_rows(rows: Rows) -> int:
-    """The number of rows of any accepted kind."""
-    return len(rows) if isinstance(rows, list | tuple) or dimensions(rows) == 1 else len(as_frame(rows))
+    """The number of rows of any accepted kind; ``BadInput`` for what has no rows."""
+    if isinstance(rows, Mapping):
+        rows = next(iter(rows.values()), ())
+    if shape := getattr(rows, "shape", None):
+        return int(shape[0])
+    return len(rows) if shape is None and hasattr(rows, "__len__") else len(as_frame(rows))
 
 
 def check_dense(rows: int, columns: int, itemsize: int) -> None:

@@ -279,8 +279,7 @@ class TranslatedPipeline(ScoringPipeline):
         """Labels of a classifier (original labels), values of a regressor, the output of ``Booster.predict``."""
         if (direct := self._direct("predict", rows)) is not None:
             return direct  # type: ignore[no-any-return]
-        output = self._predict("predict", rows, self.head.predicted)
-        return self.head.labels(output) if self.head.classes is not None else self.head.typed("predict", output)
+        return self._finished("predict", self._predict("predict", rows, self.head.predicted))  # type: ignore[no-any-return]
 
     @SourceMethod
     def predict_proba(self, rows: Rows) -> Any:
@@ -327,7 +326,29 @@ class TranslatedPipeline(ScoringPipeline):
         """The output of a method in the source's type."""
         if (direct := self._direct(method, rows)) is not None:
             return direct
-        return self.head.typed(method, self._predict(method, rows, finish))
+        return self._finished(method, self._predict(method, rows, finish))
+
+    def outputs(self, methods: Sequence[str], rows: Rows) -> tuple[Any, ...]:
+        """The outputs of several methods, such as "predict"; raw scores from which all of them follow run once."""
+        head = self.head
+        finishes = {
+            "predict": head.predicted,
+            "predict_proba": head.probabilities,
+            "decision_function": head.decision,
+        }
+        if (direct := self._direct(methods[0], rows)) is not None:
+            return direct, *(getattr(self, method)(rows) for method in methods[1:])
+        if len(methods) < 2 or not finishes.keys() - self.facts().methods >= {*methods}:
+            return tuple(getattr(self, method)(rows) for method in methods)
+        scores = self.scores(rows)
+        with torch.inference_mode():
+            return tuple(self._finished(method, finishes[method](scores)) for method in methods)
+
+    def _finished(self, method: str, output: Tensor) -> Any:
+        """An output in the source's type; labels for their positions."""
+        if method == "predict" and self.head.classes is not None:
+            return self.head.labels(output)
+        return self.head.typed(method, output)
 
     def _direct(self, method: str, rows: Rows) -> Any:
         """The output of a method if the engine computes it from raw rows."""

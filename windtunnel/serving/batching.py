@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
-from threading import Condition, Thread
+from threading import Thread
 from time import monotonic
 from typing import Any, Self
 
-import numpy as np
-
-from windtunnel.encode import Rows
-from windtunnel.errors import InvalidOption, Overloaded
+from windtunnel.encode import Rows, count_rows
+from windtunnel.errors import InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.cascade import Cascade
+from windtunnel.serving.pool import Pool, Request
 from windtunnel.serving.stages import FirstStage, Outputs, Task, first_stage, main_net
 
 FEW_ROWS = 32
-QUICK_SECONDS = 0.0003
-"""Handing a request to the thread and back takes about this long."""
 WEIGHT = 0.1
 """Of the last request of a few rows in the mean of their times."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Request:
-    """A task that waits, and where the outputs of its request go."""
-
-    task: Task
-    outputs: Future[Outputs] = field(default_factory=Future)
-    arrived: float = field(default_factory=monotonic)
-    seconds: float = 0.0
-    """What its share of earlier batches took."""
 
 
 class Server:
@@ -78,6 +62,9 @@ class Server:
     Yu et al., Orca: a distributed serving system for transformer-based generative models, OSDI 2022.
     """
 
+    QUICK_SECONDS = 0.0003
+    """Handing a request to the thread and back takes about this long."""
+
     def __init__(
         self,
         net: TranslatedPipeline | Cascade,
@@ -89,20 +76,16 @@ class Server:
         least = {"max_batch": (max_batch, 1), "max_wait_ms": (max_wait_ms, 0), "max_queue": (max_queue, 1)}
         if wrong := [f"{name}={value!r}" for name, (value, bound) in least.items() if not value >= bound]:
             raise InvalidOption(f"Server got {', '.join(wrong)}; accepted are 1 row or more, and a wait of 0 or more.")
-        self._model = main_net(net), first_stage(net)
-        self.max_batch, self.max_wait, self.max_queue = max_batch, max_wait_ms / 1000, max_queue
-        self._requests: deque[_Request] = deque()
-        self._rows = 0
-        self._closed = False
-        self._seconds = QUICK_SECONDS  # the mean time of requests of a few rows
-        self._changed = Condition()
+        self._model = main_net(net), self.first_stage(net)
+        self._pool = Pool(max_batch, max_wait_ms / 1000, max_queue)
+        self._seconds = self.QUICK_SECONDS  # the mean time of requests of a few rows
         self._thread = Thread(target=self._work, name="windtunnel-server", daemon=True)
         self._thread.start()
 
     @property
     def queued_rows(self) -> int:
         """The rows that wait."""
-        return self._rows
+        return self._pool.rows
 
     async def predict(self, rows: Rows) -> Any:
         """What ``net.predict`` gives."""
@@ -144,42 +127,43 @@ class Server:
         InvalidOption
             The server is closed, or the source lacks a method.
         """
+        started = self.start(methods, rows)
+        if isinstance(started, Future):
+            return started
+        future = Future[Outputs]()
+        future.set_result(started)
+        return future
+
+    def start(self, methods: Sequence[str], rows: Rows) -> tuple[Any, ...] | Future[tuple[Any, ...]]:
+        """As ``submit``, but the outputs themselves if the rows are scored at once."""
         net, stage = self._model
         if lacking := [method for method in methods if method not in net.head.methods]:
             raise InvalidOption(f"the source has no {', '.join(lacking)}; it has {', '.join(net.head.methods)}.")
-        if self._seconds < QUICK_SECONDS and not self._requests and not self._closed and _count(rows) <= FEW_ROWS:
-            return self._scored_now(stage, methods, rows)
-        request = _Request(stage.task(tuple(methods), rows))
-        with self._changed:
-            if self._closed:
-                raise InvalidOption("the server is closed; make another one.")
-            if self._rows and self._rows + request.task.count > self.max_queue:
-                raise Overloaded(f"{self._rows} rows wait, of at most {self.max_queue}; send the request again later.")
-            self._requests.append(request)
-            self._rows += request.task.count
-            self._changed.notify()
+        if self._seconds < self.QUICK_SECONDS and self._pool.idle and count_rows(rows) <= FEW_ROWS:
+            start = monotonic()
+            outputs = stage.outputs(methods, rows)
+            self._record_time(monotonic() - start)
+            return outputs
+        request = Request(stage.task(tuple(methods), rows))
+        self._pool.put(request)
         return request.outputs
-
-    def _scored_now(self, stage: FirstStage, methods: Sequence[str], rows: Rows) -> Future[Outputs]:
-        """The outputs of rows that do not wait; ``BadInput`` is raised, not kept in the future."""
-        start, outputs = monotonic(), Future[Outputs]()
-        outputs.set_result(stage.outputs(methods, rows))
-        self._record_time(monotonic() - start)
-        return outputs
 
     def _record_time(self, seconds: float) -> None:
         # The processor may have been busy elsewhere once.
-        self._seconds += WEIGHT * (min(seconds, 4 * QUICK_SECONDS) - self._seconds)
+        self._seconds += WEIGHT * (min(seconds, 4 * self.QUICK_SECONDS) - self._seconds)
 
     def replace(self, net: TranslatedPipeline | Cascade) -> None:
         """Score the requests from now on with another model; those in the pool keep theirs."""
-        self._model = main_net(net), first_stage(net)
+        self._model = main_net(net), self.first_stage(net)
+
+    @staticmethod
+    def first_stage(net: TranslatedPipeline | Cascade) -> FirstStage:
+        """The stage that requests enter."""
+        return first_stage(net)
 
     def close(self) -> None:
         """Score what waits, then end the thread."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
+        self._pool.close()
         self._thread.join()
 
     def __enter__(self) -> Self:
@@ -195,75 +179,31 @@ class Server:
         await asyncio.to_thread(self.close)
 
     def _work(self) -> None:
-        while requests := self._next_batch():
-            running = [request for request in requests if _running(request)]
+        """Score batch after batch, until the server is closed and nothing waits."""
+        while batch := self._pool.take():
+            requests = [request for request in batch if request.starts()]
             start = monotonic()
-            results = _run(running) if running else []
-            seconds = (monotonic() - start) / max(len(running), 1)
+            results = _run(requests)
+            seconds = (monotonic() - start) / max(len(requests), 1)
             unsettled = []
-            for request, result in zip(running, results, strict=True):
+            for request, result in zip(requests, results, strict=True):
                 if isinstance(result, Task):
-                    unsettled.append(replace(request, task=result, seconds=request.seconds + seconds))
+                    unsettled.append(request.at_next_stage(result, seconds))
                 elif isinstance(result, Exception):
                     request.outputs.set_exception(result)
                 else:
                     if request.task.count <= FEW_ROWS:
                         self._record_time(request.seconds + seconds)
                     request.outputs.set_result(result)
-            if unsettled:
-                with self._changed:
-                    self._requests = deque(sorted([*unsettled, *self._requests], key=lambda request: request.arrived))
-                    self._rows += sum(request.task.count for request in unsettled)
-
-    def _next_batch(self) -> list[_Request]:
-        """The requests of the next batch, in the order of arrival; none once the server is closed and has no more."""
-        with self._changed:
-            while True:
-                wait: float | None = None
-                if self._requests:
-                    wait = self._requests[0].arrived + self.max_wait - monotonic()
-                    if wait <= 0 or self._rows >= self.max_batch or self._closed:
-                        return self._take()
-                elif self._closed:
-                    return []
-                self._changed.wait(wait)
-
-    def _take(self) -> list[_Request]:
-        first = self._requests[0].task
-        taken: list[_Request] = []
-        others: list[_Request] = []
-        rows = 0
-        while self._requests:
-            request = self._requests[0]
-            if not request.task.joins(first):
-                others.append(self._requests.popleft())
-            elif taken and rows + request.task.count > self.max_batch:
-                break
-            else:
-                taken.append(self._requests.popleft())
-                rows += request.task.count
-        self._requests.extendleft(reversed(others))
-        self._rows -= rows
-        return taken
+            self._pool.put_back(unsettled)
 
 
-def _running(request: _Request) -> bool:
-    """Whether the caller has not cancelled it."""
-    return request.outputs.running() or request.outputs.set_running_or_notify_cancel()
-
-
-def _run(requests: Sequence[_Request]) -> list[Outputs | Task | Exception]:
+def _run(requests: Sequence[Request]) -> list[Outputs | Task | Exception]:
     """What each request of a batch gets; a batch that fails is halved until the requests at fault are alone."""
+    if not requests:
+        return []
     try:
         return [*requests[0].task.stage.run([request.task for request in requests])]
     except Exception as error:  # handed to the callers
         half = len(requests) // 2
         return [error] if not half else _run(requests[:half]) + _run(requests[half:])
-
-
-def _count(rows: Rows) -> int:
-    """The number of rows of a kind that is quick to count; else more than a few."""
-    if isinstance(rows, dict) and rows:
-        column = next(iter(rows.values()))
-        return len(column) if isinstance(column, list) else FEW_ROWS + 1
-    return len(rows) if isinstance(rows, list | np.ndarray) else FEW_ROWS + 1

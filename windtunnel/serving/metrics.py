@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
@@ -12,6 +13,19 @@ ROWS = Counter("windtunnel_rows", "Rows scored.", ("model",))
 LATENCY = Histogram("windtunnel_request_seconds", "From the first byte to the response.", ("model",), buckets=SECONDS)
 QUEUE = Gauge("windtunnel_queued_rows", "Rows that wait.", ("model",), multiprocess_mode="livesum")
 VERSION = Gauge("windtunnel_model_version", "How often the file was loaded.", ("model",), multiprocess_mode="livemax")
+
+
+def count_request(model: str, status: int, seconds: float) -> None:
+    """Count a request that got a response."""
+    requests, latency = _of_request(model, status)
+    requests.inc()
+    latency.observe(seconds)
+
+
+@cache
+def _of_request(model: str, status: int) -> tuple[Counter, Histogram]:
+    """The counters with these labels, which take longer to find than to increase."""
+    return REQUESTS.labels(model, status), LATENCY.labels(model)
 
 
 def exposition() -> bytes:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from windtunnel.encode import Rows
-from windtunnel.errors import WindTunnelError
+from windtunnel.errors import InvalidOption, WindTunnelError
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.serving import metrics
 from windtunnel.serving.batching import Server
 from windtunnel.serving.cascade.cascade import Cascade
+from windtunnel.serving.responses import NotFound
 from windtunnel.serving.schema import METHODS, Schema
 from windtunnel.serving.stages import main_net
 
@@ -51,8 +53,10 @@ class Limits:
         The most rows of a request.
     max_bytes : int
         The most bytes of a body.
+    max_connections : int
+        The most connections of clients; the requests of others get 503.
     timeout : float
-        Seconds within which a body must arrive, and within which a request must be answered.
+        Seconds within which a body must arrive and the response must be ready.
     """
 
     max_batch: int = 4096
@@ -60,55 +64,126 @@ class Limits:
     max_queue: int = 100_000
     max_rows: int = 100_000
     max_bytes: int = 64 * 2**20
+    max_connections: int = 512
     timeout: float = 30.0
 
 
+@dataclass(frozen=True)
+class LoadedModel:
+    """What comes from the present version of a file.
+
+    Attributes
+    ----------
+    model : Translation or Cascade
+    net : Translation
+        The model itself, or the full model of a cascade.
+    schema : Schema
+    methods : list of str
+        The methods that a request gets the outputs of.
+    labels : list
+        The labels in the order of the probabilities.
+    version : int
+        How often the file was loaded.
+    """
+
+    model: TranslatedPipeline | Cascade
+    net: TranslatedPipeline
+    schema: Schema
+    methods: list[str]
+    labels: list[Any]
+    version: int
+
+    @classmethod
+    def of(cls, model: TranslatedPipeline | Cascade, version: int) -> LoadedModel:
+        """The facts of a model."""
+        net = main_net(model)
+        methods = [method for method in METHODS if method in net.head.methods]
+        return cls(model, net, Schema.of(net), methods, net.head.labels_in_order, version)
+
+
 class ServedModel:
-    """A model from a file, with its server."""
+    """A model by the name of its file, with the server that scores its rows.
 
-    def __init__(self, path: Path, open_model: OpenModel, limits: Limits) -> None:
-        self.path, self.name, self._open = path, path.stem, open_model
+    Attributes
+    ----------
+    name : str
+    loaded : LoadedModel
+    server : Server
+    """
+
+    def __init__(self, path: Path, open_model: OpenModel, limits: Limits, server: type[Server]) -> None:
+        self.name, self._path, self._open = path.stem, path, open_model
         self._stamp = _stamp(path)
-        self.model = model = open_model(path)
-        self.net = main_net(model)
-        self.schema = Schema.of(self.net)
-        self.server = Server(
-            model, max_batch=limits.max_batch, max_wait_ms=limits.max_wait_ms, max_queue=limits.max_queue
+        self.loaded = LoadedModel.of(open_model(path), version=1)
+        self.server = server(
+            self.loaded.model,
+            max_batch=limits.max_batch,
+            max_wait_ms=limits.max_wait_ms,
+            max_queue=limits.max_queue,
         )
-        self.version = 1
-
-    @property
-    def methods(self) -> list[str]:
-        """The methods that a request gets the outputs of."""
-        return [method for method in METHODS if method in self.net.head.methods]
+        self.scored_rows = metrics.ROWS.labels(self.name)
 
     def reload(self) -> bool:
         """Load the file again if it has changed; what waits is scored by the model that it was encoded for.
 
         A file that cannot be loaded leaves the model as it is.
         """
-        if (stamp := _stamp(self.path)) == self._stamp or stamp is None:
+        if (stamp := _stamp(self._path)) == self._stamp or stamp is None:
             return False
         self._stamp = stamp
         try:
-            model = self._open(self.path)
+            model = self._open(self._path)
         except (WindTunnelError, OSError) as error:
-            LOGGER.error("%s: kept the earlier version, as the new file cannot be loaded: %s", self.path, error)
+            LOGGER.error("%s: kept the earlier version, as the new file cannot be loaded: %s", self._path, error)
             return False
-        self.model, self.net = model, main_net(model)
-        self.schema = Schema.of(self.net)
+        self.loaded = LoadedModel.of(model, self.loaded.version + 1)
         self.server.replace(model)
-        self.version += 1
-        LOGGER.info("%s: loaded version %d", self.path, self.version)
+        LOGGER.info("%s: loaded version %d", self._path, self.loaded.version)
         return True
 
 
-async def watch(models: Mapping[str, ServedModel]) -> None:
+class Models:
+    """The models of a server.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Files of models; the stem of a file is the name of its model.
+    open_model : callable
+        Loads a file.
+    limits : Limits
+    server : type
+        ``Server``, or a subclass that batches in another way.
+    """
+
+    def __init__(self, paths: Sequence[Path], open_model: OpenModel, limits: Limits, server: type[Server]) -> None:
+        models = [ServedModel(path, open_model, limits, server) for path in paths]
+        self._models = {model.name: model for model in models}
+        if len(self._models) < len(models):
+            raise InvalidOption("two models have the same name; give files with different stems.")
+
+    def __iter__(self) -> Iterator[ServedModel]:
+        return iter(self._models.values())
+
+    def find(self, parameters: Mapping[str, str]) -> ServedModel:
+        """The model that the parameters "model" and "version" of a path name; without a name, the only one."""
+        name, models = parameters.get("model"), self._models
+        if name is None and len(models) == 1:
+            return next(iter(models.values()))
+        if name not in models:
+            raise NotFound(f"no model {str(name)[:100]!r}; there are {', '.join(map(repr, models))}.")
+        version = str(models[name].loaded.version)
+        if parameters.get("version", version) != version:
+            raise NotFound(f"model {name!r} has version {version}.")
+        return models[name]
+
+
+async def watch(models: Models) -> None:
     """Load models again when their files change, until cancelled."""
     exempt_from_collection()
     while True:
         await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
-        for model in models.values():
+        for model in models:
             if await asyncio.to_thread(model.reload):
                 exempt_from_collection()
 

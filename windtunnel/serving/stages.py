@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from windtunnel.encode import Batch, Rows
+from windtunnel.encode import Batch, Rows, count_rows
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.cascade import Cascade, take_rows
 from windtunnel.serving.cascade.threshold import NEVER
@@ -96,13 +96,13 @@ class WholeNet:
     def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
         """Encode the rows of a request, unless steps on the host take long for it."""
         if self._net.hosts:
-            return Task(self, methods, rows, row_count(rows), None, form_of(rows))
+            return Task(self, methods, rows, count_rows(rows), None, form_of(rows))
         batch = self._net.encode(rows)
         return Task(self, methods, rows, len(batch.ids), batch, None)
 
     def outputs(self, methods: Sequence[str], rows: Rows | Batch) -> Outputs:
         """The outputs of each method."""
-        return tuple(getattr(self._net, method)(rows) for method in methods)
+        return self._net.outputs(methods, rows)
 
     def run(self, tasks: Sequence[Task]) -> Sequence[Outputs]:
         """The outputs of each task."""
@@ -123,7 +123,7 @@ class SmallModel:
         """Encode what the small model reads, unless steps on the host take long for it."""
         self._check_columns(rows)
         if self._stage.net.hosts or self._stage.hosts:
-            return Task(self, methods, rows, row_count(rows), None, form_of(rows))
+            return Task(self, methods, rows, count_rows(rows), None, form_of(rows))
         batch = self._stage.encode(rows)
         return Task(self, methods, rows, len(batch.ids), batch, None)
 
@@ -176,13 +176,6 @@ class FullModel:
         return tuple(
             labels[probabilities.argmax(axis=1)] if method == "predict" else probabilities for method in methods
         )
-
-
-def row_count(rows: Rows) -> int:
-    """The number of raw rows."""
-    if isinstance(rows, Mapping):
-        return len(next(iter(rows.values()), ()))
-    return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
 
 
 def form_of(rows: Rows) -> Hashable:

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from windtunnel.encode import Rows
+from windtunnel.encode import Rows, count_rows
 from windtunnel.encode.rows import as_frame
 from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption
 from windtunnel.export import c_file, onnx_cascade
@@ -148,7 +148,7 @@ class Cascade:
     def _first(self, rows: Rows) -> StageOutput:
         """What the small model gives for all rows."""
         stage = self.stages[0]
-        if not stage.hosts and row_count(rows) <= FEW_ROWS:
+        if not stage.hosts and count_rows(rows) <= FEW_ROWS:
             return WholeStage(self.small, self._method).run(rows)
         return _run(stage, rows)
 
@@ -320,11 +320,6 @@ def take_rows(rows: Rows, positions: NDArray[Any]) -> Rows:
     if isinstance(rows, list) and not isinstance(rows[0], list | tuple):
         return [rows[position] for position in positions]
     return as_frame(rows).iloc[positions]
-
-
-def row_count(rows: Rows) -> int:
-    """How many rows there are."""
-    return len(next(iter(rows.values()), ())) if isinstance(rows, Mapping) else int(np.shape(rows)[0])
 
 
 def _covers(name: str, host: str) -> bool:

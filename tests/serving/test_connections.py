@@ -1,0 +1,68 @@
+"""How many clients a server takes, and how much of their bodies."""
+
+import http.client
+import json
+import socket
+from contextlib import ExitStack
+
+import pytest
+from sklearn.linear_model import LinearRegression
+
+import windtunnel
+from tests.support.http_server import request, running
+from windtunnel.api.serve import application
+
+ROW = json.dumps([[2, 1]])
+MAX_BYTES = 1000
+
+
+@pytest.fixture
+def app(tmp_path):
+    path = tmp_path / "line.windtunnel"
+    windtunnel.translate(LinearRegression().fit([[0.0, 1.0], [1.0, 1.0]], [1.0, 3.0])).save(path)
+    return application([path], max_bytes=MAX_BYTES)
+
+
+def connect(port):
+    return http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+
+
+def predict(connection, body=ROW):
+    connection.request("POST", "/predict", body)
+    response = connection.getresponse()
+    return response.status, response.headers, json.loads(response.read())
+
+
+def test_connections_beyond_the_limit_get_503_and_the_others_are_served(app):
+    with running(app, max_connections=3) as port, ExitStack() as stack:
+        kept = [connect(port) for _ in range(3)]
+        for connection in kept:
+            stack.callback(connection.close)
+            assert predict(connection)[0] == 200
+        for body in (ROW, " " * 300_000):
+            other = connect(port)
+            status, headers, answer = predict(other, body)
+            assert (status, headers["Retry-After"], headers["Connection"]) == (503, "1", "close")
+            assert "connections" in answer["error"] and answer["type"] == "Overloaded"
+            other.close()
+        assert [predict(connection)[0] for connection in kept] == [200] * 3
+        kept.pop().close()
+        while request(port, "POST", "/predict", [[2, 1]])[0] == 503:  # until the server has seen the end
+            pass
+        metrics = request(port, "GET", "/metrics")[1]
+        assert 'windtunnel_requests_total{model="",status="503"}' in metrics
+
+
+def test_bodies_beyond_the_memory_for_them_get_503(app):
+    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+    with running(app) as port, ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)) for _ in range(5)]
+        for client in clients:
+            client.sendall(head + b" " * 900)
+        rejected = request(port, "POST", "/predict", b" " * 900)
+        assert rejected[0] == 503 and "bytes" in rejected[1]["error"]
+        for client in clients:
+            client.close()
+        while request(port, "POST", "/predict", b"[[2, 1]]" + b" " * 900)[0] == 503:
+            pass
+        assert request(port, "POST", "/predict", [[2, 1]])[0] == 200

@@ -1,0 +1,72 @@
+"""What requests with rows get: predictions, tensors, explanations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
+from windtunnel.encode import Rows, count_rows
+from windtunnel.serving.messages import ARROW, parse_json, response_json, rows_of_arrow, rows_of_json
+from windtunnel.serving.models import Limits, ServedModel, Views
+from windtunnel.serving.responses import TooLarge, json_response
+from windtunnel.serving.stages import Outputs
+from windtunnel.serving.tensors import JSON_BYTES, parse_request, requested_outputs, rows_of_tensors, tensors_response
+
+LARGE_BODY = 2**16
+"""From this size on a body is parsed and encoded in another thread."""
+EXPLAINED_ROWS = 20
+
+
+class Scoring:
+    """The responses of endpoints that take rows.
+
+    Parameters
+    ----------
+    limits : Limits
+    views : Views
+    """
+
+    def __init__(self, limits: Limits, views: Views) -> None:
+        self._limits, self._views = limits, views
+
+    async def predict(self, model: ServedModel, headers: Headers, body: bytearray) -> Response:
+        """Predictions of rows as JSON or an Arrow stream."""
+        loaded, arrow = model.loaded, headers.get("content-type", "").startswith(ARROW)
+
+        def rows() -> Rows:
+            return rows_of_arrow(body) if arrow else rows_of_json(parse_json(body), loaded.schema)
+
+        outputs = await self._outputs(model, loaded.methods, rows, len(body))
+        return json_response(response_json(loaded.methods, outputs, loaded.labels))
+
+    async def infer(self, model: ServedModel, headers: Headers, body: bytearray) -> Response:
+        """An inference request of the Open Inference Protocol V2."""
+        message, data = parse_request(body, headers.get(JSON_BYTES))
+        schema, requested = model.loaded.schema, requested_outputs(message, model.loaded.methods)
+        outputs = await self._outputs(model, [*requested], lambda: rows_of_tensors(message, data, schema), len(body))
+        return tensors_response(model.name, message, requested, outputs)
+
+    async def explain(self, model: ServedModel, headers: Headers, body: bytearray) -> Response:
+        """The contributions of the columns of a few rows to their scores."""
+        rows = rows_of_json(parse_json(body), model.loaded.schema)
+        if (count := count_rows(rows)) > EXPLAINED_ROWS:
+            raise TooLarge(f"got {count} rows; at most {EXPLAINED_ROWS} are explained at once.")
+        return json_response(await asyncio.to_thread(self._views.explain, model.loaded.net, rows))
+
+    async def _outputs(
+        self, model: ServedModel, methods: Sequence[str], rows: Callable[[], Rows], size: int
+    ) -> Outputs:
+        def start() -> Outputs | Future[Outputs]:
+            parsed = rows()
+            count = count_rows(parsed)
+            if count > self._limits.max_rows:
+                raise TooLarge(f"got {count} rows, of at most {self._limits.max_rows}; send them in several requests.")
+            model.scored_rows.inc(count)
+            return model.server.start(methods, parsed)
+
+        started = start() if size < LARGE_BODY else await asyncio.to_thread(start)
+        return await asyncio.wrap_future(started) if isinstance(started, Future) else started
