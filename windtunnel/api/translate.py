@@ -83,7 +83,7 @@ def translate(
         rows, encoded = net.encoder.source_rows(calibrate), net.encode(calibrate)
         calibration = CalibrationRows.of(encoded, net.head.methods, pipeline, rows)
         fidelity = calibration.fidelity(net)
-        net.record(fidelity=fidelity, profile=TrainingProfile.of(net.encoder, encoded))
+        net.record(fidelity=fidelity, profile=TrainingProfile.of(net.encoder, net.hosts, encoded))
         warn_if_low(fidelity, stacklevel=3)
         calibration = calibration.sample()
     trainable = tuple(name for name, parameter in net.program.named_parameters() if parameter.requires_grad)

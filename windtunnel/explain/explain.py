@@ -31,7 +31,8 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
         raise BadInput("the score of a row depends on the other rows, so that contributions to it are not defined.")
     if samples < 2:
         raise BadInput(f"samples={samples}; give 2 or more, as the standard error needs two.")
-    raw, encoded = RawColumns.of(net), net.encode(rows)
+    encoded = net.encode(rows)  # steps on the host learn the names of their columns here
+    raw = RawColumns.of(net)
     pipeline, boosted, residual = _parts(net, raw)
     rows_to_compare = partial(_background, net, encoded, background)
     of_columns = pipeline.contributions(encoded, rows_to_compare, samples)
@@ -52,7 +53,7 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
         values=values,
         base=base,
         columns=tuple(tuple(raw.names[column] for column in columns) for columns in terms),
-        data=raw.values(net.encoder, rows),
+        data=raw.values(net.encoder, rows, encoded),
         outputs=_outputs(net.head, len(of_columns.base)),
         unit=net.head.unit,
         method=method,

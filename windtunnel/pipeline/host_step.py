@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +16,9 @@ from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, M
 
 if TYPE_CHECKING:  # loading a file without host steps needs no converters
     from windtunnel.translators.registry import TokenCounts
+
+MOST_LISTED = 50
+"""Columns of a step on the host that explanations and drift list one by one; a table of more is an embedding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +44,7 @@ class HostStep:
     reason: str
     tokens: TokenCounts | None = None
     source: str = ""
+    _labels: list[str] = field(default_factory=list, repr=False)
 
     def __deepcopy__(self, memo: Any) -> HostStep:
         """Itself: copies of a translation share fitted steps, which nothing changes and whose clients have no copy."""
@@ -53,6 +59,16 @@ class HostStep:
     def estimator(self) -> str:
         """The class of the step."""
         return self.source or type(self.step.estimator).__name__
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether explanations and drift may list its columns one by one: few numbers, and no counts of tokens."""
+        return self.tokens is None and len(self.columns) <= MOST_LISTED
+
+    @property
+    def labels(self) -> dict[int, str]:
+        """The name of each of its columns, as soon as it has computed rows as a table with names; else empty."""
+        return dict(zip(self.columns, self._labels, strict=False))
 
     def facts(self) -> dict[str, Any]:
         """The step as JSON values; ``counter`` describes term counts, and is None for all other steps."""
@@ -84,6 +100,7 @@ class HostStep:
         """The output of the source's step for raw rows, under ``columns``."""
         output = dense_frame(evaluate(self.step, rows))
         self._check(output.shape, len(rows))
+        self._labels[:] = output.columns if all(isinstance(label, str) for label in output.columns) else []
         return output.set_axis(list(self.columns), axis=1)
 
     def count(self, rows: Any) -> sparse.coo_array:
@@ -113,6 +130,14 @@ class HostStep:
             )
         if shape[0] != rows:
             raise BadInput(f"step {self.name!r}, kept on the host, gave {shape[0]} rows for {rows}.")
+
+
+def computed_names(hosts: Sequence[HostStep], names: Collection[str]) -> dict[int, str]:
+    """The names of the columns that steps on the host compute, where they differ from each other and from ``names``."""
+    labels = [host.labels for host in hosts if host.is_listed]
+    taken = Counter([*names, *(name for each in labels for name in each.values())])
+    unique = [each for each in labels if all(taken[name] == 1 for name in each.values())]
+    return {column: name for each in unique for column, name in each.items()}
 
 
 def evaluate(expression: Expression, rows: Any) -> Any:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from windtunnel.encode import RowEncoder, Rows
+from windtunnel.encode import Batch, RowEncoder, Rows
 from windtunnel.encode.rows import as_column
 from windtunnel.modules.base import Module
 from windtunnel.modules.imputers.imputer import MissingFlags
 from windtunnel.modules.tables.bin_tables import BinTables
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
-from windtunnel.pipeline.host_step import HostStep
+from windtunnel.pipeline.host_step import HostStep, computed_names
 from windtunnel.program.program import IDS, NUMBERS, Program
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -23,7 +23,8 @@ from windtunnel.program.translated import TranslatedPipeline
 class RawColumns:
     """What contributions are given to: the raw columns that a translation encodes.
 
-    A step on the host that reads several columns counts as one.
+    Columns that a step on the host computes count as the raw column that it reads, or as one if it reads several. If
+    the step returns a table of at most ``MOST_LISTED`` columns with names of their own, each of them counts.
 
     Attributes
     ----------
@@ -31,7 +32,8 @@ class RawColumns:
     numbers, ids : list of int
         The raw column of each column of ``Batch.numbers`` and ``Batch.ids``, as a position in ``names``.
     positions : list of int or None
-        The position of each raw column among those that the source was fitted on; None for a step on the host.
+        The position of each column among those that the source was fitted on, followed by those of steps on the host;
+        None for such a step as a whole.
     """
 
     names: list[str]
@@ -44,25 +46,36 @@ class RawColumns:
         """The raw columns of a translation, in the order of the source."""
         encoder = net.encoder
         hosts = {column: host for host in net.hosts for column in host.columns}
-        sources: list[int | HostStep] = [_source(column, hosts, encoder.width) for column in encoder.numbers]
-        coded: list[int | HostStep] = [_source(each.column, hosts, encoder.width) for each in encoder.categories]
+        computed = computed_names(net.hosts, encoder.names or [])
+
+        def source(column: int) -> int | HostStep:
+            return column if column in computed else _source(column, hosts, encoder.width)
+
+        sources = [source(column) for column in encoder.numbers]
+        coded = [source(category.column) for category in encoder.categories]
         order = sorted({*sources, *coded}, key=lambda source: source if isinstance(source, int) else encoder.width)
         place = {source: position for position, source in enumerate(order)}
         return cls(
-            names=[_name(encoder, source) for source in order],
+            names=[computed[source] if source in computed else _name(encoder, source) for source in order],
             numbers=[place[source] for source in sources],
             ids=[place[source] for source in coded],
             positions=[source if isinstance(source, int) else None for source in order],
         )
 
-    def values(self, encoder: RowEncoder, rows: Rows) -> pd.DataFrame:
-        """The raw values of the rows, a column per name; None in those of steps on the host."""
+    def values(self, encoder: RowEncoder, rows: Rows, encoded: Batch) -> pd.DataFrame:
+        """The values of raw rows, a column per name; None in those of steps on the host, unless they are numbers."""
         if encoder.flat:
             column = pd.Series(list(as_column(rows)), dtype=object)
             return pd.DataFrame({name: column for name in self.names})
-        raw = encoder.select(rows, every=not set(self.positions) <= {None, *encoder.used_columns()})
+        positions = [position for position in self.positions if position is not None and position < encoder.width]
+        raw = encoder.select(rows, every=not {*positions} <= {*encoder.used_columns()})
+        computed = {
+            column: encoded.numbers[:, place].numpy(force=True)
+            for place, column in enumerate(encoder.numbers)
+            if column >= encoder.width
+        }
         columns: dict[str, Any] = {
-            name: None if position is None else raw[position]
+            name: raw[position] if position in positions else None if position is None else computed.get(position)
             for name, position in zip(self.names, self.positions, strict=True)
         }
         return pd.DataFrame(columns, index=raw.index)

@@ -297,7 +297,7 @@ def _terms(net: TranslatedPipeline, data: DataModule, validation: Any, options: 
 def _record_profile(net: TranslatedPipeline, data: DataModule) -> None:
     """Keep the profile of training rows in memory."""
     if (rows := _rows_in_memory(net, data)) is not None:
-        net.record(profile=TrainingProfile.of(net.encoder, rows))
+        net.record(profile=TrainingProfile.of(net.encoder, net.hosts, rows))
 
 
 def _rows_in_memory(net: TranslatedPipeline, data: DataModule) -> Batch | None:

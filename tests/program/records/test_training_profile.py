@@ -9,7 +9,7 @@ from lightgbm import LGBMClassifier
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import windtunnel
 from windtunnel.program.records.training_profile import ColumnProfile
@@ -44,17 +44,36 @@ def test_counts_are_those_of_the_calibration_rows(net: windtunnel.Translation) -
 
 def test_drift_is_the_population_stability_index(net: windtunnel.Translation) -> None:
     assert net.profile is not None
-    same = net.profile.drift(net.encoder, net.encode(table(seed=1)))
+    same = net.profile.drift(net.encoder, net.hosts, net.encode(table(seed=1)))
     assert not any(column.drifts for column in same)
     moved = table(seed=2)
     moved["city"] = np.where(moved.city == "Rome", "Oslo", moved.city)
     moved.loc[:400, "city"] = "Lima"
-    drift = net.profile.drift(net.encoder, net.encode(moved))
+    drift = net.profile.drift(net.encoder, net.hosts, net.encode(moved))
     assert [column.column for column in drift if column.drifts] == ["city"]
     values = ["Bonn", "Oslo", "Rome", "Lima"]
     old, new = (np.array([(X.city == city).sum() for city in values]) for X in (table(), moved))
     p, q = ((counts + 0.5) / (counts.sum() + 2) for counts in (old, new))
     assert drift[0].index == pytest.approx(((q - p) * np.log(q / p)).sum())
+
+
+def calendar(dates: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({f"{name} (month)": date.dt.month for name, date in dates.items()}).astype(float)
+
+
+def test_columns_of_a_step_on_the_host_have_drift_and_names() -> None:
+    X = table()
+    X["paid"] = pd.date_range("2024-01-01", periods=len(X), freq="4h")
+    parts = make_column_transformer((FunctionTransformer(calendar), ["paid"]), (StandardScaler(), ["k"]))
+    y = X.paid.dt.month + X.k > 8
+    net = windtunnel.translate(make_pipeline(parts, LogisticRegression()).fit(X, y), calibrate=X)
+    assert net.profile is not None
+    drift = net.profile.drift(net.encoder, net.hosts, net.encode(X[X.paid.dt.month == 3]))
+    assert [column.column for column in drift if column.drifts] == ["paid (month)"]
+    explanation = net.explain(X[:5])
+    assert explanation.names == ["k", "paid (month)"]
+    assert explanation.data["paid (month)"].tolist() == [1.0] * 5
+    np.testing.assert_allclose(explanation.values.sum(axis=1) + explanation.base, net.scores(X[:5]), atol=1e-6)
 
 
 def test_chance_is_the_mean_index_without_drift() -> None:

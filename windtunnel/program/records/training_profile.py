@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from windtunnel.encode import FIRST_ID, UNKNOWN_ID, Batch, CategoryColumn, RowEncoder
 from windtunnel.encode.columns import to_float64
+from windtunnel.pipeline.host_step import HostStep, computed_names
 
 BINS = 20
 """Bins of numbers."""
@@ -132,7 +134,7 @@ class ColumnProfile:
 class TrainingProfile:
     """How often the values of each raw column occur in the training rows: counts, quantiles and means of bins.
 
-    Columns that steps on the host compute are not in it.
+    The columns that steps on the host compute are in it too, up to ``HostStep.is_listed``.
 
     Attributes
     ----------
@@ -144,13 +146,15 @@ class TrainingProfile:
     columns: tuple[ColumnProfile, ...]
 
     @classmethod
-    def of(cls, encoder: RowEncoder, batch: Batch) -> TrainingProfile:
+    def of(cls, encoder: RowEncoder, hosts: Sequence[HostStep], batch: Batch) -> TrainingProfile:
         """Count the values of encoded rows."""
         count = len(batch.ids)
         places = torch.linspace(0, count - 1, min(count, MOST_ROWS), dtype=torch.float64).long()
         numbers, ids = (block.cpu()[places].numpy() for block in batch)
         columns = []
-        for column in encoder.used_columns():
+        computed = {column for host in hosts if host.is_listed for column in host.columns}
+        used = {*encoder.numbers, *(category.column for category in encoder.categories)}
+        for column in [*encoder.used_columns(), *sorted(used & computed)]:
             categories = _categories_of(encoder, column)
             if categories:
                 position = max(categories, key=lambda place: len(encoder.categories[place].vocabulary))
@@ -161,15 +165,14 @@ class TrainingProfile:
                 columns.append(ColumnProfile.of_numbers(column, values))
         return cls(len(places), tuple(columns))
 
-    def drift(self, encoder: RowEncoder, batch: Batch) -> tuple[ColumnDrift, ...]:
-        """The drift of each raw column of other encoded rows, the largest first."""
-        drifts = []
+    def drift(self, encoder: RowEncoder, hosts: Sequence[HostStep], batch: Batch) -> tuple[ColumnDrift, ...]:
+        """The drift of each column of other encoded rows, the largest first."""
+        drifts, names = [], _column_names(encoder, hosts)
         for profile in self.columns:
             position = _position(encoder, profile)
             if position is not None:
                 block = batch.numbers if profile.numeric else batch.ids
-                name = encoder.names[profile.column] if encoder.names else f"x{profile.column}"
-                drifts.append(profile.drift(name, block[:, position].numpy(force=True)))
+                drifts.append(profile.drift(names[profile.column], block[:, position].numpy(force=True)))
         return tuple(sorted(drifts, key=lambda drift: -drift.index))
 
     def background(self, encoder: RowEncoder, rows: int = BACKGROUND_ROWS) -> Batch | None:
@@ -198,6 +201,17 @@ class TrainingProfile:
                 numbers[:, encoder.numbers.index(profile.column)] = torch.from_numpy(to_float64(values))
         needed = {*encoder.numbers, *(category.column for category in encoder.categories)}
         return Batch(numbers, ids) if needed <= filled else None
+
+
+def _column_names(encoder: RowEncoder, hosts: Sequence[HostStep]) -> dict[int, str]:
+    """The names of raw columns and of those that steps on the host compute."""
+    raw = {column: encoder.names[column] if encoder.names else f"x{column}" for column in range(encoder.width)}
+    places = {
+        column: f"{host.name} ({place} of {len(host.columns)})"
+        for host in hosts
+        for place, column in enumerate(host.columns, 1)
+    }
+    return {**raw, **places, **computed_names(hosts, encoder.names or [])}
 
 
 def _categories_of(encoder: RowEncoder, column: int) -> list[int]:

@@ -78,7 +78,7 @@ def update(
             moved = moved if keep_old and _harms_old_rows(values, last, data, loss) else last
         values.install(trial, moved)
         _install(net, trial)
-        net.record(profile=net.profile or TrainingProfile.of(trial.encoder, data.take(data.all_new)[0]))
+        net.record(profile=net.profile or TrainingProfile.of(trial.encoder, trial.hosts, data.take(data.all_new)[0]))
     return replace(history, seconds=time.perf_counter() - began)
 
 
@@ -228,7 +228,7 @@ def _details(
         old_rows=int((data.old | data.held_out_old).sum()),
         changes=tuple(changes),
         profile_rows=None if profile is None else profile.rows,
-        drift=() if profile is None else profile.drift(trial.encoder, data.take(data.all_new)[0]),
+        drift=() if profile is None else profile.drift(trial.encoder, trial.hosts, data.take(data.all_new)[0]),
     )
 
 
