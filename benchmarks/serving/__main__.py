@@ -7,13 +7,9 @@ server share the machine; use two idle cores at least.
 from __future__ import annotations
 
 import json
-import os
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +21,8 @@ import typer
 from benchmarks.command import command
 from benchmarks.serving.client import Load
 from benchmarks.serving.models import MODELS, Model
+from benchmarks.serving.overload import Overload
+from benchmarks.serving.processes import run_client, running
 from benchmarks.stored import add
 
 FIRST_RATE, LAST_RATE = 60.0, 40_000.0
@@ -69,12 +67,18 @@ def main(
     models: Annotated[str, typer.Option(help="Names, separated by commas.")] = ",".join(MODELS),
     peers: Annotated[Path | None, typer.Option(help="A Python with litserve, mlserver and windtunnel.")] = None,
     output: Annotated[Path | None, typer.Option(help="A file of JSON lines, for figures.")] = None,
+    overload: Annotated[float, typer.Option(help="Only this: so many seconds at twice the peak.")] = 0.0,
 ) -> None:
     """Measure all servers and print a table."""
     seconds, growth = (2.0, 1.7) if quick else (10.0, 1.4)
     with TemporaryDirectory() as folder:
         for name in models.split(","):
             model = MODELS[name](Path(folder))
+            if overload:
+                command = _command("windtunnel serve", model.path)
+                peak = Result(name, "", list(_loads(model, "", command, seconds, growth))).peak
+                print(Overload.measure(command, model.path.with_name("requests.json"), 2 * peak, overload), flush=True)
+                continue
             print(_overhead(model), flush=True)
             for server, start in _servers(model, peers):
                 try:
@@ -95,33 +99,30 @@ def main(
 
 def _servers(model: Model, peers: Path | None) -> Iterator[tuple[str, list[str]]]:
     for mode in MODES[model.name]:
-        yield mode, [sys.executable, "-m", "benchmarks.serving.server", mode, str(model.path)]
+        yield mode, _command(mode, model.path)
     if model.name == "cascade":
-        path = str(model.path.with_name("full.windtunnel"))
-        yield "full model alone", [sys.executable, "-m", "benchmarks.serving.server", "windtunnel serve", path]
+        yield "full model alone", _command("windtunnel serve", model.path.with_name("full.windtunnel"))
     if peers is not None and model.name == "trees":
         for peer in PEERS:
             yield peer, [str(peers), "-m", "benchmarks.serving.peers", peer, str(model.path)]
+
+
+def _command(mode: str, path: Path) -> list[str]:
+    return [sys.executable, "-m", "benchmarks.serving.server", mode, str(path)]
 
 
 def _loads(model: Model, server: str, command: list[str], seconds: float, growth: float) -> Iterator[Load]:
     """Growing loads, until the server falls behind."""
     requests = model.path.with_name("requests.json")
     requests.write_text(json.dumps(_requests(model, server)))
-    with _running(command) as port:
-        _client(requests, port, *WARM_UP)
+    with running(command) as (port, _):
+        run_client(requests, port, *WARM_UP)
         rate = FIRST_RATE
         while rate < LAST_RATE:
-            yield (load := _client(requests, port, rate, seconds))
+            yield (load := run_client(requests, port, rate, seconds))
             if load.throughput < BEHIND * rate:
                 return
             rate *= growth
-
-
-def _client(requests: Path, port: int, rate: float, seconds: float) -> Load:
-    command = [sys.executable, "-m", "benchmarks.serving.client", requests, port, rate, seconds]
-    done = subprocess.run([*map(str, command)], check=True, capture_output=True, text=True)
-    return Load(**json.loads(done.stdout))
 
 
 def _requests(model: Model, server: str) -> dict[str, Any]:
@@ -133,28 +134,6 @@ def _requests(model: Model, server: str) -> dict[str, Any]:
 
 def _tensor(name: str, value: Any) -> dict[str, Any]:
     return {"name": name, "shape": [1], "datatype": "BYTES" if isinstance(value, str) else "FP64", "data": [value]}
-
-
-@contextmanager
-def _running(command: list[str]) -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
-    process = subprocess.Popen([*command, str(port)], env=environment, stdout=subprocess.DEVNULL)
-    try:
-        while True:
-            if process.poll() is not None:
-                raise RuntimeError(f"the server ended with status {process.returncode}")
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.1)
-        time.sleep(1)
-        yield port
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def _overhead(model: Model) -> str:

@@ -23,7 +23,7 @@ async def serve(requests):
         await writer.wait_closed()
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    client = Client([b"POST / HTTP/1.1\r\n\r\n{}"], 400, requests / 400, seed=0)
+    client = Client([b"POST / HTTP/1.1\r\n\r\n{}"], 400, requests / 400)
     load = await client.run(server.sockets[0].getsockname()[1])
     while len(asyncio.all_tasks()) > 1:
         await asyncio.sleep(0.01)
