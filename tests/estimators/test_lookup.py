@@ -1,11 +1,17 @@
 """``Lookup``: features from a mapping, and from Redis through its own clients."""
 
+import asyncio
 import json
+import shutil
+import subprocess
 
 import fakeredis
 import numpy as np
 import pandas as pd
 import pytest
+import redis.asyncio
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
@@ -13,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 
 import windtunnel
 from windtunnel import Lookup
+from windtunnel.estimators.lookup import _event_loop
 
 USERS = {f"user:{number}": [number, number**2 / 10] for number in range(40)}
 
@@ -29,17 +36,35 @@ class Counted(dict):
         return [self.get(key) for key in keys]
 
 
-def redis(kind):
-    server = fakeredis.FakeServer()
-    client = fakeredis.FakeRedis(server=server)
-    for key, value in USERS.items():
-        client.set(key, json.dumps(value))
-    return client if kind == "redis" else fakeredis.FakeAsyncRedis(server=server)
+@pytest.fixture(scope="module")
+def clients(tmp_path_factory):
+    """Both clients of a Redis server, of a fake one where ``redis-server`` is not installed."""
+    if shutil.which("redis-server") is None:
+        server = fakeredis.FakeServer()
+        yield filled(fakeredis.FakeRedis(server=server)), fakeredis.FakeAsyncRedis(server=server)
+        return
+    path = tmp_path_factory.mktemp("redis") / "socket"
+    options = ["--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no"]
+    with subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL) as process:
+        try:
+            retry = Retry(ConstantBackoff(0.02), 250)
+            client = redis.Redis(unix_socket_path=str(path), retry=retry, retry_on_error=[redis.ConnectionError])
+            asynchronous = redis.asyncio.Redis(unix_socket_path=str(path))
+            yield filled(client), asynchronous
+            client.close()
+            asyncio.run_coroutine_threadsafe(asynchronous.aclose(), _event_loop()).result()
+        finally:
+            process.terminate()
+
+
+def filled(client):
+    client.mset({key: json.dumps(value) for key, value in USERS.items()})
+    return client
 
 
 @pytest.mark.parametrize("kind", ["mapping", "redis", "asynchronous redis"])
-def test_values_of_the_store_and_nan_for_others(kind):
-    store = USERS if kind == "mapping" else redis(kind)
+def test_values_of_the_store_and_nan_for_others(kind, clients):
+    store = USERS if kind == "mapping" else clients[kind != "redis"]
     lookup = Lookup(store, "user:{}", batch_size=2).fit([[3], [4]])
     expected = [USERS["user:7"], [np.nan] * 2, USERS["user:0"], USERS["user:7"], USERS["user:39"]]
     rows = pd.DataFrame({"user": [7, -1, 0, 7, 39]})
@@ -77,11 +102,11 @@ def test_what_is_rejected(store, rows, message):
 
 
 @pytest.mark.parametrize("make", [windtunnel.translate, windtunnel.compile])
-def test_a_translation_looks_up_on_the_host(make):
+def test_a_translation_looks_up_on_the_host(make, clients):
     generator = np.random.default_rng(0)
     rows = pd.DataFrame({"user": generator.integers(40, size=200), "age": generator.normal(size=200)})
     target = (rows.user + 5 * rows.age > 20).astype(int)
-    parts = make_column_transformer((Lookup(redis("redis"), "user:{}"), ["user"]), ("passthrough", ["age"]))
+    parts = make_column_transformer((Lookup(clients[0], "user:{}"), ["user"]), ("passthrough", ["age"]))
     pipeline = make_pipeline(parts, LogisticRegression(max_iter=1000)).fit(rows, target)
     net = make(pipeline)
     assert [host.estimator for host in net.hosts] == ["Lookup"]
