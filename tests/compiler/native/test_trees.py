@@ -128,16 +128,21 @@ def test_sets_of_categories(members):
     ],
     ids=lambda model: f"{type(model).__name__} of {model.n_estimators}",
 )
-def test_larger_trees(unfitted):
-    X = np.random.default_rng(0).normal(size=(3000, 6))
-    model = unfitted.fit(X, np.sin(3 * X[:, 0]) + X[:, 1] * X[:, 2])
+def test_larger_trees(unfitted, columns=6):
+    X = np.random.default_rng(0).normal(size=(3000, columns))
+    model = unfitted.fit(X, np.sin(3 * X[:, 0]) + X @ np.linspace(1, 0.5, columns) + X[:, 1] * X[:, 2])
     from windtunnel import compile
 
     (module,) = (step for step in compile(model).program.modules() if isinstance(step, HardTrees))
     run = tree_runner("native").run(module)
-    for count in (1, 255, 3000):
+    for count in (1, 7, 255, 3000):
         x = torch.from_numpy(X[:count])
         np.testing.assert_array_equal(run(x).numpy(), module(x).numpy())
+
+
+@pytest.mark.parametrize("columns", [50, 100, 200])
+def test_trees_of_many_columns(columns):
+    test_larger_trees(LGBMRegressor(n_estimators=20, num_leaves=64, max_bin=31, n_jobs=1, verbosity=-1), columns)
 
 
 @pytest.fixture(params=["-march=x86-64", "-march=x86-64-v3"])

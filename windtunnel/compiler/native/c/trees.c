@@ -1,6 +1,14 @@
-/* Hard trees: every row walks down every tree. */
+/*
+ * Hard trees: the choice of a kernel, and the kernel that walks. All kernels give the same bits.
+ *
+ * - Few rows take tables of successors (trees_successors.c): trees of up to 256 leaves, AVX-512 with VBMI.
+ * - 16 rows and more take masks (trees_masks.c): trees of up to 256 leaves.
+ * - All others walk: eight trees side by side for a row, or eight rows side by side for a tree.
+ *
+ * Oblivious trees are an operation of their own (trees_oblivious.c). The lowering (tree_masks.py, successors.py) decides
+ * which kernels a model can take, and for how many rows each pays.
+ */
 #include "trees.h"
-
 
 /* Few rows walk one by one. Medium ones take masks of one word: 64 rows take a quarter of the time of 512. */
 enum { FEW_ROWS = 8, MEDIUM_ROWS = 192 };
@@ -24,6 +32,7 @@ wt_tree_facts wt_tree_facts_of(const wt_call *call) {
         .divisor = fact[15].number,
         .scores = call->step->outputs,
         .mask_rows = (size_t)fact[16].integer,
+        .successor_rows = (size_t)fact[WT_TREE_SUCCESSOR_FACTS].integer,
     };
     return facts;
 }
@@ -44,6 +53,11 @@ WT_PROCESSORS void wt_tree_values(const wt_call *call, int float32, const wt_tre
         READ(WT_CODE)
 #undef READ
     }
+}
+
+void wt_tree_row_values(const wt_call *call, int float32, const wt_tree_column *columns, size_t count, size_t row, double *to) {
+    for (size_t column = 0; column < count; column++)
+        to[column] = wt_tree_value(wt_input(call, columns[column].feature)[row], columns[column].reading, float32);
 }
 
 /* Where a row goes from a node. values: of the row, the columns `step` apart. */
@@ -72,21 +86,20 @@ static inline void tree_walk_row(const wt_tree_facts *facts, const double *value
 static void tree_one_row(const wt_call *call, const wt_tree_facts *facts, size_t row) {
     double *values = call->scratch;
     uint32_t *leaves = (uint32_t *)(void *)(values + facts->column_count + 1);
-    for (size_t column = 0; column < facts->column_count; column++)
-        values[column] = wt_tree_value(wt_input(call, facts->columns[column].feature)[row], facts->columns[column].reading, facts->float32);
+    wt_tree_row_values(call, facts->float32, facts->columns, facts->column_count, row, values);
     values[facts->column_count] = -HUGE_VAL;
     if (facts->set_goes_right != NULL)
         tree_walk_row(facts, values, leaves, facts->set_goes_right);
     else
         tree_walk_row(facts, values, leaves, NULL);
     for (size_t score = 0; score < facts->scores; score++) {
-        double sum = facts->base[score];
+        double sum = wt_output(call, score)[row];
         const uint32_t *leaf = facts->vector != NULL ? leaves : leaves + score * facts->trees;
         for (size_t tree = 0; tree < facts->trees; tree++) {
             double value = facts->nodes[leaf[tree]].split;
             sum += facts->vector != NULL ? facts->vector[(size_t)value * facts->scores + score] : value;
         }
-        wt_output(call, score)[row] = sum / facts->divisor;
+        wt_output(call, score)[row] = sum;
     }
 }
 
@@ -140,21 +153,28 @@ static void tree_many_rows(const wt_call *call, const wt_tree_facts *facts) {
     }
 }
 
+/* Add the leaves of all rows to the outputs, by the kernel that takes the least time for so many. */
+static void tree_add(const wt_call *call, const wt_tree_facts *facts) {
+    size_t chunk = call->rows <= MEDIUM_ROWS ? WT_WORD_ROWS : WT_MASK_ROWS;
+    for (size_t first = 0; first < call->rows; first += chunk) {
+        size_t count = call->rows - first < chunk ? call->rows - first : chunk;
+        if (count <= facts->successor_rows && wt_tree_successors(call, facts, first, count)) continue;
+        if (call->rows >= facts->mask_rows) {
+            wt_tree_masks(call, facts, first, count);
+        } else if (call->rows < FEW_ROWS || facts->mask_rows <= WT_MASK_ROWS) {
+            for (size_t row = first; row < first + count; row++) tree_one_row(call, facts, row);
+        } else {
+            tree_many_rows(call, facts);
+            return;
+        }
+    }
+}
+
 void wt_trees(const wt_call *call) {
     wt_tree_facts facts = wt_tree_facts_of(call);
-    if (call->rows < FEW_ROWS || (call->rows < facts.mask_rows && facts.mask_rows <= WT_MASK_ROWS)) {
-        for (size_t row = 0; row < call->rows; row++) tree_one_row(call, &facts, row);
-        return;
-    }
     for (size_t score = 0; score < facts.scores; score++)
         for (size_t row = 0; row < call->rows; row++) wt_output(call, score)[row] = facts.base[score];
-    if (call->rows >= facts.mask_rows) {
-        size_t chunk = call->rows <= MEDIUM_ROWS ? WT_WORD_ROWS : WT_MASK_ROWS;
-        for (size_t first = 0; first < call->rows; first += chunk)
-            wt_tree_masks(call, &facts, first, call->rows - first < chunk ? call->rows - first : chunk);
-    } else {
-        tree_many_rows(call, &facts);
-    }
+    tree_add(call, &facts);
     for (size_t score = 0; score < facts.scores; score++)
         for (size_t row = 0; row < call->rows; row++) wt_output(call, score)[row] /= facts.divisor;
 }

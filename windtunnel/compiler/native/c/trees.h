@@ -11,6 +11,10 @@
 #include <immintrin.h>
 #define WT_AVX512 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512cd")))
 #define WT_HAS_AVX512 (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+
+/* Functions that permute 64 bytes at once. */
+#define WT_BYTES __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi")))
+#define WT_HAS_BYTES (WT_HAS_AVX512 && __builtin_cpu_supports("avx512vbmi"))
 #endif
 
 /*
@@ -65,8 +69,12 @@ typedef struct {
     const double *base;   /* [scores] */
     double divisor;
     size_t scores;
-    size_t mask_rows; /* fewer rows walk */
+    size_t mask_rows;      /* from so many rows on masks pay */
+    size_t successor_rows; /* up to so many rows tables of successors do; 0 without tables */
 } wt_tree_facts;
+
+/* The facts of masks follow from 17 on, those of successors from here. */
+enum { WT_TREE_SUCCESSOR_FACTS = 30 };
 
 wt_tree_facts wt_tree_facts_of(const wt_call *call);
 
@@ -96,14 +104,35 @@ typedef struct {
     uint32_t steps;
 } wt_tree_search;
 
-static inline uint32_t wt_tree_rank(const wt_tree_search *search, const uint16_t *cells, const double *bounds, double x) {
-    double at = (x - search->low) * search->scale, last = (double)search->last;
-    at = at > 0.0 ? at : 0.0;
-    uint32_t rank = cells[search->cell + (uint32_t)(int32_t)(at < last ? at : last)];
-    bounds += search->bound;
-    for (uint32_t step = UINT32_C(1) << search->steps >> 1; step != 0; step /= 2) rank += x > bounds[rank + step - 1] ? step : 0;
-    return rank;
+/* Write the values of the columns of one row. */
+WT_LINKAGE void wt_tree_row_values(const wt_call *call, int float32, const wt_tree_column *columns, size_t count, size_t row, double *to);
+
+/* Columns of bytes: ranks among at most 255 thresholds of a column of values, or whether a category is in a set. */
+typedef struct {
+    size_t count;
+    const double *low, *scale, *last;     /* of the search; last: cell, or category of a set */
+    const uint32_t *cell, *bound, *steps;
+    const uint32_t *value;                /* the column of values; those of one column follow each other */
+    const uint32_t *set;                  /* place of the first category, or UINT32_MAX */
+    const uint16_t *cells;
+    const double *bounds;
+    const unsigned char *goes_right;      /* of the categories of the sets */
+    uint32_t most_steps;
+    int any_set;
+} wt_tree_bytes;
+
+enum { WT_TREE_BYTES_FACTS = 14 };
+
+/* Those of a call, whose facts start at a fact. */
+WT_LINKAGE wt_tree_bytes wt_tree_bytes_of(const wt_call *call, size_t fact);
+
+static inline unsigned char wt_tree_in_set(const wt_tree_bytes *columns, size_t column, double code) {
+    double last = columns->last[column];
+    return columns->goes_right[columns->set[column] + (uint32_t)(code < last ? code : last)];
 }
+
+/* The bytes of one row. */
+WT_LINKAGE void wt_tree_row_bytes(const wt_tree_bytes *columns, const double *values, unsigned char *bytes);
 
 /* The ranks of the values of a column. */
 WT_LINKAGE void wt_tree_ranks(const wt_tree_search *search, const uint16_t *cells, const double *bounds, const double *values, size_t count, uint32_t *ranks);
@@ -113,5 +142,8 @@ WT_LINKAGE void wt_tree_values(const wt_call *call, int float32, const wt_tree_c
 
 /* Add the leaves of count rows of a call, from first on, to its outputs: by masks, see trees_masks.c. */
 WT_LINKAGE void wt_tree_masks(const wt_call *call, const wt_tree_facts *facts, size_t first, size_t count);
+
+/* The same by tables of successors, see trees_successors.c; 0 if the processor cannot. */
+WT_LINKAGE int wt_tree_successors(const wt_call *call, const wt_tree_facts *facts, size_t first, size_t count);
 
 #endif

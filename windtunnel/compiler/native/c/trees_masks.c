@@ -46,8 +46,8 @@ typedef struct {
     uint16_t left, right;
 } tree_mask_node;
 
-/* TREE_ANY has nodes. TREE_PERFECT has 2^depth - 1 conditions, level by level. TREE_OBLIVIOUS has one per level. */
-enum { TREE_ANY = 0, TREE_PERFECT = 1, TREE_OBLIVIOUS = 2 };
+/* TREE_ANY has nodes. TREE_PERFECT has 2^depth - 1 conditions, level by level. */
+enum { TREE_ANY = 0, TREE_PERFECT = 1 };
 
 typedef struct {
     uint32_t kind;
@@ -205,14 +205,6 @@ WT_INLINE void tree_mask_walk_perfect(const tree_mask_facts *facts, const tree_m
     }
 }
 
-/* And for a tree with one condition per level: they are the planes. */
-WT_INLINE void tree_mask_walk_oblivious(const tree_mask_facts *facts, const tree_mask_tree *tree, const tree_mask_scratch *scratch, size_t words) {
-    for (size_t level = 0; level < tree->depth; level++) {
-        const uint64_t *mask = scratch->masks + facts->conditions[tree->first + level] * words;
-        for (size_t word = 0; word < words; word++) scratch->planes[level * words + word] = mask[word];
-    }
-}
-
 /* Bytes of 0 and 1 from the bits of a byte. */
 #define TREE_SPREAD(bits) (((((uint64_t)(bits) & 0x7F) * UINT64_C(0x0002040810204081)) & UINT64_C(0x0001010101010101)) | ((uint64_t)(bits) >> 7 << 56))
 
@@ -291,12 +283,10 @@ WT_INLINE void tree_masks(const wt_call *call, const wt_tree_facts *trees, size_
         }
         for (const tree_mask_tree *tree = facts.trees + block->tree; tree < facts.trees + block->tree + block->trees; tree++) {
             memset(scratch.planes, 0, facts.planes * words * sizeof(uint64_t));
-            if (tree->kind == TREE_ANY)
-                tree_mask_walk(&facts, tree, &scratch, words);
-            else if (tree->kind == TREE_PERFECT)
+            if (tree->kind == TREE_PERFECT)
                 tree_mask_walk_perfect(&facts, tree, &scratch, words);
             else
-                tree_mask_walk_oblivious(&facts, tree, &scratch, words);
+                tree_mask_walk(&facts, tree, &scratch, words);
 #ifdef WT_AVX512
             if (avx512) {
                 tree_mask_add_avx512(scratch.planes, facts.planes, facts.values + tree->leaf, wt_output(call, tree->score) + first, count, words);

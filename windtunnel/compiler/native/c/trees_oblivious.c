@@ -9,20 +9,7 @@
 
 #include "trees.h"
 
-/* Functions that permute 64 bytes at once; the others compute the same bits. */
-#ifdef WT_AVX512
-#define WT_HAS_BYTES (WT_HAS_AVX512 && __builtin_cpu_supports("avx512vbmi"))
-#define WT_BYTES __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi")))
-#endif
-
 enum { LANES = 64, PERMUTED = 256, TOGETHER = 4, BYTE_LEVELS = 8 };
-
-/* A column of bytes. */
-typedef struct {
-    wt_tree_search search; /* last: category of a set */
-    uint32_t column;       /* of values; those of one column follow each other */
-    uint32_t set;          /* place of the first category, or UINT32_MAX */
-} oblivious_column;
 
 typedef struct {
     uint32_t depth;
@@ -35,11 +22,8 @@ typedef struct {
 typedef struct {
     const wt_tree_column *values;
     int float32;
-    const oblivious_column *columns;
-    size_t column_count;
-    const uint16_t *cells;
-    const double *bounds;
-    const unsigned char *goes_right; /* of the categories of the sets */
+    size_t value_count;
+    wt_tree_bytes columns;
     const uint16_t *compared;        /* [groups, levels, LANES]: a column; the answer is whether it is above bound */
     const unsigned char *bound;      /* [groups, levels, LANES] */
     const unsigned char *permuted;   /* compared as bytes, or NULL if there are more columns than PERMUTED */
@@ -60,22 +44,19 @@ static oblivious_facts oblivious_facts_of(const wt_call *call) {
     oblivious_facts facts = {
         .values = wt_tensor(call, 0),
         .float32 = fact[1].integer != 0,
-        .columns = wt_tensor(call, 2),
-        .column_count = (size_t)fact[3].integer,
-        .cells = wt_tensor(call, 4),
-        .bounds = wt_tensor(call, 5),
-        .goes_right = wt_tensor(call, 6),
-        .compared = wt_tensor(call, 7),
-        .bound = wt_tensor(call, 8),
-        .permuted = fact[3].integer <= PERMUTED ? wt_tensor(call, 9) : NULL,
-        .levels = (size_t)fact[10].integer,
-        .trees = wt_tensor(call, 11),
-        .tree_count = (size_t)fact[12].integer,
-        .leaves = wt_tensor(call, 13),
-        .planes = wt_tensor(call, 14),
-        .vector = fact[15].integer != 0,
-        .base = wt_tensor(call, 16),
-        .divisor = fact[17].number,
+        .value_count = (size_t)fact[2].integer,
+        .columns = wt_tree_bytes_of(call, 3),
+        .compared = wt_tensor(call, 17),
+        .bound = wt_tensor(call, 18),
+        .permuted = fact[3].integer <= PERMUTED ? wt_tensor(call, 19) : NULL,
+        .levels = (size_t)fact[20].integer,
+        .trees = wt_tensor(call, 21),
+        .tree_count = (size_t)fact[22].integer,
+        .leaves = wt_tensor(call, 23),
+        .planes = wt_tensor(call, 24),
+        .vector = fact[25].integer != 0,
+        .base = wt_tensor(call, 26),
+        .divisor = fact[27].number,
         .scores = call->step->outputs,
     };
     return facts;
@@ -85,23 +66,7 @@ static size_t rounded_up(size_t count, size_t unit) {
     return (count + unit - 1) / unit * unit;
 }
 
-static unsigned char oblivious_in_set(const oblivious_facts *facts, const oblivious_column *column, double code) {
-    double last = (double)column->search.last;
-    return facts->goes_right[column->set + (uint32_t)(code < last ? code : last)];
-}
-
 /* ---- Few rows ---- */
-
-static void oblivious_row_bytes(const wt_call *call, const oblivious_facts *facts, size_t row, unsigned char *bytes) {
-    for (size_t at = 0; at < facts->column_count; at++) {
-        const wt_tree_column *read = facts->values + facts->columns[at].column;
-        double x = wt_tree_value(wt_input(call, read->feature)[row], read->reading, facts->float32);
-        if (facts->columns[at].set == UINT32_MAX)
-            bytes[at] = (unsigned char)wt_tree_rank(&facts->columns[at].search, facts->cells, facts->bounds, x);
-        else
-            bytes[at] = oblivious_in_set(facts, facts->columns + at, x);
-    }
-}
 
 /* The numbers of the leaves of a row, in two bytes each: low [groups, LANES], high [groups, LANES]. */
 WT_PROCESSORS static void oblivious_row_leaves(const oblivious_facts *facts, const unsigned char *bytes, unsigned char *low, unsigned char *high) {
@@ -148,9 +113,9 @@ WT_BYTES WT_INLINE void oblivious_permute(const oblivious_facts *facts, const un
 }
 
 WT_BYTES static void oblivious_permuted_leaves(const oblivious_facts *facts, const unsigned char *bytes, unsigned char *low, unsigned char *high) {
-    if (facts->column_count <= LANES)
+    if (facts->columns.count <= LANES)
         oblivious_permute(facts, bytes, low, high, 1);
-    else if (facts->column_count <= 2 * LANES)
+    else if (facts->columns.count <= 2 * LANES)
         oblivious_permute(facts, bytes, low, high, 2);
     else
         oblivious_permute(facts, bytes, low, high, 4);
@@ -177,12 +142,14 @@ WT_INLINE void oblivious_row_sums(const wt_call *call, const oblivious_facts *fa
 }
 
 static void oblivious_few_rows(const wt_call *call, const oblivious_facts *facts) {
-    unsigned char *bytes = call->scratch, *low = bytes + rounded_up(facts->column_count, PERMUTED);
+    double *values = call->scratch;
+    unsigned char *bytes = (unsigned char *)(values + facts->value_count), *low = bytes + rounded_up(facts->columns.count, PERMUTED);
     size_t padded = rounded_up(facts->tree_count, LANES);
     for (size_t first = 0; first < call->rows; first += TOGETHER) {
         size_t rows = call->rows - first < TOGETHER ? call->rows - first : TOGETHER;
         for (size_t row = 0; row < rows; row++) {
-            oblivious_row_bytes(call, facts, first + row, bytes);
+            wt_tree_row_values(call, facts->float32, facts->values, facts->value_count, first + row, values);
+            wt_tree_row_bytes(&facts->columns, values, bytes);
             unsigned char *to = low + row * padded;
 #ifdef WT_BYTES
             if (facts->permuted != NULL && WT_HAS_BYTES) {
@@ -205,13 +172,21 @@ static void oblivious_few_rows(const wt_call *call, const oblivious_facts *facts
 
 /* ---- More rows ---- */
 
-static void oblivious_column_bytes(const oblivious_facts *facts, const oblivious_column *column, const double *values, unsigned char *bytes, size_t count) {
-    if (column->set != UINT32_MAX) {
-        for (size_t row = 0; row < count; row++) bytes[row] = oblivious_in_set(facts, column, values[row]);
+static void oblivious_column_bytes(const wt_tree_bytes *columns, size_t at, const double *values, unsigned char *bytes, size_t count) {
+    if (columns->set[at] != UINT32_MAX) {
+        for (size_t row = 0; row < count; row++) bytes[row] = wt_tree_in_set(columns, at, values[row]);
         return;
     }
+    wt_tree_search search = {
+        .low = columns->low[at],
+        .scale = columns->scale[at],
+        .last = (uint32_t)columns->last[at],
+        .cell = columns->cell[at],
+        .bound = columns->bound[at],
+        .steps = columns->steps[at],
+    };
     uint32_t ranks[WT_MASK_ROWS];
-    wt_tree_ranks(&column->search, facts->cells, facts->bounds, values, count, ranks);
+    wt_tree_ranks(&search, columns->cells, columns->bounds, values, count, ranks);
     for (size_t row = 0; row < count; row++) bytes[row] = (unsigned char)ranks[row];
 }
 
@@ -332,11 +307,11 @@ WT_BYTES static void oblivious_add_bytes(const wt_call *call, const oblivious_fa
 static void oblivious_more_rows(const wt_call *call, const oblivious_facts *facts, size_t first, size_t count) {
     double *values = call->scratch;
     unsigned char *bytes = (unsigned char *)(values + WT_MASK_ROWS);
-    for (size_t at = 0; at < facts->column_count; at++) {
-        const oblivious_column *column = facts->columns + at;
-        if (at == 0 || column->column != column[-1].column)
-            wt_tree_values(call, facts->float32, facts->values + column->column, first, count, values);
-        oblivious_column_bytes(facts, column, values, bytes + at * WT_MASK_ROWS, count);
+    for (size_t at = 0; at < facts->columns.count; at++) {
+        uint32_t column = facts->columns.value[at];
+        if (at == 0 || column != facts->columns.value[at - 1])
+            wt_tree_values(call, facts->float32, facts->values + column, first, count, values);
+        oblivious_column_bytes(&facts->columns, at, values, bytes + at * WT_MASK_ROWS, count);
     }
     for (size_t tree = 0; tree < facts->tree_count; tree++) {
         const unsigned char *of_level[2 * BYTE_LEVELS];

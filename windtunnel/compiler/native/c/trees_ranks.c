@@ -31,3 +31,47 @@ void wt_tree_ranks(const wt_tree_search *search, const uint16_t *cells, const do
     default: tree_search(cells, bounds, values, count, ranks, search->steps);
     }
 }
+
+wt_tree_bytes wt_tree_bytes_of(const wt_call *call, size_t fact) {
+    wt_tree_bytes columns = {
+        .count = (size_t)call->facts[fact].integer,
+        .low = wt_tensor(call, fact + 1),
+        .scale = wt_tensor(call, fact + 2),
+        .last = wt_tensor(call, fact + 3),
+        .cell = wt_tensor(call, fact + 4),
+        .bound = wt_tensor(call, fact + 5),
+        .steps = wt_tensor(call, fact + 6),
+        .value = wt_tensor(call, fact + 7),
+        .set = wt_tensor(call, fact + 8),
+        .cells = wt_tensor(call, fact + 9),
+        .bounds = wt_tensor(call, fact + 10),
+        .goes_right = wt_tensor(call, fact + 11),
+        .most_steps = (uint32_t)call->facts[fact + 12].integer,
+        .any_set = call->facts[fact + 13].integer != 0,
+    };
+    return columns;
+}
+
+/* No branch depends on a value: a search that goes on for a step or two takes less time than a wrong guess. */
+WT_PROCESSORS void wt_tree_row_bytes(const wt_tree_bytes *columns, const double *values, unsigned char *bytes) {
+    enum { TOGETHER = 64 };
+    for (size_t first = 0; first < columns->count; first += TOGETHER) {
+        size_t count = columns->count - first < TOGETHER ? columns->count - first : TOGETHER;
+        double x[TOGETHER], at[TOGETHER];
+        uint32_t rank[TOGETHER];
+        for (size_t k = 0; k < count; k++) x[k] = values[columns->value[first + k]];
+        for (size_t k = 0; k < count; k++) {
+            double cell = (x[k] - columns->low[first + k]) * columns->scale[first + k], last = columns->last[first + k];
+            cell = cell > 0.0 ? cell : 0.0;
+            at[k] = cell < last ? cell : last;
+        }
+        for (size_t k = 0; k < count; k++) rank[k] = (uint32_t)(int32_t)at[k];
+        for (size_t k = 0; k < count; k++) rank[k] = columns->cells[columns->cell[first + k] + rank[k]];
+        for (uint32_t step = UINT32_C(1) << columns->most_steps >> 1; step != 0; step /= 2)
+            for (size_t k = 0; k < count; k++) rank[k] += x[k] > columns->bounds[columns->bound[first + k] + rank[k] + step - 1] ? step : 0;
+        for (size_t k = 0; k < count; k++) bytes[first + k] = (unsigned char)rank[k];
+    }
+    if (!columns->any_set) return;
+    for (size_t column = 0; column < columns->count; column++)
+        if (columns->set[column] != UINT32_MAX) bytes[column] = wt_tree_in_set(columns, column, values[columns->value[column]]);
+}

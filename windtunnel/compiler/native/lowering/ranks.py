@@ -16,26 +16,33 @@ SEARCH = [
 
 
 class Searches:
-    """Searches of ranks: their cells, and thresholds with numbers of infinity behind those of each search."""
+    """Searches of ranks: their records, cells and thresholds."""
 
     def __init__(self) -> None:
+        self._records: list[tuple[float, float, int, int, int, int]] = []
         self._cells: list[NDArray[np.uint16]] = [np.empty(0, np.uint16)]
-        self._bounds: list[NDArray[np.float64]] = [np.empty(0)]
+        self._thresholds: list[NDArray[np.float64]] = []
         self._cell = self._bound = 0
 
-    def add(self, thresholds: NDArray[np.float64]) -> tuple[float, float, int, int, int, int]:
-        """Add the search among ascending thresholds, at most 65,535; gives its record."""
+    def add(self, thresholds: NDArray[np.float64]) -> None:
+        """Add the search among ascending thresholds, at most 65,535."""
         low, scale, below = cells(thresholds)
         if not (np.isfinite(scale) and scale > 0):
             low, scale, below = 0.0, 1.0, np.zeros(1, np.int64)
         steps = int(np.diff(below, append=len(thresholds)).max()).bit_length()
-        record = (low, scale, len(below) - 1, self._cell, self._bound, steps)
+        self._records.append((low, scale, len(below) - 1, self._cell, self._bound, steps))
         self._cells.append(below.astype(np.uint16))
-        self._bounds.append(np.append(thresholds, np.full(1 << steps, np.inf)))
-        self._cell += len(self._cells[-1])
-        self._bound += len(self._bounds[-1])
-        return record
+        self._thresholds.append(thresholds)
+        self._cell += len(below)
+        self._bound += len(thresholds)
 
-    def facts(self) -> tuple[NDArray[np.uint16], NDArray[np.float64]]:
-        """Cells and thresholds."""
-        return np.concatenate(self._cells), np.concatenate(self._bounds)
+    def facts(self) -> tuple[NDArray[np.void], NDArray[np.uint16], NDArray[np.float64]]:
+        """The records, the cells, and the thresholds with numbers of infinity behind those of each search.
+
+        These are enough for as many steps as the longest search takes.
+        """
+        records = np.array(self._records, SEARCH)
+        beyond = np.full(1 << int(records["steps"].max(initial=0)), np.inf)
+        records["bound"] += (np.arange(len(records)) * len(beyond)).astype(np.uint32)
+        bounds = [part for thresholds in self._thresholds for part in (thresholds, beyond)]
+        return records, np.concatenate(self._cells), np.concatenate([np.empty(0), *bounds])

@@ -19,7 +19,7 @@ MOST_MASKS = 8192
 """Of a block of trees: half a megabyte, which the second-level cache holds."""
 MOST_SET_BITS = 1 << 27
 COLUMN = np.dtype([*SEARCH, *((name, np.uint32) for name in ("thresholds", "first", "column", "unused"))])
-ANY, PERFECT, OBLIVIOUS = 0, 1, 2
+ANY, PERFECT = 0, 1
 ANY_COST, PERFECT_COST = 13, 5
 """Instructions per node of a tree of any shape, and of a perfect one."""
 TABLE = 16
@@ -60,14 +60,18 @@ class Walk:
 
 @dataclass(frozen=True)
 class Masks:
-    """Trees as operations on masks: facts and scratch bytes of the C operation, and the rows from which they pay."""
+    """Trees as operations on masks: facts and scratch bytes of the C operation, and the rows from which they pay.
+
+    ``cost`` is about how many instructions ``WORD_ROWS`` rows take; 0 without masks.
+    """
 
     facts: tuple[Fact, ...]
     scratch: int
     rows: int
+    cost: int
 
 
-NO_MASKS = Masks((np.empty(0), 0, *[np.empty(0)] * 8, 0, 0, np.empty(0)), 0, 1 << 62)
+NO_MASKS = Masks((np.empty(0), 0, *[np.empty(0)] * 8, 0, 0, np.empty(0)), 0, 1 << 62, 0)
 
 
 def masks(walk: Walk, value: NDArray[np.float64], score_of_tree: Ints) -> Masks:
@@ -116,7 +120,7 @@ def masks(walk: Walk, value: NDArray[np.float64], score_of_tree: Ints) -> Masks:
         trees.astype(np.uint32), records, padded, slots, layout.planes, levels.conditions.astype(np.uint32),
     )  # fmt: skip
     scratch = 12 * MASK_ROWS + MASK_ROWS + 8 * MASK_ROWS // 8 + (slots + 1 + most) * MASK_ROWS // 8
-    return Masks(facts, scratch, 16)
+    return Masks(facts, scratch, 16, levels.cost)
 
 
 def _blocks(walk: Walk, layout: _Layout) -> list[tuple[int, int]]:
@@ -146,7 +150,7 @@ def _blocks(walk: Walk, layout: _Layout) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class _LevelTrees:
-    """Trees as conditions level by level: their leaves are numbered by the way down, a bit per level."""
+    """Perfect trees as conditions level by level: their leaves are numbered by the way down, a bit per level."""
 
     kind: Ints  # [trees]
     depth: Ints  # [trees]
@@ -155,34 +159,27 @@ class _LevelTrees:
     leaf_tree: Ints
     leaf_number: Ints
     leaf_position: Ints
+    cost: int  # of all trees, perfect or not
 
 
 def _level_trees(walk: Walk, layout: _Layout, condition: Ints) -> _LevelTrees:
-    """The trees that are oblivious, or so full that completing them to perfect ones pays."""
+    """The trees that are so full that completing them to perfect ones pays."""
     trees = len(walk.root)
-    kind, depth = np.full(trees, PERFECT), np.zeros(trees, np.int64)
-    oblivious = np.ones(trees, np.bool_)
+    depth = np.zeros(trees, np.int64)
     levels = levels_of(walk)
-    for level, (tree, position) in enumerate(levels):
+    for level, (tree, _) in enumerate(levels):
         depth[tree] = level + 1
-        width = np.bincount(tree, minlength=trees)
-        low, high = np.full(trees, 1 << 62), np.full(trees, -1)
-        np.minimum.at(low, tree, condition[position])
-        np.maximum.at(high, tree, condition[position])
-        oblivious &= (width == 0) | ((width == 1 << min(level, 62)) & (low == high))
     size = 1 << np.minimum(depth, 30)
-    kind[oblivious] = OBLIVIOUS
-    kind[~oblivious & (PERFECT_COST * size >= ANY_COST * layout.nodes)] = ANY
-    kind[(depth > layout.planes) | (depth == 0)] = ANY
-    length = np.select([kind == OBLIVIOUS, kind == PERFECT], [depth, size - 1], 0)
+    pays = (PERFECT_COST * size < ANY_COST * layout.nodes) & (depth <= layout.planes) & (depth > 0)
+    kind = np.where(pays, PERFECT, ANY)
+    length = np.where(pays, size - 1, 0)
     first = np.cumsum(length) - length
     conditions = np.zeros(int(length.sum()), np.int64)
     heap, way, at_level = (np.zeros(len(walk.follow), np.int64) for _ in range(3))
     for level, (tree, position) in enumerate(levels[: layout.planes]):
         chosen = kind[tree] != ANY
         tree, position = tree[chosen], position[chosen]
-        place = np.where(kind[tree] == OBLIVIOUS, level, heap[position])
-        conditions[first[tree] + place] = condition[position]
+        conditions[first[tree] + heap[position]] = condition[position]
         left = walk.follow[position]
         for side in (0, 1):
             heap[left + side] = 2 * heap[position] + 1 + side
@@ -193,7 +190,9 @@ def _level_trees(walk: Walk, layout: _Layout, condition: Ints) -> _LevelTrees:
     copies = 1 << (depth[tree] - at_level[position])  # a leaf above the last level stands for all below it
     copy = np.arange(int(copies.sum())) - np.repeat(np.cumsum(copies) - copies, copies)
     tree, position = np.repeat(tree, copies), np.repeat(position, copies)
-    return _LevelTrees(kind, depth, first, conditions, tree, way[position] + (copy << at_level[position]), position)
+    cost = int(np.where(pays, PERFECT_COST * size, ANY_COST * layout.nodes).sum())
+    number = way[position] + (copy << at_level[position])
+    return _LevelTrees(kind, depth, first, conditions, tree, number, position, cost)
 
 
 class _Columns:
@@ -201,7 +200,7 @@ class _Columns:
 
     def __init__(self) -> None:
         self.count = 0
-        self._columns: list[tuple[float, ...]] = []
+        self._columns: list[tuple[int, ...]] = []
         self._searches = Searches()
 
     def add(self, walk: Walk, nodes: Ints, condition: Ints) -> int:
@@ -221,13 +220,16 @@ class _Columns:
         return end
 
     def _add_column(self, column: int, thresholds: NDArray[np.float64], first: int) -> int:
-        self._columns.append((*self._searches.add(thresholds), len(thresholds), first, column, 0))
+        self._searches.add(thresholds)
+        self._columns.append((len(thresholds), first, column, 0))
         self.count += 1
         return first + len(thresholds) + 1
 
     def facts(self) -> tuple[Fact, ...]:
         """Columns, cells and bounds."""
-        return np.array(self._columns, COLUMN), *self._searches.facts()
+        searches, cells, bounds = self._searches.facts()
+        columns = [(*search, *column) for search, column in zip(searches.tolist(), self._columns, strict=True)]
+        return np.array(columns, COLUMN), cells, bounds
 
 
 class _Sets:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from windtunnel.compiler.native.image import Fact, ImageWriter
 from windtunnel.compiler.native.lowering.oblivious import oblivious
 from windtunnel.compiler.native.lowering.registry import lowers
+from windtunnel.compiler.native.lowering.successors import successors
 from windtunnel.compiler.native.lowering.tree_masks import Walk, masks
 from windtunnel.modules.trees.forms.bitvectors import BitvectorTrees
 from windtunnel.modules.trees.forms.gemm import GemmTrees
@@ -41,25 +42,29 @@ def _form(module: HardTrees, image: ImageWriter, columns: list[int]) -> list[int
 def _scores(module: TreeWalk, image: ImageWriter, columns: list[int]) -> list[int]:
     follow, root = module.follow.cpu().numpy(), module.root.cpu().numpy()
     is_node = follow != np.arange(len(follow))
-    nodes, columns_read = _nodes(module, follow, is_node)
-    trees = len(root) if module.vector else len(root) // max(1, module.outputs)
-    score = np.zeros(len(root), np.int64) if module.vector else np.arange(len(root)) // max(1, trees)
     walk, value, float32 = _walk(module), module.value.cpu().numpy(), int(module.reads == "float32")
-    sums = (int(module.vector), module.base, float(module.divisor))
-    if (tables := oblivious(walk, value, score)) is not None:
-        facts: tuple[Fact, ...] = (columns_read, float32, *tables.facts, *sums)
-        return image.step("oblivious_trees", columns, module.outputs, *facts, scratch=tables.scratch)
+    vector = module.vector and module.outputs != 1
+    if module.vector and not vector:
+        value = value[:, 0]
+    trees = len(root) if vector else len(root) // max(1, module.outputs)
+    score = np.zeros(len(root), np.int64) if vector else np.arange(len(root)) // max(1, trees)
+    sums = (int(vector), module.base, float(module.divisor))
+    nodes, columns_read = _nodes(module, walk, value)
+    if (by_level := oblivious(walk, value, score)) is not None:
+        facts: tuple[Fact, ...] = (columns_read, float32, len(columns_read), *by_level.facts, *sums)
+        return image.step("oblivious_trees", columns, module.outputs, *facts, scratch=by_level.scratch)
     group_root, group_place, group_depth = _groups(root, follow, is_node)
     facts = (
         columns_read, len(columns_read), float32,
         nodes, module.set_goes_right.cpu().numpy().astype(np.uint8), int(module.has_sets),
         root.astype(np.uint32), trees, group_root, group_place, group_depth, len(group_depth),
-        module.value if module.vector else np.empty(0), *sums,
+        value if vector else np.empty(0), *sums,
     )  # fmt: skip
     by_masks = masks(walk, value, score)
     scratch = max(8 * (len(columns_read) + 1) + 4 * (len(root) + AT_ONCE), by_masks.scratch)
     per_row = 8 * (len(columns_read) + 1) + 4
-    facts = (*facts, by_masks.rows, *by_masks.facts)
+    few_rows = successors(walk, value, by_masks.cost)
+    facts = (*facts, by_masks.rows, *by_masks.facts, *few_rows)
     return image.step("trees", columns, module.outputs, *facts, scratch=scratch, scratch_per_row=per_row)
 
 
@@ -80,19 +85,16 @@ def _linear_leaves(module: LinearLeafTrees, image: ImageWriter, columns: list[in
     return image.step("linear_leaves", [*leaves, *columns], module.scores, *facts)
 
 
-def _nodes(
-    module: TreeWalk, follow: NDArray[np.int64], is_node: NDArray[np.bool_]
-) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
+def _nodes(module: TreeWalk, walk: Walk, value: NDArray[np.float64]) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
     """The nodes as C reads them, and feature and reading of each column of values, uint32 ``[C, 2]``."""
-    used, column = np.unique(module.column.cpu().numpy()[is_node], return_inverse=True)
-    nodes = np.empty(len(follow), NODE)
-    nodes["follow"], nodes["column"] = follow, len(used)
-    value = np.arange(len(follow)) if module.vector else module.value.cpu().numpy()
-    nodes["split"] = np.where(is_node, module.split.cpu().numpy(), value)
-    nodes["column"][is_node] = column
-    start, last = module.set_start.cpu().numpy(), module.set_last.cpu().numpy()
-    sets = start > 0
-    nodes["split"][sets] = np.stack([start[sets], last[sets]], axis=1).astype(np.uint32).reshape(-1).view(np.float64)
+    used = np.unique(module.column.cpu().numpy()[walk.is_node])
+    nodes = np.empty(len(walk.follow), NODE)
+    nodes["follow"] = walk.follow
+    nodes["split"] = np.where(walk.is_node, walk.split, np.arange(len(value)) if value.ndim > 1 else value)
+    nodes["column"] = np.where(walk.is_node, walk.column, len(used))
+    sets = walk.set_start > 0
+    places = np.stack([walk.set_start[sets], walk.set_last[sets]], axis=1)
+    nodes["split"][sets] = places.astype(np.uint32).reshape(-1).view(np.float64)
     nodes["column"][sets] += SET
     readings = np.array(module.readings or [0])
     return nodes, np.stack([used % module.width, readings[used // module.width]], axis=1).astype(np.uint32)
