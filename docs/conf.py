@@ -68,7 +68,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_prev_next": False,
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
 }
 html_sidebars: dict[str, list[str]] = {"index": [], "start": [], "coverage": [], "troubleshooting": []}
 

@@ -139,6 +139,24 @@ def sweep(
 
 
 @app.command()
+def cascade(
+    config: Annotated[Path, typer.Option(help="A YAML file; its sections data and pipeline count.")],
+    data: Annotated[Path | None, typer.Option(help="Folder of the data files; replaces data.folder.")] = None,
+    accuracy_loss: Annotated[float, typer.Option(help="How much lower the accuracy may be.")] = 0.001,
+    output: Annotated[Path | None, typer.Option(help="Output folder; replaces output.")] = None,
+    change: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE that replaces a value.")] = None,
+) -> None:
+    """Fit a pipeline, and a small model in front of it that settles easy rows; write both as one file."""
+    from windtunnel.experiment.config import Config
+
+    settings = Config.from_yaml(config, _changes(change, {"data.folder": data, "output": output}))
+    from windtunnel.experiment.run import run_cascade  # as in fit
+
+    typer.echo(run_cascade(settings, accuracy_loss).report())
+    typer.echo(f"model.cascade is in {settings.output}")
+
+
+@app.command()
 def refresh(
     model: Model,
     rows: Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file of new rows with their targets.")],

@@ -66,6 +66,26 @@ def test_fit_writes_model_report_summary_checkpoint_and_logs(fitted: Path) -> No
     assert windtunnel.load(out / "model.windtunnel").classes_.tolist() == ["no", "yes"]
 
 
+@pytest.mark.parametrize("name", ["levels", "joint", "cascade", "refresh"])
+def test_the_first_line_of_a_config_is_its_command(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clicks().drop(columns="part").to_csv(tmp_path / "rows.csv", index=False)
+    clicks().drop(columns="part").to_csv(tmp_path / "new.csv", index=False)
+    configs = Path(__file__).parents[2] / "configs"
+    shorter = {
+        "levels": "--trials 1 --set sweep.space.max_steps=2 --set sweep.space.val_check_interval=1",
+        "joint": "--set recipe.max_steps=2 --set recipe.val_check_interval=1",
+    }
+    monkeypatch.chdir(tmp_path)
+    line = (configs / f"{name}.yaml").read_text().splitlines()[0].removeprefix("# ")
+    for command in line.replace("configs/", f"{configs}/").replace("FOLDER", str(tmp_path)).split(" && "):
+        done = run(*command.split()[1:], *shorter.get(name, "").split())
+        assert done.exit_code == 0, done.output
+    written = {"levels": "best.windtunnel", "cascade": "model.cascade", "refresh": "new.windtunnel"}
+    model = tmp_path / "runs" / name / written.get(name, "model.windtunnel")
+    load = windtunnel.Cascade.load if name == "cascade" else windtunnel.load
+    assert load(model).predict_proba(pd.read_csv("new.csv").head(30)).shape == (30, 2)
+
+
 def test_resume_continues_from_the_checkpoint(fitted: Path) -> None:
     options = ("--resume", "--set", "recipe.epochs=3", "--set", "data.categorical=[hour]")
     done = run("fit", "--config", fitted / "experiment.yaml", *options)

@@ -36,7 +36,7 @@ def test_every_config_in_the_repository_is_valid(path: Path) -> None:
     config = Config.from_yaml(path)
     assert config.pipeline.model.build().get_params()
     place = path.relative_to(ROOT).as_posix()
-    assert path.read_text().startswith((f"# windtunnel fit --config {place}", f"# windtunnel sweep --config {place}"))
+    assert re.match(rf"# windtunnel (fit|sweep|cascade) --config {place}", path.read_text())
 
 
 def test_there_are_configs() -> None:

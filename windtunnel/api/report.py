@@ -45,11 +45,11 @@ div.windtunnel-report dt { opacity: .65; float: none; width: auto; white-space: 
 div.windtunnel-report dd { margin: 0; }
 div.windtunnel-report table { border-collapse: collapse; width: 100%; }
 div.windtunnel-report th, div.windtunnel-report td { text-align: left !important; padding: .35em .8em;
-  vertical-align: top; border-bottom: 1px solid rgba(128, 128, 128, .3); overflow-wrap: anywhere; }
+  vertical-align: top; border-bottom: 1px solid rgba(128, 128, 128, .3); }
 div.windtunnel-report th { font-weight: 600; border-bottom-width: 2px; white-space: nowrap; }
 div.windtunnel-report .number { text-align: right !important; font-variant-numeric: tabular-nums; white-space: nowrap; }
 div.windtunnel-report table.comparison { width: auto; margin: 0 0 1em; }
-div.windtunnel-report .wide { overflow-x: auto; }
+div.windtunnel-report .wide { overflow-x: auto; margin-bottom: 1.5em; }
 div.windtunnel-report .wide table { min-width: 42em; }
 div.windtunnel-report .figures { display: flex; flex-wrap: wrap; gap: 1em; margin-bottom: 1em; }
 div.windtunnel-report svg { max-width: 100%; height: auto; }

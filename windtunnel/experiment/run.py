@@ -15,6 +15,7 @@ from pydantic_core import to_json
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from windtunnel.api.cascade import cascade
 from windtunnel.api.report import Report
 from windtunnel.api.scores import Scores, measure
 from windtunnel.api.sweep import sweep
@@ -27,6 +28,7 @@ from windtunnel.experiment.config import Config, PipelineConfig
 from windtunnel.experiment.files import write_table_file
 from windtunnel.experiment.parts import Part, labels_of_positive, load_parts
 from windtunnel.experiment.steps import StepConfig
+from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.sweeps.result import SweepResult
 from windtunnel.trainers.recipe import Recipe
 
@@ -137,6 +139,19 @@ def run_sweep(config: Config) -> tuple[SweepResult, Scores]:
     }
     write_json(folder / "summary.json", summary)
     return result, scores
+
+
+def run_cascade(config: Config, accuracy_loss: float) -> Cascade:
+    """Fit the pipeline of a config and a small model in front of it, as ``windtunnel.cascade`` does.
+
+    The folder ``config.output`` gets model.cascade. With ``data.positive`` it predicts 1 and 0.
+    """
+    parts = load_parts(config.data)
+    source = _fit_source(build_pipeline(config.pipeline, parts["train"][0]), parts)
+    result = cascade(source, parts["train"], parts["valid"], accuracy_loss=accuracy_loss, seed=config.data.seed)
+    config.output.mkdir(parents=True, exist_ok=True)
+    result.save(config.output / "model.cascade")
+    return result
 
 
 def compare(
