@@ -12,7 +12,7 @@ from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.cascade.groups import GroupedPipeline
 from windtunnel.serving.cascade.selection import efficient_groups
 from windtunnel.serving.cascade.statistics import feature_groups
-from windtunnel.serving.cascade.threshold import choose_threshold, class_positions
+from windtunnel.serving.cascade.threshold import LOSSES, Metric, choose_threshold, class_positions
 
 GAMMAS = (0.0, 0.25, 0.5, 0.75)
 GAMMA_OF_FILTERS = 0.25
@@ -26,6 +26,7 @@ def cascade(
     *,
     net: Translation | None = None,
     accuracy_loss: float = 0.001,
+    metric: Metric = "accuracy",
     gamma: float | None = None,
     cost: Mapping[str, float] | None = None,
     cache: Mapping[str, int] | None = None,
@@ -50,8 +51,11 @@ def cascade(
     net : Translation, optional
         The full model, such as a fine-tuned translation of ``pipeline``; by default the compiled pipeline.
     accuracy_loss : float
-        How much lower than that of the full model the accuracy may be, with 95 % confidence. The fewer validation rows,
+        How much lower than that of the full model the metric may be, with 95 % confidence. The fewer validation rows,
         the fewer rows the small model settles; if none, the full model predicts all rows, and the report says so.
+    metric : str
+        "accuracy", or for two classes "auc". Accuracy tells nothing about the order of rows: where a class is rare,
+        give "auc".
     gamma : float, optional
         A group joins the small model only if it has at least ``gamma`` times the importance per cost of those that
         have joined before. None tries 0, 0.25, 0.5 and 0.75 and takes the value with the lowest expected cost; 0.25 for
@@ -79,6 +83,8 @@ def cascade(
     ------
     Kraft et al., Willump: a statistically-aware end-to-end optimizer for machine learning inference, MLSys 2020.
     """
+    if metric not in LOSSES:
+        raise InvalidOption(f"metric={metric!r}; accepted are {', '.join(map(repr, LOSSES))}.")
     if not 0 <= accuracy_loss < 1 or (gamma is not None and gamma < 0):
         raise InvalidOption(
             f"cascade got accuracy_loss={accuracy_loss}, gamma={gamma}; accepted are 0 to 1, and 0 or more."
@@ -89,6 +95,8 @@ def cascade(
     full = compile(pipeline) if net is None else net
     probable = full.head.classes is not None and "predict_proba" in full.head.methods
     full_probabilities = full.predict_proba(rows) if probable else None
+    if metric == "auc" and full_probabilities is not None and full_probabilities.shape[1] != 2:
+        raise InvalidOption(f"metric='auc' is for two classes; the pipeline has {full_probabilities.shape[1]}.")
     candidates: dict[tuple[str, ...], Cascade] = {}
     swept = GAMMAS if full_probabilities is not None else (GAMMA_OF_FILTERS,)
     for value in swept if gamma is None else (gamma,):
@@ -103,6 +111,7 @@ def cascade(
                 full_probabilities,
                 class_positions(full.classes_, target),
                 accuracy_loss,
+                metric,
             )
         candidates[names] = Cascade(small, full, groups, names, value, threshold, cache or {})
     if not candidates:

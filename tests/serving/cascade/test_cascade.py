@@ -4,10 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from lightgbm import LGBMRegressor
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -15,7 +17,7 @@ import windtunnel
 from windtunnel.serving.cascade.groups import GroupedPipeline
 from windtunnel.serving.cascade.selection import efficient_groups
 from windtunnel.serving.cascade.statistics import FeatureGroup
-from windtunnel.serving.cascade.threshold import NEVER, choose_threshold
+from windtunnel.serving.cascade.threshold import NEVER, choose_threshold, loss_of_auc
 from windtunnel.serving.cascade.top_k import TopK, top_k_quality
 
 
@@ -92,6 +94,34 @@ def test_other_rows_lose_more_than_allowed_in_few_cases():
     assert 0 < broken <= 0.08 * 200
 
 
+def test_loss_of_auc():
+    generator = np.random.default_rng(0)
+    correct = generator.integers(2, size=3000)
+    score = correct + generator.normal(size=3000)
+    blurred = np.round(score + generator.normal(size=3000) / 2, 1)  # with ties
+
+    def loss(some):
+        full, small = (np.stack([-scores, scores], axis=1)[some] for scores in (score, blurred))
+        return loss_of_auc(full, small, correct[some])
+
+    whole = loss(np.arange(3000))
+    assert whole.full == pytest.approx(roc_auc_score(correct, score))
+    assert whole.full - whole.value == pytest.approx(roc_auc_score(correct, blurred))
+    drawn = [loss(generator.integers(3000, size=3000)).value for _ in range(200)]
+    assert whole.standard_error == pytest.approx(np.std(drawn), rel=0.2)
+    assert whole.upper == pytest.approx(whole.value + 1.645 * whole.standard_error)
+
+
+def test_a_rare_class_needs_auc():
+    """The small model says no everywhere, as the full one does; the full one knows where yes is likelier."""
+    generator = np.random.default_rng(0)
+    chance = generator.choice([0.02, 0.3], 4000)
+    correct = (generator.random(4000) < chance).astype(int)
+    full, small = (np.stack([1 - value, value], axis=1) for value in (chance, np.full(4000, 0.16)))
+    assert choose_threshold(small, full, correct, 0.005).early == 1
+    assert choose_threshold(small, full, correct, 0.005, "auc").early == 0
+
+
 def test_the_report_says_that_no_row_is_settled(pipeline, rows):
     frame, target = rows
     train, valid = (frame[:1500], target[:1500]), (frame[1500:2500], target[1500:2500])
@@ -101,7 +131,7 @@ def test_the_report_says_that_no_row_is_settled(pipeline, rows):
 
 
 def test_the_loss_on_validation_rows_is_allowed(made):
-    assert made.threshold.accuracy >= made.threshold.full_accuracy - 0.01
+    assert made.threshold.value >= made.threshold.full_value - 0.01
     assert "standardscaler" in made.report() and f"{made.threshold.early:.1%}" in made.report()
 
 
@@ -179,7 +209,7 @@ def test_a_small_model_that_is_wrong_settles_nothing():
     correct = generator.integers(2, size=400)
     right = np.eye(2)[correct] * 0.98 + 0.01
     threshold = choose_threshold(right[:, ::-1], right, correct, 0.01)
-    assert (threshold.early, threshold.accuracy) == (0.0, 1.0)
+    assert (threshold.early, threshold.value) == (0.0, 1.0)
     wrong = choose_threshold(np.round(right[:, ::-1]), right, correct, 0.01)
     assert (wrong.confidence, wrong.early) == (NEVER, 0.0)
 
@@ -190,6 +220,15 @@ def test_pipelines_without_groups_are_rejected(rows):
     pair = (frame[["a", "b"]], target)
     with pytest.raises(windtunnel.UnsupportedEstimator, match="ColumnTransformer"):
         windtunnel.cascade(pipeline, pair, pair)
+
+
+def test_a_metric_that_is_unknown_or_for_two_classes_is_rejected(pipeline, rows):
+    with pytest.raises(windtunnel.InvalidOption, match="'accuracy', 'auc'"):
+        windtunnel.cascade(pipeline, rows, rows, metric="f1")
+    frame, target = rows
+    three = clone(pipeline).fit(frame, np.where(frame.c > 1, "maybe", target))
+    with pytest.raises(windtunnel.InvalidOption, match="two classes"):
+        windtunnel.cascade(three, (frame, target), (frame, target), metric="auc", cost=COST)
 
 
 def test_a_cost_of_an_unknown_group_is_rejected(pipeline, rows):

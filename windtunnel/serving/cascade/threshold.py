@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 THRESHOLDS = tuple(round(0.5 + 0.05 * step, 2) for step in range(10)) + (0.97, 0.98, 0.99, 0.995, 0.999)
 """A coarse grid, so that the choice does not fit the noise of the validation rows."""
@@ -14,6 +16,9 @@ NEVER = 2.0
 """Above every confidence: the full model predicts all rows."""
 QUANTILE = 1.645
 """Of the normal distribution, 95 %."""
+
+
+Metric = Literal["accuracy", "auc"]
 
 
 @dataclass(frozen=True)
@@ -26,8 +31,9 @@ class Threshold:
         A row whose largest probability by the small model is at least this is settled by the small model.
     early : float
         The share of rows that the small model settles.
-    accuracy, full_accuracy : float
-        Of the cascade, and of the full model.
+    metric : str
+    value, full_value : float
+        The metric of the cascade, and of the full model.
     standard_error : float
         Of the difference of the two.
     allowed : float
@@ -38,8 +44,9 @@ class Threshold:
 
     confidence: float
     early: float
-    accuracy: float
-    full_accuracy: float
+    metric: Metric
+    value: float
+    full_value: float
     standard_error: float
     allowed: float
     rows: int
@@ -50,35 +57,52 @@ class Threshold:
         return self.confidence == NEVER
 
     def report(self) -> list[str]:
-        """Lines of text: the rows that the small model settles, and the accuracy."""
+        """Lines of text: the rows that the small model settles, and the metric."""
         if self.settles_none:
             return [
                 f"the full model predicts all rows: on {self.rows} validation rows, no confidence of the small model "
-                f"keeps the loss of accuracy within {self.allowed:g} with 95 % confidence. Give more validation rows, "
-                "or a larger accuracy_loss."
+                f"keeps the loss of {self.metric} within {self.allowed:g} with 95 % confidence. Give more validation "
+                "rows, or a larger accuracy_loss."
             ]
         return [
             f"settled by the small model: {self.early:.1%} of the {self.rows} validation rows, from confidence "
             f"{self.confidence:g} on",
-            f"accuracy {self.accuracy:.4f}, full model {self.full_accuracy:.4f} (difference "
-            f"{self.accuracy - self.full_accuracy:+.4f} ± {self.standard_error:.4f}); with 95 % confidence, at most "
+            f"{self.metric} {self.value:.4f}, full model {self.full_value:.4f} (difference "
+            f"{self.value - self.full_value:+.4f} ± {self.standard_error:.4f}); with 95 % confidence, at most "
             f"{self.allowed:g} is lost",
         ]
 
 
+@dataclass(frozen=True)
+class Loss:
+    """How much lower a metric of the cascade is than that of the full model.
+
+    Attributes
+    ----------
+    full : float
+        The metric of the full model.
+    value, standard_error : float
+    upper : float
+        The upper end of the one-sided interval of 95 %.
+    """
+
+    full: float
+    value: float
+    standard_error: float
+    upper: float
+
+
 def choose_threshold(
-    small: NDArray[np.float64], full: NDArray[np.float64], correct: NDArray[np.intp], accuracy_loss: float
+    small: NDArray[np.float64],
+    full: NDArray[np.float64],
+    correct: NDArray[np.intp],
+    accuracy_loss: float,
+    metric: Metric = "accuracy",
 ) -> Threshold:
-    """The lowest confidence at which the loss of accuracy is within ``accuracy_loss``, with 95 % confidence.
+    """The lowest confidence at which the loss of a metric is within ``accuracy_loss``, with 95 % confidence.
 
     The confidences are tested from the highest one down, and the first that fails ends the search. Therefore the whole
-    search is wrong no more often than a single test. The loss of a row is 1 where only the full model is right, -1
-    where only the small model is, and 0 elsewhere. With n rows, of which d have a loss other than 0, a confidence
-    passes if the upper end of the score interval is within the allowed loss, z = 1.645::
-
-        (sum of losses + z^2 / 2 + z sqrt(d + z^2 / 4)) / n <= accuracy_loss
-
-    So even without any loss, z^2 / accuracy_loss rows are needed: 2,706 for 0.001.
+    search is wrong no more often than a single test.
 
     Parameters
     ----------
@@ -87,41 +111,86 @@ def choose_threshold(
     correct : ndarray
         The position of the right class of each row.
     accuracy_loss : float
-        How much lower than the full model's the accuracy may be.
+        How much lower than the full model's the metric may be.
+    metric : str
+        "accuracy"; or "auc", of the last of two classes.
 
     Source
     ------
     Angelopoulos et al., Learn then Test: calibrating predictive algorithms to achieve risk control, 2021 (tests in a
-    fixed sequence). Wilson, Probable inference, the law of succession, and statistical inference, 1927 (score interval,
-    here of a Poisson count).
+    fixed sequence).
     """
-    confidence = small.max(axis=1)
-    full_correct = full.argmax(axis=1) == correct
-    losses = full_correct.astype(float) - (small.argmax(axis=1) == correct)
-    threshold = NEVER
+    loss_of = LOSSES[metric]
+    confidence, threshold, loss = small.max(axis=1), NEVER, loss_of(full, full, correct)
     for lower in reversed(THRESHOLDS):
-        if _largest_loss(np.where(confidence >= lower, losses, 0.0)) > accuracy_loss:
+        cascade = np.where((confidence >= lower)[:, None], small, full)
+        if (lower_loss := loss_of(full, cascade, correct)).upper > accuracy_loss:
             break
-        threshold = lower
-    early = confidence >= threshold
-    settled = np.where(early, losses, 0.0)
-    accuracy = float(full_correct.mean())
+        threshold, loss = lower, lower_loss
     return Threshold(
         threshold,
-        float(early.mean()),
-        accuracy - float(settled.mean()),
-        accuracy,
-        float(settled.std(ddof=1) / np.sqrt(len(settled))),
+        float((confidence >= threshold).mean()),
+        metric,
+        loss.full - loss.value,
+        loss.full,
+        loss.standard_error,
         accuracy_loss,
         len(correct),
     )
 
 
-def _largest_loss(losses: NDArray[np.float64]) -> float:
-    """The upper end of the one-sided interval of the mean of losses of -1, 0 and 1."""
+def loss_of_accuracy(full: NDArray[np.float64], cascade: NDArray[np.float64], correct: NDArray[np.intp]) -> Loss:
+    """The loss of accuracy.
+
+    The loss of a row is 1 where only the full model is right, -1 where only the cascade is, and 0 elsewhere. With n
+    rows, of which d have a loss other than 0, and z = 1.645, the upper end is::
+
+        (sum of losses + z^2 / 2 + z sqrt(d + z^2 / 4)) / n
+
+    So even without any loss, z^2 / accuracy_loss rows are needed: 2,706 for 0.001.
+
+    Source
+    ------
+    Wilson, Probable inference, the law of succession, and statistical inference, 1927 (score interval, here of a
+    Poisson count).
+    """
+    full_correct = full.argmax(axis=1) == correct
+    losses = full_correct.astype(float) - (cascade.argmax(axis=1) == correct)
     differing = np.count_nonzero(losses)
     upper = losses.sum() + QUANTILE**2 / 2 + QUANTILE * np.sqrt(differing + QUANTILE**2 / 4)
-    return float(upper) / len(losses)
+    error = losses.std(ddof=1) / np.sqrt(len(losses))
+    return Loss(float(full_correct.mean()), float(losses.mean()), float(error), float(upper) / len(losses))
+
+
+def loss_of_auc(full: NDArray[np.float64], cascade: NDArray[np.float64], correct: NDArray[np.intp]) -> Loss:
+    """The loss of the area under the ROC curve; the upper end is 1.645 standard errors above it.
+
+    Source
+    ------
+    DeLong et al., Comparing the areas under two or more correlated receiver operating characteristic curves, 1988.
+    """
+    positive = correct == 1
+    (full_up, full_down), (up, down) = (_shares_below_and_above(scores[:, 1], positive) for scores in (full, cascade))
+    error = float(np.sqrt(_squared_error(full_up - up) + _squared_error(full_down - down)))
+    value = float(full_up.mean() - up.mean())
+    return Loss(float(full_up.mean()), value, error, value + QUANTILE * error)
+
+
+LOSSES: dict[Metric, Callable[..., Loss]] = {"accuracy": loss_of_accuracy, "auc": loss_of_auc}
+
+
+def _shares_below_and_above(
+    scores: NDArray[np.float64], positive: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """For each positive row the share of negative rows below it, for each negative one that of positive rows above."""
+    ranks, count = rankdata(scores), np.count_nonzero(positive)
+    below = (ranks[positive] - rankdata(scores[positive])) / (len(scores) - count)
+    above = 1 - (ranks[~positive] - rankdata(scores[~positive])) / count
+    return below, above
+
+
+def _squared_error(values: NDArray[np.float64]) -> float:
+    return float(values.var(ddof=1)) / len(values)
 
 
 def class_positions(classes: Any, target: Any) -> NDArray[np.intp]:
