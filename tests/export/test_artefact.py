@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 import windtunnel
 from windtunnel.errors import BadFile, InvalidOption, UnfaithfulOption
 from windtunnel.export.artefact import container
+from windtunnel.export.artefact.layout import SCHEMA
 from windtunnel.modules.base import MODULES
 from windtunnel.modules.columns.affine import Affine
 
@@ -393,7 +394,14 @@ def _without_exact(contents: dict[str, Any]) -> None:
 
 NO_COUNTS = {"counts": False, "counter": None}
 FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
-    "newer schema": (_set(GRAPH, "schema_number", to=3), "written in schema 3; .* reads schema 2"),
+    "newer schema": (
+        _set(GRAPH, "schema_number", to=SCHEMA + 1),
+        f"written in schema {SCHEMA + 1}; .* reads schema {SCHEMA}.*needs a newer windtunnel",
+    ),
+    "older schema": (
+        _set(GRAPH, "schema_number", to=SCHEMA - 1),
+        f"written in schema {SCHEMA - 1}; .* reads schema {SCHEMA}.*Translate or compile the fitted pipeline again",
+    ),
     "another format": (_set(GRAPH, "format", to="wind"), "JSON of the metadata is not what windtunnel writes"),
     "metadata no object": (_set(GRAPH, to=[]), "JSON of the metadata is not what windtunnel writes"),
     "metadata no JSON": (_set(GRAPH, to=b"{"), "JSON of the metadata is not what .* Invalid JSON"),

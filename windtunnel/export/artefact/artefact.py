@@ -144,7 +144,14 @@ def unpack(path: str | PathLike[str], data: bytes, build: type[Built], *, host: 
 
 def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, trusted: bool, build: type[Built]) -> Built:
     if (number := _checked(Manifest, text, "the metadata").schema_number) != SCHEMA:
-        raise BadFile(f"written in schema {number}; this windtunnel {version('windtunnel')} reads schema {SCHEMA}.")
+        raise BadFile(
+            f"written in schema {number}; this windtunnel {version('windtunnel')} reads schema {SCHEMA}. "
+            + (
+                "Translate or compile the fitted pipeline again, and save that."
+                if number < SCHEMA
+                else "The file needs a newer windtunnel."
+            )
+        )
     graph = _checked(GraphData, text, "the metadata")
     groups = (WEIGHTS, START, EXACT, PROFILE)
     weights, start, exact, counts = (_under(group, tensors) for group in groups)

@@ -18,8 +18,8 @@ from windtunnel.program.records.simplification import Simplification
 from windtunnel.program.records.strategy_choice import StrategyChoice
 from windtunnel.program.translate_options import SofteningPlan
 
-SCHEMA = 2
-"""The number of the layout that this version writes and reads."""
+SCHEMA = 3
+"""The number of the layout that this version writes and reads; it grows with every change of a field in this file."""
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 Count = Annotated[int, Field(ge=0)]
