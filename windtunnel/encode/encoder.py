@@ -30,7 +30,6 @@ from windtunnel.encode.columns import (
 )
 from windtunnel.encode.precision_loss import PrecisionLossWarner
 from windtunnel.encode.rows import Rows, as_column, as_frame, check_dense, indexable, is_named, python_columns
-from windtunnel.encode.sparse_rows import SparseRows
 from windtunnel.errors import BadInput
 
 DATES = (
@@ -253,14 +252,30 @@ class RowEncoder:
                 numbers[matrix.row[used], positions[used]] = matrix.data[used]
         return batch
 
-    def sparse_counts(self, first: int, counts: sparse.coo_array) -> SparseRows:
-        """Counts of the columns from ``first`` on, sorted by row, as the sparse numbers of a batch."""
+    def sparse_counts(self, first: int, counts: sparse.coo_array) -> sparse.csr_array:
+        """Counts of the columns from ``first`` on, sorted by row, as the numbers of a batch; the others are 0."""
         positions = self._positions(first, counts.shape[1])[counts.col]
         used = positions >= 0
         starts = np.append(0, np.bincount(counts.row[used], minlength=counts.shape[0]).cumsum())
         with np.errstate(over="ignore"):
             values = counts.data[used].astype(self.dtype)
-        return SparseRows(*map(torch.from_numpy, (values, positions[used], starts)))
+        return sparse.csr_array((values, positions[used], starts), (counts.shape[0], len(self.numbers)))
+
+    def sparse_numbers(self, rows: Rows) -> sparse.csr_array | None:
+        """The numbers of a sparse matrix, in their order and type; None for other rows, or where ids are read too."""
+        if not sparse.issparse(rows) or rows.dtype.kind not in "biuf" or self.flat or self.categories:
+            return None
+        positions = self._positions(0, self.width)
+        if np.count_nonzero(positions >= 0) < len(self.numbers):
+            return None  # a host step computes some
+        self._check_dense(rows)
+        self._labels(rows, [], named=False)
+        with np.errstate(over="ignore"):
+            matrix = sparse.csr_array(rows, dtype=self.dtype)
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy() if np.may_share_memory(matrix.data, rows.data) else matrix
+            matrix.sum_duplicates()
+        return matrix if np.array_equal(positions, np.arange(self.width)) else matrix[:, self.numbers]
 
     def _positions(self, first: int, count: int) -> NDArray[np.int64]:
         """The positions in ``numbers`` of ``count`` columns from ``first`` on; -1 for columns that are not encoded."""

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
 
+import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
-from torch.nn import functional
 
 
-class SparseRows(NamedTuple):
-    """The numbers of sparse rows, row by row."""
-
-    values: Tensor  # [n], floats
-    columns: Tensor  # int64 [n], the column of each
-    starts: Tensor  # int64 [B + 1]: row b has the numbers from ``starts[b]`` up to ``starts[b + 1]``
-
-    def times(self, weight: Tensor) -> Tensor:
-        """X W^T of weights ``[K, width]``: ``[B, K]``."""
-        return functional.embedding_bag(
-            self.columns, weight.t(), self.starts, mode="sum", per_sample_weights=self.values, include_last_offset=True
-        )
-
-    def sums(self, values: Tensor) -> Tensor:
-        """The sum per row of values ``[n]``: ``[B]``."""
-        rows = torch.repeat_interleave(self.starts.diff())
-        return values.new_zeros(len(self.starts) - 1).index_add(0, rows, values)
+def dense_slices(rows: sparse.csr_array, size: int) -> Iterator[Tensor]:
+    """The rows as dense numbers, ``size`` at a time, each in the memory of the one before."""
+    slices = [rows[start : start + size] for start in range(0, max(rows.shape[0], 1), size)]
+    # Column by column: trees read the same few columns of all rows.
+    dense = np.zeros((min(size, rows.shape[0]), rows.shape[1]), rows.dtype, order="F")
+    for part in slices:
+        places = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)), part.indices
+        dense[places] = part.data
+        yield torch.from_numpy(dense[: part.shape[0]])
+        dense[places] = 0  # to clear all of it takes longer than to predict

@@ -41,8 +41,10 @@ class ProgramFacts:
         See ``always_finite``.
     guarded : int64 Tensor or None
         The other columns; None for all.
+    sums : Linear, TermSums or None
+        The only step, where scores are sums of all numbers and of nothing else.
     count_sums : Linear, TermSums or None
-        The only step, where scores are sums of the finite counts of one host step and of nothing else.
+        The same, where all numbers are finite counts of one host step.
     buffers : dict
         Of the first step that takes columns; their device is that of the program.
     """
@@ -62,8 +64,9 @@ class ProgramFacts:
         self.least_rows = least_rows(program)
         buffers = [take._buffers for step in program.steps for take in step.takes]  # type: ignore[union-attr]
         self.buffers: dict[str, Tensor | None] = next(iter(buffers), {})
-        only_counts = bool(finite) and not guarded and not encoder.categories and len(hosts) == 1
-        self.count_sums = _only_sums(program, width) if only_counts else None
+        only_counts = bool(finite) and not guarded and len(hosts) == 1
+        self.sums = None if encoder.categories else _only_sums(program, width)
+        self.count_sums = self.sums if only_counts else None
 
     @cached_property
     def takes_missing(self) -> bool:

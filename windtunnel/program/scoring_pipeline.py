@@ -11,9 +11,12 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor, nn
 
 from windtunnel.encode import FIRST_ID, Batch, CategoryColumn, RowEncoder, Rows
+from windtunnel.encode.rows import check_dense
+from windtunnel.encode.sparse_rows import dense_slices
 from windtunnel.errors import BadInput
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.tables.tfidf import TermSums
@@ -25,6 +28,8 @@ from windtunnel.program.row_slices import CPU, LARGE, has_non_finite, in_slices,
 
 CHUNK_BYTES = 2**24
 """The most memory of rows whose tokens are counted at once; more was slower."""
+SPARSE_BYTES = 2**26
+"""The most memory of rows of a sparse matrix that are dense at once."""
 
 
 class Engine(Protocol):
@@ -160,6 +165,8 @@ class ScoringPipeline(nn.Module):
             finish = None
         else:
             method = "scores"
+        if not self.hosts and (numbers := self.encoder.sparse_numbers(rows)) is not None:
+            return self._sparse_output(facts, method, numbers, finish)
         sums = facts.count_sums if method == "scores" and self.engine is None else None
         if sums is not None and facts.device() == CPU and not isinstance(rows, Batch):
             return self._sparse_sums(sums, rows, finish)
@@ -182,8 +189,38 @@ class ScoringPipeline(nn.Module):
                 outputs.append(sums.of_sparse(counts) if finish is None else finish(sums.of_sparse(counts)))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
+    def _sparse_output(
+        self,
+        facts: ProgramFacts,
+        method: str,
+        matrix: sparse.csr_array,
+        finish: Callable[[Tensor], Tensor] | None,
+    ) -> Tensor:
+        """The output for the numbers of a sparse matrix: sums of those that it stores, or dense rows in slices."""
+        count, width = matrix.shape
+        no_ids = torch.empty((count, 0), dtype=torch.int64)
+        suspect = count == 0 or has_non_finite(torch.from_numpy(matrix.data), no_ids)
+        if facts.sums is not None and method == "scores" and not suspect and facts.device() == CPU:
+            with torch.inference_mode():
+                output = facts.sums.of_sparse(matrix)
+                return output if finish is None else finish(output)
+        size = count if facts.needs_all_rows else SPARSE_BYTES // (width * matrix.dtype.itemsize)
+        check_dense(min(count, size), width, matrix.dtype.itemsize)
+        checked = suspect or facts.partial
+        outputs = [
+            self._checked_output(facts, method, Batch(numbers, no_ids[: len(numbers)]), finish, checked=checked)
+            for numbers in dense_slices(matrix, max(size, 1))
+        ]
+        return torch.cat(outputs)
+
     def _checked_output(
-        self, facts: ProgramFacts, method: str, batch: Batch, finish: Callable[[Tensor], Tensor] | None
+        self,
+        facts: ProgramFacts,
+        method: str,
+        batch: Batch,
+        finish: Callable[[Tensor], Tensor] | None,
+        *,
+        checked: bool = True,
     ) -> Tensor:
         numbers, ids = batch
         if ids.shape[0] == 0:
@@ -193,7 +230,7 @@ class ScoringPipeline(nn.Module):
         def run(numbers: Tensor, ids: Tensor) -> Tensor:
             output = engine.output(method, numbers, ids)
             # Checked here, while the numbers are in the processor's cache.
-            if self._some_rejected(facts, method, numbers, ids, output):
+            if checked and self._some_rejected(facts, method, numbers, ids, output):
                 rejected.append(True)
             return output if finish is None else finish(output)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
 from windtunnel.compiler.engine import ProgramEngine, Run
@@ -55,6 +56,8 @@ class NativeEngine(ProgramEngine):
         try:
             scorer = self._scorers[method]
         except KeyError:
+            if sparse.issparse(rows):
+                return None
             scorer = self._scorer(net, method)
         if scorer is None:
             return None

@@ -50,6 +50,8 @@ def _scores(module: TreeWalk, image: ImageWriter, columns: list[int]) -> list[in
     score = np.zeros(len(root), np.int64) if vector else np.arange(len(root)) // max(1, trees)
     sums = (int(vector), module.base, float(module.divisor))
     nodes, columns_read = _nodes(module, walk, value)
+    read, columns_read[:, 0] = np.unique(columns_read[:, 0], return_inverse=True)
+    columns = [columns[feature] for feature in read.tolist()]
     if (by_level := oblivious(walk, value, score)) is not None:
         facts: tuple[Fact, ...] = (columns_read, float32, len(columns_read), *by_level.facts, *sums)
         return image.step("oblivious_trees", columns, module.outputs, *facts, scratch=by_level.scratch)
