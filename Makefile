@@ -1,11 +1,11 @@
-# make setup | demo | test | test-fast | test-oldest | docs | fuzz | fuzz-files | native-sanitize | check | coverage | figure: everything goes
+# make setup | demo | test | test-fast | test-oldest | docs | linkcheck | fuzz | fuzz-files | native-sanitize | check | coverage | figure: everything goes
 # through .venv, made from pyproject.toml and constraints.txt; test-oldest has an environment of its own.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 BIN := .venv/bin
 export OMP_WAIT_POLICY := passive
 STAMP := .venv/.ready
 
-.PHONY: setup demo test test-fast test-oldest docs fuzz fuzz-files native-sanitize check lint types coverage figure clean
+.PHONY: setup demo test test-fast test-oldest docs linkcheck fuzz fuzz-files native-sanitize check lint types coverage figure clean
 
 setup: $(STAMP)
 
@@ -83,6 +83,10 @@ figure: setup
 # The site, in docs/_build/html: runs the examples; a warning is an error.
 docs: setup
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build/html
+
+# The addresses of other sites; needs the internet.
+linkcheck: setup
+	$(BIN)/sphinx-build --builder linkcheck --quiet docs docs/_build/linkcheck
 
 clean:
 	rm -rf .venv $(OLDEST) demo-output docs/_build docs/_figures docs/tutorials docs/api/generated

@@ -106,9 +106,17 @@ def read_docstring(app: Any, what: str, name: str, member: Any, options: Any, li
     lines[:] = (formula.sub("::\n\n", description) + "".join(sections)).split("\n")
 
 
+def check_tutorials(app: Any, exception: Exception | None) -> None:
+    """Raise if a tutorial printed a warning."""
+    printed = [path.stem for path in (ROOT / "docs" / "tutorials").glob("*.rst") if "Warning:" in path.read_text()]
+    if printed and exception is None:
+        raise RuntimeError(f"tutorials print warnings: {', '.join(printed)}")
+
+
 def setup(app: Any) -> None:
     """Register with Sphinx, and draw the figures."""
     figures.write()
     app.connect("source-read", read_page)
     app.connect("autodoc-skip-member", skip_member)
+    app.connect("build-finished", check_tutorials)
     app.connect("autodoc-process-docstring", read_docstring, priority=100)

@@ -11,6 +11,7 @@ import pandas as pd
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import r2_score, root_mean_squared_error
+from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import TargetEncoder
 
@@ -33,7 +34,8 @@ y = (y + generator.normal(0, 1_500, rows)).round(-1).to_numpy()
 train, valid, test = slice(0, 4_000), slice(4_000, 6_000), slice(6_000, None)
 
 # %%
-encoder = make_column_transformer((TargetEncoder(random_state=0), ["model", "fuel"]), remainder="passthrough")
+means = TargetEncoder(target_type="continuous", cv=KFold(5, shuffle=True, random_state=0))
+encoder = make_column_transformer((means, ["model", "fuel"]), remainder="passthrough")
 pipeline = make_pipeline(encoder, HistGradientBoostingRegressor(max_iter=60, random_state=0)).fit(X[train], y[train])
 net = windtunnel.translate(pipeline)
 net.fit((X[train], y[train]), (X[valid], y[valid]), metric="rmse", progress=False)

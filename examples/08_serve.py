@@ -70,7 +70,7 @@ pipeline.predict_proba(X.head(2)).round(6)
 # %%
 # Prometheus reads what the server has done.
 
-print("\n".join(line for line in ask("/metrics").splitlines() if line.startswith("windtunnel"))[:600])
+print("\n".join(line for line in ask("/metrics").splitlines() if "_total{" in line or "_sum{" in line))
 server.terminate()
 server.wait()
 folder.cleanup()

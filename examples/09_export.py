@@ -76,7 +76,8 @@ int main(void) {
     double out[2 * MODEL_PREDICT_PROBA_WIDTH];
     int error = model_predict_proba(rows, 2, out, workspace);
     if (error != MODEL_OK) return puts(model_message(error));
-    for (int row = 0; row < 2; row++) printf("%s %.8f\\n", model_labels[1], out[row * MODEL_PREDICT_PROBA_WIDTH + 1]);
+    for (int row = 0; row < 2; row++)
+        printf("P(%s) = %.8f\\n", model_labels[1], out[row * MODEL_PREDICT_PROBA_WIDTH + 1]);
 }
 """
 (path / "main.c").write_text(PROGRAM)

@@ -105,6 +105,21 @@ def test_what_the_pages_name_is_there(page: Path) -> None:
     assert [link for link in links if not page.parent.joinpath(link).exists() and link not in drawn()] == []
 
 
+def test_every_page_is_linked_from_another_one_and_addresses_are_whole() -> None:
+    pages = [ROOT / "README.md", *ROOT.glob("*.md"), *DOCS.rglob("*.md"), ROOT / "examples" / "README.rst"]
+    pages = [page for page in pages if not {"_build", "generated", "tutorials"} & {*page.parts}]
+    linked, addresses = set(), set()
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if ":" not in link]
+        linked |= {page.parent.joinpath(link).resolve() for link in links} - {page.resolve()}
+        addresses |= set(re.findall(r"https?:[^\s)>`\"']*", text))
+    included = {"architecture.md", "changelog.md", "contributing.md"}  # from the root of the repository
+    alone = [page.name for page in pages if page.resolve() not in linked and page.name not in included]
+    assert set(alone) <= {"index.md", "README.md", "CHANGELOG.md"}
+    assert [address for address in addresses if not re.fullmatch(r"https://[\w.-]+\.\w+(/[\w./%~@-]*)?", address)] == []
+
+
 def test_the_ways_to_install_and_to_check_are_named() -> None:
     assert all(f"make {target}" in README for target in ("setup", "demo", "test"))
 
