@@ -55,7 +55,7 @@ def test_drift_from_zero_is_how_far_it_went() -> None:
     row, last = net.report().rows[-1], net.program.steps[-1].module
     size = float(torch.cat([last.weight.flatten(), last.bias]).detach().norm())
     assert (row.from_zero, row.drift) == (True, pytest.approx(size, rel=1e-6))
-    assert f"{size:.3g}, began at 0" in str(net.report()) and "inf" not in str(net.report())
+    assert f"{size:.3g} from 0" in str(net.report()) and "inf" not in str(net.report())
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_fine_tuning_is_summed_up() -> None:
     candidates = [text for name, text in net.report().facts if name == "candidate"]
     assert len(candidates) == len(net.history.candidates) > 1
     for result, text in zip(net.history.candidates, candidates, strict=True):
-        assert text.startswith(str(result))
-        assert result.metric is None or text.endswith(f"{net.history.metric} {result.metric:.6f}.")
+        assert text == result.text(net.history.metric) and result.reason in text
+        assert result.metric is None or f": {net.history.metric} {result.metric:.6f}; " in text
         assert (result.gain is None) == (" ± " not in text)
     html = net.report().to_html()
     reader = Reader()
@@ -155,5 +155,5 @@ def test_text_fits_and_shows_names_as_they_are() -> None:
     text = str(awkward().report())
     assert max(map(len, text.splitlines())) <= 100
     assert "[red]x" in text
-    for heading in ("step", "class", "became", "parameters", "trainable", "drift", "task", "fidelity"):
+    for heading in ("step", "class", "became", "parameters", "trainable", "change", "task", "fidelity"):
         assert heading in text

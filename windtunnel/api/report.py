@@ -25,16 +25,18 @@ from windtunnel.compiler.native.engine import NativeEngine
 from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.modules.trees.soft.trees import SoftSplits
 from windtunnel.pipeline.host_step import HostStep
-from windtunnel.program.records.history import CandidateResult, History
+from windtunnel.program.records.history import History
 from windtunnel.program.translated import TranslatedPipeline
 
 SHOWN_DRIFT = 12
 """The columns with the largest drift."""
 SHOWN_TERMS = 10
 """The strongest terms of the residual model."""
+LONGEST_STEP = 20
+"""Characters of a path in the pipeline; the text cuts longer ones at their dots."""
 WIDTH = 100
 """Characters per line of the text."""
-HEADINGS = ("step", "class", "became", "parameters", "trainable", "drift")
+HEADINGS = ("step", "class", "became", "parameters", "trainable", "change")
 _NUMERIC = 3
 _IN_TABLES = ("residual term", "on test rows")
 """Facts that HTML has as tables."""
@@ -76,7 +78,7 @@ class Row:
     drift : float or None
         |w - w0| / |w0| over the trainable numbers, with the initial weights w0; None if nothing is trainable.
     from_zero : bool
-        Whether w0 is zero, as in a residual model: ``drift`` is |w| then, in the table as "0.5, began at 0".
+        Whether w0 is zero, as in a residual model: ``drift`` is |w| then, in the table as "0.5 from 0".
     """
 
     step: str
@@ -153,9 +155,11 @@ class Report:
         for heading, footer in zip(HEADINGS, self._total(), strict=True):
             numeric = HEADINGS.index(heading) >= _NUMERIC
             justify: Literal["left", "right"] = "right" if numeric else "left"
-            table.add_column(heading, Text(footer), justify=justify, no_wrap=numeric, overflow="fold")
+            uncut = numeric or heading == "class"
+            table.add_column(heading, Text(footer), justify=justify, no_wrap=uncut, overflow="fold")
         for row in self.rows:
-            table.add_row(*(Text(cell) for cell in _cells(row)))
+            step, *cells = _cells(row)
+            table.add_row(Text(step if len(step) <= LONGEST_STEP else step.replace(".", ".\n")), *map(Text, cells))
         return table
 
     def _total(self) -> Sequence[str]:
@@ -342,14 +346,9 @@ def _fidelity(net: TranslatedPipeline) -> str:
     )
 
 
-def _candidate(history: History, result: CandidateResult) -> str:
-    metric = "" if result.metric is None else f" {history.metric} {result.metric:.6f}."
-    return f"{result}{metric}"
-
-
 def _history_facts(history: History) -> list[tuple[str, str]]:
     """What fit or refresh did, and its candidates."""
-    candidates = [_candidate(history, result) for result in history.candidates]
+    candidates = [result.text(history.metric) for result in history.candidates]
     if history.refresh is None:
         return [("fine-tuned", history.summary), *(("candidate", text) for text in candidates)]
     refresh, kept = history.refresh, history.kept
@@ -364,7 +363,7 @@ def _history_facts(history: History) -> list[tuple[str, str]]:
 
 
 def _cells(row: Row) -> Sequence[str]:
-    drift = "-" if row.drift is None else f"{row.drift:.3g}" + ", began at 0" * bool(row.from_zero and row.drift)
+    drift = "-" if row.drift is None else f"{row.drift:.3g}" + " from 0" * bool(row.from_zero and row.drift)
     return (row.step, row.source, row.became, f"{row.parameters:,}", f"{row.trainable:,}", drift)
 
 

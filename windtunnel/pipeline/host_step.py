@@ -70,6 +70,12 @@ class HostStep:
         """The name of each of its columns, as soon as it has computed rows as a table with names; else empty."""
         return dict(zip(self.columns, self._labels, strict=False))
 
+    @property
+    def terms(self) -> dict[int, str]:
+        """The term that each of its columns counts, where that is known."""
+        counter = self.tokens.counter if self.tokens else None
+        return dict(zip(self.columns, (counter and counter.vocabulary) or (), strict=False))
+
     def facts(self) -> dict[str, Any]:
         """The step as JSON values; ``counter`` describes term counts, and is None for all other steps."""
         counter, column, terms = self.tokens.counter if self.tokens else None, None, None

@@ -69,15 +69,11 @@ class RawColumns:
             return pd.DataFrame({name: column for name in self.names})
         positions = [position for position in self.positions if position is not None and position < encoder.width]
         raw = encoder.select(rows, every=not {*positions} <= {*encoder.used_columns()})
-        computed = {
-            column: encoded.numbers[:, place].numpy(force=True)
-            for place, column in enumerate(encoder.numbers)
-            if column >= encoder.width
-        }
-        columns: dict[str, Any] = {
-            name: raw[position] if position in positions else None if position is None else computed.get(position)
-            for name, position in zip(self.names, self.positions, strict=True)
-        }
+        values: dict[int | None, Any] = {position: raw[position] for position in positions}
+        for place, computed in enumerate(encoder.numbers):
+            if computed >= encoder.width:
+                values[computed] = encoded.numbers[:, place].numpy(force=True)
+        columns = {name: values.get(position) for name, position in zip(self.names, self.positions, strict=True)}
         return pd.DataFrame(columns, index=raw.index)
 
 

@@ -94,9 +94,11 @@ class SweepResult:
 
     def __str__(self) -> str:
         states = ", ".join(f"{count} {state}" for state, count in self.history["state"].value_counts().items())
+        default = " (the default)" * (self.best_value == self.default_value)
         lines = [
             f"{len(self.history)} trials ({states}) of study {self.study.study_name!r}",
-            f"{self.metric} on the validation rows: default {self.default_value:.6f}, best {self.best_value:.6f}",
+            f"{self.metric} on the validation rows: default {self.default_value:.6f}, best {self.best_value:.6f}"
+            + default,
         ]
         for name, value in self.best_options.items():
             lines.append(f"  {name} = {f'{value:.4g}' if isinstance(value, float) else value}")

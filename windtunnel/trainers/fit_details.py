@@ -21,6 +21,8 @@ from windtunnel.program.translated import TranslatedPipeline
 
 TERMS, CELLS = 20, 3
 """Terms and cells of each that a history keeps: those with the largest contributions."""
+LEAST = 0.01
+"""The least mean contribution of a term, as a fraction of the largest one."""
 SAMPLE = 1000
 BINS = 10
 
@@ -60,7 +62,9 @@ def summarise_terms(net: TranslatedPipeline, train: Items, valid: Items, loss: L
         train, valid = sample(train), sample(valid)
         of_rows = boosted.of_rows(train[0])[0], boosted.of_rows(valid[0])[0]
         summaries += _summaries(net, raw, boosted, of_rows, train, valid, loss, all_codes)
-    return [summary for _, summary in sorted(summaries, key=lambda each: -each[0])[:TERMS]]
+    largest = max((size for size, _ in summaries), default=0.0)
+    strong = sorted((each for each in summaries if each[0] >= LEAST * largest), key=lambda each: -each[0])
+    return [summary for _, summary in strong[:TERMS]]
 
 
 def sample(items: Items) -> Items:
@@ -115,7 +119,10 @@ def _cells(
     all_codes: NDArray[np.int64],
     values: NDArray[np.float64],
 ) -> tuple[CellSummary, ...]:
-    """The combinations of values with the largest mean contributions to a score; rows are counted in all codes."""
+    """The combinations of values with the largest sums of contributions to a score; rows are counted in all codes.
+
+    By their means, cells of a single row would come first.
+    """
     inputs = terms.inputs_of(term)
     groups = pd.DataFrame(codes[:, inputs]).groupby([*range(len(inputs))])
     counts = groups.size()
@@ -123,7 +130,7 @@ def _cells(
     sums = np.stack([np.bincount(place, score) for score in values.T], axis=1)
     means = sums / counts.to_numpy()[:, None]
     labels = [str(label) for label in net.head.labels_in_order] if means.shape[1] > 1 else []
-    strongest = np.argsort(-np.abs(means).max(axis=1), kind="stable")[:CELLS]
+    strongest = np.argsort(-np.abs(sums).max(axis=1), kind="stable")[:CELLS]
     outputs = np.abs(means).argmax(axis=1)
     return tuple(
         CellSummary(
@@ -141,14 +148,19 @@ def _cell_text(
 ) -> str:
     """The values of a cell, such as "origin=ORD x hour=18".
 
-    Of a raw column with several ids the known value, with several numbers (year and month of a date) all of them.
+    Of a raw column with several ids the known value, with several numbers (year and month of a date) all of them, with
+    counts of terms those that occur.
     """
     texts: dict[str, list[str]] = {}
+    terms_counted = {column: term for host in net.hosts for column, term in host.terms.items()}
     for column, code in zip(inputs, codes, strict=True):
         values = texts.setdefault(raw.names[terms.coded.sources[column]], [])
         value = terms.coded.value_text(net.encoder, column, code)
-        if terms.coded.inputs[column][0] == NUMBERS:
+        block, place = terms.coded.inputs[column]
+        if block == NUMBERS and (term := terms_counted.get(net.encoder.numbers[place])) is not None:
+            values += [f" {term!r}{value}"] * (value != " <= 0")
+        elif block == NUMBERS:
             values.append(value)
         elif values in ([], [" unknown"]):
             values[:] = [value]
-    return " x ".join(name + ",".join(values) for name, values in texts.items())
+    return " x ".join(name + (",".join(values) or " without these terms") for name, values in texts.items())

@@ -16,8 +16,8 @@ class CellSummary:
 
     def text(self, unit: str) -> str:
         """Such as "origin=ORD x hour=18: +0.41 log-odds, 1,204 rows"."""
-        label = f" for {self.output}" if self.output else ""
-        return f"{self.values}: {self.contribution:+.3g} {unit}{label}, {self.rows:,} row{'s' * (self.rows != 1)}"
+        label = f" for class {self.output}" if self.output else ""
+        return f"{self.values}: {self.contribution:+.3g}{_unit(unit)}{label}, {self.rows:,} row{'s' * (self.rows != 1)}"
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,20 @@ class TermSummary:
     gain: float  # loss on the validation rows without this term, less the loss with it
     low: float  # least contribution to a raw score on the training rows
     high: float  # greatest
-    cells: tuple[CellSummary, ...]  # those with the largest contributions
+    cells: tuple[CellSummary, ...]  # those whose contributions have the largest sums
 
     def text(self, unit: str) -> str:
         """The term in a sentence; ``unit`` is that of the raw scores."""
         name, cells = " x ".join(self.columns), "; ".join(cell.text(unit) for cell in self.cells)
         return (
-            f"{name}: validation gain {self.gain:+.5f}; {self.low:+.3g} to {self.high:+.3g} {unit}; strongest: {cells}"
+            f"{name}: validation gain {self.gain:+z.5f}; adds {self.low:+.3g} to {self.high:+.3g}{_unit(unit)}; "
+            f"strongest: {cells}"
         )
+
+
+def _unit(name: str) -> str:
+    """The unit behind a number; none where it would only say that the number is part of a score."""
+    return "" if name in ("prediction", "raw score") else f" {name}"
 
 
 @dataclass(frozen=True)

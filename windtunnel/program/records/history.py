@@ -83,9 +83,15 @@ class CandidateResult:
     epoch: int | None = None
 
     def __str__(self) -> str:
-        tested = "" if self.gain is None else f"loss {-self.gain:+.4f} ± {self.standard_error:.4f}"
-        tested += f" on {self.rows:,} rows; " if tested and self.rows is not None else "; " * bool(tested)
-        return f"{self.name}{' (kept)' * self.kept}: {tested}{self.reason.rstrip('.')}."
+        return self.text()
+
+    def text(self, metric: str = "") -> str:
+        """The line, with the value of the metric if its name is given."""
+        facts = [f"{metric} {self.metric:.6f}"] if metric and self.metric is not None else []
+        if self.gain is not None:
+            rows = "" if self.rows is None else f" on {self.rows:,} rows"
+            facts.append(f"loss {-self.gain:+.4f} ± {self.standard_error:.4f}{rows}")
+        return f"{self.name}{' (kept)' * self.kept}: {'; '.join([*facts, self.reason.rstrip('.')])}."
 
 
 @dataclass(frozen=True, repr=False)
@@ -231,8 +237,8 @@ class History:
             notes.append(f"Of the candidates that were not rejected, the one with the best {self.metric} is kept.")
         if any(candidate.gain is not None for candidate in self.candidates):
             notes.append(
-                "Loss a ± b: change of the mean loss per row and its standard error. Each half of the validation rows "
-                "tests what was selected on the other half."
+                "Loss a ± b: change of the mean loss per row, compared with the model that the candidate extends, and "
+                "its standard error. Each half of the validation rows tests what was selected on the other half."
             )
         if self.validated_on == "held-out rows":
             notes.append(
@@ -247,6 +253,7 @@ class History:
         changes = [f"{'Refresh' if kept else 'No change'}: {row.text(self.metric)}." for row in refresh.changes]
         notes = [*changes, "Of the attempts that were not rejected, the one with the lowest validation loss is kept."]
         notes.append("Loss a ± b: change of the mean loss per validation row and its standard error.")
+        notes.append("Anchor a: a value stays as near to the old one as if a further rows spoke for that.")
         if kept and self.validated_on == "held-out rows":
             unless = ", unless this raised the loss of the old rows" if refresh.old_rows else ""
             notes.append(f"After these numbers were taken, the held-out rows took part in a last fit{unless}.")
@@ -297,10 +304,10 @@ class History:
         """The result in one line."""
         rows = self.validated_on if self.validation_rows is None else f"{self.validation_rows:,} {self.validated_on}"
         kept, last = self.kept, len(self.epochs) - 1
-        name = "" if kept is None else f", kept: {kept.name}"
+        name = "" if kept is None else f"; kept: {kept.name}"
         epoch = f", epoch {self.best_epoch} of {last}" if self.best_epoch else ""
         call = "" if self.refresh is None else "refresh: "
-        return f"{call}{self.metric} {self.start:.6f} -> {self.best:.6f} on {rows}{name}{epoch}, {self.seconds:.1f} s"
+        return f"{call}{self.metric} {self.start:.6f} -> {self.best:.6f} on {rows} in {self.seconds:.1f} s{name}{epoch}"
 
     def _kept_epoch(self) -> int | None:
         if self.kept is not None:

@@ -26,10 +26,10 @@ class ScoreChange:
 
     def text(self, metric: str) -> str:
         """Such as "auroc 0.8102 -> 0.8334, loss 0.4512 -> 0.4290 on 1,000 validation rows"."""
-        return (
-            f"{metric} {self.metric_before:.4f} -> {self.metric_after:.4f}, loss {self.loss_before:.4f} -> "
-            f"{self.loss_after:.4f} on {self.rows:,} {self.name}"
-        )
+        loss = f", loss {self.loss_before:.4f} -> {self.loss_after:.4f}"
+        if (self.metric_before, self.metric_after) == (self.loss_before, self.loss_after):
+            loss = ""
+        return f"{metric} {self.metric_before:.4f} -> {self.metric_after:.4f}{loss} on {self.rows:,} {self.name}"
 
 
 @dataclass(frozen=True)

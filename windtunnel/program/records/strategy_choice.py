@@ -33,11 +33,13 @@ class StrategyChoice:
         if not compared:
             return f"{self.step}: {self.strategy}, set by strategy="
         best = min(compared.values())
-        others = ", ".join(
-            f"{name} {value / best:.2g} times" for name, value in compared.items() if name != self.strategy
-        )
-        how = f"measured here with backend={self.backend!r}" if self.measured else "expected"
+        others = [f"{name} {_times(value / best)}" for name, value in compared.items() if name != self.strategy]
+        how = f"the fastest with backend={self.backend!r}, measured here" if self.measured else "expected to be fastest"
         rows = "any number of rows" if self.rows is None else f"{self.rows:,} rows"
-        return f"{self.step}: {self.strategy}, the fastest {how} for {rows}" + (
-            f" (others take longer: {others})" if others else ""
-        )
+        text = f"{self.step}: {self.strategy}, {how} for {rows}"
+        return text + (f" (time of the others: {', '.join(others)})" if others else "")
+
+
+def _times(ratio: float) -> str:
+    """Such as "1.4 times as long"."""
+    return "about as long" if ratio < 1.05 else f"{ratio:.2g} times as long"

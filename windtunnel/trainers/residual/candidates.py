@@ -207,7 +207,7 @@ def _columns(
     test, columns = trained.test(metric), trained.test_columns(metric)
     rejected = test.reason
     if not rejected and not columns.significant:
-        rejected = f"of that, its columns: loss {-columns.gain:+.4f} ± {columns.standard_error:.4f}; {columns.reason}"
+        rejected = f"its columns alone: loss {-columns.gain:+.4f} ± {columns.standard_error:.4f}; {columns.reason}"
     return Candidate(
         "residual model",
         training.best_metric,
