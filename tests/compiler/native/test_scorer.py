@@ -173,3 +173,17 @@ def test_what_is_written_moved_loaded_or_replaced_is_run():
         {name: tensor * 0 for name, tensor in step.module.state_dict().items()}, step.module.facts()
     )
     np.testing.assert_array_equal(net.predict(X[:3]), np.zeros(3))
+
+
+def test_threads_share_many_rows():
+    model = make_pipeline(StandardScaler(), LGBMRegressor(n_estimators=50, verbosity=-1, n_jobs=1)).fit(X, Y)
+    net, rows = windtunnel.compile(model, backend="native"), np.tile(X, (30, 1))
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        outputs = [direct(net, "predict", rows) for _ in range(3)]  # the first call tells what a row takes
+    finally:
+        torch.set_num_threads(before)
+    for output in outputs:
+        np.testing.assert_array_equal(output, np.tile(outputs[0][: len(X)], 30))
+    np.testing.assert_allclose(outputs[0][: len(X)], model.predict(X), rtol=0, atol=1e-12)

@@ -20,7 +20,7 @@ SOURCES = Path(__file__).with_name("c")
 NAME = "windtunnel_native"
 MORE_FLAGS = tuple(os.environ.get("WINDTUNNEL_NATIVE_FLAGS", "").split())
 """Of ``make native-sanitize``."""
-FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=off", "-fPIC", "-shared", *MORE_FLAGS)
+FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=off", "-fPIC", "-shared", "-pthread", *MORE_FLAGS)
 """``-ffp-contract=off``: a fused product and sum rounds once, and could move a value across a threshold."""
 
 

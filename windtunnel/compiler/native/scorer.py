@@ -69,9 +69,9 @@ def scorer(net: ScoringPipeline, method: str, part: NativePart | None, has_step:
             "number_columns": tuple(encoder.numbers),
             "categories": tuple(categories),
             "takes_missing": facts.takes_missing,
-            # Beyond these, threads share the rows if there are several. A warning of float32 needs several rows.
-            "most_rows": 1 if encoder.dtype == "float32" else 2 * facts.least_rows - 1,
-            "threads": None if encoder.dtype == "float32" else torch.get_num_threads,
+            # Threads share many rows. A warning of float32 needs several rows.
+            "threads": torch.get_num_threads,
+            "alone": encoder.dtype == "float32",
             # Whether numbers, and raw scores, are rounded to float32.
             "single": encoder.dtype == "float32",
             "single_scores": slot.dtype == torch.float32,

@@ -1,8 +1,10 @@
 /* Native programs for Python: a type that holds an image and its workspaces. */
 #include "extension.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct workspace {
     struct workspace *next;
@@ -24,6 +26,7 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     Program *self = (Program *)create(type, 0);
     if (self != NULL) {
         self->free = NULL;
+        self->row_seconds = 0;
         self->image = allocate((size_t)image.len);
         if (self->image == NULL) {
             Py_DECREF(self);
@@ -69,21 +72,88 @@ static void give_back(Program *self, workspace *space) {
     self->free = space;
 }
 
-int program_compute(Program *self, const wt_rows *rows) {
-    workspace *space = take_workspace(self, rows->rows);
-    if (space == NULL) {
+/* ---- Threads ---- */
+
+enum { MANY_ROWS = 64, MOST_THREADS = 64 };
+
+/* What a thread has to do to be worth its start, which takes 10 to 20 us. */
+static const double THREAD_SECONDS = 50e-6;
+
+/* The part of the rows that a thread computes. */
+typedef struct {
+    const wt_program *image;
+    workspace *space;
+    wt_rows rows;
+    pthread_t thread;
+    int started;
+} share;
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void *run_share(void *argument) {
+    share *part = argument;
+    wt_run(part->image, &part->rows, (unsigned char *)part->space + ALIGNMENT);
+    return NULL;
+}
+
+/* Cut rows into so many shares of whole blocks; gives how many there are. */
+static size_t cut_rows(Program *self, const wt_rows *rows, share *shares, size_t count) {
+    size_t block = (size_t)self->image->block_rows, blocks = (rows->rows + block - 1) / block;
+    size_t each = (blocks + count - 1) / count * block, made = 0;
+    for (size_t first = 0; first < rows->rows; first += each, made++) {
+        wt_rows part = *rows;
+        part.rows = rows->rows - first < each ? rows->rows - first : each;
+        part.numbers += (ptrdiff_t)first * rows->number_row;
+        part.ids += (ptrdiff_t)first * rows->id_row;
+        part.out += first * (size_t)self->image->outputs;
+        shares[made] = (share){.image = self->image, .rows = part};
+    }
+    return made;
+}
+
+/* Run shares, the first one in this thread; gives the seconds that it took. One that cannot be started runs here too. */
+static double run_shares(share *shares, size_t count) {
+    for (size_t at = 1; at < count; at++)
+        shares[at].started = pthread_create(&shares[at].thread, NULL, run_share, shares + at) == 0;
+    double start = seconds_now();
+    run_share(shares);
+    double seconds = seconds_now() - start;
+    for (size_t at = 1; at < count; at++) {
+        if (shares[at].started)
+            pthread_join(shares[at].thread, NULL);
+        else
+            run_share(shares + at);
+    }
+    return seconds;
+}
+
+static size_t worthwhile_threads(const Program *self, size_t rows, size_t threads) {
+    double worth = (double)rows * self->row_seconds / THREAD_SECONDS;
+    size_t most = threads < MOST_THREADS ? threads : MOST_THREADS;
+    return worth < 2 || most < 2 ? 1 : worth < (double)most ? (size_t)worth : most;
+}
+
+int program_compute(Program *self, const wt_rows *rows, size_t threads) {
+    share shares[MOST_THREADS];
+    size_t count = cut_rows(self, rows, shares, worthwhile_threads(self, rows->rows, threads)), spaces = 0;
+    while (spaces < count && (shares[spaces].space = take_workspace(self, shares[spaces].rows.rows)) != NULL) spaces++;
+    if (spaces < count) {
         PyErr_NoMemory();
-        return -1;
-    }
-    if (rows->rows == 1) { /* without the cost of letting go of the GIL */
-        wt_run(self->image, rows, (unsigned char *)space + ALIGNMENT);
-    } else {
+    } else if (rows->rows == 1) { /* without the cost of letting go of the GIL */
+        run_share(shares);
+    } else if (count > 0) {
+        double seconds;
         Py_BEGIN_ALLOW_THREADS
-        wt_run(self->image, rows, (unsigned char *)space + ALIGNMENT);
+        seconds = run_shares(shares, count);
         Py_END_ALLOW_THREADS
+        if (shares[0].rows.rows >= MANY_ROWS) self->row_seconds = seconds / (double)shares[0].rows.rows;
     }
-    give_back(self, space);
-    return 0;
+    for (size_t at = 0; at < spaces; at++) give_back(self, shares[at].space);
+    return spaces < count ? -1 : 0;
 }
 
 /* Take a buffer of 8-byte items in two dimensions; width is what the second one has to be. */
@@ -119,7 +189,7 @@ static PyObject *program_run(PyObject *object, PyObject *args) {
         .id_column = ids.strides[1] / item,
         .out = out.buf,
     };
-    if (program_compute(self, &rows) == 0) result = Py_NewRef(Py_None);
+    if (program_compute(self, &rows, 1) == 0) result = Py_NewRef(Py_None);
 release_out:
     PyBuffer_Release(&out);
 release_ids:

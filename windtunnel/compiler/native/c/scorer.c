@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { UNKNOWN_ID = 0, MISSING_ID = 1, FIRST_ID = 2 };
+enum { FEWEST_ROWS = 64 }; /* of a thread */
 
 typedef struct {
     long long column; /* of the raw rows */
@@ -24,8 +25,9 @@ typedef struct {
     PyObject *tables, *members, *tensors, *versions, *parameters, *pointers; /* tuples; see current */
     PyObject *subject, *array, *empty, *finish, *names, *threads;
     PyObject *shape; /* of the output for one row */
-    Py_ssize_t width, numbers, categories, most_rows, outputs;
+    Py_ssize_t width, numbers, categories, outputs;
     int single, single_scores; /* whether numbers, and raw scores, are rounded to float32 */
+    int alone; /* whether it takes single rows only */
     int positions, flat, takes_missing, needs_names, in_order;
     int64_t *number_columns;
     category *category;
@@ -164,10 +166,23 @@ static int encode(const Scorer *self, const raw_rows *rows, double *numbers, int
     return 1;
 }
 
-static int ordinary(const Scorer *self, const double *numbers, Py_ssize_t count) {
-    int large = 0;
-    for (Py_ssize_t at = 0; at < count; at++) large |= !(fabs(numbers[at]) <= 0x1p64) && !(self->takes_missing && isnan(numbers[at]));
-    return !large;
+/* Whether numbers are neither large nor, unless that is accepted, missing. */
+WT_PROCESSORS static int ordinary(const double *numbers, Py_ssize_t count, int takes_missing) {
+    int64_t other = 0, missing = 0;
+    for (Py_ssize_t at = 0; at < count; at++) {
+        other += !(fabs(numbers[at]) <= 0x1p64);
+        missing += isnan(numbers[at]) != 0;
+    }
+    return other == (takes_missing ? missing : 0);
+}
+
+/* The same for an array of rows of float64, its columns close together. */
+static int ordinary_rows(const Scorer *self, const raw_rows *rows) {
+    const Py_buffer *buffer = &rows->buffer;
+    if (buffer->strides[0] == 8 * self->width) return ordinary(buffer->buf, rows->rows * self->width, self->takes_missing);
+    for (Py_ssize_t row = 0; row < rows->rows; row++)
+        if (!ordinary((const double *)(const void *)((const char *)buffer->buf + row * buffer->strides[0]), self->width, self->takes_missing)) return 0;
+    return 1;
 }
 
 /* The lists of the raw columns in a dict of equally long lists; 0 where the general way has to decide. */
@@ -238,9 +253,20 @@ static PyObject *new_output(const Scorer *self, Py_ssize_t rows, Py_buffer *buff
     return array;
 }
 
+/* How many threads may share so many rows. */
+static size_t threads_for(const Scorer *self, Py_ssize_t rows) {
+    if (rows < 2 * FEWEST_ROWS) return 1;
+    PyObject *threads = PyObject_CallFunctionObjArgs(self->threads, NULL);
+    long count = threads == NULL ? 1 : PyLong_AsLong(threads);
+    Py_XDECREF(threads);
+    PyErr_Clear();
+    return count > 1 ? (size_t)count : 1;
+}
+
 /* The output of encoded rows. */
 static PyObject *score(const Scorer *self, const wt_rows *encoded) {
     Py_buffer buffer;
+    size_t threads = threads_for(self, (Py_ssize_t)encoded->rows);
     Py_ssize_t rows = (Py_ssize_t)encoded->rows;
     PyObject *array = new_output(self, rows, &buffer);
     if (array == NULL) return NULL;
@@ -250,13 +276,13 @@ static PyObject *score(const Scorer *self, const wt_rows *encoded) {
     int failed = memory == NULL;
     if (failed) PyErr_NoMemory();
     through.out = memory;
-    failed = failed || program_compute(self->program, &through) != 0;
+    failed = failed || program_compute(self->program, &through, threads) != 0;
     if (!failed && self->single_scores)
         for (size_t at = 0; at < count; at++) memory[at] = (double)(float)memory[at];
     if (!failed && self->head != NULL) {
         wt_rows linked = {.rows = encoded->rows, .numbers = memory, .number_row = (ptrdiff_t)scores, .number_column = 1};
         linked.out = buffer.buf;
-        failed = program_compute(self->head, &linked) != 0;
+        failed = program_compute(self->head, &linked, threads) != 0;
     }
     if (!failed && self->positions) {
         double *positions = buffer.buf;
@@ -274,16 +300,6 @@ static PyObject *score(const Scorer *self, const wt_rows *encoded) {
     return finished;
 }
 
-/* Whether a call of so many rows is one for a single thread. */
-static int takes(const Scorer *self, Py_ssize_t rows) {
-    if (rows <= self->most_rows) return 1;
-    if (self->threads == Py_None) return 0;
-    PyObject *threads = PyObject_CallFunctionObjArgs(self->threads, NULL);
-    int alone = threads != NULL && PyLong_AsLong(threads) == 1;
-    Py_XDECREF(threads);
-    return alone;
-}
-
 /* scorer(rows, subject): the output, or None where the general way has to decide. */
 static PyObject *scorer_call(PyObject *object, PyObject *args, PyObject *kwargs) {
     const Scorer *self = (Scorer *)object;
@@ -296,11 +312,10 @@ static PyObject *scorer_call(PyObject *object, PyObject *args, PyObject *kwargs)
     raw_rows rows = {.rows = -1};
     double few_numbers[128], *numbers = few_numbers;
     int64_t few_ids[64], *ids = few_ids;
-    if (!open_rows(self, given, &rows) || rows.rows < 1 || !takes(self, rows.rows)) goto decline;
+    if (!open_rows(self, given, &rows) || rows.rows < 1 || (self->alone && rows.rows > 1)) goto decline;
     wt_rows encoded = {.rows = (size_t)rows.rows};
     if (rows.format == 'd' && self->in_order && (uintptr_t)rows.buffer.buf % 8 == 0 && rows.buffer.strides[0] % 8 == 0 && rows.buffer.strides[1] == 8) {
-        for (Py_ssize_t row = 0; row < rows.rows; row++)
-            if (!ordinary(self, (double *)((char *)rows.buffer.buf + row * rows.buffer.strides[0]), self->width)) goto decline;
+        if (!ordinary_rows(self, &rows)) goto decline;
         encoded.numbers = rows.buffer.buf;
         encoded.number_row = rows.buffer.strides[0] / 8;
     } else {
@@ -377,7 +392,7 @@ static int fill_scorer(Scorer *self) {
     self->head = head == Py_None ? NULL : (Program *)head;
     self->outputs = (Py_ssize_t)(self->head == NULL ? self->program : self->head)->image->outputs;
     self->width = whole_fact(self, "width");
-    self->most_rows = whole_fact(self, "most_rows");
+    self->alone = (int)whole_fact(self, "alone");
     self->single = (int)whole_fact(self, "single");
     self->single_scores = (int)whole_fact(self, "single_scores");
     self->positions = (int)whole_fact(self, "positions");
