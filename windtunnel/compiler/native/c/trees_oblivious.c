@@ -9,30 +9,30 @@
 
 #include "trees.h"
 
-enum { LANES = 64, PERMUTED = 256, TOGETHER = 4, BYTE_LEVELS = 8 };
+enum { OBLIVIOUS_LANES = 64, PERMUTED = 256, OBLIVIOUS_ROWS = 4, BYTE_LEVELS = 8 };
 
 typedef struct {
     uint32_t depth;
     uint32_t leaf; /* place of the values of the first leaf, in leaves */
     uint32_t score;
-    uint32_t plane; /* place of the planes, in LANES bytes */
+    uint32_t plane; /* place of the planes, in OBLIVIOUS_LANES bytes */
 } oblivious_tree;
 
-/* The facts of the operation. Trees are in groups of LANES; levels: of the deepest tree. */
+/* The facts of the operation. Trees are in groups of OBLIVIOUS_LANES; levels: of the deepest tree. */
 typedef struct {
     const wt_tree_column *values;
     int float32;
     size_t value_count;
     wt_tree_bytes columns;
-    const uint16_t *compared;        /* [groups, levels, LANES]: a column; the answer is whether it is above bound */
-    const unsigned char *bound;      /* [groups, levels, LANES] */
+    const uint16_t *compared;        /* [groups, levels, OBLIVIOUS_LANES]: a column; the answer is whether it is above bound */
+    const unsigned char *bound;      /* [groups, levels, OBLIVIOUS_LANES] */
     const unsigned char *permuted;   /* compared as bytes, or NULL if there are more columns than PERMUTED */
     size_t levels;
     const oblivious_tree *trees;
     size_t tree_count;
     const double *leaves; /* [leaves], or [leaves, scores] */
     /* Of trees of up to BYTE_LEVELS levels: the first bytes of the leaves' values, the second ones, and so on. */
-    const unsigned char *planes; /* [8, leaves], or [scores, 8, leaves]; LANES leaves at least */
+    const unsigned char *planes; /* [8, leaves], or [scores, 8, leaves]; OBLIVIOUS_LANES leaves at least */
     int vector;
     const double *base; /* [scores] */
     double divisor;
@@ -68,18 +68,18 @@ static size_t rounded_up(size_t count, size_t unit) {
 
 /* ---- Few rows ---- */
 
-/* The numbers of the leaves of a row, in two bytes each: low [groups, LANES], high [groups, LANES]. */
+/* The numbers of the leaves of a row, in two bytes each: low [groups, OBLIVIOUS_LANES], high [groups, OBLIVIOUS_LANES]. */
 WT_PROCESSORS static void oblivious_row_leaves(const oblivious_facts *facts, const unsigned char *bytes, unsigned char *low, unsigned char *high) {
     const uint16_t *compared = facts->compared;
     const unsigned char *bound = facts->bound;
-    for (size_t first = 0; first < facts->tree_count; first += LANES) {
-        memset(low + first, 0, LANES);
-        memset(high + first, 0, LANES);
-        for (size_t level = 0; level < facts->levels; level++, compared += LANES, bound += LANES) {
-            unsigned char rank[LANES], *leaf = (level < BYTE_LEVELS ? low : high) + first;
+    for (size_t first = 0; first < facts->tree_count; first += OBLIVIOUS_LANES) {
+        memset(low + first, 0, OBLIVIOUS_LANES);
+        memset(high + first, 0, OBLIVIOUS_LANES);
+        for (size_t level = 0; level < facts->levels; level++, compared += OBLIVIOUS_LANES, bound += OBLIVIOUS_LANES) {
+            unsigned char rank[OBLIVIOUS_LANES], *leaf = (level < BYTE_LEVELS ? low : high) + first;
             unsigned char bit = (unsigned char)(1 << level % BYTE_LEVELS);
-            for (size_t lane = 0; lane < LANES; lane++) rank[lane] = bytes[compared[lane]];
-            for (size_t lane = 0; lane < LANES; lane++) leaf[lane] |= rank[lane] > bound[lane] ? bit : 0;
+            for (size_t lane = 0; lane < OBLIVIOUS_LANES; lane++) rank[lane] = bytes[compared[lane]];
+            for (size_t lane = 0; lane < OBLIVIOUS_LANES; lane++) leaf[lane] |= rank[lane] > bound[lane] ? bit : 0;
         }
     }
 }
@@ -88,11 +88,11 @@ WT_PROCESSORS static void oblivious_row_leaves(const oblivious_facts *facts, con
 /* The same for up to 64, 128 or 256 columns, in as many registers of 64 bytes. */
 WT_BYTES WT_INLINE void oblivious_permute(const oblivious_facts *facts, const unsigned char *bytes, unsigned char *low, unsigned char *high, size_t registers) {
     __m512i table[4];
-    for (size_t at = 0; at < registers; at++) table[at] = _mm512_loadu_si512(bytes + at * LANES);
+    for (size_t at = 0; at < registers; at++) table[at] = _mm512_loadu_si512(bytes + at * OBLIVIOUS_LANES);
     const unsigned char *permuted = facts->permuted, *bound = facts->bound;
-    for (size_t first = 0; first < facts->tree_count; first += LANES) {
+    for (size_t first = 0; first < facts->tree_count; first += OBLIVIOUS_LANES) {
         __m512i leaf = _mm512_setzero_si512(), bit = _mm512_set1_epi8(1), rank;
-        for (size_t level = 0; level < facts->levels; level++, permuted += LANES, bound += LANES) {
+        for (size_t level = 0; level < facts->levels; level++, permuted += OBLIVIOUS_LANES, bound += OBLIVIOUS_LANES) {
             if (level == BYTE_LEVELS) {
                 _mm512_storeu_si512(low + first, leaf);
                 leaf = _mm512_setzero_si512();
@@ -113,9 +113,9 @@ WT_BYTES WT_INLINE void oblivious_permute(const oblivious_facts *facts, const un
 }
 
 WT_BYTES static void oblivious_permuted_leaves(const oblivious_facts *facts, const unsigned char *bytes, unsigned char *low, unsigned char *high) {
-    if (facts->columns.count <= LANES)
+    if (facts->columns.count <= OBLIVIOUS_LANES)
         oblivious_permute(facts, bytes, low, high, 1);
-    else if (facts->columns.count <= 2 * LANES)
+    else if (facts->columns.count <= 2 * OBLIVIOUS_LANES)
         oblivious_permute(facts, bytes, low, high, 2);
     else
         oblivious_permute(facts, bytes, low, high, 4);
@@ -124,12 +124,12 @@ WT_BYTES static void oblivious_permuted_leaves(const oblivious_facts *facts, con
 
 /* Add up the leaves of some rows side by side: a sum waits for the one before it. low and high: [rows, padded]. */
 WT_INLINE void oblivious_row_sums(const wt_call *call, const oblivious_facts *facts, size_t first, size_t rows, const unsigned char *low, size_t padded, int deep) {
-    const unsigned char *high = low + TOGETHER * padded;
+    const unsigned char *high = low + OBLIVIOUS_ROWS * padded;
     size_t each = facts->scores == 0 || facts->vector ? facts->tree_count : facts->tree_count / facts->scores;
     for (size_t score = 0; score < facts->scores; score++) {
         const double *leaves = facts->leaves + (facts->vector ? score : 0);
         size_t start = facts->vector ? 0 : score * each, step = facts->vector ? facts->scores : 1;
-        double sum[TOGETHER];
+        double sum[OBLIVIOUS_ROWS];
         for (size_t row = 0; row < rows; row++) sum[row] = facts->base[score];
         for (size_t tree = start; tree < start + each; tree++)
             for (size_t row = 0; row < rows; row++) {
@@ -144,27 +144,27 @@ WT_INLINE void oblivious_row_sums(const wt_call *call, const oblivious_facts *fa
 static void oblivious_few_rows(const wt_call *call, const oblivious_facts *facts) {
     double *values = call->scratch;
     unsigned char *bytes = (unsigned char *)(values + facts->value_count), *low = bytes + rounded_up(facts->columns.count, PERMUTED);
-    size_t padded = rounded_up(facts->tree_count, LANES);
-    for (size_t first = 0; first < call->rows; first += TOGETHER) {
-        size_t rows = call->rows - first < TOGETHER ? call->rows - first : TOGETHER;
+    size_t padded = rounded_up(facts->tree_count, OBLIVIOUS_LANES);
+    for (size_t first = 0; first < call->rows; first += OBLIVIOUS_ROWS) {
+        size_t rows = call->rows - first < OBLIVIOUS_ROWS ? call->rows - first : OBLIVIOUS_ROWS;
         for (size_t row = 0; row < rows; row++) {
             wt_tree_row_values(call, facts->float32, facts->values, facts->value_count, first + row, values);
             wt_tree_row_bytes(&facts->columns, values, bytes);
             unsigned char *to = low + row * padded;
 #ifdef WT_BYTES
             if (facts->permuted != NULL && WT_HAS_BYTES) {
-                oblivious_permuted_leaves(facts, bytes, to, to + TOGETHER * padded);
+                oblivious_permuted_leaves(facts, bytes, to, to + OBLIVIOUS_ROWS * padded);
                 continue;
             }
 #endif
-            oblivious_row_leaves(facts, bytes, to, to + TOGETHER * padded);
+            oblivious_row_leaves(facts, bytes, to, to + OBLIVIOUS_ROWS * padded);
         }
         if (facts->levels > BYTE_LEVELS)
             oblivious_row_sums(call, facts, first, rows, low, padded, 1);
         else if (rows == 1)
             oblivious_row_sums(call, facts, first, 1, low, padded, 0);
-        else if (rows == TOGETHER)
-            oblivious_row_sums(call, facts, first, TOGETHER, low, padded, 0);
+        else if (rows == OBLIVIOUS_ROWS)
+            oblivious_row_sums(call, facts, first, OBLIVIOUS_ROWS, low, padded, 0);
         else
             oblivious_row_sums(call, facts, first, rows, low, padded, 0);
     }
@@ -238,7 +238,7 @@ WT_PROCESSORS static void oblivious_add(const wt_call *call, const oblivious_fac
 /* The rows that the transposition below puts one after the other. */
 #define PLACES_OF(lane) \
     lane, lane + 1, lane + 8, lane + 9, lane + 16, lane + 17, lane + 24, lane + 25, lane + 32, lane + 33, lane + 40, lane + 41, lane + 48, lane + 49, lane + 56, lane + 57
-static const unsigned char OBLIVIOUS_PLACES[LANES] = {PLACES_OF(0), PLACES_OF(2), PLACES_OF(4), PLACES_OF(6)};
+static const unsigned char OBLIVIOUS_PLACES[OBLIVIOUS_LANES] = {PLACES_OF(0), PLACES_OF(2), PLACES_OF(4), PLACES_OF(6)};
 #undef PLACES_OF
 
 /* Eight rows of 64 bytes as 64 words of eight bytes: those of the first rows of the four lanes, and so on. */
@@ -264,7 +264,7 @@ WT_BYTES WT_INLINE void oblivious_transpose(__m512i *rows) {
 WT_BYTES WT_INLINE void oblivious_add_planes(const wt_call *call, const oblivious_facts *facts, const oblivious_tree *tree, const unsigned char *const *bytes, const unsigned char *bound, size_t first, size_t count, size_t registers) {
     size_t scores = facts->vector ? facts->scores : 1;
     __m512i places = _mm512_loadu_si512(OBLIVIOUS_PLACES), planes[8];
-    for (size_t row = 0; row < count; row += LANES) {
+    for (size_t row = 0; row < count; row += OBLIVIOUS_LANES) {
         __m512i leaf = _mm512_setzero_si512(), bit = _mm512_set1_epi8(1);
         for (size_t level = 0; level < tree->depth; level++) {
             __mmask64 above = _mm512_cmpgt_epu8_mask(_mm512_loadu_si512(bytes[level] + row), _mm512_set1_epi8((char)bound[level]));
@@ -273,17 +273,17 @@ WT_BYTES WT_INLINE void oblivious_add_planes(const wt_call *call, const obliviou
         }
         leaf = _mm512_permutexvar_epi8(places, leaf);
         __mmask64 upper = _mm512_movepi8_mask(leaf);
-        const unsigned char *table = facts->planes + tree->plane * (size_t)LANES;
+        const unsigned char *table = facts->planes + tree->plane * (size_t)OBLIVIOUS_LANES;
         for (size_t score = 0; score < scores; score++) {
-            for (size_t plane = 0; plane < 8; plane++, table += registers * LANES) {
+            for (size_t plane = 0; plane < 8; plane++, table += registers * OBLIVIOUS_LANES) {
                 __m512i low = _mm512_loadu_si512(table);
                 if (registers == 1) {
                     planes[plane] = _mm512_permutexvar_epi8(leaf, low);
                     continue;
                 }
-                planes[plane] = _mm512_permutex2var_epi8(low, leaf, _mm512_loadu_si512(table + LANES));
+                planes[plane] = _mm512_permutex2var_epi8(low, leaf, _mm512_loadu_si512(table + OBLIVIOUS_LANES));
                 if (registers == 2) continue;
-                __m512i high = _mm512_permutex2var_epi8(_mm512_loadu_si512(table + 2 * LANES), leaf, _mm512_loadu_si512(table + 3 * LANES));
+                __m512i high = _mm512_permutex2var_epi8(_mm512_loadu_si512(table + 2 * OBLIVIOUS_LANES), leaf, _mm512_loadu_si512(table + 3 * OBLIVIOUS_LANES));
                 planes[plane] = _mm512_mask_mov_epi8(planes[plane], upper, high);
             }
             oblivious_transpose(planes);
@@ -317,7 +317,7 @@ static void oblivious_more_rows(const wt_call *call, const oblivious_facts *fact
         const unsigned char *of_level[2 * BYTE_LEVELS];
         unsigned char bound[2 * BYTE_LEVELS];
         for (size_t level = 0; level < facts->trees[tree].depth; level++) {
-            size_t at = (tree / LANES * facts->levels + level) * LANES + tree % LANES;
+            size_t at = (tree / OBLIVIOUS_LANES * facts->levels + level) * OBLIVIOUS_LANES + tree % OBLIVIOUS_LANES;
             of_level[level] = bytes + facts->compared[at] * (size_t)WT_MASK_ROWS;
             bound[level] = facts->bound[at];
         }

@@ -54,11 +54,11 @@ wt_tree_bytes wt_tree_bytes_of(const wt_call *call, size_t fact) {
 
 /* No branch depends on a value: a search that goes on for a step or two takes less time than a wrong guess. */
 WT_PROCESSORS void wt_tree_row_bytes(const wt_tree_bytes *columns, const double *values, unsigned char *bytes) {
-    enum { TOGETHER = 64 };
-    for (size_t first = 0; first < columns->count; first += TOGETHER) {
-        size_t count = columns->count - first < TOGETHER ? columns->count - first : TOGETHER;
-        double x[TOGETHER], at[TOGETHER];
-        uint32_t rank[TOGETHER];
+    enum { COLUMNS_AT_ONCE = 64 };
+    for (size_t first = 0; first < columns->count; first += COLUMNS_AT_ONCE) {
+        size_t count = columns->count - first < COLUMNS_AT_ONCE ? columns->count - first : COLUMNS_AT_ONCE;
+        double x[COLUMNS_AT_ONCE], at[COLUMNS_AT_ONCE];
+        uint32_t rank[COLUMNS_AT_ONCE];
         for (size_t k = 0; k < count; k++) x[k] = values[columns->value[first + k]];
         for (size_t k = 0; k < count; k++) {
             double cell = (x[k] - columns->low[first + k]) * columns->scale[first + k], last = columns->last[first + k];

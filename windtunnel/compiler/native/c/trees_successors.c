@@ -12,16 +12,16 @@
 
 #ifdef WT_BYTES
 
-enum { LANES = 64, TABLES = 4, TOGETHER = 4 };
+enum { SUCCESSOR_LANES = 64, SUCCESSOR_TABLES = 4, SUCCESSOR_ROWS = 4 };
 
 /* Nodes of a tree, level by level: what they compare, above what the answer is right, and their successors. */
 typedef struct {
-    unsigned char column[LANES], bound[LANES], left[LANES], right[LANES];
+    unsigned char column[SUCCESSOR_LANES], bound[SUCCESSOR_LANES], left[SUCCESSOR_LANES], right[SUCCESSOR_LANES];
 } successor_table;
 
 typedef struct {
     uint32_t first;  /* table; the root is its first node */
-    uint32_t tables; /* at most TABLES */
+    uint32_t tables; /* at most SUCCESSOR_TABLES */
     uint32_t steps;  /* from the root to the deepest node */
     uint32_t rest;   /* of these, those that may start at a node beyond the first table */
 } successor_tree;
@@ -68,7 +68,7 @@ WT_BYTES WT_INLINE double successor_value_1(const successor_facts *facts, const 
     uint64_t answers = successors_of(facts->tables + tree->first, bytes, registers, &next);
     for (uint32_t skipped = 1; skipped < 8 || skipped < tree->steps; skipped *= 2) next = _mm512_permutexvar_epi8(next, next);
     size_t node = successor_of_root(next);
-    return facts->values[(size_t)tree->first * LANES + node][answers >> node & 1];
+    return facts->values[(size_t)tree->first * SUCCESSOR_LANES + node][answers >> node & 1];
 }
 
 WT_BYTES WT_INLINE double successor_value_2(const successor_facts *facts, const successor_tree *tree, const __m512i *bytes, size_t registers) {
@@ -81,27 +81,27 @@ WT_BYTES WT_INLINE double successor_value_2(const successor_facts *facts, const 
         next = skips;
     }
     size_t node = successor_of_root(next);
-    return facts->values[(size_t)tree->first * LANES + node][(node < LANES ? answers : seconds) >> node % LANES & 1];
+    return facts->values[(size_t)tree->first * SUCCESSOR_LANES + node][(node < SUCCESSOR_LANES ? answers : seconds) >> node % SUCCESSOR_LANES & 1];
 }
 
 /* Levels are skipped in the first table only; the last ones are walked. */
 WT_BYTES WT_INLINE double successor_value_4(const successor_facts *facts, const successor_tree *tree, const __m512i *bytes, size_t registers) {
     __m512i next, others;
-    unsigned char successor[TABLES * LANES];
-    uint64_t answers[TABLES];
+    unsigned char successor[SUCCESSOR_TABLES * SUCCESSOR_LANES];
+    uint64_t answers[SUCCESSOR_TABLES];
     answers[0] = successors_of(facts->tables + tree->first, bytes, registers, &next);
     _mm512_storeu_si512(successor, next);
     for (size_t table = 1; table < tree->tables; table++) {
         answers[table] = successors_of(facts->tables + tree->first + table, bytes, registers, &others);
-        _mm512_storeu_si512(successor + table * LANES, others);
+        _mm512_storeu_si512(successor + table * SUCCESSOR_LANES, others);
     }
     for (uint32_t skipped = 1; skipped < 8 || skipped < tree->steps; skipped *= 2) {
-        __mmask64 inside = _mm512_cmplt_epu8_mask(next, _mm512_set1_epi8(LANES));
+        __mmask64 inside = _mm512_cmplt_epu8_mask(next, _mm512_set1_epi8(SUCCESSOR_LANES));
         next = _mm512_mask_permutexvar_epi8(next, inside, next, next);
     }
     size_t node = successor_of_root(next);
     for (uint32_t step = 0; step < tree->rest; step++) node = successor[node];
-    return facts->values[(size_t)tree->first * LANES + node][answers[node / LANES] >> node % LANES & 1];
+    return facts->values[(size_t)tree->first * SUCCESSOR_LANES + node][answers[node / SUCCESSOR_LANES] >> node % SUCCESSOR_LANES & 1];
 }
 
 WT_BYTES WT_INLINE double successor_value(const successor_facts *facts, const successor_tree *tree, const __m512i *bytes, size_t registers) {
@@ -112,12 +112,12 @@ WT_BYTES WT_INLINE double successor_value(const successor_facts *facts, const su
 
 /* Add the leaves of some rows to the outputs. Tables that one row has read are in the cache for the others. */
 WT_BYTES WT_INLINE void successor_rows(const wt_call *call, const wt_tree_facts *trees, const successor_facts *facts, size_t first, size_t rows, size_t registers) {
-    __m512i bytes[TOGETHER][4];
+    __m512i bytes[SUCCESSOR_ROWS][4];
     for (size_t row = 0; row < rows; row++) {
-        unsigned char of_row[4 * LANES];
+        unsigned char of_row[4 * SUCCESSOR_LANES];
         wt_tree_row_values(call, trees->float32, trees->columns, trees->column_count, first + row, call->scratch);
         wt_tree_row_bytes(&facts->columns, call->scratch, of_row);
-        for (size_t at = 0; at < registers; at++) bytes[row][at] = _mm512_loadu_si512(of_row + at * LANES);
+        for (size_t at = 0; at < registers; at++) bytes[row][at] = _mm512_loadu_si512(of_row + at * SUCCESSOR_LANES);
     }
     if (trees->vector != NULL) {
         for (size_t tree = 0; tree < trees->trees; tree++)
@@ -128,7 +128,7 @@ WT_BYTES WT_INLINE void successor_rows(const wt_call *call, const wt_tree_facts 
         return;
     }
     for (size_t score = 0; score < trees->scores; score++) {
-        double sum[TOGETHER];
+        double sum[SUCCESSOR_ROWS];
         for (size_t row = 0; row < rows; row++) sum[row] = wt_output(call, score)[first + row];
         for (size_t tree = score * trees->trees; tree < (score + 1) * trees->trees; tree++)
             for (size_t row = 0; row < rows; row++) sum[row] += successor_value(facts, facts->trees + tree, bytes[row], registers);
@@ -138,16 +138,16 @@ WT_BYTES WT_INLINE void successor_rows(const wt_call *call, const wt_tree_facts 
 
 WT_BYTES WT_INLINE void successor_add(const wt_call *call, const wt_tree_facts *trees, const successor_facts *facts, size_t first, size_t count, size_t registers) {
     size_t end = first + count;
-    for (; first + TOGETHER <= end; first += TOGETHER) successor_rows(call, trees, facts, first, TOGETHER, registers);
+    for (; first + SUCCESSOR_ROWS <= end; first += SUCCESSOR_ROWS) successor_rows(call, trees, facts, first, SUCCESSOR_ROWS, registers);
     for (; first < end; first++) successor_rows(call, trees, facts, first, 1, registers);
 }
 
 /* For up to 64, 128 or 256 columns of bytes. */
 WT_BYTES static void successor_add_any(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
     successor_facts facts = successor_facts_of(call);
-    if (facts.columns.count <= LANES)
+    if (facts.columns.count <= SUCCESSOR_LANES)
         successor_add(call, trees, &facts, first, count, 1);
-    else if (facts.columns.count <= 2 * LANES)
+    else if (facts.columns.count <= 2 * SUCCESSOR_LANES)
         successor_add(call, trees, &facts, first, count, 2);
     else
         successor_add(call, trees, &facts, first, count, 4);

@@ -13,8 +13,8 @@ from windtunnel.compiler.native.lowering.tree_masks import MASK_ROWS, Ints, Walk
 
 LANES = 64
 """Trees of a group."""
-PERMUTED, TOGETHER = 256, 4
-"""``PERMUTED`` and ``TOGETHER`` of ``trees_oblivious.c``."""
+PERMUTED, ROWS = 256, 4
+"""``PERMUTED`` and ``OBLIVIOUS_ROWS`` of ``trees_oblivious.c``."""
 MOST_LEVELS, BYTE_LEVELS = 16, 8
 MOST_LEAVES = 1 << 23
 """Of all trees, those that a shallow tree repeats included."""
@@ -67,7 +67,7 @@ def oblivious(walk: Walk, value: NDArray[np.float64], score_of_tree: Ints) -> Ta
     permuted = compared.astype(np.uint8) if columns.count <= PERMUTED else np.empty(0, np.uint8)
     facts = (*columns.facts(), compared, bound, permuted, deepest, records, trees, leaves, planes)
     values = 8 * (int(walk.column.max(initial=0)) + 1)
-    few = values + -(-columns.count // PERMUTED) * PERMUTED + 2 * TOGETHER * groups * LANES
+    few = values + -(-columns.count // PERMUTED) * PERMUTED + 2 * ROWS * groups * LANES
     return Tables(facts, max(few, (8 + columns.count) * MASK_ROWS))
 
 
