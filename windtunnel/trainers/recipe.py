@@ -82,16 +82,19 @@ class Recipe:
     Parameters
     ----------
     residual : bool
-        Whether to train a residual model on top of the pipeline, whose steps stay as the source has them; only
-        tree-block weights may scale its trees down. The residual model has a weight per value of a column and of an
-        interaction, and a factorization machine. Interactions must be significant on the training rows and on the
-        validation rows; the model reads further columns whose mean residuals correlate with the residuals of the
-        validation rows. The residual model is kept only if it improves the metric on all validation rows, and lowers
-        the loss by more than one standard error without worsening the metric by more than one; in this test each half
-        of the rows has the interactions that were selected and weighed on the other half. From 3,000 training rows on
-        a boosted residual may extend it: trees over target statistics of interactions, kept if they lower the loss by
-        more than two standard errors. Where it is impossible (fewer than two validation rows, counts of words, no
-        significant column), and with False, fit trains the translation itself, its trees as soft networks.
+        Whether to train a residual model on top of the pipeline. The steps of the pipeline stay as the source has
+        them; only tree-block weights may scale its trees down. False trains the translation itself, its trees as soft
+        networks. So does True if no residual model is possible: fewer than two validation rows, counts of words, no
+        significant column.
+
+        The residual model has a weight per value of a column and of an interaction, and a factorization machine. From
+        3,000 training rows on a boosted residual may extend it: trees over target statistics of interactions.
+        Interactions must be significant on the training rows and on the validation rows; further columns need mean
+        residuals that correlate with the residuals of the validation rows.
+
+        The residual model is kept only if it improves the metric on all validation rows, lowers the loss by more than
+        one standard error, and does not worsen the metric by more than one; the boosted residual needs two. In this
+        test each half of the rows has the interactions that were selected and weighed on the other half.
     joint : bool
         With ``residual=True``, whether to train the translation itself too: fit tries a residual model on top of the
         source pipeline, then joint training, then a residual model on top of the result, and keeps what is best. The
