@@ -62,18 +62,22 @@ def engine(net: TranslatedPipeline, backend: str) -> Engine | None:
 def native_engine(net: TranslatedPipeline) -> Engine | None:
     """The native engine of "auto"; None where torch runs the program.
 
-    That is on another device than the CPU, for programs in float32, for weighted sums of sparse counts, where no step
-    has a native form, and where the native library cannot be built, which the logger "windtunnel" explains once.
+    That is on another device than the CPU, for programs in float32, where no step has a native form, and where the
+    native library cannot be built, which the logger "windtunnel" explains once.
     """
-    if net.device().type != "cpu" or net.encoder.dtype != "float64" or net.facts().count_sums is not None:
+    if net.device().type != "cpu" or net.encoder.dtype != "float64":
         return None
+    summed = net.facts().summed_counts  # the program that runs, unless a caller has encoded the rows
+    program, encoder = (net.program, net.encoder) if summed is None else (summed.program, summed.encoder)
     try:
-        runner = NativeEngine(net.program, net.encoder)
+        runner = NativeEngine(program, encoder)
         runner.prepared()
     except InvalidOption as error:
         _explain(str(error))
         return None
-    return runner if len(runner.torch_steps) < len(net.program.steps) else None
+    if len(runner.torch_steps) == len(program.steps):
+        return None
+    return runner if summed is None else NativeEngine(net.program, net.encoder)
 
 
 @cache

@@ -208,7 +208,7 @@ class RowEncoder:
         *,
         rows: int | None = None,
         training: bool = False,
-        counts: Mapping[int, sparse.coo_array] | None = None,
+        counts: Mapping[int, sparse.coo_array | NDArray[Any]] | None = None,
         text_ids: TextIds = _no_ids,
     ) -> Batch:
         """Encode rows whose columns are in fitted order (see ``select``), followed by the outputs of host steps.
@@ -223,7 +223,7 @@ class RowEncoder:
             Whether categories that the source rejects get the id of unknown (or missing) ones. Training moves the
             weights of this id, and from then on it is accepted. Otherwise they raise ``BadInput``.
         counts : dict
-            Further columns as sparse matrices, each keyed by its first column.
+            Further columns as matrices, each keyed by its first column.
         text_ids : callable
             ``text_ids(category, values)`` gives the ids of a column, or None for one that ``category.ids`` has to
             encode or reject.
@@ -242,11 +242,22 @@ class RowEncoder:
             ids[:, position] = known
         return self.add_counts(Batch(torch.from_numpy(numbers), torch.from_numpy(ids)), counts or {})
 
-    def add_counts(self, batch: Batch, counts: Mapping[int, sparse.coo_array]) -> Batch:
-        """The batch with counts written into their columns; each sparse matrix is keyed by its first column."""
+    def of_counts(self, counts: Mapping[int, sparse.coo_array | NDArray[Any]]) -> Batch:
+        """Counts as a batch without raw columns; see ``add_counts``."""
+        rows = next(iter(counts.values())).shape[0]
+        check_dense(rows, len(self.numbers), np.dtype(self.dtype).itemsize)
+        numbers = torch.zeros(rows, len(self.numbers), dtype=getattr(torch, self.dtype))
+        return self.add_counts(Batch(numbers, torch.empty(rows, 0, dtype=torch.int64)), counts)
+
+    def add_counts(self, batch: Batch, counts: Mapping[int, sparse.coo_array | NDArray[Any]]) -> Batch:
+        """The batch with counts, or all sums of them, in their columns; a matrix is keyed by its first column."""
         numbers = batch.numbers.numpy()
         for first, matrix in counts.items():
-            positions = self._positions(first, matrix.shape[1])[matrix.col]
+            positions = self._positions(first, matrix.shape[1])
+            if isinstance(matrix, np.ndarray):
+                numbers[:, positions] = matrix
+                continue
+            positions = positions[matrix.col]
             used = positions >= 0
             with np.errstate(over="ignore"):
                 numbers[matrix.row[used], positions[used]] = matrix.data[used]

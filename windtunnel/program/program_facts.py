@@ -16,12 +16,7 @@ from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.non_finite import cleared_by_scores, takes_missing
 from windtunnel.program.program import Program
 from windtunnel.program.row_slices import CPU, least_rows
-
-
-def always_finite(encoder: RowEncoder, hosts: Sequence[HostStep]) -> list[int]:
-    """The positions of numbers that are finite in every row, such as counts of tokens."""
-    counts = {column for host in hosts if host.tokens and host.tokens.finite for column in host.columns}
-    return [position for position, column in enumerate(encoder.numbers) if column in counts]
+from windtunnel.program.summed_counts import SummedCounts, counting_hosts
 
 
 class ProgramFacts:
@@ -38,13 +33,13 @@ class ProgramFacts:
     least_rows : int
         The fewest rows of one thread.
     always_finite : list of int
-        See ``always_finite``.
+        The positions of numbers that are finite in every row: counts of terms.
     guarded : int64 Tensor or None
         The other columns; None for all.
     sums : Linear, TermSums or None
         The only step, where scores are sums of all numbers and of nothing else.
-    count_sums : Linear, TermSums or None
-        The same, where all numbers are finite counts of one host step.
+    summed_counts : SummedCounts or None
+        See there.
     buffers : dict
         Of the first step that takes columns; their device is that of the program.
     """
@@ -52,7 +47,7 @@ class ProgramFacts:
     def __init__(
         self, program: Program, modules: list[nn.Module | None], encoder: RowEncoder, hosts: Sequence[HostStep]
     ) -> None:
-        self.program, self.modules, self.always_finite = program, modules, always_finite(encoder, hosts)
+        self.program, self.modules, self.always_finite = program, modules, [*counting_hosts(encoder, hosts)]
         finite, width = set(self.always_finite), len(encoder.numbers)
         guarded = [position for position in range(width) if position not in finite]
         self.guarded = torch.tensor(guarded, dtype=torch.int64) if finite else None
@@ -64,9 +59,8 @@ class ProgramFacts:
         self.least_rows = least_rows(program)
         buffers = [take._buffers for step in program.steps for take in step.takes]  # type: ignore[union-attr]
         self.buffers: dict[str, Tensor | None] = next(iter(buffers), {})
-        only_counts = bool(finite) and not guarded and len(hosts) == 1
         self.sums = None if encoder.categories else _only_sums(program, width)
-        self.count_sums = self.sums if only_counts else None
+        self.summed_counts = SummedCounts.of(program, encoder, hosts)
 
     @cached_property
     def takes_missing(self) -> bool:

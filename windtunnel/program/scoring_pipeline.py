@@ -18,8 +18,6 @@ from windtunnel.encode import FIRST_ID, Batch, CategoryColumn, RowEncoder, Rows
 from windtunnel.encode.rows import check_dense
 from windtunnel.encode.sparse_rows import dense_slices
 from windtunnel.errors import BadInput
-from windtunnel.modules.linear.linear import Linear
-from windtunnel.modules.tables.tfidf import TermSums
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.head import Head
 from windtunnel.program.program import Program
@@ -86,6 +84,11 @@ class ScoringPipeline(nn.Module):
         self.engine: Engine | None = None
         self.batch_size = rows_at_once(program)
         self._facts: ProgramFacts | None = None
+        # With the facts and the engine that it was made of; in a tuple, so that it is no module of this one.
+        self._summed: tuple[ProgramFacts, Engine | None, ScoringPipeline] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_facts": None, "_summed": None}  # a copy makes them of its own modules
 
     def encode(self, rows: Rows, *, training: bool = False) -> Batch:
         """Raw rows as tensors.
@@ -129,6 +132,9 @@ class ScoringPipeline(nn.Module):
     def _encoded_with_hosts(self, rows: Rows, training: bool, at_once: int | None) -> Iterator[Batch]:
         """Raw rows with the columns that host steps compute."""
         counted = all(host.tokens is not None for host in self.hosts)
+        if counted and not self.encoder.used_columns():
+            yield from self._encoded_counts(rows, at_once)
+            return
         if counted and (few := self.encoder.encode_few(rows)) is not None:
             source = self.encoder.source_rows(rows)
             yield self.encoder.add_counts(few, {host.columns[0]: host.count(source) for host in self.hosts})
@@ -143,6 +149,15 @@ class ScoringPipeline(nn.Module):
             read = frame.iloc[start : start + size].reset_index(drop=True)
             parts = [columns for columns in (read, *computed) if len(columns.columns)]
             yield self.encoder.encode(pd.concat(parts or [read], axis=1), training=training, counts=counts)
+
+    def _encoded_counts(self, rows: Rows, at_once: int | None) -> Iterator[Batch]:
+        """Batches of what host steps count, and nothing else."""
+        source = self.encoder.source_rows(rows)
+        self._check_not_empty(source)
+        size = at_once or len(source)
+        for start in range(0, len(source), size):
+            counts = {host.columns[0]: host.count(source[start : start + size]) for host in self.hosts}
+            yield self.encoder.of_counts(counts)
 
     def _check_not_empty(self, rows: Any) -> None:
         if len(rows) == 0:
@@ -167,27 +182,25 @@ class ScoringPipeline(nn.Module):
             method = "scores"
         if not self.hosts and (numbers := self.encoder.sparse_numbers(rows)) is not None:
             return self._sparse_output(facts, method, numbers, finish)
-        sums = facts.count_sums if method == "scores" and self.engine is None else None
-        if sums is not None and facts.device() == CPU and not isinstance(rows, Batch):
-            return self._sparse_sums(sums, rows, finish)
+        if not isinstance(rows, Batch) and (summed := self._with_summed_counts(facts)) is not None:
+            return summed._predict(method, rows, finish)
         # Counts of tokens are dense here. All rows at once might not fit in memory.
         counts = self.hosts and not facts.needs_all_rows and any(host.tokens is not None for host in self.hosts)
         batches = self.encoded_parts(rows, at_once=self._rows_at_once() if counts else None, shared=True)
         outputs = [self._checked_output(facts, method, batch, finish) for batch in batches]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
-    def _sparse_sums(self, sums: Linear | TermSums, rows: Rows, finish: Callable[[Tensor], Tensor] | None) -> Tensor:
-        """Weighted sums of sparse counts, which are always finite."""
-        source, (host,) = self.encoder.source_rows(rows), self.hosts
-        self._check_not_empty(source)
-        outputs = []
-        with torch.inference_mode():
-            for start in range(0, len(source), self.batch_size):
-                counts = self.encoder.sparse_counts(
-                    host.columns[0], host.count(source[start : start + self.batch_size])
-                )
-                outputs.append(sums.of_sparse(counts) if finish is None else finish(sums.of_sparse(counts)))
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+    def _with_summed_counts(self, facts: ProgramFacts) -> ScoringPipeline | None:
+        """The pipeline whose host steps sum their counts; None if no step does, or the engine is fixed."""
+        if facts.summed_counts is None or (self.engine is not None and self.engine.fixed) or facts.device() != CPU:
+            return None
+        if self._summed is None or self._summed[:2] != (facts, self.engine):
+            program, encoder, hosts = facts.summed_counts
+            net = ScoringPipeline(program, encoder, self.head, hosts).train(self.training)
+            net.engine = None if self.engine is None else self.engine.renewed(program, encoder)
+            self._summed = facts, self.engine, net
+        self._summed[2].batch_size = self.batch_size
+        return self._summed[2]
 
     def _sparse_output(
         self,

@@ -371,9 +371,9 @@ def test_sums_of_counts_go_through_no_zeros(steps: Any, dtype: str, monkeypatch:
     close = {"rtol": 1e-9, "atol": 1e-9} if dtype == "float64" else {"rtol": 1e-5, "atol": 1e-5}
     dense = net.head.probabilities(net(*net.encode(rows)))
     np.testing.assert_allclose(dense, source.predict_proba(rows), **close)
-    # Where nothing may become dense, nothing does.
-    monkeypatch.setattr(encode_rows, "DENSE_BYTES", 1)
+    # Where nothing but the sums may become dense, nothing does.
     net.batch_size = 20
+    monkeypatch.setattr(encode_rows, "DENSE_BYTES", 8 * 3 * net.batch_size)
     np.testing.assert_allclose(net.predict_proba(rows), source.predict_proba(rows), **close)
     with pytest.raises(BadInput, match="got 0 rows"):
         net.predict([])

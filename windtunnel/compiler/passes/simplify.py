@@ -7,18 +7,19 @@ from dataclasses import replace
 
 from windtunnel.compiler.passes.fold import fold
 from windtunnel.compiler.passes.select_columns import select_columns
+from windtunnel.compiler.passes.separate_sums import separate_sums
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.program.program import IDS, NUMBERS
-from windtunnel.program.program_facts import always_finite
 from windtunnel.program.records.simplification import Simplification
+from windtunnel.program.summed_counts import counting_hosts
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.program.wiring import Place, Wiring
 
 
 def simplify(net: TranslatedPipeline) -> None:
-    """Select columns and fold linear maps in the program of a net, in place; its encoder reads only what remains.
+    """Select columns, fold linear maps and separate sums in the program of a net, in place; its encoder reads the rest.
 
     Outputs agree to the last few digits, and decisions of trees exactly. The same rows are rejected, with two
     exceptions: a raw column that nothing reads may be missing or hold any values, and an overflowing product counts as
@@ -28,8 +29,10 @@ def simplify(net: TranslatedPipeline) -> None:
         return  # files of LightGBM and XGBoost have all columns that the trees were fitted on
     wiring = Wiring.of(net.program, net.origins)
     before = wiring.widths(net.encoder)
-    select_columns(wiring, before, always_finite(net.encoder, net.hosts))
+    counts = counting_hosts(net.encoder, net.hosts)
+    select_columns(wiring, before, counts)
     fold(wiring)
+    separate_sums(wiring, counts)
     encoder = _reduced_encoder(wiring, net.encoder)
     program, origins = wiring.program()
     net.replace_program(program, origins=origins, encoder=encoder)

@@ -9,42 +9,14 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from scipy import sparse
 
-from windtunnel.encode import RowEncoder
 from windtunnel.estimators.lookup import Lookup
-from windtunnel.modules.linear.linear import Linear
-from windtunnel.modules.tables.tfidf import TermSums
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
 from windtunnel.pipeline.host_step import HostStep
+from windtunnel.program.summed_counts import CountSums
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class CountSums:
-    """Weighted sums of the term counts of a host step; no zero is gone through.
-
-    Attributes
-    ----------
-    first : int
-        The column of the host step's first count.
-    encoder : RowEncoder
-        The counts that are summed, in the order of the weights.
-    module : Linear or TermSums
-        The weights.
-    """
-
-    first: int
-    encoder: RowEncoder
-    module: Linear | TermSums
-
-    def compute(self, counts: sparse.coo_array) -> Floats:
-        """The sums, float64 ``[B, K]``."""
-        with torch.inference_mode():
-            return self.module.of_sparse(self.encoder.sparse_counts(self.first, counts)).double().numpy()
 
 
 @dataclass(eq=False)
@@ -69,7 +41,7 @@ class HostFeatures:
     @property
     def width(self) -> int:
         """The number of features."""
-        return len(self.columns) + sum(len(sums.module.bias) for sums in self.sums)
+        return len(self.columns) + sum(sums.width for sums in self.sums)
 
     @property
     def remote(self) -> bool:
@@ -96,7 +68,7 @@ class HostFeatures:
         if self.host.tokens is None:
             return self.host.output(rows).to_numpy(dtype=np.float64)[:, self.columns]
         counts = self.host.count(rows)
-        blocks = [sums.compute(counts) for sums in self.sums]
+        blocks = [sums.compute(counts).astype(np.float64) for sums in self.sums]
         if self.columns:
             blocks.insert(0, counts.tocsc()[:, self.columns].toarray().astype(np.float64))
         return blocks[0] if len(blocks) == 1 else np.hstack(blocks)

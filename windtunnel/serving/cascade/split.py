@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from windtunnel.compiler.native.engine import NativeEngine
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.program import NUMBERS
+from windtunnel.program.summed_counts import summed_host
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.program.wiring import Node, Place
 from windtunnel.serving.cascade.equal_steps import ComputationKeys, same_step
@@ -98,7 +99,7 @@ class _Overlap:
         if isinstance(source, Node):
             if source in self.nodes:
                 return self.first.source((self.nodes[source], column))
-            host = self.full.sums_host(source)
+            host = summed_host(source, self.full.counts)
             return self.first.sums(self.hosts[host], self.full, source)[column] if host in self.hosts else None
         if source != NUMBERS or (host_column := self.full.host_column(column)) is None:
             return None

@@ -8,17 +8,16 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor
 
 from windtunnel.compiler.backends import native_engine
-from windtunnel.modules.linear.linear import Linear
+from windtunnel.compiler.passes.separate_sums import separate_sums
 from windtunnel.modules.tables.category_table import Identity
-from windtunnel.modules.tables.tfidf import TermSums
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.head import Head
 from windtunnel.program.program import IDS, NUMBERS
 from windtunnel.program.records.origin import Origin
+from windtunnel.program.summed_counts import CountSums, counting_hosts, summed_host
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.program.wiring import Node, Place, Wiring
-from windtunnel.serving.cascade.separate_sums import counting_host, counting_hosts, separate_sums
-from windtunnel.serving.cascade.sources import CountSums, HostFeatures
+from windtunnel.serving.cascade.sources import HostFeatures
 from windtunnel.serving.cascade.stage import Stage
 
 
@@ -91,10 +90,6 @@ class Model:
             finish = _flat if method == "predict" and net.head.flat else Tensor.double
         return cls(net, wiring, [(end, column) for column in range(width)], finish, counts)
 
-    def sums_host(self, node: Node) -> HostStep | None:
-        """The host step of whose counts a node computes sums, and nothing else."""
-        return counting_host(node, self.counts) if type(node.module) in (Linear, TermSums) else None
-
     def host_column(self, position: int) -> tuple[HostStep, int] | None:
         """The host step of a number, and the position in its output; None for a raw column."""
         column = self.net.encoder.numbers[position]
@@ -141,7 +136,7 @@ class StageBuilder:
         if source == IDS:
             return place
         if isinstance(source, Node):
-            if (host := self.model.sums_host(source)) is not None:
+            if (host := summed_host(source, self.model.counts)) is not None:
                 return self.sums(host, self.model, source)[column]
             if source not in self._nodes:
                 inputs = [self.source(place) for place in source.inputs]  # the nodes that it reads come first
@@ -163,11 +158,11 @@ class StageBuilder:
         """The sums over the counts of a host step that a node of a model computes."""
         if node not in self._sums:
             features = self._hosts.setdefault(host, HostFeatures(host))
-            encoder, module, counts = model.net.encoder, node.module, counting_host(node, model.counts)
-            assert isinstance(module, Linear | TermSums) and counts is not None
-            summed = replace(encoder, numbers=[encoder.numbers[column] for _, column in node.inputs], categories=[])
-            self._sums[node] = [HostSum(host, len(features.sums), column) for column in range(len(module.bias))]
-            features.sums.append(CountSums(counts.columns[0], summed, module))
+            counting = summed_host(node, model.counts)
+            assert counting is not None
+            sums = CountSums.of(node, counting, model.net.encoder)
+            self._sums[node] = [HostSum(host, len(features.sums), column) for column in range(sums.width)]
+            features.sums.append(sums)
         return self._sums[node]
 
     def guard(self) -> None:
@@ -205,7 +200,7 @@ class StageBuilder:
         numbers: list[Number] = [RawColumn(column) for column in sorted(self._raw)]
         for host, features in self._hosts.items():
             numbers += [HostColumn(host, position) for position in features.columns]
-            widths = [len(sums.module.bias) for sums in features.sums]
+            widths = [sums.width for sums in features.sums]
             numbers += [HostSum(host, at, column) for at, width in enumerate(widths) for column in range(width)]
         return numbers + [Shared(place) for place in self.shared]
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from torch import Tensor
 
 from windtunnel.compiler.passes.fold import fold
-from windtunnel.encode import RowEncoder
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.linear.projection import Projection
 from windtunnel.modules.tables.category_table import SumGroups
@@ -17,59 +16,40 @@ from windtunnel.program.program import NUMBERS
 from windtunnel.program.wiring import Node, Place, Wiring
 
 FEWEST_COUNTS = 64
-"""Fewer counts than these are summed like other columns."""
+"""Fewer counts of a host step than these are summed like other columns."""
 
 
-def counting_hosts(encoder: RowEncoder, hosts: Sequence[HostStep]) -> dict[int, HostStep]:
-    """The position in a batch's numbers -> the host step whose counts of terms it holds."""
-    columns = {column: host for host in hosts if host.tokens and host.tokens.finite for column in host.columns}
-    return {position: columns[column] for position, column in enumerate(encoder.numbers) if column in columns}
-
-
-def separate_sums(wiring: Wiring, counts: dict[int, HostStep]) -> None:
+def separate_sums(wiring: Wiring, counts: Mapping[int, HostStep]) -> None:
     """Make a linear map over the counts of several host steps, and over other columns, a sum of linear maps, in place.
 
     A part reads the counts of one host step, or no counts. Weighting by rarity and norm are then folded into the part.
 
     Parameters
     ----------
-    counts : dict
-        See ``counting_hosts``.
-    """
-    counted: dict[Node, HostStep | None] = {}
-    for node in wiring.nodes:
-        counted[node] = counting_host(node, counts, counted)
-    for node in list(wiring.nodes):
-        if type(node.module) not in (Linear, Projection) or counted[node] is not None:
-            continue
-        parts: dict[HostStep | None, list[int]] = {}
-        for at, (source, column) in enumerate(node.inputs):
-            host = counted[source] if isinstance(source, Node) else counts.get(column) if source == NUMBERS else None
-            parts.setdefault(host, []).append(at)
-        rest = [at for host, columns in parts.items() if host is None or len(columns) < FEWEST_COUNTS for at in columns]
-        sums = [columns for host, columns in parts.items() if host is not None and len(columns) >= FEWEST_COUNTS]
-        if len(sums) + bool(rest) > 1:
-            _separate(wiring, node, [*sums, sorted(rest)] if rest else sums)
-    fold(wiring)
-
-
-def counting_host(
-    node: Node, counts: Mapping[int, HostStep], earlier: Mapping[Node, HostStep | None] = MappingProxyType({})
-) -> HostStep | None:
-    """The host step of whose counts alone a node's inputs are made; None if there is none.
-
-    Parameters
-    ----------
     counts : mapping
         See ``counting_hosts``.
-    earlier : mapping
-        The same for earlier nodes; without it, a node that reads others has none.
     """
-    hosts = {
-        earlier.get(source) if isinstance(source, Node) else counts.get(column) if source == NUMBERS else None
-        for source, column in node.inputs
-    }
-    return hosts.pop() if len(hosts) == 1 else None
+    hosts: dict[Node, HostStep | None] = {}
+    sizes = Counter(counts.values())
+
+    def host_of(place: Place) -> HostStep | None:
+        """The host step of whose counts alone a column is made."""
+        source, column = place
+        return hosts[source] if isinstance(source, Node) else counts.get(column) if source == NUMBERS else None
+
+    for node in list(wiring.nodes):
+        parts: dict[HostStep | None, list[int]] = {}
+        for at, place in enumerate(node.inputs):
+            parts.setdefault(host_of(place), []).append(at)
+        hosts[node] = next(iter(parts), None) if len(parts) == 1 else None
+        if type(node.module) not in (Linear, Projection) or len(parts) == 1:
+            continue
+        sums = [columns for host, columns in parts.items() if host is not None and sizes[host] >= FEWEST_COUNTS]
+        if rest := sorted({*range(len(node.inputs))}.difference(*sums)):
+            sums.append(rest)
+        if len(sums) > 1:
+            _separate(wiring, node, sums)
+    fold(wiring)
 
 
 def _separate(wiring: Wiring, node: Node, parts: Sequence[Sequence[int]]) -> None:
