@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.command import command
-from benchmarks.paper.cells import VARIANTS, Limits, Results, key
+from benchmarks.paper.cells import TRAINED_ON, VARIANTS, Limits, Results, key
 from benchmarks.paper.jobs import run
 from benchmarks.paper.report import paper_form, runs_of, write_report
 from benchmarks.paper.tables import TABLES, aligned
@@ -20,7 +20,9 @@ app = command()
 
 @app.callback()
 def main(
-    table: Annotated[list[str] | None, typer.Option(help="5.3, 5.4, 5.5, 5.6 or levels; several may be given.")] = None,
+    table: Annotated[
+        list[str] | None, typer.Option(help="5.3, 5.4, 5.5, 5.6, levels or unseen; several may be given.")
+    ] = None,
     data: Annotated[
         list[str] | None, typer.Option(help="NAME=PATH: criteo, avazu, flight, clicklog=ROWS, or a name in a folder.")
     ] = None,
@@ -31,6 +33,9 @@ def main(
     ] = None,
     variant: Annotated[
         list[str] | None, typer.Option(help=f"Only these of {', '.join(VARIANTS)}; several may be given.")
+    ] = None,
+    trained_on: Annotated[
+        list[str] | None, typer.Option(help=f"Only these of {', '.join(TRAINED_ON)}; several may be given.")
     ] = None,
     rows: Annotated[int | None, typer.Option(help="Take so many rows of each set at random.")] = None,
     max_steps: Annotated[int | None, typer.Option(help="The most optimizer steps; the recipe's are 20,000.")] = None,
@@ -52,7 +57,7 @@ def main(
     results, limits = Results(output / "results.jsonl"), Limits(rows, max_steps, tuple(learning_rate or ()))
     results.repair()
     whole = [(name, TABLES[name].cells(one, _seeds(seeds))) for name in table or [] for one in data or []]
-    allowed = {"pipe": pipe, "pre": pre, "variant": variant}
+    allowed = {"pipe": pipe, "pre": pre, "variant": variant, "trained_on": trained_on}
     wanted = [
         (name, [cell for cell in cells if all(getattr(cell, of) in only for of, only in allowed.items() if only)])
         for name, cells in whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -37,15 +37,24 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "L2": {"level": "L2"},
     "L3": {"level": "L3"},
     "L4": {"level": "L4"},
+    "L2, T=1": {"level": "L2", "temperature": 1.0},
+    "L3, T=1": {"level": "L3", "temperature": 1.0},
+    "L4, T=1": {"level": "L4", "temperature": 1.0},
     "cold": {"level": "L4", "start": "cold"},
     "trees": {"level": "L4"},
 }
 """What is measured: the source pipeline itself, or a translation with these options; "trees" trains nothing else. L1
-moves tables, linear layers and leaf values alone, for which each node must let rows of both sides through."""
+moves tables, linear layers and leaf values alone, for which each node must let rows of both sides through; so it has
+the paper's temperature 1, and the others a temperature for each node unless their name has one."""
 RATES = {"criteo": 1e-5}
 """The learning rates of the paper that are not its recipe's."""
 CALIBRATION = 5000
 """Training rows by which soft trees start."""
+BLOCKS = 40
+"""Blocks of neighbouring training rows, every other of which belongs to the same half."""
+TRAINED_ON = ("all", "seen", "unseen")
+"""All training rows for the source and for joint training; or the source is fitted on one half, and joint training has
+the same half ("seen") or the other half ("unseen")."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,8 @@ class Cell:
         Of the source, the training, and which rows make up a share.
     share : float
         Of the training rows, in (0, 1].
+    trained_on : str
+        One of ``TRAINED_ON``.
     """
 
     data: str
@@ -98,11 +109,12 @@ class Cell:
     variant: str
     seed: int
     share: float = 1.0
+    trained_on: str = "all"
 
     @property
     def source(self) -> Cell:
         """The cell of the source that this one is translated from."""
-        return Cell(self.data, self.pre, self.pipe, "source", self.seed, self.share)
+        return replace(self, variant="source", trained_on="all" if self.trained_on == "all" else "seen")
 
     def settings(self, limits: Limits) -> dict[str, Any]:
         """All that the result depends on, as JSON values."""
@@ -110,6 +122,8 @@ class Cell:
         settings = asdict(self) | {"data": name, "rows": limits.rows, "pipeline": config(self.pre, self.pipe)[1]}
         if name == "clicklog":  # its path is no place but a number of rows
             settings["data"] = f"clicklog of {int(path):,}"
+        if self.trained_on == "all":  # as stored before there were halves
+            del settings["trained_on"]
         if self.variant != "source":
             recipes = limits.recipes(self.data, self.seed)
             settings["recipe"] = recipes[0].facts() | {"learning_rate": [each.learning_rate for each in recipes]}
@@ -171,15 +185,19 @@ def measure(cells: list[Cell], limits: Limits, threads: int | None = None) -> It
     if threads is not None:
         torch.set_num_threads(threads)
     first, data = cells[0], loaded(cells[0].data, limits.rows)
-    train, valid, test = shared(*data.part("train"), first.share, first.seed), data.part("valid"), data.part("test")
+    parts = halves(*shared(*data.part("train"), first.share, first.seed))
+    valid, test = data.part("valid"), data.part("test")
+    train = parts[first.source.trained_on]
     pipeline = seeded(build_pipeline(config(first.pre, first.pipe)[0].pipeline, train[0]), first.seed, threads)
     started = time.perf_counter()
     source = pipeline.fit(*train)
     seconds = time.perf_counter() - started
     for cell in cells:
+        train = parts[cell.trained_on]
         result = {"settings": cell.settings(limits), "train_rows": len(train[1]), "test_rows": len(test[1])}
         if cell.variant == "source":
-            yield result | {"auc": auc(source, *test), "seconds": round(seconds, 2)}
+            scores = {"auc": auc(source, *test), "valid_auc": auc(source, *valid), "train_auc": auc(source, *train)}
+            yield result | scores | {"seconds": round(seconds, 2)}
         else:
             yield result | tuned(cell, source, train, valid, test, limits)
 
@@ -236,6 +254,16 @@ def shared(X: pd.DataFrame, y: NDArray[Any], share: float, seed: int) -> tuple[p
         return X, y
     at = np.sort(np.random.default_rng(seed).choice(len(y), max(1, round(share * len(y))), replace=False))
     return X.iloc[at].reset_index(drop=True), y[at]
+
+
+def halves(X: pd.DataFrame, y: NDArray[Any]) -> dict[str, tuple[pd.DataFrame, NDArray[Any]]]:
+    """The rows of each of ``TRAINED_ON``."""
+    is_seen = np.arange(len(y)) * BLOCKS // len(y) % 2 == 0
+    return {
+        "all": (X, y),
+        "seen": (X[is_seen].reset_index(drop=True), y[is_seen]),
+        "unseen": (X[~is_seen].reset_index(drop=True), y[~is_seen]),
+    }
 
 
 def seeded(pipeline: Pipeline, seed: int, threads: int | None = None) -> Pipeline:

@@ -35,6 +35,7 @@ def measured(cells: list[Cell], limits: Limits, results: Results, threads: int |
     for cell, result in zip(cells, measure(cells, limits, threads), strict=True):
         results.add(result)
         share = "" if cell.share == 1 else f", {cell.share:.0%} of the rows"
+        share += "" if cell.trained_on == "all" else f", {cell.trained_on} half"
         name = result["settings"]["data"]
         typer.echo(
             f"{name} Pre{cell.pre} Pipe{cell.pipe} seed {cell.seed}{share}: {cell.variant} {result['auc']:.4f} "

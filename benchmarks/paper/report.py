@@ -86,10 +86,10 @@ def run_of(settings: Mapping[str, Any]) -> Run:
 
 def values_of(results: Sequence[Mapping[str, Any]], run: Run, fields: Fields) -> dict[int, float]:
     """The AUC by seed of the cells with these fields."""
-    wanted = {"share": 1.0, **fields}
+    wanted = {"share": 1.0, "trained_on": "all", **fields}
     scores = {}
     for result in results:
-        settings = result["settings"]
+        settings = {"trained_on": "all"} | result["settings"]
         trained = "recipe" in settings
         same = run_of(settings) == run if trained else (settings["data"], settings["rows"]) == run[:2]
         if same and all(settings[name] == value for name, value in wanted.items()):

@@ -49,6 +49,8 @@ class Table:
 
 
 PRE = tuple((f"Pre{at}", {"pre": at}) for at in (1, 2, 3))
+PIPELINES = [(f"Pipe{pipe} {label}", {"pipe": pipe, **fields}) for pipe in (1, 2, 3) for label, fields in PRE]
+AT_1 = ("L1", "L2, T=1", "L3, T=1", "L4, T=1")
 TABLES = {
     "5.3": Table(
         "5.3",
@@ -122,14 +124,26 @@ TABLES = {
     ),
     "levels": Table(
         "levels",
-        "Levels, and a warm against a cold start",
+        "Levels, temperatures, and a warm against a cold start",
         [
-            ("ML (Pipe2)", {"pipe": 2, "variant": "source"}),
-            ("L1, temperature 1", {"pipe": 2, "variant": "L1"}),
-            *((level, {"pipe": 2, "variant": level}) for level in ("L2", "L3", "L4")),
-            ("L4, cold", {"pipe": 2, "variant": "cold"}),
+            ("ML", {"variant": "source"}),
+            *((f"L{level}, temperature 1", {"variant": name}) for level, name in enumerate(AT_1, 1)),
+            *((level, {"variant": level}) for level in ("L2", "L3", "L4")),
+            ("L4, cold", {"variant": "cold"}),
         ],
-        PRE,
+        PIPELINES,
+        {},
+    ),
+    "unseen": Table(
+        "unseen",
+        "Rows that the source has seen, and others",
+        [("ML, all rows", {"variant": "source"}), ("ML, one half", {"variant": "source", "trained_on": "seen"})]
+        + [
+            (f"W.T., {level}, {half} half", {"variant": level, "trained_on": trained_on})
+            for level in ("L1", "L3")
+            for half, trained_on in (("same", "seen"), ("other", "unseen"))
+        ],
+        PIPELINES,
         {},
     ),
 }

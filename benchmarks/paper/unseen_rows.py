@@ -1,6 +1,6 @@
 """Why joint training does not improve an overfitted booster: what rows teach that it has seen, and that it has not.
 
-python -m benchmarks.paper.unseen_rows --data NAME=PATH [--rows N] [--blocks 40]
+python -m benchmarks.paper.unseen_rows --data NAME=PATH [--rows N]
 
 fits the paper's booster (Pre2, Pipe2) on every other block of training rows, and tunes a factor for each tree, its leaf
 values, and both, once on the rows of these blocks and once on those between them. Trees stay hard.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 import typer
 from lightgbm import LGBMClassifier
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from benchmarks.command import command
-from benchmarks.paper.cells import config, seeded
+from benchmarks.paper.cells import config, halves, seeded
 from benchmarks.sets import load
 from windtunnel.experiment.run import build_pipeline
 
@@ -87,15 +86,12 @@ def _tune(
 def main(
     data: Annotated[str, typer.Option(help="NAME=PATH.")],
     rows: Annotated[int | None, typer.Option(help="Take so many rows at random.")] = None,
-    blocks: Annotated[int, typer.Option(min=2, help="Blocks of neighbouring training rows.")] = 40,
 ) -> None:
     """Print the AUC of each part for each way of tuning."""
     given = load(data, rows=rows)
-    X, y = given.part("train")
-    is_seen = np.arange(len(y)) * blocks // len(y) % 2 == 0
-    parts = {"seen": (X[is_seen], y[is_seen]), "unseen": (X[~is_seen], y[~is_seen])}
-    parts |= {name: given.part(name) for name in PARTS}
-    pipeline = seeded(build_pipeline(config(2, 2)[0].pipeline, X), 0, 1).fit(*parts["seen"])
+    parts = halves(*given.part("train")) | {name: given.part(name) for name in PARTS}
+    pipeline = seeded(build_pipeline(config(2, 2)[0].pipeline, parts["all"][0]), 0, 1).fit(*parts["seen"])
+    del parts["all"]
     inputs = {name: pipeline[:-1].transform(part) for name, (part, _) in parts.items()}
     leaves = {name: _leaves(pipeline[-1], part) for name, part in inputs.items()}
     targets = {name: torch.as_tensor(target == pipeline.classes_[1]).float() for name, (_, target) in parts.items()}

@@ -3,6 +3,7 @@ import gzip
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from typer.testing import CliRunner
 import windtunnel
 from benchmarks import published, sets
 from benchmarks.paper.__main__ import app
-from benchmarks.paper.cells import CONFIGS, Cell, Limits, Results, config, freeze_all_but_trees, key, seeded
+from benchmarks.paper.cells import CONFIGS, Cell, Limits, Results, config, freeze_all_but_trees, halves, key, seeded
 from benchmarks.paper.report import BEGIN, END, section, write_report
 from benchmarks.paper.tables import TABLES, mean_and_error, written
 from benchmarks.sets import load
@@ -236,12 +237,25 @@ def test_a_translation_of_the_trees_alone_trains_nothing_else() -> None:
 
 def test_cells_share_what_tables_have_in_common() -> None:
     cells = {name: set(table.cells("clicklog=9", [0, 1])) for name, table in TABLES.items()}
-    assert [len(one) for one in cells.values()] == [36, 12, 16, 24, 36]
+    assert [len(one) for one in cells.values()] == [36, 12, 16, 24, 162, 108]
     whole = Cell("clicklog=9", 2, 2, "L4", 0)
-    assert all(whole in one for one in cells.values())
+    assert all((whole if name != "unseen" else whole.source) in one for name, one in cells.items())
     for table in TABLES.values():
         for numbers in table.paper.values():
             assert {len(table.columns)} == {len(line) for line in numbers} and len(numbers) == len(table.lines)
+
+
+def test_a_source_of_one_half_serves_both_halves() -> None:
+    """Joint training has the rows of the source, or those between them."""
+    whole = Cell("clicklog=9", 1, 1, "L4", 0)
+    seen, unseen = (replace(whole, trained_on=half) for half in ("seen", "unseen"))
+    assert seen.source == unseen.source != whole.source
+    assert len({key(cell.settings(Limits())) for cell in (whole, seen, unseen)}) == 3
+    X, y = click_log(400)
+    parts = halves(X, y)
+    both = pd.concat([parts[half][0] for half in ("seen", "unseen")])
+    assert parts["all"][0] is X and [len(parts[half][1]) for half in ("seen", "unseen")] == [200, 200]
+    assert sorted(map(tuple, both.astype(str).to_numpy())) == sorted(map(tuple, X.astype(str).to_numpy()))
 
 
 def test_settings_tell_apart_all_that_matters_and_no_place() -> None:
