@@ -8,7 +8,15 @@ from statistics import fmean, median
 
 from benchmarks.accuracy.cells import ALTERNATIVES
 from benchmarks.accuracy.sources import SOURCES
-from benchmarks.accuracy.table import Line, Scores, grids
+from benchmarks.accuracy.table import (
+    Line,
+    Scores,
+    alternatives,
+    best_sources,
+    from_best,
+    seconds,
+    translations,
+)
 from benchmarks.paper.tables import markdown, written
 from windtunnel.errors import BadInput
 
@@ -20,12 +28,12 @@ Sources, whose translation is fine-tuned:
 - `strong`: LightGBM on two-hot categories, 31 leaves, learning rate 0.1, at most 250 trees, early stopping after 30 \
 trees without a better validation score.
 - `paper`: LightGBM on two-hot categories, 100 trees of 64 leaves, learning rate 0.25, no early stopping.
-- `logistic`, `lightgbm_native`, `catboost`: three of the alternatives.
+- `logistic`, `lightgbm_native`, `catboost`: three of the other models.
 
 What is made of them: `default` is `fit(train, valid)`, `crossfit` is `windtunnel.crossfit`, `recipe_paper` is \
 `fit(train, valid, recipe="paper")`, `warm` is the translation before training.
 
-Alternatives, that is, what else one may take:
+Other models:
 
 - `logistic`: one-hot categories with ten rows or more, numbers in 32 bins and scaled; C from six values. Ridge \
 regression if the target is a number.
@@ -55,25 +63,42 @@ def write_report(path: Path, results: Sequence[Line]) -> None:
 
 
 def section(results: Sequence[Line]) -> str:
-    """The whole section."""
+    """The whole section: a question, its answer, and the table that says so; then the models."""
     scores = Scores(results)
-    told = "\n".join(summary(scores)) or "Nothing was compared yet."
-    parts = ["## The models", MODELS_TOLD, "## Results", _measured(scores), told]
-    for grid in grids(scores):
-        parts += [f"### {grid.title}", markdown(grid.rows)]
-    return "\n\n".join(parts)
+    questions = [
+        ("Does it gain over its source?", _gained(scores), [translations(scores, "strong")]),
+        ("Is it better than other libraries?", _compared(scores), [from_best(scores), alternatives(scores)]),
+        ("How long does it take?", [], [seconds(scores)]),
+    ]
+    parts = [_measured(scores)]
+    for title, answer, grids in questions:
+        if shown := [grid for grid in grids if grid is not None]:
+            parts += [f"## {title}", *(["\n".join(answer)] if answer else [])]
+            parts += [part for grid in shown for part in (f"**{grid.title}**", markdown(grid.rows))]
+    return "\n\n".join([*parts, "## The models", MODELS_TOLD])
 
 
-def summary(scores: Scores) -> list[str]:
-    """Typical gains over each source, losses, and how ``fit`` and ``crossfit`` compare with the alternatives."""
+def _gained(scores: Scores) -> list[str]:
+    """Typical gains of ``fit`` and ``crossfit`` over each source, and losses."""
     ways = ("default", "crossfit")
     pairs = [(f"{source}/{way}", source) for source in SOURCES for way in ways]
     pairs += [(f"{source}/crossfit", f"{source}/default") for source in SOURCES]
     lines = [line for model, over in pairs if (line := _typical_gains(scores, model, over))]
     if lost := [line for source in SOURCES for way in ways for line in _losses(scores, source, way)]:
         lines.append(f"- Worse than the source by more than {LOSS}: {'; '.join(lost)}.")
-    lines += _won_and_lost(scores, "strong/default")
-    return lines + [line for way in ways if (line := _from_best(scores, way))]
+    return lines
+
+
+def _compared(scores: Scores) -> list[str]:
+    """How ``fit`` from the best source, and from ``strong``, compares with the other models."""
+    differences = {name: best.difference for name, best in best_sources(scores).items()}
+    lost = [f"{name} ({difference:+.4f})" for name, difference in differences.items() if difference <= 0]
+    lines = [
+        f"- `default` from the source with the best validation score is above every other model that was measured, "
+        f"the source among them, on {len(differences) - len(lost)} of {len(differences)} sets"
+        + (f", not on {', '.join(lost)}." if lost else ".")
+    ]
+    return (lines if differences else []) + _won_and_lost(scores, "strong/default")
 
 
 def _typical_gains(scores: Scores, model: str, over: str) -> str | None:
@@ -111,27 +136,6 @@ def _won_and_lost(scores: Scores, model: str) -> list[str]:
                 + (f", not on {', '.join(lost)}." if lost else ".")
             )
     return lines
-
-
-def _from_best(scores: Scores, way: str) -> str | None:
-    """Compare with the best alternative what is made of the source of the best validation score."""
-    told, above = [], 0
-    for name in scores.sets:
-        known = {source: values for source in SOURCES if (values := scores.values(name, source, "valid"))}
-        best = max if scores.metric(name) == "auc" else min
-        source = best(known, key=lambda source: fmean(known[source].values()), default="")
-        gains = {other: scores.gains(name, f"{source}/{way}", other) for other in ALTERNATIVES}
-        differences = {other: fmean(each) for other, each in gains.items() if each}
-        if differences:
-            strongest = min(differences, key=differences.__getitem__)
-            above += differences[strongest] > 0
-            told.append(f"{name} {differences[strongest]:+.4f} (from `{source}`, over `{strongest}`)")
-    if not told:
-        return None
-    return (
-        f"- `{way}` from the source with the best validation score is above every alternative that was measured, the "
-        f"source among them, on {above} of {len(told)} sets: {', '.join(told)}."
-    )
 
 
 def _measured(scores: Scores) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.table import Table
 
@@ -94,8 +94,13 @@ class Grid:
 
 
 def grids(scores: Scores) -> list[Grid]:
-    """What is made of each source; the scores of the alternatives; seconds."""
-    found = [*(translations(scores, source) for source in SOURCES), alternatives(scores), seconds(scores)]
+    """What is made of each source and of the best one; the scores of other models; seconds."""
+    found = [
+        *(translations(scores, each) for each in SOURCES),
+        from_best(scores),
+        alternatives(scores),
+        seconds(scores),
+    ]
     return [grid for grid in found if grid is not None]
 
 
@@ -131,7 +136,50 @@ def alternatives(scores: Scores) -> Grid | None:
         [_label(scores, set), *(written(list(scores.values(set, name).values())) for name in shown)]
         for set in scores.sets
     ]
-    return Grid("Alternatives", [["set", *(f"`{name}`" for name in shown)], *rows])
+    return Grid("From strong, and other models", [["set", *(f"`{name}`" for name in shown)], *rows])
+
+
+class BestSource(NamedTuple):
+    """The source with the best validation score on a set, the strongest other model, and by how much ``fit`` is better.
+
+    Positive is better, whatever the metric.
+    """
+
+    source: str
+    other: str
+    difference: float
+
+
+def best_sources(scores: Scores) -> dict[str, BestSource]:
+    """By set, where ``fit`` was measured from that source, and another model, or the source itself, with its seeds."""
+    best = dict[str, BestSource]()
+    for name in scores.sets:
+        known = {source: values for source in SOURCES if (values := scores.values(name, source, "valid"))}
+        highest = max if scores.metric(name) == "auc" else min
+        source = highest(known, key=lambda source: fmean(known[source].values()), default="")
+        gains = {other: scores.gains(name, f"{source}/default", other) for other in ALTERNATIVES}
+        differences = {other: fmean(gain) for other, gain in gains.items() if gain}
+        if differences:
+            other = min(differences, key=differences.__getitem__)
+            best[name] = BestSource(source, other, differences[other])
+    return best
+
+
+def from_best(scores: Scores) -> Grid | None:
+    """Sets by the source with the best validation score, what ``fit`` makes of it, and the strongest other model."""
+    rows = [
+        [
+            _label(scores, name),
+            f"`{source}`",
+            *(written(list(scores.values(name, model).values())) for model in (source, f"{source}/default")),
+            f"`{other}`",
+            written(list(scores.values(name, other).values())),
+            f"{difference:+.4f}",
+        ]
+        for name, (source, other, difference) in best_sources(scores).items()
+    ]
+    titles = ["set", "best source on validation rows", "its score", "`default`", "best other model", "its score"]
+    return Grid("From the best source", [[*titles, "difference"], *rows]) if rows else None
 
 
 def seconds(scores: Scores) -> Grid | None:

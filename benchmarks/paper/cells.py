@@ -41,7 +41,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "L3, T=1": {"level": "L3", "temperature": 1.0},
     "L4, T=1": {"level": "L4", "temperature": 1.0},
     "cold": {"level": "L4", "start": "cold"},
+    "cold, L1": {"level": "L1", "temperature": 1.0, "start": "cold"},
     "trees": {"level": "L4"},
+    "trees, L1": {"level": "L1", "temperature": 1.0},
 }
 """What is measured: the source pipeline itself, or a translation with these options; "trees" trains nothing else. L1
 moves tables, linear layers and leaf values alone, for which each node must let rows of both sides through; so it has
@@ -216,7 +218,7 @@ def tuned(
     best: Translation | None = None
     for recipe in limits.recipes(cell.data, cell.seed):
         net = windtunnel.translate(source, calibrate=sample, **VARIANTS[cell.variant]).soften()
-        if cell.variant == "trees":
+        if cell.variant.startswith("trees"):
             freeze_all_but_trees(net)
         start = auc(net, *test)
         net.fit(train, valid, recipe=recipe, progress=False)
@@ -232,6 +234,7 @@ def tuned(
         "start_valid_auc": history.start,
         "faithful_r2": best.fidelity.r2,
         "learning_rate": rate,
+        "curve": [[epoch.step, round(epoch.metric, 5)] for epoch in history.epochs],
         "steps": last.step,
         "best_step": steps,
         "capped": "limit" in history.stopped,

@@ -130,6 +130,8 @@ TABLES = {
             *((f"L{level}, temperature 1", {"variant": name}) for level, name in enumerate(AT_1, 1)),
             *((level, {"variant": level}) for level in ("L2", "L3", "L4")),
             ("L4, cold", {"variant": "cold"}),
+            ("L1, temperature 1, cold", {"variant": "cold, L1"}),
+            ("L1, temperature 1, trees alone", {"variant": "trees, L1"}),
         ],
         PIPELINES,
         {},

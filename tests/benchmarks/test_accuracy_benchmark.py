@@ -18,7 +18,7 @@ from benchmarks.accuracy.builtin import BUILT_IN, covertype_like, housing_like, 
 from benchmarks.accuracy.cells import FITTED, MODELS, Cell, Settings, measure, named
 from benchmarks.accuracy.neural import Pytabkit, find
 from benchmarks.accuracy.ours import OURS
-from benchmarks.accuracy.report import BEGIN, END, section, summary, write_report
+from benchmarks.accuracy.report import BEGIN, END, section, write_report
 from benchmarks.accuracy.table import Scores, alternatives as of_alternatives, translations
 from benchmarks.accuracy.task import Task, prepare
 from benchmarks.paper.tables import written
@@ -425,15 +425,16 @@ def test_a_seed_without_its_source_is_no_gain_and_the_last_of_equals_counts() ->
     assert scores.gains("one", "strong/default", "strong") == pytest.approx([0.05, 0.004])
 
 
-def test_the_summary_says_what_falls_short() -> None:
-    told = "\n".join(summary(Scores(RESULTS)))
+def test_the_section_says_what_falls_short() -> None:
+    told = section(RESULTS)
     assert "`strong/default` over `strong`, 2 sets with AUC: mean gain +0.0030 (-0.0010 without one), median" in told
     assert "least -0.0010 (two)" in told
     assert f"`strong/default` on two ({written([-0.001, -0.001], sign=True)})" in told
     assert "`strong/default` is better than `catboost` on 0 of 2 sets, not on one (+0.0000), two (-0.0110)." in told
-    assert "on 0 of 2 sets: one +0.0000 (from `strong`, over `catboost`), two -0.0110" in told
+    assert "among them, on 0 of 2 sets, not on one (+0.0000), two (-0.0110)." in told
+    assert f"| two | `strong` | 0.8000 ± 0.0000 | {written([0.799, 0.799])} | `catboost` | 0.8100 | -0.0110 |" in told
     better = [each for each in RESULTS if each["settings"]["set"] == "one"]
-    assert "Worse than the source" not in "\n".join(summary(Scores(better)))
+    assert "Worse than the source" not in section(better)
 
 
 def test_other_sections_are_left_alone(tmp_path: Path) -> None:
@@ -442,7 +443,7 @@ def test_other_sections_are_left_alone(tmp_path: Path) -> None:
     assert section(RESULTS) in path.read_text() and path.read_text().startswith("# Accuracy\n")
     path.write_text("# Accuracy\n\nof another\n")
     write_report(path, RESULTS[:1])
-    assert path.read_text().startswith(f"# Accuracy\n\nof another\n\n{BEGIN}\n## The models")
+    assert path.read_text().startswith(f"# Accuracy\n\nof another\n\n{BEGIN}\nScores are on the test rows")
     path.write_text(path.read_text() + "\nafter\n")
     write_report(path, RESULTS)
     text = path.read_text()
