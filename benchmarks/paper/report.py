@@ -13,10 +13,8 @@ from windtunnel.errors import BadInput
 BEGIN = "<!-- paper: written by `python -m benchmarks.paper --report` -->"
 END = "<!-- /paper -->"
 DIFFERENT = """\
-Differences from the paper, and choices where it does not say:
-
-- Each node of a tree starts with its own temperature (`temperature="auto"`), not with 1 for all. With 1, the warm \
-start loses much of what the source knows.
+- Each node of a tree starts with its own temperature (`temperature="auto"`), not with 1 for all, unless \
+a table says otherwise. With 1, the warm start loses much of what the source knows.
 - Target encoding is scikit-learn's, which cross-fits the columns that the trees are fitted on. If an encoder uses the \
 target of the row itself, the trees rely on it.
 - "The lower 1 % by frequency" are the least frequent categories that together have at most 1 % of the rows of a \
@@ -44,6 +42,12 @@ class Run(NamedTuple):
         """Name and rows."""
         return self.data + ("" if self.rows is None else f", {self.rows:,} rows")
 
+    @property
+    def limits(self) -> str:
+        """Rates and steps."""
+        steps = "" if self.max_steps is None else f", {self.max_steps:,} steps"
+        return f"rate {' or '.join(f'{rate:g}' for rate in self.rates)}{steps}"
+
 
 def write_report(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
     """Put the section between its two marks in a Markdown file; make the file if it does not exist."""
@@ -59,15 +63,15 @@ def write_report(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
 
 
 def section(results: Sequence[Mapping[str, Any]]) -> str:
-    """The whole section."""
+    """The whole section: the answer, the runs, the tables, and what differs from the paper."""
     runs = runs_of(results)
-    parts = ["## The paper's experiments", _settings(runs, results), DIFFERENT]
+    parts = ["## Does joint training gain?", _answer(runs, results), "### The runs", _settings(runs, results)]
     for table in TABLES.values():
         if any(_has_news(table, run, results) for run in runs):
             parts += [f"### {table.heading}", _comparison(table, runs, results)]
             if table.number == "5.3":
                 parts.append(_gains(table, runs, results))
-    return "\n\n".join([*parts, "### What falls short", _short(runs, results)])
+    return "\n\n".join([*parts, "### Differences from the paper", DIFFERENT])
 
 
 def runs_of(results: Sequence[Mapping[str, Any]]) -> list[Run]:
@@ -123,7 +127,7 @@ def _has_news(table: Table, run: Run, results: Sequence[Mapping[str, Any]]) -> b
 
 
 def _comparison(table: Table, runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:
-    """Ours and the paper's, a row per data set and column of the paper's table."""
+    """Ours and the paper's, a row per data set and column of the paper's table; no model without a number."""
     rows = [["data", "", *(label for label, _ in table.lines)]]
     for run in runs:
         for column in table.columns:
@@ -138,7 +142,8 @@ def _comparison(table: Table, runs: Sequence[Run], results: Sequence[Mapping[str
     for name, numbers in table.paper.items():
         for at, (label, _) in enumerate(table.columns):
             rows.append([f"*{name}, paper*", label, *(f"{line[at]:.4f}" for line in numbers)])
-    return markdown(rows)
+    measured = [at for at in range(len(rows[0])) if at < 2 or any(row[at] != "-" for row in rows[1:])]
+    return markdown([row[at] for at in measured] for row in rows)
 
 
 def _gains(table: Table, runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:
@@ -154,19 +159,21 @@ def _gains(table: Table, runs: Sequence[Run], results: Sequence[Mapping[str, Any
     return markdown(rows)
 
 
-def _gain(results: Sequence[Mapping[str, Any]], run: Run, pipe: int, fields: Fields) -> list[float]:
-    ours, source = (values_of(results, run, {"pipe": pipe, "variant": one, **fields}) for one in ("L4", "source"))
+def _gain(
+    results: Sequence[Mapping[str, Any]], run: Run, pipe: int, fields: Fields, variant: str = "L4"
+) -> list[float]:
+    ours, source = (values_of(results, run, {"pipe": pipe, "variant": one, **fields}) for one in (variant, "source"))
     return [ours[seed] - source[seed] for seed in ours.keys() & source.keys()]
 
 
 def _named(run: Run, runs: Sequence[Run]) -> str:
     """The label of a run, with its limits where others of the same data have other ones."""
     alike = [one for one in runs if one.label == run.label]
-    return run.label if len(alike) == 1 else f"{run.label} (steps {run.max_steps}, rates {run.rates})"
+    return run.label if len(alike) == 1 else f"{run.label}, {run.limits}"
 
 
 def _settings(runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:
-    """What the runs were, and how many of them the cap on epochs ended."""
+    """What the runs were, and how many of them the cap on steps ended."""
     seeds = sorted({result["settings"]["seed"] for result in results})
     lines = [
         "`python -m benchmarks.paper --table 5.3 --data NAME=PATH` with the pipelines of configs/paper/ and "
@@ -180,29 +187,30 @@ def _settings(runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:
             capped = sum(one["capped"] for one in trained)
             rows = max(one["train_rows"] for one in trained)
             lines.append(
-                f"- {run.label}: {rows:,} training rows, rate {' or '.join(f'{rate:g}' for rate in run.rates)}, at "
-                f"most {run.max_steps:,} steps; this cap ended {capped} of {len(trained)} trainings."
+                f"- {run.label}, {run.limits}: {rows:,} training rows; the cap on steps ended {capped} of "
+                f"{len(trained)} trainings."
             )
     return "\n".join([lines[0], "", *lines[1:]])
 
 
-def _short(runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:
-    """The findings of the paper that our runs do not reproduce."""
+def _answer(runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> str:
+    """The mean gain of each run at each level, and the orders of the paper that ours do not have."""
     lines = list[str]()
     for run in runs:
-        gains = {
-            (f"Pipe{pipe}", f"Pre{pre}"): _gain(results, run, pipe, {"pre": pre})
-            for pipe in (1, 2, 3)
-            for pre in (1, 2, 3)
-        }
-        means = {name: mean_and_error(gain)[0] for name, gain in gains.items() if gain}
-        if means:
-            lost = [f"{pre} {pipe} ({mean:+.4f})" for (pipe, pre), mean in means.items() if round(mean, 4) < 0]
-            lines.append(
-                f"- {_named(run, runs)}: the translation gains {fmean(means.values()):+.4f} on average over "
-                f"{len(means)} pipelines (the paper: {_paper_mean():+.4f} over 27)"
-                + (f"; it is below its source with {', '.join(lost)}." if lost else "; it is never below its source.")
-            )
+        for variant, label in (("L4", "L4"), ("L1", "L1 with temperature 1")):
+            gains = {
+                f"Pre{pre} Pipe{pipe}": mean_and_error(gain)[0]
+                for pipe in (1, 2, 3)
+                for pre in (1, 2, 3)
+                if (gain := _gain(results, run, pipe, {"pre": pre}, variant))
+            }
+            if gains:
+                lost = [f"{name} ({mean:+.4f})" for name, mean in gains.items() if round(mean, 4) < 0]
+                lines.append(
+                    f"- {run.label}, {run.limits}, {label}: {fmean(gains.values()):+.4f} on average over {len(gains)} "
+                    f"pipelines (the paper: {_paper_mean():+.4f} over 27)"
+                    + (f"; below its source with {', '.join(lost)}." if lost else "; never below its source.")
+                )
         lines += _orders(run, runs, results)
     return "\n".join(lines) or "Nothing was compared yet."
 

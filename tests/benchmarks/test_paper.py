@@ -373,8 +373,8 @@ def test_the_section_has_ours_beside_the_paper_s_and_what_falls_short() -> None:
     assert f"{gain:+.4f} ± {error:.4f}" in text
     assert "| toy | Pre2 | - | 0.7100 ± 0.0100 | - | - | 0.7130 ± 0.0080 | - |" in text
     assert "| *Criteo, paper* | Pre2 | 0.7781 | 0.7962 | 0.8053 |" in text
-    assert "1,234 training rows, rate 0.0001, at most 500 steps; this cap ended 6 of 6 trainings" in text
-    assert "it is below its source with Pre1 Pipe2 (-0.0050)" in text
+    assert "rate 0.0001, 500 steps: 1,234 training rows; the cap on steps ended 6 of 6 trainings" in text
+    assert "; below its source with Pre1 Pipe2 (-0.0050)" in text
     assert f"table 5.4, Pre2: the whole is not above GBDT2NN ({written([-0.005, -0.004], sign=True)})" in text
 
 
