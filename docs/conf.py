@@ -70,7 +70,8 @@ html_theme_options = {
     "show_prev_next": False,
     "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
 }
-html_sidebars: dict[str, list[str]] = {"index": [], "start": [], "coverage": [], "troubleshooting": []}
+ALONE = ("index", "start", "coverage", "troubleshooting", "contributing", "architecture", "changelog")
+html_sidebars: dict[str, list[str]] = {page: [] for page in ALONE}
 
 
 def read_page(app: Any, docname: str, source: list[str]) -> None:

@@ -34,7 +34,7 @@ def described(thing: Any) -> set[str]:
     """Arguments with a description in the docstring; those of a regressor may be those of its classifier."""
     text = inspect.getdoc(thing) or ""
     other = re.search(r"are those of\s+``(\w+)``", text)
-    names = set() if other is None else described(getattr(windtunnel, other[1]))
+    names = described(getattr(windtunnel, other[1])) if other is not None and other[1] in NAMES else set()
     sections = NumpyDocString(text)
     for entry in [*sections["Parameters"], *sections["Attributes"]]:
         names |= {part.strip(" *") for part in entry.name.split(",")} if entry.desc else set()
