@@ -90,7 +90,7 @@ class Row:
     from_zero: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """A table with a row per step, under facts of the whole; ``str`` returns text, a notebook shows HTML.
 
@@ -139,6 +139,9 @@ class Report:
     def to_json(self) -> str:
         """The report as JSON text."""
         return json.dumps(self.to_dict(), indent=2)
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         file = io.StringIO()

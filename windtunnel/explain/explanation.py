@@ -139,7 +139,7 @@ class Explanation:
         interactions = sum(len(columns) > 1 for columns in self.columns)
         count = f"{len(self.columns) - interactions} columns"
         if interactions:
-            count += f" and {interactions} interactions"
+            count += f" and {interactions} interaction" + "s" * (interactions > 1)
         shown = f", largest {SHOWN_TERMS}" if len(self.columns) > SHOWN_TERMS else ""
         error = ""
         if self.standard_error is not None:

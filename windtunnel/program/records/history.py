@@ -208,10 +208,14 @@ class History:
         metrics.legend(frameon=False)
         for panel in (losses, metrics):
             panel.set_xlabel("epoch")
+            panel.ticklabel_format(axis="y", useOffset=False)
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
 
     def _plot_gains(self, panel: Any, tested: list[CandidateResult]) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         panel.axvline(0, color="black", linewidth=0.8)
+        panel.xaxis.set_major_locator(MaxNLocator(4))
         for place, candidate in enumerate(tested):
             assert candidate.gain is not None
             color = ORANGE if candidate.kept else GREY
