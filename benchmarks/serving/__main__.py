@@ -33,6 +33,7 @@ MODES = {
     "trees": ("one by one", "request", "windtunnel serve"),
     "torch_trees": ("one by one", "request", "windtunnel serve"),
     "cascade": ("one by one", "request", "stage", "windtunnel serve"),
+    "early": ("request", "stage"),
 }
 PEERS = ("litserve", "litserve batches", "mlserver")
 app = command()

@@ -12,7 +12,6 @@ import json
 import math
 import sys
 from collections import deque
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -135,8 +134,12 @@ class Client:
         self._rejected += rejected
 
     async def _connect(self) -> None:
-        with suppress(OSError):
-            await self._loop.create_connection(lambda: _Connection(self), "127.0.0.1", self._port)
+        while not self._ended:
+            try:
+                await self._loop.create_connection(lambda: _Connection(self), "127.0.0.1", self._port)
+                return
+            except OSError:
+                await asyncio.sleep(0.05)
 
     def use(self, connection: _Connection) -> None:
         """Send requests over a connection that has none under way."""

@@ -50,13 +50,23 @@ def torch_trees(folder: Path) -> Model:
 
 
 def cascade(folder: Path) -> Model:
-    """Numbers settle most rows; the others need character n-grams of a text of 120 words."""
+    """Numbers settle half of the rows; the others need character n-grams of a text of 120 words."""
+    return _cascade("cascade", folder, words=120, weight=1.0)
+
+
+def early(folder: Path) -> Model:
+    """Numbers settle most rows at once; the others need character n-grams of a text of 240 words."""
+    return _cascade("early", folder, words=240, weight=8.0)
+
+
+def _cascade(name: str, folder: Path, *, words: int, weight: float) -> Model:
+    """A cascade of numbers of some weight in front of texts of some words."""
     generator = np.random.default_rng(0)
-    words = generator.choice(TITLES, (ROWS, 120))
+    texts = generator.choice(TITLES, (ROWS, words))
     frame = pd.DataFrame(generator.normal(size=(ROWS, 4)), columns=[f"x{at}" for at in range(4)])
-    frame["text"] = [" ".join(row) for row in words]
-    counts = (words == "pro").sum(1) - (words == "mini").sum(1)
-    target = 3 * frame.x0 + 2 * frame.x1 + counts / 2 > 0
+    frame["text"] = [" ".join(row) for row in texts]
+    counts = (texts == "pro").sum(1) - (texts == "mini").sum(1)
+    target = weight * (3 * frame.x0 + 2 * frame.x1) + counts / 2 > 0
     columns = make_column_transformer(
         (StandardScaler(), ["x0", "x1", "x2", "x3"]),
         (TfidfVectorizer(analyzer="char", ngram_range=(2, 4)), "text"),
@@ -69,7 +79,7 @@ def cascade(folder: Path) -> Model:
     )
     print(made.report(), flush=True)
     made.full.save(folder / "full.windtunnel")
-    return _saved("cascade", folder, made, frame[valid])
+    return _saved(name, folder, made, frame[valid])
 
 
 def _table() -> tuple[pd.DataFrame, Any]:
@@ -86,4 +96,4 @@ def _saved(name: str, folder: Path, model: Any, frame: pd.DataFrame) -> Model:
     return Model(name, folder / f"{name}.windtunnel", frame.head(500).to_dict("records"))
 
 
-MODELS = {"trees": trees, "torch_trees": torch_trees, "cascade": cascade}
+MODELS = {"trees": trees, "torch_trees": torch_trees, "cascade": cascade, "early": early}

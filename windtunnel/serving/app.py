@@ -13,7 +13,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from windtunnel.errors import WindTunnelError
@@ -63,6 +63,7 @@ class App:
             post("/models/{model}/explain", scoring.explain),
             Route("/models", self.names),
             Route("/models/{model}", self.description),
+            Route("/", RedirectResponse("ui")),
             Route("/ui", self.page),
             Route("/metrics", self.metrics),
             Route("/v2", self.server_metadata),
@@ -158,4 +159,4 @@ async def _error(request: Request, error: WindTunnelError) -> Response:
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
-    return json_response({"error": error.detail, "type": "HTTPException"}, error.status_code)
+    return json_response({"error": error.detail, "type": "HTTPException"}, error.status_code, error.headers)

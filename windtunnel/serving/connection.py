@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+from uvicorn.config import LOGGING_CONFIG
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from windtunnel.errors import Overloaded
@@ -18,7 +19,14 @@ DRAIN_SECONDS = 1.0
 
 def uvicorn_options(max_connections: int) -> dict[str, Any]:
     """How uvicorn serves the application."""
-    return {"http": Connection, "limit_concurrency": max_connections, "proxy_headers": False, "access_log": False}
+    ours = {"windtunnel": {"handlers": ["default"], "level": "INFO", "propagate": False}}
+    return {
+        "http": Connection,
+        "limit_concurrency": max_connections,
+        "proxy_headers": False,
+        "access_log": False,
+        "log_config": LOGGING_CONFIG | {"loggers": LOGGING_CONFIG["loggers"] | ours},
+    }
 
 
 class Connection(HttpToolsProtocol):

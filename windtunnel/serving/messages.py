@@ -21,7 +21,7 @@ def parse_json(body: bytearray) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise BadInput(f"the body is no JSON: {error}. Send rows such as [{{'age': 31}}].") from error
+        raise BadInput(f'the body is no JSON: {error}. Send rows such as [{{"age": 31}}].') from error
 
 
 def rows_of_json(value: Any, schema: Schema) -> Rows:
@@ -37,14 +37,16 @@ def rows_of_json(value: Any, schema: Schema) -> Rows:
     """
     rows = value.get("rows") if isinstance(value, dict) else value
     if not isinstance(rows, list) or not rows:
-        raise BadInput('the body must be a list of rows, or {"rows": [...]} with at least one row.')
+        raise BadInput(
+            'the body must be a list of rows with at least one row, such as [{"age": 31}], or {"rows": [{"age": 31}]}.'
+        )
     if not schema.named:
         try:
             return np.array(rows, dtype=_array_type(schema)) if isinstance(rows[0], list) else rows
         except (TypeError, ValueError, OverflowError) as error:
             raise BadInput(f"rows must be lists of equally many numbers: {error}") from error
     if wrong := [type(row).__name__ for row in rows if not isinstance(row, dict)]:
-        raise BadInput(f"a row must be an object of columns, such as {{'age': 31}}; got a {wrong[0]}.")
+        raise BadInput(f'a row must be an object of columns, such as {{"age": 31}}; got a {wrong[0]}.')
     names = rows[0].keys()
     for position, row in enumerate(rows):
         if row.keys() != names:

@@ -171,7 +171,8 @@ class Models:
         if name is None and len(models) == 1:
             return next(iter(models.values()))
         if name not in models:
-            raise NotFound(f"no model {str(name)[:100]!r}; there are {', '.join(map(repr, models))}.")
+            wrong = "the path names no model" if name is None else f"no model {name[:100]!r}"
+            raise NotFound(f"{wrong}; there are {', '.join(f'/models/{model}/predict' for model in models)}.")
         version = str(models[name].loaded.version)
         if parameters.get("version", version) != version:
             raise NotFound(f"model {name!r} has version {version}.")
