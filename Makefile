@@ -1,11 +1,11 @@
-# make setup | demo | test | test-fast | test-oldest | docs | linkcheck | fuzz | fuzz-files | native-sanitize | check | coverage | figure: everything goes
-# through .venv, made from pyproject.toml and constraints.txt; test-oldest has an environment of its own.
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+# make setup | demo | test | test-fast | test-oldest | test-package | docs | linkcheck | fuzz | fuzz-files | native-sanitize | check | coverage | figure: everything goes
+# through .venv, made from pyproject.toml and constraints.txt; test-oldest and test-package have environments of their own.
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 BIN := .venv/bin
 export OMP_WAIT_POLICY := passive
 STAMP := .venv/.ready
 
-.PHONY: setup demo test test-fast test-oldest docs linkcheck fuzz fuzz-files native-sanitize check lint types coverage figure clean
+.PHONY: setup demo test test-fast test-oldest test-package docs linkcheck fuzz fuzz-files native-sanitize check lint types coverage figure clean
 
 setup: $(STAMP)
 
@@ -45,6 +45,20 @@ $(OLDEST)/.ready: pyproject.toml constraints.txt constraints-oldest.txt
 test-oldest: $(OLDEST)/.ready
 	$(OLDEST)/bin/python -m pytest $(XDIST) -W ignore::FutureWarning tests/api/test_translate.py tests/pipeline \
 		$(addprefix tests/translators/,composites linear preprocessing trees)
+
+# The sdist, a wheel built from it, and what a new user does first, in an empty environment without extras.
+PACKAGE := .venv-package
+test-package:
+	rm -rf $(PACKAGE)
+	$(PYTHON) -m venv $(PACKAGE)
+	$(PACKAGE)/bin/pip install --quiet --constraint constraints.txt --target $(PACKAGE)/build hatchling
+	PYTHONPATH=$(PACKAGE)/build $(PACKAGE)/bin/python -m hatchling build --target sdist --directory $(PACKAGE)/dist
+	$(PACKAGE)/bin/pip wheel --quiet --no-deps --wheel-dir $(PACKAGE)/dist $(PACKAGE)/dist/*.tar.gz
+	$(PACKAGE)/bin/pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	$(PACKAGE)/bin/pip install --quiet --constraint constraints.txt $(PACKAGE)/dist/*.whl
+	$(PACKAGE)/bin/pip check
+	$(PACKAGE)/bin/pip list
+	cd $(PACKAGE) && PYTHONSAFEPATH=1 bin/python -W ignore ../tests/support/installed.py
 
 # As many new random pipelines as EXAMPLES says; make test runs 60, always the same.
 EXAMPLES ?= 5000
@@ -91,4 +105,4 @@ linkcheck: setup
 	$(BIN)/sphinx-build --builder linkcheck --quiet docs docs/_build/linkcheck
 
 clean:
-	rm -rf .venv $(OLDEST) demo-output docs/_build docs/_figures docs/tutorials docs/api/generated
+	rm -rf .venv $(OLDEST) $(PACKAGE) demo-output docs/_build docs/_figures docs/tutorials docs/api/generated

@@ -446,6 +446,10 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "column read too far": (_set(GRAPH, "encoder", "numbers", 0, to=77), "column 77 is read"),
     "categories too few": (_set(VOCABULARIES, "categories", to=[]), "takes column 1 of 0"),
     "negative column of ids": (_set(VOCABULARIES, "categories", 0, "column", to=-1), "negative column"),
+    "too many buckets": (
+        _set(VOCABULARIES, "categories", 0, "vocabulary", "buckets", to=2**63 - 1),
+        "a vocabulary of 9223372036854775807 buckets; at most",
+    ),
     "negative buckets": (_set(VOCABULARIES, "categories", 0, "vocabulary", "buckets", to=-1), "negative column"),
     "category twice": (_set(VOCABULARIES, "categories", 0, "vocabulary", "values", to=["a", "a"]), "given twice"),
     "category of a list": (

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 LABEL_BYTES = 1 << 28
 """The most memory that the array of labels may take."""
+MOST_BUCKETS = 1 << 31
+"""The most columns of scikit-learn's hashing."""
 
 
 def head_data(head: Head) -> HeadData:
@@ -113,6 +115,8 @@ def read_encoder(data: EncoderData, categories: list[CategoryColumn]) -> RowEnco
             raise BadFile("a vocabulary with a category given twice, or NaN.")
         if min(category.column, category.vocabulary.buckets, *hashes) < 0:
             raise BadFile("a vocabulary with a negative column, number of buckets or hash.")
+        if category.vocabulary.buckets > MOST_BUCKETS:
+            raise BadFile(f"a vocabulary of {category.vocabulary.buckets} buckets; at most {MOST_BUCKETS} are accepted.")
     if data.flat and (data.names is not None or data.width != 1):
         raise BadFile(f"a sequence of rows with {data.width} columns.")
     return RowEncoder(**dict(data), categories=categories)
