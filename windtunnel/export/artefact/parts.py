@@ -116,7 +116,7 @@ def read_encoder(data: EncoderData, categories: list[CategoryColumn]) -> RowEnco
         if min(category.column, category.vocabulary.buckets, *hashes) < 0:
             raise BadFile("a vocabulary with a negative column, number of buckets or hash.")
         if category.vocabulary.buckets > MOST_BUCKETS:
-            raise BadFile(f"a vocabulary of {category.vocabulary.buckets} buckets; at most {MOST_BUCKETS} are accepted.")
+            raise BadFile(f"a vocabulary of {category.vocabulary.buckets} buckets; at most {MOST_BUCKETS} can be.")
     if data.flat and (data.names is not None or data.width != 1):
         raise BadFile(f"a sequence of rows with {data.width} columns.")
     return RowEncoder(**dict(data), categories=categories)

@@ -19,7 +19,7 @@ from torch import nn
 
 from windtunnel.modules.tables.large_tables import large_tables
 from windtunnel.program.records.history import Epoch
-from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint, LocalCheckpointIO
+from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT, BestCheckpoint, LocalCheckpointIO
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions, damage_named, resume
 from windtunnel.trainers.loop.dropout import dropout_at
 from windtunnel.trainers.loop.epoch_progress import EpochProgress
@@ -169,7 +169,8 @@ def _sees_start(callback: pl.Callback) -> bool:
 
 def _with_note(error: BaseException, best: BestCheckpoint) -> BaseException:
     if best.epochs:
-        where = "" if best.directory is None else f"; resume_from={str(best.directory)!r} goes on from there"
+        written = best.directory is not None and (best.directory / CHECKPOINT).is_file()
+        where = f"; resume_from={str(best.directory)!r} goes on from there" if written else ""
         error.add_note(
             f"{best.finished_epochs} epochs were finished; the translation holds the weights of the best one, "
             f"epoch {best.best_epoch}{where}"
