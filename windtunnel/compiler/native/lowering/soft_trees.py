@@ -44,8 +44,10 @@ def _soft_trees(module: SoftTrees, image: ImageWriter, columns: list[int]) -> li
     layers = map(_single, (weights, node_bias, paths, leaf_bias, value))
     facts: tuple[Fact, ...] = (*scaling, *layers, module.base, start, places, _single(far))
     facts = (*facts, *weight_places, *path_places)
-    scratch = 4 * ROWS * (len(columns) + nodes + leaves)
-    return image.step("soft_trees", columns, len(module.base), trees, nodes, leaves, *facts, scratch=scratch)
+    scratch = 4 * ROWS * (len(columns) + nodes + leaves)  # the inputs of the last rows are padded
+    sizes, per_row = (trees, nodes, leaves), 4 * len(columns)
+    outputs = len(module.base)
+    return image.step("soft_trees", columns, outputs, *sizes, *facts, scratch=scratch, scratch_per_row=per_row)
 
 
 def _first_layer(module: SoftTrees, width: int) -> Tensor:
