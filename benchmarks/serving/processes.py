@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmarks.serving.client import Load
@@ -21,7 +22,9 @@ def running(command: list[str]) -> Iterator[tuple[int, int]]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
-    process = subprocess.Popen([*command, str(port)], env=environment, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*command, str(port)], env=environment, stdout=subprocess.DEVNULL, start_new_session=True
+    )
     try:
         while True:
             if process.poll() is not None:
@@ -36,6 +39,8 @@ def running(command: list[str]) -> Iterator[tuple[int, int]]:
     finally:
         process.terminate()
         process.wait(30)
+        with suppress(ProcessLookupError):  # LitServe leaves processes behind, which would slow the next server down
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def run_client(requests: Path, port: int, rate: float, seconds: float, *bounds: float) -> Load:
