@@ -19,6 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from windtunnel import Lookup
 
 SYLLABLES = ("ka", "ro", "mi", "ten", "lor", "bas", "qui", "ven", "dra", "pol", "shi", "xo", "zer", "ny", "ul", "fen")
+ROWS = 12_000
 TREES = {"n_estimators": 100, "num_leaves": 31, "verbosity": -1, "n_jobs": 1}
 
 
@@ -68,10 +69,16 @@ class Workload:
 
 
 def fitted(
-    name: str, parts: list[Any], model: Any, rows: pd.DataFrame, target: Any, tables: Mapping[str, RemoteTable] = {}
+    name: str,
+    parts: list[Any],
+    model: Any,
+    rows: pd.DataFrame,
+    target: Any,
+    tables: Mapping[str, RemoteTable] = {},
+    more: int = 0,
 ) -> Workload:
-    """Fit on the first half of the rows; a quarter each validates and tests."""
-    half, last = len(rows) // 2, 3 * len(rows) // 4
+    """Fit on the first half of the rows; a quarter each validates and tests, ``more`` rows test too."""
+    half, last = (len(rows) - more) // 2, 3 * (len(rows) - more) // 4
     train, valid, test = (
         (rows.iloc[start:stop].reset_index(drop=True), np.asarray(target)[start:stop])
         for start, stop in ((0, half), (half, last), (last, len(rows)))
@@ -119,20 +126,20 @@ def characters(shortest: int, longest: int) -> TfidfVectorizer:
     return TfidfVectorizer(analyzer="char", ngram_range=(shortest, longest), min_df=5)
 
 
-def product(seed: int = 0) -> Workload:
+def product(seed: int = 0, more: int = 0) -> Workload:
     """Product titles: are they clear? Words and characters, a linear model."""
     draw = np.random.default_rng(seed)
-    titles, scores = texts(draw, 12_000, 4_000, (5, 14))
+    titles, scores = texts(draw, ROWS + more, 4_000, (5, 14))
     parts = [("words", TfidfVectorizer(min_df=2), "title"), ("characters", characters(2, 5), "title")]
     target = np.where(scores + draw.logistic(size=len(scores)) > 0, "clear", "unclear")
     model = LogisticRegression(C=20, max_iter=300)
-    return fitted("product", parts, model, pd.DataFrame({"title": titles}), target)
+    return fitted("product", parts, model, pd.DataFrame({"title": titles}), target, more=more)
 
 
-def toxic(seed: int = 1) -> Workload:
+def toxic(seed: int = 1, more: int = 0) -> Workload:
     """Comments: are they toxic? A few swear words decide, some of them misspelt; a linear model."""
     draw = np.random.default_rng(seed)
-    comments, _ = texts(draw, 8_000, 4_000, (8, 25))
+    comments, _ = texts(draw, ROWS + more, 4_000, (8, 25))
     swear = vocabulary(draw, 15)
     target = draw.random(len(comments)) < 0.2
     for row in np.flatnonzero(target):
@@ -140,7 +147,7 @@ def toxic(seed: int = 1) -> Workload:
         comments[row] += f" {misspelt(draw, word) if draw.random() < 0.4 else word}"
     parts = [("words", TfidfVectorizer(min_df=2), "comment"), ("characters", characters(2, 5), "comment")]
     model = LogisticRegression(C=20, max_iter=300)
-    return fitted("toxic", parts, model, pd.DataFrame({"comment": comments}), target.astype(int))
+    return fitted("toxic", parts, model, pd.DataFrame({"comment": comments}), target.astype(int), more=more)
 
 
 def looked_up(columns: list[str], tables: Mapping[str, RemoteTable]) -> list[Any]:
@@ -158,31 +165,31 @@ def column(store: RemoteTable, keys: Any, position: int) -> Any:
     return np.array([store.values[key][position] for key in keys.tolist()])
 
 
-def music(seed: int = 2) -> Workload:
+def music(seed: int = 2, more: int = 0) -> Workload:
     """Does a user like a song? Features of user, song and artist are looked up; boosted trees."""
     draw = np.random.default_rng(seed)
     tables = {"user": table(draw, 500, 4), "song": table(draw, 800, 4), "artist": table(draw, 200, 3)}
-    rows = pd.DataFrame({name: zipf(draw, len(store.values), 12_000) for name, store in tables.items()})
+    rows = pd.DataFrame({name: zipf(draw, len(store.values), ROWS + more) for name, store in tables.items()})
     rows["hour"] = draw.integers(24, size=len(rows))
     liked = column(tables["user"], rows.user, 0) * column(tables["song"], rows.song, 0)
     liked += 3 * column(tables["song"], rows.song, 1) + column(tables["artist"], rows.artist, 0) / 3
     parts = [*looked_up(["user", "song", "artist"], tables), ("hour", "passthrough", ["hour"])]
     target = (liked + draw.logistic(size=len(rows)) / 2 > 0).astype(int)
-    return fitted("music", parts, LGBMClassifier(**TREES), rows, target, tables)
+    return fitted("music", parts, LGBMClassifier(**TREES), rows, target, tables, more=more)
 
 
-def tracking(seed: int = 3) -> Workload:
+def tracking(seed: int = 3, more: int = 0) -> Workload:
     """Does a click lead to a download? Statistics of app, channel, device and address are looked up; boosted trees."""
     draw = np.random.default_rng(seed)
     sizes = {"app": 100, "channel": 150, "device": 1_000, "address": 6_000}
     tables = {name: table(draw, size, 3) for name, size in sizes.items()}
-    rows = pd.DataFrame({name: zipf(draw, size, 12_000) for name, size in sizes.items()})
+    rows = pd.DataFrame({name: zipf(draw, size, ROWS + more) for name, size in sizes.items()})
     rows["hour"] = draw.integers(24, size=len(rows))
     score = 3 * column(tables["app"], rows.app, 0) + 1.5 * column(tables["channel"], rows.channel, 0)
     score += column(tables["address"], rows.address, 0) / 2 + column(tables["device"], rows.device, 0) / 2 - 2
     parts = [*looked_up([*sizes], tables), ("hour", "passthrough", ["hour"])]
     target = (score + draw.logistic(size=len(rows)) / 2 > 0).astype(int)
-    return fitted("tracking", parts, LGBMClassifier(**TREES), rows, target, tables)
+    return fitted("tracking", parts, LGBMClassifier(**TREES), rows, target, tables, more=more)
 
 
 def credit(seed: int = 4) -> Workload:

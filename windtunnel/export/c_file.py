@@ -131,8 +131,8 @@ def export_cascade(
     outputs = [replace(output, method="predict", width=1, positions=True), output]
     block = CASCADE_BLOCK * output.width
     functions += [
-        f"enum {{ WIDTH = {output.width}, BLOCK = {CASCADE_BLOCK} }};",
-        f"static const double confidence = {confidence.hex()};",
+        f"enum {{ CASCADE_WIDTH = {output.width}, CASCADE_BLOCK = {CASCADE_BLOCK} }};",
+        f"static const double cascade_confidence = {confidence.hex()};",
         CASCADE.read_text().replace("PREFIX", prefix),
     ]
     _write(path, full, images, outputs, functions, max(workspaces) + 8 * block + ALIGNMENT)

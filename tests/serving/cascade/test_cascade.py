@@ -11,7 +11,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler, TargetEncoder
 
 import windtunnel
 from windtunnel.serving.cascade.groups import GroupedPipeline
@@ -234,6 +234,17 @@ def test_a_metric_that_is_unknown_or_for_two_classes_is_rejected(pipeline, rows)
 def test_a_cost_of_an_unknown_group_is_rejected(pipeline, rows):
     with pytest.raises(windtunnel.InvalidOption, match="standardscaler"):
         windtunnel.cascade(pipeline, rows, rows, cost={"nothing": 1.0})
+
+
+def test_target_encodings_of_the_small_model_are_cross_fitted(rows):
+    frame, target = rows
+    frame = frame.assign(key=np.arange(len(frame)) // 3)  # an encoding that has seen a row gives its target away
+    parts = make_column_transformer((TargetEncoder(), ["key"]), (StandardScaler(), ["a"]), ("passthrough", ["b"]))
+    pipeline = make_pipeline(parts, LogisticRegression()).fit(frame, target)
+    small = GroupedPipeline.of(pipeline).smaller(frame, target, ["targetencoder", "standardscaler"])
+    seen = LogisticRegression().fit(small[:-1].transform(frame), target)
+    assert abs(small[-1].coef_[0, 0]) < 0.5 * seen.coef_[0, 0]
+    np.testing.assert_allclose(windtunnel.compile(small).predict_proba(frame), small.predict_proba(frame), atol=1e-9)
 
 
 def test_parts_of_nested_concatenations_are_groups(rows):

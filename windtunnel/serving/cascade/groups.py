@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import TargetEncoder
 
 from windtunnel.errors import UnsupportedEstimator
 
@@ -78,10 +79,34 @@ class GroupedPipeline:
         return Pipeline([*self.before, (self.name, self.only(names))])
 
     def smaller(self, inputs: Any, target: Any, names: Collection[str]) -> Pipeline:
-        """A pipeline of the same classes over some groups: what follows the composite is fitted on their columns."""
+        """A pipeline of the same classes over some groups: what follows the composite is fitted on their columns.
+
+        As in fitting a pipeline, these are cross-fitted where they are target encodings.
+        """
+        fitting = _only(
+            self.composite, names, lambda part: CrossFitted(part, target) if _encodes_target(part) else part
+        )
+        after = clone(self.after).fit(_transformed(fitting, inputs), target)
         composite = self.only(names)
-        after = clone(self.after).fit(_transformed(composite, inputs), target)
+        if hasattr(fitting, "sparse_output_"):
+            composite.sparse_output_ = fitting.sparse_output_
         return Pipeline([*self.before, (self.name, composite), *after.steps])
+
+
+@dataclass(frozen=True)
+class CrossFitted:
+    """A transformer whose ``transform`` gives the features of training rows, as ``fit_transform`` does."""
+
+    part: Any
+    target: Any
+
+    def transform(self, rows: Any) -> Any:
+        """The features of the training rows."""
+        return clone(self.part).fit_transform(rows, self.target)
+
+
+def _encodes_target(part: Any) -> bool:
+    return any(isinstance(step, TargetEncoder) for _, step in _flat_steps(part))
 
 
 def _flat_steps(pipeline: Any, name: str = "") -> list[tuple[str, Any]]:
@@ -105,16 +130,16 @@ def _names(composite: Any) -> list[str]:
     return names
 
 
-def _only(composite: Any, names: Collection[str]) -> Any:
-    """A composite with all groups dropped but some."""
+def _only(composite: Any, names: Collection[str], change: Callable[[Any], Any] = lambda part: part) -> Any:
+    """A composite with all groups dropped but some; each part that remains may be changed."""
     kept: dict[str, tuple[Any, int | None]] = {}
     for name, part, width in _parts(composite):
         path, inner = _inner(part)
         groups = {group for group in _names(inner) if f"{name}{path}.{group}" in names} if inner is not None else set()
         if groups and name not in names:
-            kept[name] = _with_end(part, _only(inner, groups)), _width(_only(inner, groups))
+            kept[name] = _with_end(part, _only(inner, groups, change)), _width(_only(inner, groups))
         else:
-            kept[name] = (part, width) if name in names else ("drop", 0)
+            kept[name] = (change(part), width) if name in names else ("drop", 0)
     reduced = copy(composite)
     if isinstance(composite, FeatureUnion):
         parts = composite.transformer_list
