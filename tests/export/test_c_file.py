@@ -9,14 +9,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from c_library import CLibrary
 from lightgbm import LGBMClassifier
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.impute import SimpleImputer
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.kernel_approximation import AdditiveChi2Sampler
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, PowerTransformer, SplineTransformer, StandardScaler
 
 import windtunnel
 from windtunnel.errors import BadInput, UnfaithfulOption
@@ -180,3 +182,26 @@ def test_awkward_rows_give_the_scores_of_the_translation_or_an_error(trees, tmp_
         taken += 1
         np.testing.assert_allclose(output, expected, rtol=0, atol=1e-12)
     assert taken > 20
+
+
+@pytest.mark.parametrize(
+    ("step", "outside"),
+    [
+        (PowerTransformer("box-cox"), -1.0),
+        (SplineTransformer(extrapolation="error"), 99.0),
+        (MissingIndicator(error_on_new=True), np.nan),
+        (AdditiveChi2Sampler(), -1.0),
+    ],
+    ids=str,
+)
+def test_rows_that_a_step_rejects_are_errors_in_c(step, outside, tmp_path):
+    numbers = pd.DataFrame(GENERATOR.uniform(0.1, 2.0, (ROWS, 2)), columns=["a", "b"])
+    numbers.loc[0, "a"] = np.nan if isinstance(step, MissingIndicator) else 1.0  # missing in the first column alone
+    source = make_pipeline(step, StandardScaler(), LogisticRegression()).fit(numbers, LABELS)
+    library = CLibrary(windtunnel.compile(source), tmp_path)
+    np.testing.assert_allclose(library.predict_proba(numbers), source.predict_proba(numbers), rtol=0, atol=1e-9)
+    rows = numbers[1:5].copy()
+    rows.loc[2, "b"] = outside
+    for model in (source, library):
+        with pytest.raises(ValueError):  # noqa: PT011  # each library has its own words
+            model.predict(rows)

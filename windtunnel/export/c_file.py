@@ -16,6 +16,7 @@ from windtunnel.compiler.native.build import SOURCES
 from windtunnel.compiler.native.engine import NativeEngine
 from windtunnel.compiler.native.head import finish
 from windtunnel.compiler.native.image import ALIGNMENT, Header, ImageWriter, operations_of, renumbered
+from windtunnel.compiler.native.lowering import NotNative
 from windtunnel.encode import MISSING_ID, NONE_CATEGORY, CategoryColumn, RowEncoder
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names
@@ -187,8 +188,14 @@ def _programs(
         if part is None:
             raise UnfaithfulOption(f"{_missing(engine, name)} have no C form. Choose another format.")
         ((_, slot),) = part.outputs
-        rejects = _rejects(net, method)
-        images[f"{scope}{name}"] = engine.image(name, _computed(rejects))
+        rejects = slot_guards(net.program, method)
+        try:
+            images[f"{scope}{name}"] = engine.image(name, _computed(rejects))
+        except NotNative as error:
+            raise UnfaithfulOption(
+                f"{method} rejects rows for what a step computes, which has no C form ({error}). Choose "
+                "format='torchscript' or 'onnx'."
+            ) from error
         image = ImageWriter(slot.width, 0)
         columns = image.numbers if has_step else finish(image, net.head, method, image.numbers)
         linked = None if columns == image.numbers else f"{scope}{method}_head"
@@ -204,19 +211,8 @@ def _missing(engine: NativeEngine, method: str) -> str:
     return "the steps " + ", ".join(steps) if steps else f"the steps of {method}"
 
 
-def _rejects(net: TranslatedPipeline, method: str) -> dict[tuple[int, int], frozenset[str]]:
-    """The kinds of numbers that the source rejects, by slot and column."""
-    guards = slot_guards(net.program, method)
-    if guards is None:
-        raise UnfaithfulOption(
-            f"{method} rejects rows for finite numbers that a step computes, which C files do not check. Choose "
-            "format='torchscript' or 'onnx'."
-        )
-    return guards
-
-
 def _computed(rejects: dict[tuple[int, int], frozenset[str]]) -> list[tuple[int, int]]:
-    """The columns among them that steps compute."""
+    """The columns among them that steps compute, and the steps that reject rows."""
     return sorted(place for place, kinds in rejects.items() if place[0] != NUMBERS and kinds)
 
 
@@ -325,6 +321,7 @@ def _bytes(text: str) -> bytes:
 def _checks(values: dict[str, frozenset[str]]) -> str:
     """Lines that return an error if the source rejects one of these values."""
     kinds = {"nan": "WT_REJECTS_NAN", "inf": "WT_REJECTS_INFINITE", "huge": "WT_REJECTS_HUGE"}
+    kinds["outside"] = "WT_REJECTS_OUTSIDE"
     return "".join(
         f"            if (wt_rejected({value}, {' | '.join(kinds[kind] for kind in sorted(rejected))})) "
         "return WT_REJECTED_NUMBER;\n"

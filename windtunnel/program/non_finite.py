@@ -11,6 +11,8 @@ from windtunnel.program.records.origin import Origin
 from windtunnel.program.wiring import Node, Place, Source, Wiring
 
 NOT_FINITE = frozenset(("nan", "inf"))
+OUTSIDE = -1
+"""Stands for a column where a step rejects rows by ``Module.outside``."""
 Guard = tuple[Place, frozenset[str]]
 """A column, and the kinds of values ("nan", "inf", "huge") for which a row is rejected."""
 
@@ -52,10 +54,11 @@ def cleared_by_scores(program: Program, always_finite: Iterable[int] = ()) -> fr
     return frozenset(position for position, node in enumerate(wiring.nodes) if is_visible(node))
 
 
-def slot_guards(program: Program, method: str) -> dict[tuple[int, int], frozenset[str]] | None:
+def slot_guards(program: Program, method: str) -> dict[tuple[int, int], frozenset[str]]:
     """The kinds of values that a method rejects in each column, by slot (0: the numbers) and place in it.
 
-    None if a step rejects rows for other reasons.
+    The slot of a step and ``OUTSIDE`` stand for the rows that the step rejects by ``Module.outside``, of kind
+    "outside".
     """
     wiring, tracer = _tracer(program, ())
     checked = set(wiring.nodes)
@@ -63,11 +66,11 @@ def slot_guards(program: Program, method: str) -> dict[tuple[int, int], frozense
         read = {source for node in wiring.nodes for source, _ in node.inputs}
         checked = (wiring.upstream(last) | {node for node in wiring.nodes[:-1] if node not in read}) | {last}
     slots: dict[Source, int] = {NUMBERS: NUMBERS, IDS: IDS}
-    slots |= {node: 2 + position for position, node in enumerate(wiring.nodes)}
+    slots |= {node: 2 + position for position, node in enumerate([*wiring.nodes, *([last] if last else [])])}
     guards: dict[tuple[int, int], frozenset[str]] = {}
     for node in checked:
         if node.rejects_finite():
-            return None
+            guards[slots[node], OUTSIDE] = frozenset(("outside",))
         for (source, column), kinds in tracer.rejected(node):
             place = slots[source], column
             guards[place] = guards.get(place, frozenset()) | kinds

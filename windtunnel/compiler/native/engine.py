@@ -80,7 +80,13 @@ class NativeEngine(ProgramEngine):
         return super().__getstate__() | {"_whole": {}, "_scorers": {}, "_text_columns": TextColumns()}
 
     def image(self, method: str, checked: Sequence[tuple[int, int]]) -> bytes:
-        """The image of a program that is native as a whole, with columns of slots behind its outputs."""
+        """The image of a program that is native as a whole, with columns of ``slot_guards`` behind its outputs.
+
+        Raises
+        ------
+        NotNative
+            A step rejects rows by what has no native form.
+        """
         slots, last = self._upstream(method, {slot for slot, _ in checked})
         return checked_image(slots, last, checked, *self.example(2))
 
@@ -88,7 +94,7 @@ class NativeEngine(ProgramEngine):
         """The steps that a method, or other slots, depend on, and the slot of its output."""
         steps, last = self.program.steps, 1 + len(self.program.steps)
         end = None if method == "scores" else self.program.method_steps[method]
-        ends = {slot - 2 for slot in others} | ({last - 2} if end is None else steps_read(end))
+        ends = {slot - 2 for slot in others if slot <= last} | ({last - 2} if end is None else steps_read(end))
         needed = ends.union(*(self.program.upstream(steps[position]) for position in ends))
         slots = {2 + position: steps[position] for position in sorted(needed)}
         if end is not None:

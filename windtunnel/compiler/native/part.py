@@ -14,7 +14,8 @@ from torch import Tensor
 
 from windtunnel.compiler.native.build import library
 from windtunnel.compiler.native.image import ImageWriter
-from windtunnel.compiler.native.lowering import NotNative, lower
+from windtunnel.compiler.native.lowering import NotNative, lower, trace
+from windtunnel.program.non_finite import OUTSIDE
 from windtunnel.program.program import IDS, NUMBERS, ProgramStep
 
 
@@ -67,11 +68,19 @@ class PartWriter:
         longer.image, longer.inputs, longer.columns = self.image.copy(), [*self.inputs], {**self.columns}
         for take in _takes(step):
             longer.read(take.slot)
-        taken = [longer.columns[take.slot][column] for take in _takes(step) for column in take.columns.tolist()]
-        dtype = reduce(torch.promote_types, {self.slots[take.slot].dtype for take in _takes(step)})
-        longer.columns[slot] = lower(step.module, longer.image, taken, dtype)
+        longer.columns[slot] = lower(step.module, longer.image, *longer._input(step))
         longer.steps = {**self.steps, slot: step}
         return longer
+
+    def outside(self, step: ProgramStep) -> int:
+        """The column that is not 0 where ``Module.outside`` of one of these steps rejects a row."""
+        (column,) = trace(step.module.outside, self.image, *self._input(step))
+        return column
+
+    def _input(self, step: ProgramStep) -> tuple[list[int], torch.dtype]:
+        """The columns that a step takes, and their type."""
+        columns = [self.columns[take.slot][column] for take in _takes(step) for column in take.columns.tolist()]
+        return columns, reduce(torch.promote_types, {self.slots[take.slot].dtype for take in _takes(step)})
 
     def read(self, slot: int) -> None:
         """Let the program read a slot."""
@@ -152,11 +161,14 @@ def split(steps: Mapping[int, ProgramStep], last: int, numbers: Tensor, ids: Ten
 def checked_image(
     steps: Mapping[int, ProgramStep], last: int, checked: Sequence[tuple[int, int]], numbers: Tensor, ids: Tensor
 ) -> bytes:
-    """The image of native steps; its outputs are slot ``last``, and then columns of slots, each by its place."""
+    """The image of native steps; its outputs are slot ``last``, and then columns as ``slot_guards`` names them."""
     writer = PartWriter(_slots(steps, numbers, ids))
     for slot, step in steps.items():
         writer = writer.with_step(slot, step)
-    return writer.image_of([*writer.columns[last], *(writer.columns[slot][column] for slot, column in checked)])
+    columns = [
+        writer.outside(steps[slot]) if column == OUTSIDE else writer.columns[slot][column] for slot, column in checked
+    ]
+    return writer.image_of([*writer.columns[last], *columns])
 
 
 def _read_later(group: PartWriter, steps: Mapping[int, ProgramStep], last: int) -> list[int]:

@@ -56,10 +56,10 @@ static inline int wt_number_id(double value, const wt_number *numbers, size_t co
     return takes & WT_TAKES_UNKNOWN ? WT_OK : WT_UNKNOWN_CATEGORY;
 }
 
-enum { WT_REJECTS_NAN = 1, WT_REJECTS_INFINITE = 2, WT_REJECTS_HUGE = 4 };
+enum { WT_REJECTS_NAN = 1, WT_REJECTS_INFINITE = 2, WT_REJECTS_HUGE = 4, WT_REJECTS_OUTSIDE = 8 };
 
-/* Whether a number is one of those that the source rejects. */
+/* Whether a number is one of those that the source rejects, or says that a step rejects the row. */
 static inline int wt_rejected(double number, int rejects) {
-    return ((rejects & WT_REJECTS_NAN) && isnan(number)) || ((rejects & WT_REJECTS_INFINITE) && isinf(number)) ||
+    return ((rejects & WT_REJECTS_OUTSIDE) && number != 0) || ((rejects & WT_REJECTS_NAN) && isnan(number)) || ((rejects & WT_REJECTS_INFINITE) && isinf(number)) ||
            ((rejects & WT_REJECTS_HUGE) && fabs(number) >= 3.4028235677973366e38 && !isinf(number));
 }

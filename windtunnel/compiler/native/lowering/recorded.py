@@ -108,8 +108,8 @@ def _quotient(a: Any, b: Any, *, rounding_mode: str | None = None) -> Traced:
 
 
 @records("reciprocal")
-def _reciprocal(x: Traced) -> Any:
-    return 1.0 / x
+def _reciprocal(x: Traced) -> Traced:
+    return x.recorder.binary("div", 1.0, x)  # 1 / x would be recorded as a reciprocal
 
 
 @records("pow")
@@ -233,20 +233,21 @@ def _matrix_and_vector(a: Any, b: Any) -> Any:
     return (a * b).sum(-1)
 
 
-def _reduction(which: int) -> Recorded:
+def _reduction(which: int, empty: float | None = None) -> Recorded:
     def recorded(x: Traced, dim: Any = (), keepdim: bool = False, **options: Any) -> Traced:
-        return x.recorder.reduced(which, x, [dim] if isinstance(dim, int) else dim or (), keepdim)
+        return x.recorder.reduced(which, x, [dim] if isinstance(dim, int) else dim or (), keepdim, empty)
 
     return recorded
 
 
-RECORDED |= {"sum": _reduction(SUM), "prod": _reduction(PRODUCT), "amax": _reduction(GREATEST)}
-RECORDED |= {"amin": _reduction(LEAST), "any": _reduction(GREATEST), "all": _reduction(LEAST)}
+RECORDED |= {"sum": _reduction(SUM, 0.0), "prod": _reduction(PRODUCT, 1.0)}
+RECORDED |= {"amax": _reduction(GREATEST), "amin": _reduction(LEAST)}
+RECORDED |= {"any": _reduction(GREATEST, 0.0), "all": _reduction(LEAST, 1.0)}
 
 
 @records("mean")
 def _mean(x: Traced, dim: Any = (), keepdim: bool = False, **options: Any) -> Any:
-    total = x.recorder.reduced(SUM, x, [dim] if isinstance(dim, int) else dim or (), keepdim)
+    total = x.recorder.reduced(SUM, x, [dim] if isinstance(dim, int) else dim or (), keepdim, 0.0)
     return total / (x.numel() / max(1, total.numel()))
 
 

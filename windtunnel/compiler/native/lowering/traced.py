@@ -20,7 +20,6 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from windtunnel.compiler.native.image import ImageWriter
-from windtunnel.modules.base import Module
 
 
 class NotNative(Exception):
@@ -219,8 +218,10 @@ class Recorder:
                 result[at] = self.computed("select", torch.cat([inputs[0], a[at], inputs[1]]), size).places
         return self.traced(result.view(shape))
 
-    def reduced(self, which: int, value: Any, dims: Sequence[int], keepdim: bool = False) -> Traced:
-        """Sums (0), products (1), maxima (2) or minima (3) over dimensions."""
+    def reduced(
+        self, which: int, value: Any, dims: Sequence[int], keepdim: bool = False, empty: float | None = None
+    ) -> Traced:
+        """Sums (0), products (1), maxima (2) or minima (3) over dimensions; ``empty`` is that of no numbers."""
         places = self.places(value)
         dims = sorted(dim % max(1, places.dim()) for dim in dims or range(places.dim()))
         if 0 in dims and places.dim() > 1 and places.shape[0] == 1:
@@ -230,9 +231,9 @@ class Recorder:
         groups = places.permute(*kept, *dims)
         size = [places.shape[dim] for dim in kept]
         if not all(places.shape[dim] for dim in dims):
-            if which > 1:
+            if empty is None:
                 raise NotNative("the greatest of no numbers")
-            result = self.traced(self.places(float(which)).expand(size))
+            result = self.traced(self.places(empty).expand(size))
         else:
             result = self.computed("reduce", groups, size, which)
         return self.traced(result.places.reshape(shape)) if keepdim else result
@@ -259,26 +260,27 @@ def _compiling() -> Iterator[None]:
         torch.compiler._is_compiling_flag = before
 
 
-def trace(module: Module, image: ImageWriter, columns: Sequence[int], dtype: torch.dtype) -> list[int]:
-    """Add the steps of a module; gives the columns of its output.
+def trace(
+    function: Callable[[Tensor], Any], image: ImageWriter, columns: Sequence[int], dtype: torch.dtype
+) -> list[int]:
+    """Add the steps of a module, or of another function of a tensor; gives the columns of its output.
 
     Parameters
     ----------
     columns : sequence of int
-        The input columns of the module.
+        The input columns.
     dtype : torch.dtype
-        The type of its input.
+        Their type.
     """
     recorder = Recorder(image)
     x = Traced(recorder, torch.tensor([list(columns)], dtype=torch.int64), dtype)
     try:
         with torch.inference_mode(False), torch.no_grad(), _compiling():
-            output = module(x)
+            output = function(x)
     except NotNative:
         raise
     except Exception as error:  # torch has errors of many kinds; the module then runs in torch, and the report says why
         told = " ".join(str(error).split())[:100]
-        raise NotNative(
-            f"forward of {type(module).__name__} was not recorded: {type(error).__name__} {told}"
-        ) from error
+        name = getattr(function, "__qualname__", f"forward of {type(function).__name__}")
+        raise NotNative(f"{name} was not recorded: {type(error).__name__} {told}") from error
     return recorder.columns(recorder.places(output))
