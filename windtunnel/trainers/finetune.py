@@ -107,7 +107,7 @@ def finetune(
 
     # Candidates, evaluated on the same validation rows.
     try:
-        trained = _train(net, data, options, joint, lightning, checkpoints)
+        trained = _train(Training(net, data, options, joint, lightning, checkpoints))
     except BaseException:
         net.replace_program(whole, origins=origins)
         raise
@@ -152,6 +152,18 @@ def finetune(
 
 
 @dataclass(frozen=True)
+class Training:
+    """What a training works with; ``options`` are those of a residual model, ``joint`` those of joint training."""
+
+    net: TranslatedPipeline
+    data: DataModule
+    options: Recipe
+    joint: Recipe
+    lightning: TrainerOptions
+    checkpoints: CheckpointOptions
+
+
+@dataclass(frozen=True)
 class Trained:
     """What a training run gives: its metric, its result, and candidates, the untrained one first."""
 
@@ -160,100 +172,82 @@ class Trained:
     candidates: list[Candidate]
 
 
-def _train(
-    net: TranslatedPipeline,
-    data: DataModule,
-    options: Recipe,
-    joint: Recipe,
-    lightning: TrainerOptions,
-    checkpoints: CheckpointOptions,
-) -> Trained:
+def _train(run: Training) -> Trained:
     """Train a residual model, or the translation itself where there is none, or both."""
-    began = time.perf_counter()
+    began, net, options = time.perf_counter(), run.net, run.options
     if options.residual and options.joint:
         check_trainable(net)
-        return _train_both(net, data, options, joint, lightning, checkpoints)
-    trained = _train_residual(net, data, options, lightning, checkpoints) if options.residual else None
+        return _train_both(run)
+    trained = _train_residual(run) if options.residual else None
     if trained is not None:
         return trained
     if options.residual and net.takes_residual_model() and not is_trainable(net):
         metric = options.metric_for(net)
-        training = _evaluate_translation(net, data, options, metric, began)
+        training = _evaluate_translation(net, run.data, options, metric, began)
         return Trained(metric, training, joint_candidates(training, None, metric))
-    return _train_translation(net, data, joint, lightning, checkpoints)
+    return _train_translation(run)
 
 
-def _train_residual(
-    net: TranslatedPipeline,
-    data: DataModule,
-    options: Recipe,
-    lightning: TrainerOptions,
-    checkpoints: CheckpointOptions,
-) -> Trained | None:
+def _train_residual(run: Training) -> Trained | None:
     """Train a residual model; None where ``prepare_residual`` has none."""
+    net, data, options = run.net, run.data, run.options
     setup = prepare_residual(net, data, options)
     if setup is None:
         return None
     model = deepcopy(setup.initial.model)
     metric = options.metric_for(model)
-    training = train_module(model, setup.loaders, options, lightning, checkpoints)
+    training = train_module(model, setup.loaders, options, run.lightning, run.checkpoints)
     candidates = residual_candidates(net, data, setup, model, training, options)
     if training.error is None:
         candidates = add_boosted(net, setup, candidates, options, metric)
     return Trained(metric, training, candidates)
 
 
-def _train_translation(
-    net: TranslatedPipeline,
-    data: DataModule,
-    joint: Recipe,
-    lightning: TrainerOptions,
-    checkpoints: CheckpointOptions,
-) -> Trained:
+def _train_translation(run: Training) -> Trained:
     """Train the translation itself, its trees made soft."""
-    source = source_candidate(net, data, joint)
-    soften(net, _calibration_rows(net, data, lightning.processes))
+    net, data = run.net, run.data
+    source = source_candidate(net, data, run.joint)
+    soften(net, _calibration_rows(net, data, run.lightning.processes))
     prepare_joint_training(net)
-    metric = joint.metric_for(net)
+    metric = run.joint.metric_for(net)
     with float32_sums(net.program):
-        training = train_module(net, data, joint, lightning, checkpoints)
+        training = train_module(net, data, run.joint, run.lightning, run.checkpoints)
     return Trained(metric, training, joint_candidates(training, source, metric))
 
 
-def _train_both(
-    net: TranslatedPipeline,
-    data: DataModule,
-    options: Recipe,
-    joint: Recipe,
-    lightning: TrainerOptions,
-    checkpoints: CheckpointOptions,
-) -> Trained:
+def _train_both(run: Training) -> Trained:
     """Train a residual model on top of the source pipeline, the translation, and a residual model on top of that.
 
     The epochs are those of the translation; callbacks, loggers and checkpoints see its training alone.
     """
     announce(f"fit: a residual model on top of the source pipeline, then {JOINT}, then a residual model on top of that")
-    residual, quiet_lightning = options.of_residual(), lightning.without_callbacks()
+    net, residual = run.net, run.options.of_residual()
     source = FrozenPipeline(net.program, dict(net.exact_modules), net.head, net.softening, net.calibration)
-    residual_data = _rows_of_residual(data, options, residual)
-    on_source = _train_residual(net, residual_data, residual, quiet_lightning, CheckpointOptions())
+    of_residual = replace(
+        run,
+        data=_rows_of_residual(run.data, run.options, residual),
+        options=residual,
+        lightning=run.lightning.without_callbacks(),
+        checkpoints=CheckpointOptions(),
+    )
+    on_source = _train_residual(of_residual)
     if on_source is None or on_source.training.error is not None:
-        return on_source or _train_translation(net, data, joint, lightning, checkpoints)
+        return on_source or _train_translation(run)
     untrained, *others = on_source.candidates
     candidates = others if source.modules else [replace(untrained, pipeline=source), *others]
     candidates = [replace(candidate, epoch=None) for candidate in candidates]
 
     net.replace_program(deepcopy(net.program))
-    trained = _train_translation(net, data, joint, lightning, checkpoints)
+    trained = _train_translation(run)
     tuned = trained.candidates[-1]
     if tuned.name != JOINT:
         return replace(trained, candidates=candidates)
     if not tuned.rejected:
-        test = test_joint_training(net, source, data, residual)
+        test = test_joint_training(net, source, run.data, residual)
         tuned = replace(tuned, test=test, rejected=test.reason)
     candidates.append(tuned)
     if not tuned.rejected and trained.training.error is None:
-        on_tuned = _train_residual(net, residual_data, residual, quiet_lightning, CheckpointOptions())
+        on_tuned = _train_residual(of_residual)
         further = [] if on_tuned is None else on_tuned.candidates[1:]
         candidates += [replace(each, name=f"{JOINT} + {each.name}", epoch=tuned.epoch) for each in further]
     return replace(trained, candidates=candidates)
