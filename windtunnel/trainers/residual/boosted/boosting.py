@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -46,8 +46,7 @@ class BinnedFeatures:
         return cls(binned, of_valid.construct())
 
 
-@dataclass(frozen=True)
-class BoostingRows:
+class BoostingRows(NamedTuple):
     """Init scores ``[N, K]``, targets and weights."""
 
     scores: Tensor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,8 +23,8 @@ RACE_RATE, RACE_TREES, RACE_ROWS = 0.1, 60, 30_000
 """Of the trees that show which blocks of rows and which weight to use, boosted on so many of the rows."""
 KEPT_INTERACTIONS = 40
 """Those on whose features the trees of the races gain most."""
-WEIGHTS = (1.0, 0.75, 0.5, 0.25)
-"""Of the scores that boosting starts from: a source that has fitted noise in its columns is worth less than 1."""
+WEIGHTS = (0.75, 0.5, 0.25)
+"""Other weights than 1 of the scores to start from: a source that has fitted noise in its columns is worth less."""
 
 
 @dataclass(frozen=True)
@@ -63,16 +63,57 @@ class Choice:
     weight: float
 
 
+@dataclass(frozen=True)
+class Start:
+    """The rows to boost trees on, with the scores to start from.
+
+    Attributes
+    ----------
+    train, valid : BoostingRows
+        The training rows are those of the sample.
+    mean : Tensor
+        ``[K]``, mean score of all training rows, towards which a weight below 1 draws the scores.
+    halves : pair of Tensor
+        Numbers of the validation rows in each half.
+    loss : callable
+    seed : int
+    """
+
+    train: BoostingRows
+    valid: BoostingRows
+    mean: Tensor
+    halves: Sequence[Tensor]
+    loss: Loss
+    seed: int
+
+    def weighted(self, scores: Tensor, weight: float) -> Tensor:
+        """Weight scores + (1 - weight) mean."""
+        return weight * scores + (1 - weight) * self.mean
+
+    def race(self, binned: BinnedFeatures, choice: Choice, every: int) -> Boosting:
+        """A few trees at a high rate on every such row."""
+        train = BoostingRows(*(None if block is None else block[::every] for block in self.train))
+        return self._boost(train, binned, choice, RACE_RATE, RACE_TREES)
+
+    def boost(self, binned: BinnedFeatures, choice: Choice) -> Boosting:
+        """All trees."""
+        return self._boost(self.train, binned, choice, RATE, MAX_TREES)
+
+    def _boost(
+        self, train: BoostingRows, binned: BinnedFeatures, choice: Choice, rate: float, max_trees: int
+    ) -> Boosting:
+        train, valid = (rows._replace(scores=self.weighted(rows.scores, choice.weight)) for rows in (train, self.valid))
+        return boost(binned, train, valid, self.halves, self.loss, self.seed, rate, max_trees)
+
+
 def fit_boosted(
     features: BoostedFeatures, train: Items, valid: Items, halves: Sequence[Tensor], loss: Loss, seed: int
 ) -> BoostedResidual | None:
     """Boost trees on top of scores; None where no tree lowers the loss of the validation rows.
 
-    A few trees at a high rate show which blocks of rows give features with the lower validation loss, which of
-    ``WEIGHTS`` to multiply the start scores by, and which interactions gain most on the training rows. Boosting with
-    these stops early on the validation rows. For the
-    test, either half of these rows has the blocks, the weight and the number of trees that have the lowest loss on the
-    other half.
+    Races show which blocks of rows, which weight of the start scores, and which interactions to use. Boosting with
+    these stops early on the validation rows. For the test, either half of these rows has the blocks, the weight and the
+    number of trees that have the lowest loss on the other half.
 
     Parameters
     ----------
@@ -84,54 +125,48 @@ def fit_boosted(
     loss : callable
     seed : int
     """
-    mean: Tensor = train[0].mean(dim=0)
-    outputs = train[0].shape[1]
-
-    def weighted(scores: Tensor, weight: float) -> Tensor:
-        return weight * scores + (1 - weight) * mean
-
-    step = -(-len(features.sample) // RACE_ROWS)
-
-    def run(
-        binned: BinnedFeatures, choice: Choice, rate: float = RATE, max_trees: int = MAX_TREES, every: int = 1
-    ) -> Boosting:
-        scores, *rest = (block[features.sample][::every] for block in train)
-        rows = BoostingRows(weighted(scores, choice.weight), *rest)
-        of_valid = BoostingRows(weighted(valid[0], choice.weight), *valid[1:])
-        return boost(binned, rows, of_valid, halves, loss, seed, rate, max_trees)
-
-    races: dict[Choice, Boosting] = {}
-
-    def best(of: int = 0) -> Choice:
-        return min(races, key=lambda choice: races[choice].lowest(of))
-
-    binned = {blocks: BinnedFeatures.of(rows[::step], features.valid) for blocks, rows in features.train.items()}
-    for blocks in BLOCKS:
-        races[Choice(blocks, 1.0)] = run(binned[blocks], Choice(blocks, 1.0), RACE_RATE, RACE_TREES, step)
-    blocks = best().blocks
-    for weight in WEIGHTS[1:]:
-        races[Choice(blocks, weight)] = run(binned[blocks], Choice(blocks, weight), RACE_RATE, RACE_TREES, step)
-        if best().weight != weight:
-            break
+    sampled = BoostingRows(*(block[features.sample] for block in train))
+    start = Start(sampled, BoostingRows(*valid), train[0].mean(dim=0), halves, loss, seed)
+    races = _race(start, features)
     if not any(race.rounds() for race in races.values()):
         return None
-    choices = [best(of) for of in range(3)]
+    choices = [_best(races, part) for part in range(3)]
     features = features.take(_strongest(features.width, races.values()))
     binned = {
         blocks: BinnedFeatures.of(features.train[blocks], features.valid) for blocks in {c.blocks for c in choices}
     }
-    fitted = {choice: run(binned[choice.blocks], choice) for choice in dict.fromkeys(choices)}
-    boosting = fitted[choices[0]]
+    fitted = {choice: start.boost(binned[choice.blocks], choice) for choice in dict.fromkeys(choices)}
+    boosting, weight = fitted[choices[0]], choices[0].weight
     if not boosting.rounds():
         return None
-    crossfitted = valid[0].clone()
-    for of, tested in ((1, halves[1]), (2, halves[0])):
-        of_half, start = fitted[choices[of]], weighted(valid[0][tested], choices[of].weight)
-        crossfitted[tested] = start + of_half.scores(features.valid[tested.numpy()], of_half.rounds(of), outputs)
+    crossfitted, outputs = valid[0].clone(), valid[0].shape[1]
+    for part, tested in ((1, halves[1]), (2, halves[0])):
+        of_half, scores = fitted[choices[part]], start.weighted(valid[0][tested], choices[part].weight)
+        crossfitted[tested] = scores + of_half.scores(features.valid[tested.numpy()], of_half.rounds(part), outputs)
     statistics, ensemble, inputs = features.with_trees(boosting.ensemble())
-    weight = choices[0].weight
-    trees = HardTrees.of(replace(ensemble, base=((1 - weight) * mean).double().numpy()))
+    trees = HardTrees.of(replace(ensemble, base=((1 - weight) * start.mean).double().numpy()))
     return BoostedResidual(statistics, fastest(trees), inputs, weight, crossfitted)
+
+
+def _race(start: Start, features: BoostedFeatures) -> dict[Choice, Boosting]:
+    """A race for each way of drawing blocks, then with the better one for ever smaller weights, while these win."""
+    every = -(-len(features.sample) // RACE_ROWS)
+    binned = {blocks: BinnedFeatures.of(rows[::every], features.valid) for blocks, rows in features.train.items()}
+    races = {
+        choice: start.race(binned[choice.blocks], choice, every) for choice in (Choice(each, 1.0) for each in BLOCKS)
+    }
+    blocks = _best(races, 0).blocks
+    for weight in WEIGHTS:
+        choice = Choice(blocks, weight)
+        races[choice] = start.race(binned[blocks], choice, every)
+        if _best(races, 0) != choice:
+            break
+    return races
+
+
+def _best(races: Mapping[Choice, Boosting], part: int) -> Choice:
+    """The choice with the lowest loss on all validation rows (0) or on a half (1, 2)."""
+    return min(races, key=lambda choice: races[choice].lowest(part))
 
 
 def _strongest(width: int, races: Iterable[Boosting]) -> list[int]:
