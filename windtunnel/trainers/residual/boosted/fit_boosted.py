@@ -92,7 +92,8 @@ class Start:
 
     def race(self, binned: BinnedFeatures, choice: Choice, every: int) -> Boosting:
         """A few trees at a high rate on every such row."""
-        train = BoostingRows(*(None if block is None else block[::every] for block in self.train))
+        scores, target, weight = self.train
+        train = BoostingRows(scores[::every], target[::every], None if weight is None else weight[::every])
         return self._boost(train, binned, choice, RACE_RATE, RACE_TREES)
 
     def boost(self, binned: BinnedFeatures, choice: Choice) -> Boosting:
