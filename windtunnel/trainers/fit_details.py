@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.encode import Batch
 from windtunnel.objectives.losses import Loss
 from windtunnel.program.boosted_terms import BoostedTerms, boosted_terms
 from windtunnel.program.program import NUMBERS
@@ -18,6 +15,7 @@ from windtunnel.program.raw_columns import RawColumns
 from windtunnel.program.records.fit_details import CellSummary, Reliability, TermSummary
 from windtunnel.program.residual_terms import ResidualTerms, residual_terms
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.residual.validation_rows import Items, take
 
 TERMS, CELLS = 20, 3
 """Terms and cells of each that a history keeps: those with the largest contributions."""
@@ -25,8 +23,6 @@ LEAST = 0.01
 """The least mean contribution of a term, as a fraction of the largest one."""
 SAMPLE = 1000
 BINS = 10
-
-Items = tuple[Any, ...]
 
 
 def reliability(net: TranslatedPipeline, rows: Items) -> Reliability | None:
@@ -70,8 +66,7 @@ def summarise_terms(net: TranslatedPipeline, train: Items, valid: Items, loss: L
 def sample(items: Items) -> Items:
     """At most ``SAMPLE`` rows, evenly spaced."""
     count = len(items[1])
-    index = torch.linspace(0, count - 1, min(count, SAMPLE)).long()
-    return Batch(items[0].numbers[index], items[0].ids[index]), *(block[index] for block in items[1:])
+    return take(items, torch.linspace(0, count - 1, min(count, SAMPLE)).long())
 
 
 def _summaries(
