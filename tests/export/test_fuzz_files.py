@@ -17,6 +17,7 @@ from zlib import crc32
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from export_cases import PIPELINES, SUFFIX, frame, rows_for, small, target, translated
 from file_mutations import changed_artefact, changed_bytes, changed_checkpoint, changed_onnx
 from sklearn.decomposition import NMF
@@ -28,8 +29,9 @@ from sklearn.svm import SVC
 from small_net import QUICK, TASKS, SmallNet, finetune, rows
 
 import windtunnel
-from windtunnel.errors import WindTunnelError
+from windtunnel.errors import BadFile, WindTunnelError
 from windtunnel.export import serving
+from windtunnel.modules.trees import LeafOneHot
 
 FILES = int(os.environ.get("WINDTUNNEL_FUZZ_FILES", "0"))
 LONGEST_SECONDS = 5.0 if FILES else float("inf")
@@ -151,3 +153,12 @@ def test_compressed_metadata_is_not_read(tmp_path: Path) -> None:
         archive.writestr("net/extra/windtunnel.json", b" " * 10_000_000)
     with pytest.raises(serving.BadModelFile, match="its metadata is compressed"):
         serving.load(path)
+
+
+def test_leaves_beyond_their_columns_are_rejected() -> None:
+    """C writes to the column that a leaf's number names."""
+    (leaves,) = [step.module for step in NETS["leaves"][0]().program.steps if isinstance(step.module, LeafOneHot)]
+    for number in (leaves.columns, -1, float("nan")):
+        tensors = {**leaves.state_dict(), "leaf_value": torch.full_like(leaves.leaf_value, number)}
+        with pytest.raises(BadFile, match="leaves whose numbers are not 0 to"):
+            leaves.rebuild(tensors, leaves.facts())

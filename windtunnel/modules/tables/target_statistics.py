@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from windtunnel.errors import BadFile
 from windtunnel.modules.base import Module, derived, learned
 
 
@@ -106,6 +107,17 @@ class TargetStatistics(Module):
 
     def __post_init__(self) -> None:
         self.sparse = False  # whether gradients hold the rows of the batch only; training sets it
+        alike = (
+            (self.column, self.factor, self.equal, self.compares),
+            (self.salt, self.count, self.column[0]),
+            (self.keys, self.owner, self.place),
+            (self.combination, self.first),
+        )
+        last = self.count.scatter_reduce(0, self.owner, self.place, "amax")[self.combination] + self.first
+        numbers = torch.cat([self.column.flatten(), self.count, self.place, self.combination, self.first])
+        same = all(tensor.shape == tensors[0].shape for tensors in alike for tensor in tensors)
+        if not same or (numbers < 0).any() or (last >= len(self.rows)).any():
+            raise BadFile("statistics whose places are not among their rows")
 
     @torch.jit.unused
     def values(self, output: int) -> Tensor:

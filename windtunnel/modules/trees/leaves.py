@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windtunnel.errors import BadFile
 from windtunnel.modules.base import bounded, derived
 from windtunnel.modules.outputs.finite import Finite
 from windtunnel.modules.trees.ensemble import TreeEnsemble
@@ -25,6 +26,14 @@ def with_numbers(ensemble: TreeEnsemble, numbers: NDArray[np.int64]) -> TreeEnse
         divisor=1.0,
         leaf_cover=None,
     )
+
+
+def check_numbers(trees: TreeWalk, count: int) -> None:
+    """Raise ``BadFile`` unless each tree has a score of its own, the number of a leaf below ``count``."""
+    alone = not trees.vector and trees.outputs == len(trees.root) and trees.divisor == 1 and not trees.base.any()
+    numbers = trees.leaf_value
+    if not alone or not ((numbers >= 0) & (numbers < count)).all():
+        raise BadFile(f"leaves whose numbers are not 0 to {count - 1}")
 
 
 class TreeLeaves(TreeWalk, kw_only=True):
@@ -55,6 +64,10 @@ class LeafOneHot(TreeWalk, kw_only=True):
 
     columns: int = bounded(0, 2**22)
     readings: list[int] = derived()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_numbers(self, self.columns)
 
     @classmethod
     def numbered(cls, ensemble: TreeEnsemble, columns: NDArray[np.int64]) -> "LeafOneHot":

@@ -5,9 +5,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from windtunnel.errors import BadFile
 from windtunnel.modules.base import bounded, derived, learned
 from windtunnel.modules.cache_slices import cache_slices
 from windtunnel.modules.trees.hard import TreeWalk
+from windtunnel.modules.trees.leaves import check_numbers
 
 
 class LinearLeafTrees(TreeWalk, kw_only=True):
@@ -36,7 +38,15 @@ class LinearLeafTrees(TreeWalk, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        uses = self.uses
+        check_numbers(self, len(self.const))
+        uses, shape = self.uses, (len(self.const), self.width)
+        if (uses.shape, self.coefficient.shape, self.plain.shape) != (shape, shape, shape[:1]):
+            raise BadFile(f"linear leaves of other shapes than {list(shape)}")
+        if (
+            self.tree_score.shape != self.root.shape
+            or not ((self.tree_score >= 0) & (self.tree_score < self.scores)).all()
+        ):
+            raise BadFile(f"trees of other scores than 0 to {self.scores - 1}")
         # The columns that each leaf uses; those that use fewer than others have a column of zeros, behind all others.
         most = int(uses.sum(dim=1).max()) if uses.numel() else 0
         order = (~uses).to(torch.int8).argsort(dim=1, stable=True)[:, :most]

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from windtunnel.compiler.native.image import ImageWriter
 from windtunnel.compiler.native.lowering.columns import BELOW, UP_TO
-from windtunnel.compiler.native.lowering.registry import lowers
+from windtunnel.compiler.native.lowering.registry import NotNative, lowers
 from windtunnel.compiler.native.lowering.traced import BINARY, UNARY
 from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.modules.tables.bin_tables import BinTables
@@ -71,6 +71,8 @@ def _cell_statistics(module: CellStatistics, image: ImageWriter, columns: list[i
 @lowers(TargetStatistics)
 def _target_statistics(module: TargetStatistics, image: ImageWriter, columns: list[int]) -> list[int]:
     order, combinations = module.column.shape
+    if module.column.numel() and module.column.max() >= len(columns):
+        raise NotNative("it reads columns that are not there")
     places = module.column, module.factor, module.equal, module.compares.long(), order, combinations
     keys = module.keys, module.owner, module.place, len(module.keys)
     outputs = len(module.combination)
