@@ -2,8 +2,7 @@
  * Soft trees: two layers of sigmoids per tree, in float32, for 64 rows side by side.
  *
  * A layer is a product of matrices, from which weights of zero are left out (a net has many before it is trained); then
- * the sigmoid of each sum. The products of a trained net at L4 take 70 % of the time, and keep both units for products
- * busy. Processors may round differently here: nothing is compared with an exact threshold.
+ * the sigmoid of each sum. The products of a trained net at L4 take about 70 % of the time. Processors may round differently here: nothing is compared with an exact threshold.
  */
 #include <math.h>
 #include <string.h>
