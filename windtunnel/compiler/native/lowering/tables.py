@@ -118,4 +118,19 @@ def _interaction_rows(image: ImageWriter, codes: list[int], module: ResidualMode
     last = torch.cumsum(count, 0)
     start = torch.searchsorted(module.keys.long(), torch.cat([torch.zeros(1, dtype=torch.int64), last]))
     facts = (interactions, interactions.shape[1], module.size, count, last - count, module.keys, start)
-    return image.step("interaction_rows", codes, len(interactions), *facts)
+    return image.step("interaction_rows", codes, len(interactions), *facts, *_buckets(module, start, last - count))
+
+
+def _buckets(module: ResidualModel | CellStatistics, start: Tensor, first: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """For each interaction how wide its buckets are, as a shift, and where they begin; and the first key of each.
+
+    There are at most twice as many buckets as keys, so that a search goes through one or two keys.
+    """
+    shifts, buckets = list[int](), list[Tensor]()
+    for at, count in enumerate(module.cell_count.tolist()):
+        cells = module.keys[start[at] : start[at + 1]].long() - first[at]
+        shift = (count // (2 * len(cells) + 1)).bit_length()
+        shifts.append(shift)
+        buckets.append(torch.searchsorted(cells, torch.arange((count >> shift) + 2) << shift))
+    sizes = torch.tensor([len(bucket) for bucket in buckets])
+    return torch.tensor(shifts), torch.cat(buckets).int(), torch.cumsum(sizes, 0) - sizes
