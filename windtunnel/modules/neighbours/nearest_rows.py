@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from windtunnel.errors import BadFile
 from windtunnel.modules.base import Module, bounded, derived
 from windtunnel.modules.decompositions.loops import while_loop
 from windtunnel.modules.kernels.pairwise import unit_rows
@@ -116,6 +117,8 @@ class NearestRows(Module):
     squares: Tensor = derived()
 
     def __post_init__(self) -> None:
+        if ((self.inorder < 0) | (self.inorder >= len(self.points))).any():
+            raise BadFile(f"an order of rows beyond the {len(self.points)} rows")
         # |x - y|^2 = |x|^2 - 2 x.y + |y|^2: the source's own comparison by brute force, of the rows as they are; for
         # trees a quick one, of rows around their mean, as large numbers cancel.
         centre = torch.zeros_like(self.points[0]) if self.expands() else self.points.mean(dim=0)
