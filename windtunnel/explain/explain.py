@@ -13,10 +13,10 @@ from windtunnel.errors import BadInput
 from windtunnel.explain.contributions import Background, Contributions, ScorePart
 from windtunnel.explain.explanation import Explanation
 from windtunnel.modules.linear.residual_model import ResidualSum
-from windtunnel.program.boosted_terms import BoostedTerms
 from windtunnel.program.head import Head
 from windtunnel.program.raw_columns import RawColumns, input_places
-from windtunnel.program.residual_terms import ResidualTerms, residual_terms
+from windtunnel.program.terms.boosted_terms import BoostedTerms
+from windtunnel.program.terms.residual_terms import ResidualTerms, residual_terms
 from windtunnel.program.translated import TranslatedPipeline
 
 

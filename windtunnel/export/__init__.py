@@ -11,7 +11,8 @@ from typing import Literal, get_args
 
 from windtunnel.encode import Rows
 from windtunnel.errors import InvalidOption
-from windtunnel.export import c_file, lightgbm_text, onnx_file, package, torchscript, xgboost_json
+from windtunnel.export import c_file, onnx_file, package, torchscript
+from windtunnel.export.tree_files import lightgbm_text, xgboost_json
 from windtunnel.program.translated import TranslatedPipeline
 
 Format = Literal["torchscript", "onnx", "exported", "aoti", "c", "lightgbm", "xgboost"]
@@ -59,7 +60,7 @@ def export(
         (``windtunnel.export.package``). ``windtunnel.export.serving``, which imports nothing of windtunnel, scores raw
         columns by name with any of them. "c" is a C file and a header that need libc and libm alone
         (``windtunnel.export.c_file``). "lightgbm" and "xgboost" hold the trees of the last step as a model of these
-        libraries, over the columns of that step (``windtunnel.export.lightgbm_text``, ``xgboost_json``).
+        libraries, over the columns of that step (``windtunnel.export.tree_files.lightgbm_text``, ``xgboost_json``).
 
     example : rows, optional
         For ONNX: columns of numbers take the types that they have in these raw rows; without them, float64.

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.objectives.losses import Loss
-from windtunnel.program.boosted_terms import BoostedTerms, boosted_terms
 from windtunnel.program.program import NUMBERS
 from windtunnel.program.raw_columns import RawColumns
 from windtunnel.program.records.fit_details import CellSummary, Reliability, TermSummary
-from windtunnel.program.residual_terms import ResidualTerms, residual_terms
+from windtunnel.program.terms.boosted_terms import BoostedTerms, boosted_terms
+from windtunnel.program.terms.residual_terms import ResidualTerms, residual_terms
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.validation_rows import Items, take
 

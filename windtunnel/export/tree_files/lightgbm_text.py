@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from windtunnel.atomic_write import write_atomically
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.export.tree_file import FinalTrees, Tree, missing_left
+from windtunnel.export.tree_files.final_trees import FinalTrees, Tree, missing_left
 from windtunnel.modules.trees import TreeEnsemble
 from windtunnel.program.translated import TranslatedPipeline
 

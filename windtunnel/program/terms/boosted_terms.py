@@ -13,7 +13,7 @@ from windtunnel.encode import Batch
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.tree_shap import tree_shap
 from windtunnel.program.raw_columns import RawColumns
-from windtunnel.program.residual_terms import CodedColumns
+from windtunnel.program.terms.residual_terms import CodedColumns
 from windtunnel.program.translated import TranslatedPipeline
 
 

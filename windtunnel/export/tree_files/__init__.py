@@ -1,0 +1,1 @@
+"""Hardened trees as the model files of LightGBM and XGBoost."""
