@@ -33,5 +33,6 @@ def test_lines_go_to_standard_error_without_a_handler(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress.LOGGER, "propagate", False)
+    monkeypatch.setattr(progress.LOGGER, "handlers", [])
     log("kept: source pipeline")
     assert capsys.readouterr() == ("", "kept: source pipeline\n")
