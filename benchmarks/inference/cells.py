@@ -38,6 +38,8 @@ LONG_TURNS = 3
 SHORT = 0.05
 """A turn of fewer seconds is run twice by each engine, and the second counts: right after another library, the first
 call of a row took twice as long."""
+PAUSE = 0.01
+"""Before each turn, so that threads of the engine before, which look out for more work, have gone to sleep."""
 CLOCKS = ("wall", "processor")
 """Of which the medians and ratios are. On a machine that does other work a wall clock is unfair to calls that outlast a
 slice of time: only they are put aside. The time that a process has had on processors, all of its threads together, is
@@ -184,8 +186,13 @@ def _turns(runs: Mapping[str, Callable[[int], Seconds]], batch: int, seconds: fl
     fewest, most = TURNS
     count = max(LONG_TURNS if first > LONG else fewest, min(most, int(seconds / first)))
     calls = 2 if first < SHORT else 1
-    turns = [{name: [run(batch) for _ in range(calls)][-1] for name, run in runs.items()} for _ in range(count)]
+    turns = [{name: _turn(run, batch, calls) for name, run in runs.items()} for _ in range(count)]
     return {name: [turn[name] for turn in turns] for name in runs}
+
+
+def _turn(run: Callable[[int], Seconds], batch: int, calls: int) -> Seconds:
+    time.sleep(PAUSE)
+    return [run(batch) for _ in range(calls)][-1]
 
 
 def _cells(
