@@ -1,5 +1,5 @@
 # make setup | demo | test | test-fast | test-oldest | test-package | docs | linkcheck | fuzz | fuzz-files | native-sanitize | check | coverage | figure: everything goes
-# through .venv, made from pyproject.toml and constraints.txt; test-oldest and test-package have environments of their own.
+# through .venv, made from pyproject.toml and constraints.txt; test-oldest and test-package make separate environments.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 BIN := .venv/bin
 export OMP_WAIT_POLICY := passive

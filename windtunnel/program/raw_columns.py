@@ -24,7 +24,7 @@ class RawColumns:
     """What contributions are given to: the raw columns that a translation encodes.
 
     Columns that a step on the host computes count as the raw column that it reads, or as one if it reads several. If
-    the step returns a table of at most ``MOST_LISTED`` columns with names of their own, each of them counts.
+    the step returns a table of at most ``MOST_LISTED`` columns that have names, each of them counts.
 
     Attributes
     ----------

@@ -81,7 +81,7 @@ COLUMNS = pd.DataFrame(
         "size": np.arange(len(REVIEWS)) % 7.0,
     }
 )
-LETTERS = {"analyzer": "char", "ngram_range": (1, 6)}  # enough terms for sums of their own
+LETTERS = {"analyzer": "char", "ngram_range": (1, 6)}  # enough terms to be summed by themselves
 SEVERAL: dict[str, Callable[[], Any]] = {
     "two": lambda: make_column_transformer((TfidfVectorizer(**LETTERS), "title"), (CountVectorizer(**LETTERS), "body")),
     "numbers too": lambda: make_column_transformer(
