@@ -277,9 +277,8 @@ class TranslatedPipeline(ScoringPipeline):
     @SourceMethod
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Labels of a classifier (original labels), values of a regressor, the output of ``Booster.predict``."""
-        if (direct := self._direct("predict", rows)) is not None:
-            return direct  # type: ignore[no-any-return]
-        return self._finished("predict", self._predict("predict", rows, self.head.predicted))  # type: ignore[no-any-return]
+        output: NDArray[Any] = self._typed("predict", rows, self.head.predicted)
+        return output
 
     @SourceMethod
     def predict_proba(self, rows: Rows) -> Any:
