@@ -160,15 +160,14 @@ class Client:
 
 def main() -> None:
     """Run the client and print what it saw."""
-    path, port, rate, seconds, *bounds = sys.argv[1:]
+    path, port, rate, seconds, connections, patience = sys.argv[1:]
     bodies = json.loads(Path(path).read_text())
     requests = [
         f"POST {bodies['path']} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body.encode())}\r\n\r\n{body}".encode()
         for body in bodies["bodies"]
     ]
-    bounded = {"connections": int(bounds[0]), "patience": float(bounds[1])} if bounds else {}
-    client = Client(requests, float(rate), float(seconds), **bounded)  # type: ignore[arg-type]
+    client = Client(requests, float(rate), float(seconds), connections=int(connections), patience=float(patience))
     print(json.dumps(asdict(uvloop.run(client.run(int(port))))))
 
 

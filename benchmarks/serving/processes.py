@@ -1,8 +1,9 @@
-"""Servers and clients in processes of their own."""
+"""Servers and clients, each in a separate process."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import socket
@@ -43,8 +44,10 @@ def running(command: list[str]) -> Iterator[tuple[int, int]]:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def run_client(requests: Path, port: int, rate: float, seconds: float, *bounds: float) -> Load:
-    """What ``benchmarks.serving.client`` sees; ``bounds`` are its connections and its patience."""
-    command = [sys.executable, "-m", "benchmarks.serving.client", requests, port, rate, seconds, *bounds]
+def run_client(
+    requests: Path, port: int, rate: float, seconds: float, connections: int = 256, patience: float = math.inf
+) -> Load:
+    """What ``benchmarks.serving.client`` sees."""
+    command = [sys.executable, "-m", "benchmarks.serving.client", requests, port, rate, seconds, connections, patience]
     done = subprocess.run([*map(str, command)], check=True, capture_output=True, text=True)
     return Load(**json.loads(done.stdout))

@@ -15,7 +15,7 @@ from windtunnel.api.serve import open_model
 from windtunnel.serving.app import App
 from windtunnel.serving.batching import Server
 from windtunnel.serving.connection import uvicorn_options
-from windtunnel.serving.models import Limits, Views
+from windtunnel.serving.models import Limits, Models, Views
 from windtunnel.serving.stages import Task
 
 
@@ -73,7 +73,7 @@ def main() -> None:
     mode, path, port = sys.argv[1:]
     server, limits = MODES[mode]
     views = Views(lambda model: {}, lambda net, rows: {})
-    app = App([Path(path)], _open, limits, views, server).starlette()
+    app = App(Models([Path(path)], _open, limits, server), limits, views).starlette()
     uvicorn.run(app, port=int(port), log_level="error", **uvicorn_options(limits.max_connections))
 
 

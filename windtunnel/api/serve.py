@@ -38,12 +38,13 @@ def application(models: Sequence[str | PathLike[str]], **limits: Any) -> Starlet
     """
     _check_installed()
     from windtunnel.serving.app import App
-    from windtunnel.serving.models import Limits, Views
+    from windtunnel.serving.models import Limits, Models, Views
 
     paths = [Path(model) for model in models]
     if not paths:
         raise InvalidOption("serve needs at least one model file.")
-    return App(paths, open_model, replace(Limits(), **limits), Views(_report, _explain)).starlette()
+    accepted = replace(Limits(), **limits)
+    return App(Models(paths, open_model, accepted), accepted, Views(_report, _explain)).starlette()
 
 
 def serve(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -18,9 +18,8 @@ from starlette.routing import Route
 
 from windtunnel.errors import WindTunnelError
 from windtunnel.serving import metrics
-from windtunnel.serving.batching import Server
 from windtunnel.serving.endpoint import Bodies, Endpoint, Respond
-from windtunnel.serving.models import Limits, Models, OpenModel, ServedModel, Views, watch
+from windtunnel.serving.models import Limits, Models, ServedModel, Views, watch
 from windtunnel.serving.responses import error_response, json_response
 from windtunnel.serving.schema import choices
 from windtunnel.serving.scoring import Scoring
@@ -34,21 +33,13 @@ class App:
 
     Parameters
     ----------
-    paths : sequence of Path
-        Files of models; the stem of a file is the name of its model.
-    open_model : callable
-        Loads a file.
+    models : Models
     limits : Limits
     views : Views
-    server : type
-        ``Server``, or a subclass that batches in another way.
     """
 
-    def __init__(
-        self, paths: Sequence[Path], open_model: OpenModel, limits: Limits, views: Views, server: type[Server] = Server
-    ) -> None:
-        self._models = Models(paths, open_model, limits, server)
-        self._limits, self._views = limits, views
+    def __init__(self, models: Models, limits: Limits, views: Views) -> None:
+        self._models, self._limits, self._views = models, limits, views
 
     def starlette(self) -> Starlette:
         """The ASGI application."""

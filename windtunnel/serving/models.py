@@ -156,7 +156,9 @@ class Models:
         ``Server``, or a subclass that batches in another way.
     """
 
-    def __init__(self, paths: Sequence[Path], open_model: OpenModel, limits: Limits, server: type[Server]) -> None:
+    def __init__(
+        self, paths: Sequence[Path], open_model: OpenModel, limits: Limits, server: type[Server] = Server
+    ) -> None:
         models = [ServedModel(path, open_model, limits, server) for path in paths]
         self._models = {model.name: model for model in models}
         if len(self._models) < len(models):
