@@ -13,7 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import windtunnel
 from windtunnel.errors import BadInput
 from windtunnel.estimators import RareCategories
-from windtunnel.translators.registry import CategoryRecoding, convert
+from windtunnel.translators.conversions import CategoryRecoding
+from windtunnel.translators.registry import convert
 
 DTYPES = ["str", "object", "category", "string"]
 NAN = np.nan

@@ -12,7 +12,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from windtunnel.errors import BadInput
 from windtunnel.estimators import RareCategories, TwoHotEncoder
-from windtunnel.translators.registry import CategoryEncoding, convert
+from windtunnel.translators.conversions import CategoryEncoding
+from windtunnel.translators.registry import convert
 
 DTYPES = ["str", "object", "category", "string"]
 

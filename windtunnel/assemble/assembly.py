@@ -29,7 +29,7 @@ from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, M
 from windtunnel.pipeline.graph import build_graph, raw_columns
 from windtunnel.program.head import Head
 from windtunnel.program.program import Program, ProgramStep
-from windtunnel.translators.registry import (
+from windtunnel.translators.conversions import (
     CategoryEncoding,
     CategoryRecoding,
     Composite,
@@ -176,8 +176,8 @@ class Assembly:
             case Predictor() | Composite():
                 return self._methods.columns(step, "transform")
             case Transformer(module=module):
-                probed = None if conversion.codes or conversion.hashed else step.estimator
-                module, columns = self._predictors.tree_inputs(step, conversion, module, step.inputs)
+                probed = None if conversion.reads.has_categories else step.estimator
+                module, columns = self._predictors.tree_inputs(step, conversion.reads, module, step.inputs)
                 return builder.module(step.name, estimator, module, columns, transform_of(step.estimator), probed)
             case Module():
                 transform = transform_of(step.estimator)

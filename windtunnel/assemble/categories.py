@@ -26,7 +26,7 @@ from windtunnel.pipeline.expressions import Step
 from windtunnel.program.program import IDS
 from windtunnel.translators.categories.probe import UNKNOWN, probe
 from windtunnel.translators.categories.probe_inputs import is_missing
-from windtunnel.translators.registry import CategoryEncoding, CategoryRecoding, HashedColumns
+from windtunnel.translators.conversions import CategoryEncoding, CategoryRecoding, HashedColumns
 
 NO_HASH = 2**40
 """Stands for the hash of a category without text; hashes have 32 bits."""

@@ -9,7 +9,7 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Step
 from windtunnel.pipeline.graph import build_graph
-from windtunnel.translators.registry import Composite, Part, Predictor
+from windtunnel.translators.conversions import Composite, Part, Predictor
 
 
 class Composites:

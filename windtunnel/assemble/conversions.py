@@ -10,18 +10,17 @@ import torch
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.pipeline.expressions import Expression, Step
-from windtunnel.translators.registry import (
+from windtunnel.translators.conversions import (
     CategoryEncoding,
     CategoryRecoding,
     Composite,
-    HashedColumns,
+    InputColumns,
     Predictor,
     Selection,
     TokenCounts,
     Transformer,
-    convert,
-    is_differentiable,
 )
+from windtunnel.translators.registry import convert, is_differentiable
 
 
 class Conversions:
@@ -76,10 +75,10 @@ def _modules(conversion: Any) -> Iterator[Module]:
     match conversion:
         case Module():
             yield conversion
-        case Predictor(scores=module, methods=methods, column_methods=column_methods, hashed=hashed):
-            yield from (module, *methods.values(), *column_methods.values(), *_statistics_modules(hashed))
-        case Transformer(module=module, column_methods=column_methods, hashed=hashed):
-            yield from (module, *column_methods.values(), *_statistics_modules(hashed))
+        case Predictor(scores=module, methods=methods, column_methods=column_methods, reads=reads):
+            yield from (module, *methods.values(), *column_methods.values(), *_statistics_modules(reads))
+        case Transformer(module=module, column_methods=column_methods, reads=reads):
+            yield from (module, *column_methods.values(), *_statistics_modules(reads))
         case CategoryRecoding(number=Module() as module) | TokenCounts(then=Module() as module):
             yield module
         case Composite(then=then, methods=methods):
@@ -88,5 +87,6 @@ def _modules(conversion: Any) -> Iterator[Module]:
                 yield from _modules(composite)
 
 
-def _statistics_modules(hashed: HashedColumns | None) -> list[Module]:
+def _statistics_modules(reads: InputColumns) -> list[Module]:
+    hashed = reads.hashed
     return [] if hashed is None or hashed.statistics is None else [hashed.borders, hashed.statistics]

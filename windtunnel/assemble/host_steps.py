@@ -12,7 +12,7 @@ from windtunnel.encode import Rows
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.pipeline.expressions import Step
 from windtunnel.pipeline.host_step import HostStep, dense_frame, evaluate
-from windtunnel.translators.registry import TokenCounts
+from windtunnel.translators.conversions import TokenCounts
 
 WIDEST = 2**20
 """The largest number of columns of a step on the host: they become dense."""

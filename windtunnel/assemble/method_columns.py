@@ -18,7 +18,7 @@ from windtunnel.modules.ensembles.label_columns import LabelValues, OneHotLabel
 from windtunnel.modules.outputs.label_rules import LabelIndex, LabelThreshold
 from windtunnel.modules.outputs.method_outputs import LinkOutput
 from windtunnel.pipeline.expressions import Expression, Step
-from windtunnel.translators.registry import Composite, Predictor
+from windtunnel.translators.conversions import Composite, Predictor
 
 
 class MethodColumns:
@@ -114,4 +114,4 @@ class MethodColumns:
 
 
 def _reads_columns(predictor: Predictor, method: str) -> bool:
-    return method in predictor.column_methods and not predictor.codes and method != "predict"
+    return method in predictor.column_methods and not predictor.reads.codes and method != "predict"

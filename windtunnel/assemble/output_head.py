@@ -14,7 +14,7 @@ from windtunnel.modules.tables.category_table import Identity
 from windtunnel.pipeline.expressions import Expression, Step
 from windtunnel.program.head import METHODS, Head
 from windtunnel.program.program import ProgramStep, takes_of
-from windtunnel.translators.registry import CategoryEncoding, TokenCounts, Transformer
+from windtunnel.translators.conversions import CategoryEncoding, TokenCounts, Transformer
 
 
 def predictor_methods(
@@ -41,7 +41,7 @@ def predictor_methods(
                 modules.setdefault(method, (module, places))
     steps = {}
     for method, (module, places) in modules.items():
-        probes = places is scored.inputs and not predictor.codes
+        probes = places is scored.inputs and not predictor.reads.codes
         rejects = builder.rejections(scored.step.estimator, len(places), method) if probes else ()
         steps[method] = ProgramStep(module, takes_of(places), scored.step.name, rejects)
     return steps, scored

@@ -21,7 +21,7 @@ from windtunnel.modules.outputs.inverse_links import unlinked
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.pipeline.expressions import Concatenated, Expression, MethodOutput, Raw, Step
-from windtunnel.translators.registry import Composite, Predictor, Selection, Transformer
+from windtunnel.translators.conversions import Composite, InputColumns, Predictor, Selection
 
 
 @dataclass(frozen=True)
@@ -95,19 +95,19 @@ class Predictors:
         return self._scored[step]
 
     def tree_inputs(
-        self, step: Step, conversion: Predictor | Transformer, module: Module, inputs: Expression
+        self, step: Step, reads: InputColumns, module: Module, inputs: Expression
     ) -> tuple[Module, list[GraphColumn]]:
         """A module whose thresholds decide as the source does, and its input columns: numbers, codes, statistics."""
         columns = list(self._context.columns(inputs))
-        if not conversion.sparse_zeros:
+        if not reads.sparse_zeros:
             columns = self._zeros_as_missing(step, inputs, columns)
-        for position, categories in conversion.codes.items():
-            closed = position in conversion.closed_codes
+        for position, categories in reads.codes.items():
+            closed = position in reads.closed_codes
             columns[position] = self._context.categories.codes(step, columns[position], categories, closed=closed)
             numbers = not any(isinstance(category, str) for category in categories)
-            self._builder.encoder.needs_names |= conversion.needs_names and numbers
-        if conversion.hashed is not None:
-            columns = self._context.categories.statistics(step, conversion.hashed, columns)
+            self._builder.encoder.needs_names |= reads.needs_names and numbers
+        if reads.hashed is not None:
+            columns = self._context.categories.statistics(step, reads.hashed, columns)
         if isinstance(module, TreeWalk):
             module = align_imputed(module, [column.imputed for column in columns])
             rounded = [position for position, column in enumerate(columns) if column.rounded]
@@ -152,9 +152,9 @@ class Predictors:
         """The scores of a converted predictor over the columns of ``inputs``."""
         if not isinstance(predictor, Predictor):
             raise UnsupportedEstimator(f"step {step.name!r} ({type(step.estimator).__name__}) is no predictor.")
-        scores, columns = self.tree_inputs(step, predictor, predictor.scores, inputs)
+        scores, columns = self.tree_inputs(step, predictor.reads, predictor.scores, inputs)
         places = self._builder.places(step.name, columns)
-        probes = inputs is step.inputs and not (predictor.codes or predictor.hashed)
+        probes = inputs is step.inputs and not predictor.reads.has_categories
         rejects = self._builder.rejections(step.estimator, len(columns)) if probes else ()
         slot = self._builder.add(step.name, type(step.estimator).__name__, scores, places, rejects)
         count = self._builder.width(scores, len(columns))

@@ -9,7 +9,7 @@ from typing import Any
 
 from windtunnel.modules.outputs.inverse_links import UNLINKED
 from windtunnel.objectives.losses import RAW_SCORE_LOSSES
-from windtunnel.translators.registry import Composite, Predictor
+from windtunnel.translators.conversions import Composite, Predictor
 
 QUANTILE_LOSSES = ("absolute", "quantile")
 """Losses whose minimizer an increasing function of outputs and targets preserves."""

@@ -15,7 +15,7 @@ from windtunnel.errors import BadInput
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
 
 if TYPE_CHECKING:  # loading a file without host steps needs no converters
-    from windtunnel.translators.registry import TokenCounts
+    from windtunnel.translators.conversions import TokenCounts
 
 MOST_LISTED = 50
 """Columns of a step on the host that explanations and drift list one by one; a table of more is an embedding."""

@@ -9,7 +9,7 @@ from windtunnel.translators import (
     preprocessing as preprocessing,
     trees as trees,
 )
-from windtunnel.translators.registry import (
+from windtunnel.translators.conversions import (
     CategoryEncoding,
     CategoryRecoding,
     Composite,
@@ -18,10 +18,8 @@ from windtunnel.translators.registry import (
     Selection,
     TokenCounts,
     Transformer,
-    convert,
-    supported,
-    translates,
 )
+from windtunnel.translators.registry import convert, supported, translates
 
 __all__ = [
     "Composite",

@@ -15,7 +15,8 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.estimators import TwoHotEncoder
 from windtunnel.translators.categories.probe import UNKNOWN, Probed, hash_bucket, probe
 from windtunnel.translators.categories.probe_inputs import is_missing
-from windtunnel.translators.registry import CategoryEncoding, CategoryRecoding, convert
+from windtunnel.translators.conversions import CategoryEncoding, CategoryRecoding
+from windtunnel.translators.registry import convert
 
 # category_encoders 2.11 sets an option that pandas 3 has deprecated, in fit and transform alike.
 pytestmark = pytest.mark.filterwarnings("ignore:'future.no_silent_downcasting' is deprecated")

@@ -27,7 +27,7 @@ from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.head import METHODS, Head
 
 if TYPE_CHECKING:
-    from windtunnel.translators.registry import TokenCounts
+    from windtunnel.translators.conversions import TokenCounts
 
 LABEL_BYTES = 1 << 28
 """The most memory that the array of labels may take."""
@@ -129,7 +129,7 @@ def host_data(host: HostStep) -> HostData:
 
 def _read_host(data: HostData, flat: bool) -> HostStep:
     """A step that counts tokens without the source pipeline."""
-    from windtunnel.translators.registry import TokenCounts
+    from windtunnel.translators.conversions import TokenCounts
     from windtunnel.translators.terms import TermCounter
 
     assert data.counter is not None
@@ -212,7 +212,8 @@ def _check_patterns(graph: GraphData, trusted: bool) -> None:
 
 
 def _tokens(step: Step) -> TokenCounts:
-    from windtunnel.translators.registry import TokenCounts, convert
+    from windtunnel.translators.conversions import TokenCounts
+    from windtunnel.translators.registry import convert
 
     reading = convert(step.estimator)
     if not isinstance(reading, TokenCounts):

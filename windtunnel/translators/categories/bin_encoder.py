@@ -9,7 +9,8 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.estimators.bin_encoder import MISSING, BinEncoder
 from windtunnel.modules.tables.bin_tables import BinTables
 from windtunnel.translators.categories.probe import probe
-from windtunnel.translators.registry import CategoryEncoding, convert, translates
+from windtunnel.translators.conversions import CategoryEncoding
+from windtunnel.translators.registry import convert, translates
 
 
 @translates(BinEncoder, trainable="one row of a table per bin", notes="any encoder of single columns inside")

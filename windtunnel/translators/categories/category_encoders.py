@@ -12,7 +12,8 @@ from category_encoders.count_target import CountTargetEncoder
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.translators.categories.probe_inputs import is_missing
 from windtunnel.translators.categories.sklearn_encoders import plain_categories
-from windtunnel.translators.registry import CategoryEncoding, translates
+from windtunnel.translators.conversions import CategoryEncoding
+from windtunnel.translators.registry import translates
 
 try:
     from category_encoders.glmm import GLMMEncoder

@@ -11,7 +11,8 @@ from sklearn.preprocessing import LabelBinarizer, LabelEncoder, MultiLabelBinari
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.translators.categories.probe_inputs import EXACT_INTEGERS, is_missing
 from windtunnel.translators.categories.sklearn_encoders import plain_categories
-from windtunnel.translators.registry import CategoryEncoding, TokenCounts, translates
+from windtunnel.translators.conversions import CategoryEncoding, TokenCounts
+from windtunnel.translators.registry import translates
 
 
 @translates(

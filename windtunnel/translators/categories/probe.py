@@ -28,7 +28,7 @@ from windtunnel.translators.categories.probe_inputs import (
     is_missing,
     number_column,
 )
-from windtunnel.translators.registry import CategoryEncoding
+from windtunnel.translators.conversions import CategoryEncoding
 
 __all__ = ["UNKNOWN", "Probed", "Unknown", "hash_bucket", "probe"]
 

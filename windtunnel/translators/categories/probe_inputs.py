@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from windtunnel.encode import hash_bucket
-from windtunnel.translators.registry import CategoryEncoding
+from windtunnel.translators.conversions import CategoryEncoding
 
 Array = NDArray[Any]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from windtunnel.estimators import RareCategories
-from windtunnel.translators.registry import CategoryRecoding, translates
+from windtunnel.translators.conversions import CategoryRecoding
+from windtunnel.translators.registry import translates
 
 
 @translates(

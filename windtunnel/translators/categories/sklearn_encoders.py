@@ -10,7 +10,8 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.translators.categories.probe_inputs import is_missing
-from windtunnel.translators.registry import CategoryEncoding, translates
+from windtunnel.translators.conversions import CategoryEncoding
+from windtunnel.translators.registry import translates
 
 
 @translates(

@@ -13,7 +13,8 @@ from sklearn.feature_extraction import DictVectorizer, FeatureHasher, text
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.tables.tfidf import SublinearTfidf, Tfidf
-from windtunnel.translators.registry import TokenCounts, translates
+from windtunnel.translators.conversions import TokenCounts
+from windtunnel.translators.registry import translates
 from windtunnel.translators.terms import TermCounter
 
 ON_THE_HOST = "tokens are found and counted on the host"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from windtunnel.estimators import TwoHotEncoder
-from windtunnel.translators.registry import CategoryEncoding, translates
+from windtunnel.translators.conversions import CategoryEncoding
+from windtunnel.translators.registry import translates
 
 
 @translates(TwoHotEncoder, trainable="one row of a table per category", notes="missing categories are all zeros")

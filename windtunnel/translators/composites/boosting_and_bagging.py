@@ -14,7 +14,8 @@ from windtunnel.modules.ensembles.ensemble import LabelVotes, MeanOfMembers, Wei
 from windtunnel.modules.ensembles.init_scores import LastColumns
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.translators.arrays import indices, tensor
-from windtunnel.translators.registry import Composite, Part, Predictor, translates
+from windtunnel.translators.conversions import Composite, Part, Predictor
+from windtunnel.translators.registry import translates
 from windtunnel.translators.trees.sklearn_trees import LOSSES, TRAINABLE, leaf_values, tree_ensemble
 
 TREES = (tree.DecisionTreeClassifier, tree.DecisionTreeRegressor, tree.ExtraTreeClassifier, tree.ExtraTreeRegressor)

@@ -14,7 +14,8 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.ensembles.calibrators import IsotonicCalibration, SigmoidCalibration, TemperatureCalibration
 from windtunnel.translators.arrays import indices, tensor
-from windtunnel.translators.registry import Composite, Part, Predictor, translates
+from windtunnel.translators.conversions import Composite, Part, Predictor
+from windtunnel.translators.registry import translates
 
 
 @translates(

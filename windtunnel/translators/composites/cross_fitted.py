@@ -8,7 +8,8 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor
 from windtunnel.modules.ensembles.ensemble import WeightedMean
 from windtunnel.modules.ensembles.log_pool import LogPool
-from windtunnel.translators.registry import Composite, Part, Predictor, translates
+from windtunnel.translators.conversions import Composite, Part, Predictor
+from windtunnel.translators.registry import translates
 
 
 @translates(CrossFittedClassifier, trainable="as its members")

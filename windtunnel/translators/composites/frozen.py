@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sklearn.frozen import FrozenEstimator
 
-from windtunnel.translators.registry import Composite, translates
+from windtunnel.translators.conversions import Composite
+from windtunnel.translators.registry import translates
 
 
 @translates(FrozenEstimator, trainable="as the estimator inside", notes="transparent")

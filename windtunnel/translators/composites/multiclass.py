@@ -15,7 +15,8 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.ensembles.one_vs_rest import CodeScores, MemberProbabilities, MemberScores, OneVsOneVotes
 from windtunnel.modules.outputs.label_rules import AboveThreshold, LastLabelIndex
 from windtunnel.translators.arrays import indices, tensor
-from windtunnel.translators.registry import Composite, Part, Predictor, translates
+from windtunnel.translators.conversions import Composite, Part, Predictor
+from windtunnel.translators.registry import translates
 from windtunnel.translators.scikit_learn_version import scikit_learn_before
 
 

@@ -12,7 +12,8 @@ from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOut
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.outputs.method_outputs import CastColumns
 from windtunnel.modules.tables.category_table import Identity
-from windtunnel.translators.registry import Composite, Part, Predictor, translates
+from windtunnel.translators.conversions import Composite, Part, Predictor
+from windtunnel.translators.registry import translates
 
 
 @translates(MultiOutputRegressor, trainable="as its parts")

@@ -11,7 +11,8 @@ from sklearn.model_selection._search_successive_halving import HalvingGridSearch
 from sklearn.semi_supervised import SelfTrainingClassifier
 
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.translators.registry import Composite, translates
+from windtunnel.translators.conversions import Composite
+from windtunnel.translators.registry import translates
 
 
 @translates(

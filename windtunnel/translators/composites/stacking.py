@@ -8,7 +8,8 @@ from sklearn.ensemble import StackingClassifier, StackingRegressor
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.tables.category_table import Identity
-from windtunnel.translators.registry import Composite, Part, translates
+from windtunnel.translators.conversions import Composite, Part
+from windtunnel.translators.registry import translates
 
 
 @translates(StackingClassifier, trainable="as its parts", notes="one target; every stack_method, passthrough, prefit")

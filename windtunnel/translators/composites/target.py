@@ -15,9 +15,10 @@ from windtunnel.modules.columns.elementwise import Elementwise
 from windtunnel.modules.outputs.inverse_transforms import InversePower, InverseQuantiles
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.translators.arrays import per_column, tensor
+from windtunnel.translators.conversions import Composite, Part, Predictor
 from windtunnel.translators.preprocessing.functions import KNOWN, known_name, options_of
 from windtunnel.translators.preprocessing.quantile import quantiles_and_levels
-from windtunnel.translators.registry import Composite, Part, Predictor, translates
+from windtunnel.translators.registry import translates
 
 
 @translates(

@@ -9,7 +9,8 @@ from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClas
 
 from windtunnel.modules.outputs.label_rules import LabelThreshold
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import Composite, Part, translates
+from windtunnel.translators.conversions import Composite, Part
+from windtunnel.translators.registry import translates
 
 
 @translates(FixedThresholdClassifier, trainable="as the estimator inside", notes="the threshold stays")

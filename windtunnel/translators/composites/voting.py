@@ -13,7 +13,8 @@ from windtunnel.modules.ensembles.ensemble import WeightedMean
 from windtunnel.modules.outputs.method_outputs import CastColumns
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import Composite, Part, Predictor, translates
+from windtunnel.translators.conversions import Composite, Part, Predictor
+from windtunnel.translators.registry import translates
 
 
 @translates(

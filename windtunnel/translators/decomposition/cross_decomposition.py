@@ -7,8 +7,9 @@ from typing import Any
 from sklearn import cross_decomposition
 
 from windtunnel.modules.linear.projection import Projection
+from windtunnel.translators.conversions import Predictor
 from windtunnel.translators.decomposition.decomposition import projection
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.registry import translates
 
 
 @translates(

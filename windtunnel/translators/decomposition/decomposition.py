@@ -18,7 +18,8 @@ from windtunnel.modules.decompositions.densities import NormalLikelihood
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.linear.projection import Projection
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import Transformer, translates
+from windtunnel.translators.conversions import Transformer
+from windtunnel.translators.registry import translates
 
 EPSILON = float(np.finfo(np.float64).eps)
 

@@ -9,7 +9,8 @@ from torch import Tensor
 from windtunnel.estimators import MatrixFactorization
 from windtunnel.modules.linear.factor_model import FactorModel
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.conversions import InputColumns, Predictor
+from windtunnel.translators.registry import translates
 
 
 @translates(
@@ -22,7 +23,7 @@ def matrix_factorization(fitted: MatrixFactorization) -> Predictor:
     users = _rows(fitted.user_biases_, fitted.user_factors_)
     items = _rows(fitted.item_biases_, fitted.item_factors_)
     scores = FactorModel(tensor([fitted.mean_]), users, items)
-    return Predictor(scores, codes={0: fitted.users_, 1: fitted.items_})
+    return Predictor(scores, reads=InputColumns({0: fitted.users_, 1: fitted.items_}))
 
 
 def _rows(biases: NDArray[np.float64], factors: NDArray[np.float64]) -> Tensor:

@@ -10,9 +10,10 @@ from windtunnel.modules.linear.gaussian_classes import GaussianClasses
 from windtunnel.modules.linear.projection import Projection
 from windtunnel.modules.outputs.class_outputs import FlooredLog, LogSoftmax, ScoreDifference
 from windtunnel.translators.arrays import tensor
+from windtunnel.translators.conversions import Predictor
 from windtunnel.translators.decomposition.decomposition import projection
 from windtunnel.translators.linear.linear import linear
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.registry import translates
 
 
 @translates(

@@ -10,7 +10,8 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.columns.constant import Constant
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.conversions import Predictor
+from windtunnel.translators.registry import translates
 
 
 @translates(

@@ -7,7 +7,8 @@ from typing import Any
 from windtunnel.estimators import FactorizationMachineClassifier, FactorizationMachineRegressor
 from windtunnel.modules.linear.factorization_machine import FactorizationMachine
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.conversions import Predictor
+from windtunnel.translators.registry import translates
 
 
 @translates(FactorizationMachineClassifier, trainable="weights, bias, factors")

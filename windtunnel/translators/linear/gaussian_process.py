@@ -28,7 +28,8 @@ from windtunnel.modules.kernels.kernels import (
 from windtunnel.modules.neighbours.neighbour_votes import VoteProbabilities
 from windtunnel.modules.outputs.label_rules import LastLabelIndex, SecondAboveThreshold
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.conversions import Predictor
+from windtunnel.translators.registry import translates
 from windtunnel.translators.scikit_learn_version import scikit_learn_before
 
 KERNELS = "RBF, Matern (nu 0.5, 1.5, 2.5, inf), RationalQuadratic, ExpSineSquared, DotProduct, Constant, White; +, *"

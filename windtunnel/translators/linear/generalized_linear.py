@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from sklearn import linear_model
 
+from windtunnel.translators.conversions import Predictor
 from windtunnel.translators.linear.linear import TRAINABLE, linear
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.registry import translates
 
 
 @translates(

@@ -8,7 +8,8 @@ from sklearn.isotonic import IsotonicRegression
 from windtunnel.modules.columns.interpolated import Interpolated
 from windtunnel.modules.outputs.class_outputs import Squeeze
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.conversions import Predictor
+from windtunnel.translators.registry import translates
 
 
 @translates(

@@ -11,7 +11,8 @@ from windtunnel.modules.kernels.pairwise import Chi2KernelMap
 from windtunnel.modules.kernels.support_vectors import SupportVectors
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.conversions import Predictor
+from windtunnel.translators.registry import translates
 
 OFFERED = ("linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "cosine", "chi2", "additive_chi2")
 

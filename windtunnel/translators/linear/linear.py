@@ -9,7 +9,8 @@ from sklearn import linear_model, svm
 
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.translators.arrays import dense, per_column, tensor
-from windtunnel.translators.registry import Composite, Predictor, translates
+from windtunnel.translators.conversions import Composite, Predictor
+from windtunnel.translators.registry import translates
 
 TRAINABLE = "weights, bias"
 

@@ -14,8 +14,9 @@ from windtunnel.modules.outputs.class_outputs import OffsetScore
 from windtunnel.modules.outputs.label_rules import AboveThreshold, LabelThreshold
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.translators.arrays import dense, tensor
+from windtunnel.translators.conversions import Predictor
 from windtunnel.translators.linear.linear import TRAINABLE, linear
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.registry import translates
 
 # Loss of SGDClassifier -> margin loss for fine-tuning: the same one, or the nearest. The scores are exact either way.
 MARGIN_LOSSES = {

@@ -15,7 +15,8 @@ from windtunnel.modules.linear.thresholded import ThresholdedLinear
 from windtunnel.modules.outputs.class_outputs import LogSoftmax
 from windtunnel.modules.tables.code_tables import CodeTables
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.conversions import Predictor
+from windtunnel.translators.registry import translates
 
 
 @translates(naive_bayes.GaussianNB, trainable="means, variances, priors")

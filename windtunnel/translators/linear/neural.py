@@ -10,8 +10,9 @@ from sklearn.neural_network import BernoulliRBM, MLPClassifier, MLPRegressor
 
 from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 from windtunnel.translators.arrays import tensor
+from windtunnel.translators.conversions import Predictor
 from windtunnel.translators.linear.linear_classifiers import label_options
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.registry import translates
 
 TRAINABLE = "weights, biases"
 

@@ -23,7 +23,8 @@ from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.outputs.class_outputs import OffsetScore, Squeeze
 from windtunnel.modules.outputs.label_rules import LabelThreshold
 from windtunnel.translators.arrays import dense, tensor
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.conversions import Predictor
+from windtunnel.translators.registry import translates
 
 TRAINABLE = "support vectors, weights, bias"
 

@@ -18,8 +18,9 @@ from windtunnel.modules.neighbours.distances import (
     NearestPoint,
 )
 from windtunnel.translators.arrays import indices, tensor
+from windtunnel.translators.conversions import Predictor
 from windtunnel.translators.decomposition.decomposition import linear
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.registry import translates
 
 TRAINABLE = "centres"
 NOTES = "raw scores are negative squared distances, so that their softmax is the soft form of predict"

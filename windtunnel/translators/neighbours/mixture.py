@@ -14,7 +14,8 @@ from windtunnel.modules.decompositions.densities import LogSum, MahalanobisScore
 from windtunnel.modules.outputs.class_outputs import OffsetScore, Squeeze
 from windtunnel.modules.outputs.label_rules import LabelThreshold
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.conversions import Predictor
+from windtunnel.translators.registry import translates
 
 TRAINABLE = "means, precisions, weights"
 

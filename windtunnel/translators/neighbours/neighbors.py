@@ -28,8 +28,9 @@ from windtunnel.modules.neighbours.radius import RadiusNeighbors, RadiusNeighbor
 from windtunnel.modules.outputs.class_outputs import LogSoftmax, OffsetScore, ScoreDifference, Squeeze
 from windtunnel.modules.outputs.label_rules import LabelThreshold
 from windtunnel.translators.arrays import dense, indices, tensor
+from windtunnel.translators.conversions import Predictor
 from windtunnel.translators.decomposition.decomposition import linear
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.registry import translates
 
 ORDERS = {
     "euclidean": 2.0, "l2": 2.0, "manhattan": 1.0, "l1": 1.0, "cityblock": 1.0, "chebyshev": np.inf, "infinity": np.inf,

@@ -10,7 +10,8 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.neighbours.label_propagation import PropagatedLabels
 from windtunnel.modules.outputs.label_rules import LabelIndex
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.conversions import Predictor
+from windtunnel.translators.registry import translates
 
 
 @translates(

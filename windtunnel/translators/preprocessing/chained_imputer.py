@@ -13,8 +13,9 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.imputers.chained_imputer import ChainedImputer
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.translators.arrays import dense, indices, tensor
+from windtunnel.translators.conversions import Predictor
 from windtunnel.translators.preprocessing.nearest_imputer import flagged_columns, missing_marker
-from windtunnel.translators.registry import Predictor, convert, translates
+from windtunnel.translators.registry import convert, translates
 
 
 @translates(

@@ -14,8 +14,9 @@ from sklearn.impute import SimpleImputer
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.imputers.imputer import Imputer
 from windtunnel.translators.arrays import indices, tensor
+from windtunnel.translators.conversions import CategoryRecoding
 from windtunnel.translators.preprocessing.nearest_imputer import missing_marker
-from windtunnel.translators.registry import CategoryRecoding, translates
+from windtunnel.translators.registry import translates
 
 
 @translates(

@@ -11,8 +11,9 @@ from sklearn.impute import MissingIndicator
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.imputers.imputer import MissingFlags
 from windtunnel.translators.arrays import indices
+from windtunnel.translators.conversions import CategoryEncoding
 from windtunnel.translators.preprocessing.nearest_imputer import missing_marker
-from windtunnel.translators.registry import CategoryEncoding, translates
+from windtunnel.translators.registry import translates
 
 
 @translates(

@@ -6,7 +6,8 @@ from typing import Any
 
 from sklearn import feature_selection
 
-from windtunnel.translators.registry import Selection, translates
+from windtunnel.translators.conversions import Selection
+from windtunnel.translators.registry import translates
 
 
 @translates(

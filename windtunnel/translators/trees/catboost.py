@@ -20,7 +20,8 @@ from windtunnel.modules.outputs.label_rules import LabelIndexColumn, LabelThresh
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.single_tree import SingleTree, join
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.conversions import InputColumns, Predictor
+from windtunnel.translators.registry import translates
 from windtunnel.translators.trees.catboost_categories import Split, Splits
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
@@ -70,7 +71,7 @@ def classifier(fitted: CatBoostClassifier) -> Predictor:
         loss=loss,
         classes=classes,
         methods=_labels(fitted, model),
-        hashed=model.splits.hashed,
+        reads=InputColumns(hashed=model.splits.hashed),
     )
 
 
@@ -179,7 +180,7 @@ class _Model:
                 for name, (option, default) in _OPTIONS.get(self.loss, {}).items()
             },
             flat=self.outputs == 1,
-            hashed=self.splits.hashed,
+            reads=InputColumns(hashed=self.splits.hashed),
         )
 
     def scores(self) -> HardTrees:

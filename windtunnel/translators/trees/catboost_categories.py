@@ -14,7 +14,7 @@ from windtunnel.encode.cityhash import signed, wrapped
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.tables.target_statistics import AboveBorders, TargetStatistics
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import HashedColumns
+from windtunnel.translators.conversions import HashedColumns
 
 MULTIPLIER = 0x4906BA494954CB65
 """A hash h with one more value x is m (h + m x) modulo 2^64, for this odd m."""

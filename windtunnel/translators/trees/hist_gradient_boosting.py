@@ -11,7 +11,8 @@ from sklearn import ensemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.single_tree import SingleTree, child_numbers, join
 from windtunnel.translators.categories.probe_inputs import is_missing
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.conversions import InputColumns, Predictor
+from windtunnel.translators.registry import translates
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
 # Loss: link, loss that is fine-tuned.
@@ -33,7 +34,9 @@ def classifier(fitted: ensemble.HistGradientBoostingClassifier) -> Predictor:
     """Log-odds: ``_baseline_prediction`` and the leaves of ``_predictors``, one score per class beyond two."""
     several = fitted.n_trees_per_iteration_ > 1
     name = "softmax" if several else "logistic"
-    return Predictor(_scores(fitted), link="softmax" if several else "sigmoid", loss=name, codes=_codes(fitted))
+    return Predictor(
+        _scores(fitted), link="softmax" if several else "sigmoid", loss=name, reads=InputColumns(_codes(fitted))
+    )
 
 
 @translates(
@@ -45,7 +48,7 @@ def regressor(fitted: ensemble.HistGradientBoostingRegressor) -> Predictor:
     """``_baseline_prediction`` and the leaves of ``_predictors``, in the logarithm for poisson and gamma."""
     link, loss = LOSSES[fitted.loss]
     options = {"alpha": float(fitted.quantile)} if fitted.loss == "quantile" else {}
-    return Predictor(_scores(fitted), link=link, loss=loss, loss_options=options, codes=_codes(fitted))
+    return Predictor(_scores(fitted), link=link, loss=loss, loss_options=options, reads=InputColumns(_codes(fitted)))
 
 
 def _codes(fitted: Any) -> dict[int, list[Any]]:

@@ -10,7 +10,8 @@ from windtunnel.modules.outputs.class_outputs import IsolationScore
 from windtunnel.modules.outputs.label_rules import LabelThreshold
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.conversions import Predictor
+from windtunnel.translators.registry import translates
 from windtunnel.translators.trees.sklearn_trees import TRAINABLE, tree_ensemble
 
 EULER = float(np.euler_gamma)

@@ -8,7 +8,8 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.estimators import LeafEncoder
 from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
-from windtunnel.translators.registry import Predictor, Transformer, convert, translates
+from windtunnel.translators.conversions import Predictor, Transformer
+from windtunnel.translators.registry import convert, translates
 
 
 @translates(
@@ -43,11 +44,7 @@ def leaf_encoder(fitted: LeafEncoder) -> Transformer:
     module.next_above_in_data = trees.scores.next_above_in_data
     return Transformer(
         module,
-        codes=trees.codes,
-        closed_codes=trees.closed_codes,
-        needs_names=trees.needs_names,
-        hashed=trees.hashed,
-        sparse_zeros=trees.sparse_zeros,
+        reads=trees.reads,
         differentiable=smooth,
         dtypes=dtypes,
     )

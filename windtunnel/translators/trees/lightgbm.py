@@ -17,8 +17,9 @@ from windtunnel.modules.trees.ensemble import MISSING_NONE, TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees, TreeWalk
 from windtunnel.modules.trees.leaves import with_numbers
 from windtunnel.modules.trees.linear_leaves import LinearLeafTrees
+from windtunnel.translators.conversions import InputColumns, Predictor
 from windtunnel.translators.not_fitted import NotFitted
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.registry import translates
 
 # kZeroThreshold, a float32 in LightGBM's source. Its predictors take values up to this size as zero.
 NEAR_ZERO = float(np.float32(1e-35))
@@ -85,7 +86,7 @@ def _with_codes(predictor: Predictor, booster: Booster) -> Predictor:
     # decision_function gives the sum of a forest's trees, the link takes their mean.
     forest = "\naverage_output\n" in booster.model_to_string(num_iteration=1)
     scale = float(_used_iterations(booster)) if forest else 1.0
-    return replace(predictor, codes=native_categories(booster), needs_names=True, decision_scale=scale)
+    return replace(predictor, reads=InputColumns(native_categories(booster), needs_names=True), decision_scale=scale)
 
 
 def _used_iterations(booster: Booster) -> int:

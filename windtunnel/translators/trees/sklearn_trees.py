@@ -21,7 +21,8 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
 from windtunnel.modules.trees.single_tree import SingleTree, child_numbers, join
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import Composite, Part, Predictor, Transformer, translates
+from windtunnel.translators.conversions import Composite, Part, Predictor, Transformer
+from windtunnel.translators.registry import translates
 from windtunnel.translators.scikit_learn_version import scikit_learn_before
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"

@@ -20,7 +20,8 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaves import TreeLeaves
 from windtunnel.modules.trees.single_tree import SingleTree, child_numbers, join
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.registry import Predictor, translates
+from windtunnel.translators.conversions import InputColumns, Predictor
+from windtunnel.translators.registry import translates
 
 TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
 # Objective: link, loss, and the function that gives base_score from the raw score.
@@ -149,7 +150,7 @@ class _Model:
     def predictor(self, **options: Any) -> Predictor:
         flat = self.outputs == 1
         if self.learner["gradient_booster"]["name"] == "gblinear":
-            return Predictor(self._linear(), flat=flat, sparse_zeros=False, **options)
+            return Predictor(self._linear(), flat=flat, reads=InputColumns(sparse_zeros=False), **options)
         model, numbers = self._ensemble()
         # apply has no column for a single tree.
         shape = [model.trees] if model.trees > 1 else []
@@ -158,10 +159,8 @@ class _Model:
         codes = self._codes()
         # Unknown numbers become missing values.
         closed = [column for column, values in codes.items() if isinstance(values[0], str)]
-        return Predictor(
-            scores, flat=flat, codes=codes, closed_codes=closed, needs_names=True, column_methods={"apply": leaves},
-            sparse_zeros=False, **options,
-        )  # fmt: skip
+        reads = InputColumns(codes, closed, needs_names=True, sparse_zeros=False)
+        return Predictor(scores, flat=flat, reads=reads, column_methods={"apply": leaves}, **options)
 
     def _linear(self) -> Module:
         """The weights of gblinear, ``[features + 1, K]``, the last row the bias."""
