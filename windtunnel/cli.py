@@ -142,7 +142,8 @@ def sweep(
 def cascade(
     config: Annotated[Path, typer.Option(help="A YAML file; its sections data and pipeline count.")],
     data: Annotated[Path | None, typer.Option(help="Folder of the data files; replaces data.folder.")] = None,
-    accuracy_loss: Annotated[float, typer.Option(help="How much lower the accuracy may be.")] = 0.001,
+    accuracy_loss: Annotated[float, typer.Option(help="How much lower the metric may be.")] = 0.001,
+    metric: Annotated[Literal["accuracy", "auc"], typer.Option(help="auc if a class is rare.")] = "accuracy",
     output: Annotated[Path | None, typer.Option(help="Output folder; replaces output.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE that replaces a value.")] = None,
 ) -> None:
@@ -152,7 +153,7 @@ def cascade(
     settings = Config.from_yaml(config, _changes(change, {"data.folder": data, "output": output}))
     from windtunnel.experiment.run import run_cascade  # as in fit
 
-    typer.echo(run_cascade(settings, accuracy_loss).report())
+    typer.echo(run_cascade(settings, accuracy_loss, metric).report())
     typer.echo(f"model.cascade is in {settings.output}")
 
 

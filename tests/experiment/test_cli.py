@@ -86,6 +86,22 @@ def test_the_first_line_of_a_config_is_its_command(name: str, tmp_path: Path, mo
     assert load(model).predict_proba(pd.read_csv("new.csv").head(30)).shape == (30, 2)
 
 
+def test_a_cascade_keeps_auc_and_predicts_the_labels_of_the_target(tmp_path: Path) -> None:
+    clicks().to_csv(tmp_path / "rows.csv", index=False)
+    options = ("--set", "data.split=part", "--set", "data.positive='no'", "--metric", "auc", "--accuracy-loss", "0.1")
+    done = run("cascade", "--config", write_config(tmp_path, "rows.csv"), *options)
+    assert done.exit_code == 0 and "with 95 % confidence, at most 0.1 is lost" in done.output, done.output
+    made = windtunnel.Cascade.load(tmp_path / "run" / "model.cascade")
+    assert made.threshold is not None and made.threshold.metric == "auc" and made.threshold.early > 0
+    assert made.small.classes_.tolist() == made.classes_.tolist() == ["yes", "no"]
+    rows = pd.read_csv(tmp_path / "rows.csv")
+    no = made.predict_proba(rows)[:, 1]
+    assert made.predict(rows).tolist() == np.where(no > 0.5, "no", "yes").tolist()
+    rejected = run("predict", tmp_path / "run" / "model.cascade", tmp_path / "rows.csv")
+    assert rejected.exit_code == 1 and "windtunnel.Cascade.load" in rejected.output
+    assert no[rows["clicked"] == "no"].mean() > no[rows["clicked"] == "yes"].mean()
+
+
 def test_resume_continues_from_the_checkpoint(fitted: Path) -> None:
     options = ("--resume", "--set", "recipe.epochs=3", "--set", "data.categorical=[hour]")
     done = run("fit", "--config", fitted / "experiment.yaml", *options)

@@ -37,7 +37,8 @@ def cascade(
     The feature groups of the pipeline are the parts of its last ``ColumnTransformer`` or ``FeatureUnion``. Each is
     timed, and weighed by its importance to the predictions. A small model of the same class is fitted on the groups
     with the most importance per cost. Its prediction counts where it is sure enough; the full model predicts the other
-    rows. A regressor's small model only filters rows for ``top_k``.
+    rows. The report has the time per row, and says so if the cascade saves none. A regressor's small model only filters
+    rows for ``top_k``.
 
     Parameters
     ----------
@@ -117,4 +118,5 @@ def cascade(
     if not candidates:
         dear = max(groups, key=lambda group: group.cost).name
         raise InvalidOption(f"no group costs less than half of all; {dear!r} is the dearest. Split it, or give cost=.")
-    return min(candidates.values(), key=lambda candidate: (candidate.expected_cost, len(candidate.efficient)))
+    best = min(candidates.values(), key=lambda candidate: (candidate.expected_cost, len(candidate.efficient)))
+    return best.timed(rows, cost or {})

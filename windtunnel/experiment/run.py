@@ -29,6 +29,7 @@ from windtunnel.experiment.files import write_table_file
 from windtunnel.experiment.parts import Part, labels_of_positive, load_parts
 from windtunnel.experiment.steps import StepConfig
 from windtunnel.serving.cascade.cascade import Cascade
+from windtunnel.serving.cascade.threshold import Metric
 from windtunnel.sweeps.result import SweepResult
 from windtunnel.trainers.recipe import Recipe
 
@@ -141,14 +142,19 @@ def run_sweep(config: Config) -> tuple[SweepResult, Scores]:
     return result, scores
 
 
-def run_cascade(config: Config, accuracy_loss: float) -> Cascade:
+def run_cascade(config: Config, accuracy_loss: float, metric: Metric) -> Cascade:
     """Fit the pipeline of a config and a small model in front of it, as ``windtunnel.cascade`` does.
 
-    The folder ``config.output`` gets model.cascade. With ``data.positive`` it predicts 1 and 0.
+    The folder ``config.output`` gets model.cascade.
     """
     parts = load_parts(config.data)
     source = _fit_source(build_pipeline(config.pipeline, parts["train"][0]), parts)
-    result = cascade(source, parts["train"], parts["valid"], accuracy_loss=accuracy_loss, seed=config.data.seed)
+    result = cascade(
+        source, parts["train"], parts["valid"], accuracy_loss=accuracy_loss, metric=metric, seed=config.data.seed
+    )
+    if config.data.positive is not None:
+        for net in (result.small, result.full):
+            net.replace_head(replace(net.head, classes=labels_of_positive(config.data)))
     config.output.mkdir(parents=True, exist_ok=True)
     result.save(config.output / "model.cascade")
     return result

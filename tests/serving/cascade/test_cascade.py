@@ -130,6 +130,18 @@ def test_the_report_says_that_no_row_is_settled(pipeline, rows):
     np.testing.assert_allclose(made.predict_proba(frame), pipeline.predict_proba(frame), atol=1e-9)
 
 
+def test_the_report_says_whether_the_cascade_saves_time(made, rows):
+    frame, target = rows
+    train, valid = (frame[:1500], target[:1500]), (frame[1500:2500], target[1500:2500])
+    assert made.seconds.full > sum(COST.values()) and "times as fast" in made.report()
+    parts = make_column_transformer((StandardScaler(), ["a"]), (FunctionTransformer(), ["b", "c"]))
+    cheap = make_pipeline(parts, LogisticRegression()).fit(*train)
+    slow = windtunnel.cascade(
+        cheap, train, valid, accuracy_loss=0.02, cost={"standardscaler": 0, "functiontransformer": 1e-9}
+    )
+    assert 0 < slow.threshold.early < 0.9 and "saves no time" in slow.report()
+
+
 def test_the_loss_on_validation_rows_is_allowed(made):
     assert made.threshold.value >= made.threshold.full_value - 0.01
     assert "standardscaler" in made.report() and f"{made.threshold.early:.1%}" in made.report()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
@@ -23,6 +23,7 @@ from windtunnel.serving.cascade.split import single_stage, split
 from windtunnel.serving.cascade.stage import Stage, StageOutput, WholeStage
 from windtunnel.serving.cascade.statistics import FeatureGroup
 from windtunnel.serving.cascade.threshold import NEVER, Threshold
+from windtunnel.serving.cascade.timing import TIMED_ROWS, RowSeconds, least_seconds
 from windtunnel.serving.cascade.top_k import TopK, TopKQuality, top_k_quality
 
 FEW_ROWS = 32
@@ -47,6 +48,8 @@ class Cascade:
         None for a regressor, which always predicts with the full model.
     cache : dict
         Step on the host -> the most rows whose features are kept in memory.
+    seconds : RowSeconds or None
+        The time per row; None for a regressor, for files of earlier versions, and where the small model settles no row.
     """
 
     small: TranslatedPipeline
@@ -56,6 +59,7 @@ class Cascade:
     gamma: float
     threshold: Threshold | None
     cache: Mapping[str, int] = field(default_factory=dict)
+    seconds: RowSeconds | None = None
 
     def __post_init__(self) -> None:
         """Check the names of caches."""
@@ -125,6 +129,23 @@ class Cascade:
         total = sum(group.cost for group in self.groups) or 1.0
         first = sum(group.cost for group in self.groups if group.name in self.efficient) / total
         return first + (1.0 - self.threshold.early) * (1.0 - first if self.reuses else 1.0)
+
+    def timed(self, rows: Rows, declared: Mapping[str, float]) -> Self:
+        """The same cascade with its time per row, of some validation rows; without caches, which save more later.
+
+        ``declared`` has the seconds per row of groups that are not timed; they are added.
+        """
+        if self.threshold is None or self.threshold.settles_none:
+            return self
+        bare, some = replace(self, cache={}), take_rows(rows, np.arange(min(TIMED_ROWS, count_rows(rows))))
+        small = sum(seconds for name, seconds in declared.items() if name in self.efficient)
+        all_groups = sum(declared.values())
+        late = (1 - self.threshold.early) * (all_groups - small if bare.reuses else all_groups)
+        seconds = RowSeconds(
+            least_seconds(bare.predict_proba, some) + small + late,
+            least_seconds(lambda rows: _run(bare.whole, rows), some) + all_groups,
+        )
+        return replace(self, seconds=seconds)
 
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Labels of a classifier; values of a regressor, all by the full model."""
@@ -206,7 +227,7 @@ class Cascade:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write both models and the threshold as one file, which ``Cascade.load`` reads; no code is in it."""
-        facts = CascadeFacts(tuple(self.groups), tuple(self.efficient), self.gamma, self.threshold)
+        facts = CascadeFacts(tuple(self.groups), tuple(self.efficient), self.gamma, self.threshold, self.seconds)
         save(path, self.small, self.full, facts)
 
     @classmethod
@@ -231,7 +252,7 @@ class Cascade:
             See ``windtunnel.cascade``; a file holds no caches.
         """
         small, full, facts = load(path, host, trusted)
-        return cls(small, full, facts.groups, facts.efficient, facts.gamma, facts.threshold, cache or {})
+        return cls(small, full, facts.groups, facts.efficient, facts.gamma, facts.threshold, cache or {}, facts.seconds)
 
     def export(self, path: str | PathLike[str]) -> None:
         """Write one file that predicts without windtunnel, called like that of a translation.
@@ -286,6 +307,8 @@ class Cascade:
                     f"expected cost of features: {self.expected_cost:.1%} of the full model's; it "
                     f"{'computes only the missing groups' if self.reuses else 'computes all groups anew'}"
                 )
+        if self.seconds is not None:
+            lines.append(self.seconds.report())
         lines += [
             f"cache of {features.host.name}: {features.cache.hit_rate:.1%} of "
             f"{features.cache.hits + features.cache.misses} rows found"

@@ -17,6 +17,7 @@ from windtunnel.export.artefact import artefact
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.statistics import FeatureGroup
 from windtunnel.serving.cascade.threshold import Threshold
+from windtunnel.serving.cascade.timing import RowSeconds
 
 FACTS, SMALL, FULL = "cascade.json", "small.windtunnel", "full.windtunnel"
 
@@ -29,6 +30,7 @@ class CascadeFacts:
     efficient: tuple[str, ...]
     gamma: float
     threshold: Threshold | None
+    seconds: RowSeconds | None = None
 
 
 _ADAPTER = TypeAdapter(CascadeFacts)
@@ -77,5 +79,5 @@ def is_cascade(path: str | PathLike[str]) -> bool:
     try:
         with ZipFile(path) as archive:
             return FACTS in archive.namelist()
-    except (BadZipFile, NotImplementedError, ValueError, EOFError):
+    except (BadZipFile, NotImplementedError, ValueError, EOFError, OSError):
         return False

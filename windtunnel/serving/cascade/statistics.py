@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,8 @@ from scipy import sparse
 from windtunnel.errors import InvalidOption, WindTunnelError
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.groups import GroupedPipeline
+from windtunnel.serving.cascade.timing import TIMED_ROWS, least_seconds
 
-TIMED_ROWS = 500
-REPEATS = 3
 IMPORTANCE_ROWS = 2000
 
 
@@ -79,21 +77,12 @@ def _seconds(transformer: Any, rows: Any, compiled: Callable[[Any], TranslatedPi
     try:
         net = compiled(transformer)
     except WindTunnelError:  # it does not tell how many columns it gives
-        return _least_seconds(transformer.transform, rows)
+        return least_seconds(transformer.transform, rows)
     counting = [host for host in net.hosts if host.tokens is not None]
     if not counting:
-        return _least_seconds(net.transform, rows)
+        return least_seconds(net.transform, rows)
     source = net.encoder.source_rows(rows)
-    return sum(_least_seconds(host.count, source) for host in counting)
-
-
-def _least_seconds(compute: Callable[[Any], Any], rows: Any) -> float:
-    times = []
-    for _ in range(REPEATS):
-        start = perf_counter()
-        compute(rows)
-        times.append(perf_counter() - start)
-    return min(times) / int(np.shape(rows)[0])
+    return sum(least_seconds(host.count, source) for host in counting)
 
 
 def _importance(grouped: GroupedPipeline, blocks: Mapping[str, Any], target: Any, seed: int) -> dict[str, float]:
