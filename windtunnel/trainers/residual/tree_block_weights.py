@@ -19,31 +19,12 @@ from windtunnel.objectives.row_blocks import by_blocks
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
-from windtunnel.trainers.residual.validation_rows import Items, SplitRows
+from windtunnel.trainers.residual.validation_rows import Items, SplitRows, random_rows, take
 
 BLOCKS = 10
 STEPS = 200
 LEARNING_RATE = 0.02
 MAX_FITTED_ROWS = 10_000
-
-
-@dataclass(frozen=True)
-class TreeRows:
-    """Inputs of trees ``[N, width]``, targets and weights, of rows that the trees were not fitted on."""
-
-    inputs: Tensor
-    target: Tensor
-    weight: Tensor | None = None
-
-    def sample(self, generator: torch.Generator) -> TreeRows:
-        """At most ``MAX_FITTED_ROWS`` random rows."""
-        if len(self.target) <= MAX_FITTED_ROWS:
-            return self
-        return self.take(torch.randperm(len(self.target), generator=generator)[:MAX_FITTED_ROWS])
-
-    def take(self, index: Tensor) -> TreeRows:
-        """The rows of these numbers."""
-        return TreeRows(self.inputs[index], self.target[index], None if self.weight is None else self.weight[index])
 
 
 @dataclass(frozen=True)
@@ -77,18 +58,19 @@ def weighted_trees(
     if not isinstance(trees, HardTrees):
         return None
     trees, program = deepcopy(trees).cpu(), net.program.with_modules(net.exact_modules).eval()
-    rows = TreeRows(net.run_in_slices(partial(program.inputs_of, position), valid[0]), *valid[1:])
+    inputs = net.run_in_slices(partial(program.inputs_of, position), valid[0])
+    rows = inputs, *valid[1:]
     fit = partial(fit_block_weights, trees, loss=by_blocks(loss), generator=generator)
-    weighted = fit(rows.take(split.shuffled.sort().values))
+    weighted = fit(take(rows, split.shuffled.sort().values))
     if weighted is None:
         return None
-    of_halves = [fit(rows.take(half)) or trees for half in split.halves]
+    of_halves = [fit(take(rows, half)) or trees for half in split.halves]
     with torch.no_grad():
-        before = trees(rows.inputs)
+        before = trees(inputs)
         after = before.clone()
         for of_half, tested in zip(of_halves, reversed(split.halves), strict=True):
-            after[tested] = of_half(rows.inputs[tested])
-        fitted = weighted(rows.inputs)
+            after[tested] = of_half(inputs[tested])
+        fitted = weighted(inputs)
     test = compare_scores(metric, loss, split, before, after, *valid[1:])
     if test.significant:
         old, new = (evaluate(metric, loss, lambda scores: scores, [((each,), *valid[1:])]) for each in (before, fitted))
@@ -98,7 +80,7 @@ def weighted_trees(
     return WeightedTrees(position, weighted, test)
 
 
-def fit_block_weights(trees: HardTrees, rows: TreeRows, loss: Loss, generator: torch.Generator) -> HardTrees | None:
+def fit_block_weights(trees: HardTrees, rows: Items, loss: Loss, generator: torch.Generator) -> HardTrees | None:
     """Scale the leaf values of each block of boosting rounds by its weight; None where all weights are 1.
 
     With v_b the sum of the trees of block b, the weights minimise loss(base + sum_b w_b v_b) over w in [0, 1] by
@@ -109,7 +91,8 @@ def fit_block_weights(trees: HardTrees, rows: TreeRows, loss: Loss, generator: t
     ----------
     trees : HardTrees
         Boosted, with one value per leaf.
-    rows : TreeRows
+    rows : Items
+        Inputs of the trees ``[N, width]``, targets and weights, of rows that the trees were not fitted on.
     loss : callable
         Of raw scores, targets and weights.
     generator : torch.Generator
@@ -117,28 +100,28 @@ def fit_block_weights(trees: HardTrees, rows: TreeRows, loss: Loss, generator: t
     """
     if trees.vector or trees.divisor != 1 or trees.root.shape[0] < BLOCKS * trees.outputs:
         return None
-    rows = rows.sample(generator)
-    values = trees.leaf_values(rows.inputs)  # [N, K, rounds]
+    inputs, target, *weight = random_rows(rows, MAX_FITTED_ROWS, generator)
+    values = trees.leaf_values(inputs)  # [N, K, rounds]
     rounds = values.shape[2]
     block = torch.arange(rounds) * BLOCKS // rounds
-    sums = values.new_zeros(*values.shape[:2], BLOCKS).index_add_(2, block, values).to(rows.inputs.dtype)
-    weights = _minimise(sums, trees.base.to(sums.dtype), rows, loss)
+    sums = values.new_zeros(*values.shape[:2], BLOCKS).index_add_(2, block, values).to(inputs.dtype)
+    weights = _minimise(sums, trees.base.to(sums.dtype), loss, target, *weight)
     if bool((weights > 0.99).all()):
         return None
     ensemble = trees.ensemble()
     per_tree = weights[block].double().numpy()[_rounds(ensemble.output)]
     per_leaf = np.repeat(per_tree, np.diff(ensemble.leaf_start))
     weighted = HardTrees.of(replace(ensemble, leaf_value=ensemble.leaf_value * per_leaf))
-    weighted.cast(rows.inputs.dtype)
+    weighted.cast(inputs.dtype)
     return fastest(weighted)
 
 
-def _minimise(sums: Tensor, base: Tensor, rows: TreeRows, loss: Loss) -> Tensor:
+def _minimise(sums: Tensor, base: Tensor, loss: Loss, target: Tensor, weight: Tensor | None = None) -> Tensor:
     weights = torch.ones(BLOCKS, dtype=sums.dtype, requires_grad=True)
     optimizer = torch.optim.Adam([weights], LEARNING_RATE)
     for _ in range(STEPS):
         optimizer.zero_grad()
-        loss(base + sums @ weights, rows.target, rows.weight).backward()  # type: ignore[no-untyped-call]
+        loss(base + sums @ weights, target, weight).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         with torch.no_grad():
             weights.clamp_(0, 1)

@@ -22,7 +22,15 @@ Items = tuple[Any, ...]
 
 def take(items: Items, index: Tensor) -> Items:
     """Rows by their numbers, or by a mask."""
-    return Batch(items[0].numbers[index], items[0].ids[index]), *(block[index] for block in items[1:])
+    rows, *rest = items
+    rows = Batch(*(block[index] for block in rows)) if isinstance(rows, Batch) else rows[index]
+    return rows, *(block[index] for block in rest)
+
+
+def random_rows(items: Items, most: int, generator: torch.Generator) -> Items:
+    """At most so many random rows."""
+    count = len(items[1])
+    return items if count <= most else take(items, torch.randperm(count, generator=generator)[:most])
 
 
 @dataclass(frozen=True)
