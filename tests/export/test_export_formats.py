@@ -57,6 +57,7 @@ from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.trainers.residual.init_scores import InputColumns
 from windtunnel.trainers.residual.installation import install_residual
+from windtunnel.trainers.residual.training import FittedResidual
 
 SPREAD = [
     "imputer of texts, one-hot",
@@ -136,9 +137,8 @@ def with_residual_model(generator: torch.Generator) -> windtunnel.Translation:
     with torch.no_grad():
         for parameter in residual.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    install_residual(
-        net, residual, InputColumns([*range(len(net.encoder.numbers))], [*range(len(net.encoder.categories))])
-    )
+    inputs = InputColumns([*range(len(net.encoder.numbers))], [*range(len(net.encoder.categories))])
+    install_residual(net, FittedResidual(residual, inputs))
     return net
 
 

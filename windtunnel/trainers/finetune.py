@@ -128,8 +128,8 @@ def finetune(
         install_pipeline(net, best.pipeline)
     if best.boosted is not None:
         install_boosted(net, best.boosted)
-    if best.residual is not None and best.inputs is not None:
-        install_residual(net, best.residual, best.inputs, 1.0 if best.boosted is None else best.boosted.weight)
+    if best.residual is not None:
+        install_residual(net, best.residual, 1.0 if best.boosted is None else best.boosted.weight)
     if training.error is not None:
         raise training.error
     _record_profile(net, data)

@@ -19,6 +19,7 @@ from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.binning import bin_edges
 from windtunnel.trainers.residual.init_scores import InputColumns
 from windtunnel.trainers.residual.installation import install_residual
+from windtunnel.trainers.residual.training import FittedResidual
 
 MIN_ROWS = 5
 """Rows with a new category from which it gets a table row; rarer ones stay unknown."""
@@ -122,7 +123,7 @@ def extend_residual(net: TranslatedPipeline, numbers: Tensor, unit: Tensor) -> N
     residual = ResidualModel(
         edges, torch.tensor(size), interactions, old.cell_count, old.keys, old.unit, weight, factors, old.cross.detach()
     )
-    install_residual(net, residual, every)
+    install_residual(net, FittedResidual(residual, every))
 
 
 def _unread_columns(net: TranslatedPipeline, inputs: InputColumns) -> InputColumns:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from windtunnel.modules.base import Module
-from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import by_blocks
@@ -18,11 +17,11 @@ from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.training import TrainingResult
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
-from windtunnel.trainers.residual.init_scores import InputColumns, PipelineScorer
+from windtunnel.trainers.residual.init_scores import PipelineScorer
 from windtunnel.trainers.residual.installation import FrozenPipeline
 from windtunnel.trainers.residual.setup import ResidualSetup, significant_trees
 from windtunnel.trainers.residual.significance import SignificanceTest
-from windtunnel.trainers.residual.training import InitialResidual, ResidualOnScores
+from windtunnel.trainers.residual.training import FittedResidual, InitialResidual, ResidualOnScores
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,7 @@ class Candidate:
         Why it cannot be selected; empty where it can.
     pipeline : FrozenPipeline or None
         None leaves the program as it is.
-    residual : ResidualModel or None
-    inputs : InputColumns or None
-        Of the residual model.
+    residual : FittedResidual or None
     boosted : BoostedResidual or None
     """
 
@@ -56,8 +53,7 @@ class Candidate:
     test: SignificanceTest | None = None
     rejected: str = ""
     pipeline: FrozenPipeline | None = None
-    residual: ResidualModel | None = None
-    inputs: InputColumns | None = None
+    residual: FittedResidual | None = None
     boosted: BoostedResidual | None = None
 
 
@@ -190,8 +186,7 @@ def _interactions(initial: InitialResidual, training: TrainingResult, metric: Me
         epoch=0,
         test=test,
         rejected=test.reason,
-        residual=initial.residual,
-        inputs=initial.inputs,
+        residual=initial.fitted,
     )
 
 
@@ -215,6 +210,5 @@ def _columns(
         epoch=training.best_epoch,
         test=test,
         rejected="" if recipe.select == "best_epoch" else rejected,
-        residual=trained.residual,
-        inputs=trained.inputs,
+        residual=trained.fitted,
     )

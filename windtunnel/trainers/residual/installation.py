@@ -11,7 +11,7 @@ import torch
 from windtunnel.compiler.strategies import choose
 from windtunnel.modules.base import Module
 from windtunnel.modules.ensembles.log_pool import LogProbabilities
-from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
+from windtunnel.modules.linear.residual_model import ResidualSum
 from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.program.head import Head
@@ -22,7 +22,7 @@ from windtunnel.program.translate_options import SofteningPlan
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.init_scores import InputColumns
-from windtunnel.trainers.residual.training import residual_head
+from windtunnel.trainers.residual.training import FittedResidual, residual_head
 
 STEP_NAME = "residual"
 
@@ -55,19 +55,18 @@ def install_pipeline(net: TranslatedPipeline, pipeline: FrozenPipeline) -> None:
     net.eval()
 
 
-def install_residual(
-    net: TranslatedPipeline, residual: ResidualModel, inputs: InputColumns, weight: float = 1.0
-) -> None:
+def install_residual(net: TranslatedPipeline, residual: FittedResidual, weight: float = 1.0) -> None:
     """Append a residual model to an installed pipeline: its scores, and their sum with those of the pipeline.
 
     With a boosted residual, ``weight`` is that of the scores that it starts from.
     """
-    residual.unit = residual.unit * weight
-    scores = _last_scores(net, len(residual.unit))
-    _append(net, residual, _takes(inputs))
+    model = residual.model
+    model.unit = model.unit * weight
+    scores = _last_scores(net, len(model.unit))
+    _append(net, model, _takes(residual.inputs))
     _append(net, ResidualSum(), [scores, _last(net, scores.count)])
-    residual.cast(getattr(torch, net.encoder.dtype))
-    residual.requires_grad_()
+    model.cast(getattr(torch, net.encoder.dtype))
+    model.requires_grad_()
     mark_initial_weights(net)
     net.eval()
 

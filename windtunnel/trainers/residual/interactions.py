@@ -15,7 +15,7 @@ from windtunnel.program.head import Head
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import LARGEST_BATCH
 from windtunnel.trainers.residual.column_coder import ColumnCoder
-from windtunnel.trainers.residual.init_scores import select_columns, split_scores
+from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals, fit_in_sequence, interaction_weights
 from windtunnel.trainers.residual.screening import select_interactions
 from windtunnel.trainers.residual.training import InitialResidual, ResidualOnScores, residual_head
@@ -124,7 +124,7 @@ def fit_interactions(
         coder,
         loss,
         torch.zeros_like(scores),
-        (select_columns(valid[0], inputs, outputs), *valid[1:]),
+        valid,
         split,
         torch.zeros_like(init_scores),
     )

@@ -57,6 +57,23 @@ class ResidualOnScores(nn.Module):
 
 
 @dataclass(frozen=True)
+class FittedResidual:
+    """A residual model, and the columns of encoded rows that it reads."""
+
+    model: ResidualModel
+    inputs: InputColumns
+
+    def scores(self, rows: Batch) -> Tensor:
+        """Scores of its columns and interactions ``[N, K]``, for rows without init scores."""
+        return in_slices(self.model, concat(self.inputs.select(rows)))
+
+    def column_scores(self, rows: Batch) -> Tensor:
+        """Scores of its columns alone."""
+        codes = self.model.codes
+        return in_slices(lambda x: self.model.column_scores(codes(x)), concat(self.inputs.select(rows)))
+
+
+@dataclass(frozen=True)
 class InitialResidual:
     """A residual model with fitted interactions and columns of score 0, and the rows to train and test it on.
 
@@ -71,7 +88,7 @@ class InitialResidual:
     offset : Tensor
         ``[N, K]``, scores of the interactions for each training row, fitted without that row.
     test_rows : tuple of Batch, Tensor, Tensor or None
-        Validation rows: selected columns with init scores, targets, weights.
+        Validation rows with init scores, targets, weights.
     split : SplitRows
         Halves of the validation rows.
     crossfitted : Tensor
@@ -95,6 +112,11 @@ class InitialResidual:
     def residual(self) -> ResidualModel:
         """The residual model itself."""
         return self.model.residual
+
+    @property
+    def fitted(self) -> FittedResidual:
+        """The residual model, and what it reads."""
+        return FittedResidual(self.residual, self.inputs)
 
     @property
     def outputs(self) -> int:
@@ -164,8 +186,7 @@ class InitialResidual:
         return scores + self.crossfitted if len(self.residual.interactions) else scores
 
     def _column_scores(self) -> Tensor:
-        rows, _ = split_scores(self.test_rows[0], self.outputs)
-        return in_slices(lambda x: self.residual.column_scores(self.residual.codes(x)), concat(rows))
+        return self.fitted.column_scores(split_scores(self.test_rows[0], self.outputs)[0])
 
     def _compare(self, metric: Metric, before: Tensor, after: Tensor) -> SignificanceTest:
         with torch.no_grad():
