@@ -1,14 +1,9 @@
-"""Converters of fitted estimators, one file per family; each folder imports its families."""
+"""Converters of fitted estimators, one file per family; importing this package registers all of them."""
 
-from windtunnel.translators import (
-    categories as categories,
-    composites as composites,
-    decomposition as decomposition,
-    linear as linear,
-    neighbours as neighbours,
-    preprocessing as preprocessing,
-    trees as trees,
-)
+from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import walk_packages
+
 from windtunnel.translators.conversions import (
     CategoryEncoding,
     CategoryRecoding,
@@ -34,3 +29,11 @@ __all__ = [
     "supported",
     "translates",
 ]
+
+OPTIONAL = ("catboost", "xgboost")
+"""Libraries whose converters, in the file of the same name, are registered only where the library is installed."""
+
+for _file in walk_packages(__path__, f"{__name__}."):
+    _name = _file.name.rpartition(".")[2]
+    if _name not in OPTIONAL or find_spec(_name) is not None:
+        import_module(_file.name)

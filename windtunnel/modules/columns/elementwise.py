@@ -9,109 +9,52 @@ from torch import Tensor
 
 from windtunnel.modules.base import Module
 
-# All take the numbers [B, width] and three options, a tensor [3].
-
 
 def differentiable_where(inside: Tensor, x: Tensor) -> Tensor:
     """``x``; outside, where the gradient of a function would be infinite, it becomes 0."""
     return torch.where(inside, x, x.detach()) if torch.is_grad_enabled() else x
 
 
-def log1p(x: Tensor, options: Tensor) -> Tensor:
+def log1p(x: Tensor) -> Tensor:
     """log(1 + x)."""
     return torch.log1p(differentiable_where(x > -1, x))
 
 
-def log(x: Tensor, options: Tensor) -> Tensor:
+def log(x: Tensor) -> Tensor:
     """log(x)."""
     return torch.log(differentiable_where(x > 0, x))
 
 
-def log2(x: Tensor, options: Tensor) -> Tensor:
+def log2(x: Tensor) -> Tensor:
     """log(x) / log(2)."""
     return torch.log2(differentiable_where(x > 0, x))
 
 
-def log10(x: Tensor, options: Tensor) -> Tensor:
+def log10(x: Tensor) -> Tensor:
     """log(x) / log(10)."""
     return torch.log10(differentiable_where(x > 0, x))
 
 
-def exp(x: Tensor, options: Tensor) -> Tensor:
-    """e^x."""
-    return torch.exp(x)
-
-
-def exp2(x: Tensor, options: Tensor) -> Tensor:
-    """2^x."""
-    return torch.exp2(x)
-
-
-def expm1(x: Tensor, options: Tensor) -> Tensor:
-    """e^x - 1."""
-    return torch.expm1(x)
-
-
-def sqrt(x: Tensor, options: Tensor) -> Tensor:
+def sqrt(x: Tensor) -> Tensor:
     """x^(1/2)."""
     return torch.sqrt(differentiable_where(x > 0, x))
 
 
-def cbrt(x: Tensor, options: Tensor) -> Tensor:
+def cbrt(x: Tensor) -> Tensor:
     """x^(1/3), of negative numbers too."""
     inside = x != 0
     size = torch.where(inside, x.abs(), torch.ones_like(x))
     return torch.where(inside, torch.sign(x) * torch.pow(size, 1.0 / 3.0), x) + 0 * torch.where(torch.isnan(x), x, 0)
 
 
-def square(x: Tensor, options: Tensor) -> Tensor:
+def square(x: Tensor) -> Tensor:
     """x^2."""
     return x * x
 
 
-def absolute(x: Tensor, options: Tensor) -> Tensor:
-    """|x|."""
-    return torch.abs(x)
-
-
-def sign(x: Tensor, options: Tensor) -> Tensor:
+def sign(x: Tensor) -> Tensor:
     """-1, 0 or 1."""
     return torch.where(torch.isnan(x), x, torch.sign(x))
-
-
-def sin(x: Tensor, options: Tensor) -> Tensor:
-    """sin(x), x in radians."""
-    return torch.sin(x)
-
-
-def cos(x: Tensor, options: Tensor) -> Tensor:
-    """cos(x), x in radians."""
-    return torch.cos(x)
-
-
-def tanh(x: Tensor, options: Tensor) -> Tensor:
-    """tanh(x)."""
-    return torch.tanh(x)
-
-
-def arctan(x: Tensor, options: Tensor) -> Tensor:
-    """The angle whose tangent is x, in radians."""
-    return torch.atan(x)
-
-
-def sinh(x: Tensor, options: Tensor) -> Tensor:
-    """(e^x - e^-x) / 2."""
-    return torch.sinh(x)
-
-
-def arcsinh(x: Tensor, options: Tensor) -> Tensor:
-    """log(x + sqrt(x^2 + 1))."""
-    return torch.asinh(x)
-
-
-def negative(x: Tensor, options: Tensor) -> Tensor:
-    """-x."""
-    return -x
 
 
 def clip(x: Tensor, options: Tensor) -> Tensor:
@@ -126,23 +69,30 @@ def nan_to_num(x: Tensor, options: Tensor) -> Tensor:
     return torch.where(x == -math.inf, options[2], x)
 
 
-def expit(x: Tensor, options: Tensor) -> Tensor:
-    """1 / (1 + e^-x)."""
-    return torch.sigmoid(x)
-
-
-def logit(x: Tensor, options: Tensor) -> Tensor:
+def logit(x: Tensor) -> Tensor:
     """log(x / (1 - x))."""
     return torch.logit(differentiable_where((x > 0) & (x < 1), x))
 
 
-FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    function.__name__: function
-    for function in (
-        log1p, log, log2, log10, exp, exp2, expm1, sqrt, cbrt, square, absolute, sign, sin, cos, tanh, arctan, sinh,
-        arcsinh, negative, clip, nan_to_num, expit, logit,
-    )
-}  # fmt: skip
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    function.__name__: function for function in (log1p, log, log2, log10, sqrt, cbrt, square, sign, logit)
+} | {
+    "exp": torch.exp,
+    "exp2": torch.exp2,
+    "expm1": torch.expm1,
+    "absolute": torch.abs,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "tanh": torch.tanh,
+    "arctan": torch.atan,
+    "sinh": torch.sinh,
+    "arcsinh": torch.asinh,
+    "negative": torch.neg,
+    "expit": torch.sigmoid,
+}
+"""Functions without options, by their names in NumPy or SciPy; those defined here have finite gradients everywhere."""
+WITH_OPTIONS = ("clip", "nan_to_num")
+"""The functions that take three options, a tensor [3]."""
 
 
 class Elementwise(Module):
@@ -159,12 +109,17 @@ class Elementwise(Module):
 
     MAY_BE_NON_FINITE: ClassVar[bool] = True
     PER_COLUMN: ClassVar[tuple[str, ...]] = ()
+    CHOICES = {"function": (*FUNCTIONS, *WITH_OPTIONS)}
     options: Tensor  # [3]: the bounds of "clip", the values of "nan_to_num"
-    function: str  # a name in ``FUNCTIONS``
+    function: str  # a name in ``FUNCTIONS`` or ``WITH_OPTIONS``
 
     def __post_init__(self) -> None:
-        self.apply_to = FUNCTIONS[self.function]
+        self.apply_to = FUNCTIONS.get(self.function, square)  # not called for those with options
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]."""
-        return self.apply_to(x, self.options)
+        if self.function == "clip":
+            return clip(x, self.options)
+        if self.function == "nan_to_num":
+            return nan_to_num(x, self.options)
+        return self.apply_to(x)

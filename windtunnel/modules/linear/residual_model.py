@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, derived, learned
 
 
 class ResidualModel(Module):
@@ -24,28 +24,6 @@ class ResidualModel(Module):
     digits, modulo its count of cells: a cell per combination of values where the count suffices, else a hash. ``cross``
     has a row for each cell in ``keys``, and behind these a row per interaction for all its other cells.
 
-    Parameters
-    ----------
-    edges : Tensor
-        ``[numbers, E]``, ascending edges between the bins of each number, padded with infinity. A number that equals an
-        edge is in the bin below it.
-    size : Tensor
-        int64 ``[numbers + categories]``, number of codes of each column.
-    interactions : Tensor
-        int64 ``[P, order]``, columns of each interaction, padded with -1.
-    cell_count : Tensor
-        int64 ``[P]``, cells of each interaction, below 2^31 in total.
-    keys : Tensor
-        int32 ``[R]``, ascending: cells with a row in ``cross``, each plus the cells of the interactions before.
-    unit : Tensor
-        ``[K]``, raw score per unit of the model: 1 for log-odds, the standard deviation of the residuals for values.
-    weight : Tensor
-        ``[sum(size), K]``.
-    factors : Tensor
-        ``[sum(size), K, rank]``; rank 0 leaves the factorization machine out.
-    cross : Tensor
-        ``[R + P, K]``.
-
     Source
     ------
     Generalised additive models with pairs of columns (Lou et al., KDD 2013); interactions of categories grown greedily
@@ -53,40 +31,22 @@ class ResidualModel(Module):
     """
 
     KINDS: ClassVar[dict[str, str]] = dict.fromkeys(("weight", "factors", "cross"), "residual")
+    COPIES: ClassVar[bool] = False
     edges: Tensor
-    size: Tensor
-    interactions: Tensor
-    cell_count: Tensor
-    keys: Tensor
-    unit: Tensor
-    first_code: Tensor
+    """[numbers, E], ascending edges between the bins of each number, padded with infinity. A number that equals an edge
+    is in the bin below it."""
+    size: Tensor  # int64 [numbers + categories], number of codes of each column
+    interactions: Tensor  # int64 [P, order], columns of each interaction, padded with -1
+    cell_count: Tensor  # int64 [P], cells of each interaction, below 2^31 in total
+    keys: Tensor  # int32 [R], ascending: cells with a row in ``cross``, each plus the cells of the interactions before
+    unit: Tensor  # [K], raw score per unit: 1 for log-odds, the standard deviation of the residuals for values
+    weight: Tensor = learned()  # [sum(size), K]
+    factors: Tensor = learned()  # [sum(size), K, rank]; rank 0 leaves the factorization machine out
+    cross: Tensor = learned()  # [R + P, K]
+    first_code: Tensor = derived()
 
-    def __init__(
-        self,
-        edges: Tensor,
-        size: Tensor,
-        interactions: Tensor,
-        cell_count: Tensor,
-        keys: Tensor,
-        unit: Tensor,
-        weight: Tensor,
-        factors: Tensor,
-        cross: Tensor,
-    ) -> None:
-        super().__init__()
-        for name, fact in (
-            ("edges", edges),
-            ("size", size),
-            ("interactions", interactions),
-            ("cell_count", cell_count),
-            ("keys", keys),
-            ("unit", unit),
-        ):
-            self.register_buffer(name, fact)
-        self.register_buffer("first_code", torch.cumsum(size, 0) - size, persistent=False)
-        self.weight = nn.Parameter(weight)
-        self.factors = nn.Parameter(factors)
-        self.cross = nn.Parameter(cross)
+    def __post_init__(self) -> None:
+        self.register_buffer("first_code", torch.cumsum(self.size, 0) - self.size, persistent=False)
 
     @classmethod
     def zero(cls, edges: Tensor, size: Sequence[int], unit: Tensor, *, rank: int, generator: torch.Generator) -> Self:

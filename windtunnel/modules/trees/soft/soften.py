@@ -112,8 +112,24 @@ def _varies(values: Floats) -> bool:
     return len(finite) > 0 and bool(np.ptp(finite) > 0)
 
 
-def soften(
+def soften(ensemble: TreeEnsemble, **options: Any) -> SoftTrees:
+    """Soft trees of an ensemble; the options are those of ``_soften``."""
+    padded = Padded.of(ensemble)
+    return _soften(SoftTrees, ensemble, padded, _values(ensemble, padded), **options)
+
+
+def soften_leaves(ensemble: TreeEnsemble, **options: Any) -> SoftLeaves:
+    """Soft leaves of an ensemble; the options are those of ``_soften``."""
+    padded = Padded.of(ensemble)
+    column = torch.from_numpy(np.flatnonzero(padded.leaf.flatten() >= 0))
+    return _soften(SoftLeaves, ensemble, padded, {"column": column}, **options)
+
+
+def _soften(
+    form: type[Soft],
     ensemble: TreeEnsemble,
+    padded: Padded,
+    extra: dict[str, Any],
     *,
     level: str = "L4",
     start: str = "warm",
@@ -122,8 +138,8 @@ def soften(
     sample: Floats | None = None,
     grids: dict[int, Floats] | None = None,
     seed: int = 0,
-) -> SoftTrees:
-    """Soft trees of an ensemble.
+) -> Soft:
+    """Build the module from the tensors of ``SoftSplits`` and the ``extra`` ones of ``form``.
 
     Parameters
     ----------
@@ -142,34 +158,6 @@ def soften(
     seed : int
         Of the cold start.
     """
-    padded = Padded.of(ensemble)
-    values = _values(ensemble, padded)
-    return _soften(
-        SoftTrees, ensemble, padded, values, level, start, temperature, soft_fraction, sample, grids, seed
-    )  # fmt: skip
-
-
-def soften_leaves(ensemble: TreeEnsemble, **options: Any) -> SoftLeaves:
-    """Soft leaves of an ensemble; the options are those of ``soften``."""
-    padded = Padded.of(ensemble)
-    column = torch.from_numpy(np.flatnonzero(padded.leaf.flatten() >= 0))
-    return _soften(SoftLeaves, ensemble, padded, {"column": column}, **options)
-
-
-def _soften(
-    form: type[Soft],
-    ensemble: TreeEnsemble,
-    padded: Padded,
-    extra: dict[str, Any],
-    level: str = "L4",
-    start: str = "warm",
-    temperature: float | None = None,
-    soft_fraction: float = 0.0,
-    sample: Floats | None = None,
-    grids: dict[int, Floats] | None = None,
-    seed: int = 0,
-) -> Soft:
-    """Build the module from the tensors of ``SoftSplits`` and those that ``form`` has in addition."""
     if temperature is None:
         units = Units.of(ensemble, sample, grids or {})
         threshold, slope = place_nodes(ensemble, units, soft_fraction, sample, grids or {})
@@ -184,11 +172,7 @@ def _soften(
 
 
 def place_nodes(
-    ensemble: TreeEnsemble,
-    units: Units,
-    soft_fraction: float,
-    sample: Floats | None,
-    grids: dict[int, Floats],
+    ensemble: TreeEnsemble, units: Units, soft_fraction: float, sample: Floats | None, grids: dict[int, Floats]
 ) -> tuple[Floats, Floats]:
     """Threshold ``[N]`` and slope ``[N]`` of every node, in scaled units."""
     threshold, gap = np.zeros(len(ensemble.threshold)), np.ones(len(ensemble.threshold))

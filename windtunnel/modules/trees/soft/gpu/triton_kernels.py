@@ -40,8 +40,7 @@ class KernelOperands(NamedTuple):
     missing: Tensor
     direction: Tensor
     category_table: Tensor
-    entry: Tensor
-    """int64 ``[T, n]``, the row of the table that a node looks its category up in, -1 where it compares."""
+    entry: Tensor  # int64 [T, n], the row of the table that a node looks its category up in, -1 where it compares
     kept: Tensor
     """int8 ``[T, n + 1 + l, blocks]``, what dropout keeps of nodes, of the unit that is always 1, and of leaves."""
 
@@ -55,47 +54,30 @@ class KernelSizes(NamedTuple):
     nodes: int
     leaves: int
     scores: int
-    entries: int
-    """Rows of the table of categories."""
-    columns: int
-    """Columns of it."""
-    blocks: int
-    """Of rows that share what is dropped."""
-    scale: float
-    """How much more what is kept counts."""
+    entries: int  # rows of the table of categories
+    columns: int  # columns of it
+    blocks: int  # of rows that share what is dropped
+    scale: float  # how much more what is kept counts
 
 
 class KernelForm(NamedTuple):
     """What kernels are compiled for: sizes of blocks, powers of two, and what is there and wanted."""
 
-    R: int
-    """Rows."""
-    N: int
-    """Nodes, all of a tree."""
-    L: int
-    """Leaves."""
-    K: int
-    """Scores, all of them."""
-    W: int
-    """Columns of the input that a product reads at once."""
-    D: int
-    """Columns of the input whose gradients a program adds up."""
-    M: int
-    """Rows that share what is dropped."""
-    GATHER: bool
-    """Each node reads one column."""
-    SETTLED: bool
-    """Nodes may miss a value or look up a category, so that x is there."""
-    CATEGORIES: bool
-    """Some of them look up categories."""
+    R: int  # rows
+    N: int  # nodes, all of a tree
+    L: int  # leaves
+    K: int  # scores, all of them
+    W: int  # columns of the input that a product reads at once
+    D: int  # columns of the input whose gradients a program adds up
+    M: int  # rows that share what is dropped
+    GATHER: bool  # each node reads one column
+    SETTLED: bool  # nodes may miss a value or look up a category, so that x is there
+    CATEGORIES: bool  # some of them look up categories
     DROPPED: bool
-    WHOLE: bool
-    """Of a leaf all of ``(1 + h) / 2`` is dropped, or only ``h``."""
-    SCORED: bool
-    """Scores, or the leaves themselves."""
+    WHOLE: bool  # of a leaf all of ``(1 + h) / 2`` is dropped, or only ``h``
+    SCORED: bool  # scores, or the leaves themselves
     BF16: bool
-    ROUND: bool
-    """In bf16's place, where there is none."""
+    ROUND: bool  # in bf16's place, where there is none
     WEIGHT: bool = False
     THRESHOLD: bool = False
     PATH: bool = False

@@ -13,20 +13,13 @@ from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_ZERO
 class NodeOverrides(NamedTuple):
     """The nodes of a group of trees that may not compare; node j of tree t is row ``t (n + 1) + j``."""
 
-    feature: Tensor
-    """int64 ``[G * n]``."""
-    missing: Tensor
-    """int8 ``[G * n, 1]``."""
-    far: Tensor
-    """``[G * n, 1]``, infinitely far to the left or right of the threshold."""
-    entries: Tensor
-    """int64 ``[c]``, which rows of the category table belong to the group."""
-    units: Tensor
-    """int64 ``[c]``, their units of the group."""
-    column: Tensor
-    """int64 ``[c]``, the columns that they read."""
-    slope: Tensor
-    """``[c, 1]``, of the sigmoid."""
+    feature: Tensor  # int64 [G * n]
+    missing: Tensor  # int8 [G * n, 1]
+    far: Tensor  # [G * n, 1], infinitely far to the left or right of the threshold
+    entries: Tensor  # int64 [c], which rows of the category table belong to the group
+    units: Tensor  # int64 [c], their units of the group
+    column: Tensor  # int64 [c], the columns that they read
+    slope: Tensor  # [c, 1], of the sigmoid
 
 
 def missing_flags(x: Tensor) -> Tensor | None:
