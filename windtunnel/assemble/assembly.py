@@ -42,26 +42,13 @@ from windtunnel.translators.conversions import (
 
 @dataclass
 class Assembly:
-    """The parts of a translation: ``program``, ``encoder``, ``head``, ``origins`` and ``hosts``.
-
-    Parameters
-    ----------
-    pipeline : fitted pipeline or estimator
-    untranslated : str
-        "cache", "stream" or "error"; see ``translate``.
-    sample : rows, optional
-        Raw rows, for steps on the host and encoders without a vocabulary.
-    dtype : torch.dtype
-        What the modules compute in.
-    exact : bool
-        True for ``compile``: also translate steps through which no gradient passes.
-    """
+    """The parts of a translation: ``program``, ``encoder``, ``head``, ``origins`` and ``hosts``."""
 
     pipeline: Any
-    untranslated: str = "cache"
-    sample: Rows | None = None
-    dtype: torch.dtype = torch.float64
-    exact: bool = False
+    untranslated: str = "cache"  # "cache", "stream" or "error"; see ``translate``
+    sample: Rows | None = None  # raw rows, for steps on the host and encoders without a vocabulary
+    dtype: torch.dtype = torch.float64  # what the modules compute in
+    exact: bool = False  # True for ``compile``: also translate steps through which no gradient passes
 
     def __post_init__(self) -> None:
         graph = build_graph(self.pipeline)

@@ -33,24 +33,12 @@ NO_HASH = 2**40
 
 
 class Categories:
-    """Adds the steps that read categories.
-
-    Parameters
-    ----------
-    builder : ProgramBuilder
-    sample : rows, optional
-        Raw rows, for encoders without a vocabulary.
-
-    Attributes
-    ----------
-    flat : set of Step
-        Encoders whose output has one dimension.
-    """
+    """Adds the steps that read categories."""
 
     def __init__(self, builder: ProgramBuilder, sample: Rows | None) -> None:
-        self.flat: set[Step] = set()
+        self.flat: set[Step] = set()  # encoders whose output has one dimension
         self._builder = builder
-        self._sample = sample
+        self._sample = sample  # raw rows, for encoders without a vocabulary
 
     def recoded(self, step: Step, recoding: CategoryRecoding, columns: Sequence[GraphColumn]) -> list[GraphColumn]:
         """The columns after a step that merges, imputes or shifts categories; they are still categories."""

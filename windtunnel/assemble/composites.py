@@ -13,12 +13,7 @@ from windtunnel.translators.conversions import Composite, Part, Predictor
 
 
 class Composites:
-    """Extends the graph by the estimators inside composites.
-
-    Parameters
-    ----------
-    conversions : Conversions
-    """
+    """Extends the graph by the estimators inside composites."""
 
     def __init__(self, conversions: Conversions) -> None:
         self._conversions = conversions

@@ -24,19 +24,11 @@ from windtunnel.translators.registry import convert, is_differentiable
 
 
 class Conversions:
-    """Converts the steps of a graph.
-
-    Parameters
-    ----------
-    dtype : torch.dtype
-        What the modules compute in.
-    exact : bool
-        True if steps that end the gradient are accepted as well.
-    """
+    """Converts the steps of a graph."""
 
     def __init__(self, dtype: torch.dtype, *, exact: bool) -> None:
-        self.exact = exact
-        self._dtype = dtype
+        self.exact = exact  # whether steps that end the gradient are accepted as well
+        self._dtype = dtype  # what the modules compute in
         self._cached: dict[Step, Any] = {}
 
     def of_step(self, step: Step) -> Any:

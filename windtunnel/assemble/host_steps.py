@@ -19,26 +19,13 @@ WIDEST = 2**20
 
 
 class HostSteps:
-    """Keeps steps on the host; their columns follow the raw ones.
-
-    Parameters
-    ----------
-    builder : ProgramBuilder
-    untranslated : str
-        "cache", "stream" or "error"; see ``translate``.
-    sample : rows, optional
-        Raw rows, which show the number of columns of a step.
-
-    Attributes
-    ----------
-    steps : list of HostStep
-    """
+    """Keeps steps on the host; their columns follow the raw ones."""
 
     def __init__(self, builder: ProgramBuilder, untranslated: str, sample: Rows | None) -> None:
         self.steps: list[HostStep] = []
         self._builder = builder
-        self._untranslated = untranslated
-        self._sample = sample
+        self._untranslated = untranslated  # "cache", "stream" or "error"; see ``translate``
+        self._sample = sample  # raw rows, which show the number of columns of a step
 
     def columns(self, step: Step, error: UnsupportedEstimator) -> list[GraphColumn]:
         """The columns of a step without a translation; its ``UnsupportedEstimator`` if no step may stay on the host."""

@@ -22,13 +22,7 @@ from windtunnel.translators.conversions import Composite, Predictor
 
 
 class MethodColumns:
-    """Adds the steps after raw scores that give labels, probabilities and further methods.
-
-    Parameters
-    ----------
-    context : Context
-    predictors : Predictors
-    """
+    """Adds the steps after raw scores that give labels, probabilities and further methods."""
 
     def __init__(self, context: Context, predictors: Predictors) -> None:
         self._context = context

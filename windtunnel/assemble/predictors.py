@@ -26,30 +26,16 @@ from windtunnel.translators.conversions import Composite, InputColumns, Predicto
 
 @dataclass(frozen=True)
 class ScoredPredictor:
-    """A predictor whose raw scores are an output of the program.
+    """A predictor whose raw scores are an output of the program."""
 
-    Attributes
-    ----------
-    slot : int
-        The slot of the scores.
-    count : int
-        The number of scores.
-    inputs : list of Place
-        The columns that the scores are made of.
-    predictor : Predictor
-    classes : array, list of arrays or None
-    step : Step
-    composite_methods : dict
-        Methods that composites around the predictor replace: name -> the composite's step, and the method.
-    """
-
-    slot: int
-    count: int
-    inputs: list[Place]
+    slot: int  # the slot of the scores
+    count: int  # the number of scores
+    inputs: list[Place]  # the columns that the scores are made of
     predictor: Predictor
     classes: Any
     step: Step
     composite_methods: Mapping[str, tuple[Step, Composite]] = field(default_factory=dict)
+    """Methods that composites around the predictor replace: name -> the composite's step, and the method."""
 
     @property
     def places(self) -> list[Place]:
@@ -58,12 +44,7 @@ class ScoredPredictor:
 
 
 class Predictors:
-    """Adds the steps that compute raw scores.
-
-    Parameters
-    ----------
-    context : Context
-    """
+    """Adds the steps that compute raw scores."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

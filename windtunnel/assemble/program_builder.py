@@ -27,18 +27,11 @@ from windtunnel.program.records.origin import Origin
 
 
 class ProgramBuilder:
-    """Collects the steps of a program; a step is added when a later one reads its output.
-
-    Parameters
-    ----------
-    encoder : RowEncoder
-    dtype : torch.dtype
-        What the modules compute in.
-    """
+    """Collects the steps of a program; a step is added when a later one reads its output."""
 
     def __init__(self, encoder: RowEncoder, dtype: torch.dtype) -> None:
         self.encoder = encoder
-        self.dtype = dtype
+        self.dtype = dtype  # what the modules compute in
         self.steps: list[ProgramStep] = []
         self.origins: list[Origin] = []
         self._rejecting: list[Callable[[int], Place]] = []

@@ -2,10 +2,7 @@
 
 from windtunnel.estimators.bin_encoder import BinEncoder
 from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor
-from windtunnel.estimators.factorization_machine import (
-    FactorizationMachineClassifier,
-    FactorizationMachineRegressor,
-)
+from windtunnel.estimators.factorization_machine import FactorizationMachineClassifier, FactorizationMachineRegressor
 from windtunnel.estimators.leaf_encoder import LeafEncoder
 from windtunnel.estimators.lookup import Lookup
 from windtunnel.estimators.matrix_factorization import MatrixFactorization

@@ -36,22 +36,12 @@ from windtunnel.trainers.recipe import Recipe
 
 @dataclass(frozen=True)
 class Comparison:
-    """The source pipeline, its translation after fine-tuning, and the scores of both and of the initial translation.
-
-    Attributes
-    ----------
-    source : fitted pipeline
-    net : Translation
-    scores : dict
-        "source", "warm start" (or "cold start") and "fine-tuned" to part to metric to value.
-    seconds : dict
-        The same names to the seconds of fitting, translating and fine-tuning.
-    """
+    """The source pipeline, its translation after fine-tuning, and the scores of both and of the initial translation."""
 
     source: Any
     net: Translation
-    scores: Scores
-    seconds: dict[str, float]
+    scores: Scores  # "source", "warm start" (or "cold start") and "fine-tuned" to part to metric to value
+    seconds: dict[str, float]  # the same names to the seconds of fitting, translating and fine-tuning
 
     def summary(self) -> dict[str, Any]:
         """The scores and seconds as JSON values, with the best epoch and the versions of the libraries."""

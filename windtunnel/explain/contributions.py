@@ -184,6 +184,5 @@ def blend(start: Batch, rows: Batch, raw: RawColumns, present: Tensor) -> Batch:
     """Rows with the raw columns of ``rows`` where ``present`` ``[B, columns]``, of ``start`` elsewhere."""
     numbers, ids = (torch.tensor(columns, dtype=torch.int64) for columns in (raw.numbers, raw.ids))
     return Batch(
-        torch.where(present[:, numbers], rows.numbers, start.numbers),
-        torch.where(present[:, ids], rows.ids, start.ids),
+        torch.where(present[:, numbers], rows.numbers, start.numbers), torch.where(present[:, ids], rows.ids, start.ids)
     )

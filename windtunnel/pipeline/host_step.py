@@ -23,27 +23,13 @@ MOST_LISTED = 50
 
 @dataclass(frozen=True, eq=False)
 class HostStep:
-    """One step kept on the host, with everything before it.
+    """One step kept on the host, with everything before it."""
 
-    Attributes
-    ----------
-    step : Step
-        The expression that the fitted source computes.
-    columns : tuple of int
-        Its columns, which follow the raw ones.
-    reason : str
-        The reason why it has no translation.
-    tokens : TokenCounts or None
-        Counts tokens instead of the step, whose weighting of the counts is translated.
-    source : str
-        The class of the step, if it was loaded from a file.
-    """
-
-    step: Step
-    columns: tuple[int, ...]
-    reason: str
-    tokens: TokenCounts | None = None
-    source: str = ""
+    step: Step  # the expression that the fitted source computes
+    columns: tuple[int, ...]  # its columns, which follow the raw ones
+    reason: str  # the reason why it has no translation
+    tokens: TokenCounts | None = None  # counts tokens instead of the step, whose weighting of the counts is translated
+    source: str = ""  # the class of the step, if it was loaded from a file
     _labels: list[str] = field(default_factory=list, repr=False)
 
     def __deepcopy__(self, memo: Any) -> HostStep:

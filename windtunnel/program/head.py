@@ -18,15 +18,7 @@ from torch import Tensor
 from windtunnel.errors import BadInput
 from windtunnel.modules.outputs.links import LINKS, PROBABILITIES
 
-METHODS = (
-    "predict",
-    "predict_proba",
-    "predict_log_proba",
-    "decision_function",
-    "score_samples",
-    "transform",
-    "apply",
-)
+METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples", "transform", "apply")
 
 
 LARGEST_ROUNDING = 0.01
@@ -35,38 +27,22 @@ LARGEST_ROUNDING = 0.01
 
 @dataclass(frozen=True)
 class Head:
-    """Facts that turn raw scores ``[B, K]`` into the outputs of the source's methods, and targets into tensors.
+    """Facts that turn raw scores ``[B, K]`` into the outputs of the source's methods, and targets into tensors."""
 
-    Attributes
-    ----------
-    task : str
-        "binary", "multiclass", "regression" or "transform".
-    link, loss : str
-        Names in ``LINKS`` and ``LOSSES``.
-    link_options, loss_options : dict
-        Their JSON options.
-    classes : ndarray, list of ndarray or None
-        Original labels in the order of the scores; a list for several targets, whose scores are concatenated.
-    methods : tuple of str
-        The methods of the source, among ``METHODS``.
-    flat : bool
-        Whether predictions of a regressor are ``[B]`` and not ``[B, K]``.
-    decision_scale : float
-        ``decision_function`` divided by the raw score.
-    dtypes : dict
-        The NumPy dtype of a method's output if it is not float64, or for labels not that of ``classes``.
-    """
-
-    task: str
+    task: str  # "binary", "multiclass", "regression" or "transform"
+    # link, loss: names in ``LINKS`` and ``LOSSES``
     link: str = "identity"
     loss: str = "squared"
+    # link_options, loss_options: their JSON options
     link_options: dict[str, float] = field(default_factory=dict)
     loss_options: Mapping[str, float | list[float]] = field(default_factory=dict)
     classes: NDArray[Any] | list[NDArray[Any]] | None = None
-    methods: tuple[str, ...] = ("transform",)
-    flat: bool = True
-    decision_scale: float = 1.0
+    """Original labels in the order of the scores; a list for several targets, whose scores are concatenated."""
+    methods: tuple[str, ...] = ("transform",)  # the methods of the source, among ``METHODS``
+    flat: bool = True  # whether predictions of a regressor are [B] and not [B, K]
+    decision_scale: float = 1.0  # ``decision_function`` divided by the raw score
     dtypes: dict[str, str] = field(default_factory=dict)
+    """The NumPy dtype of a method's output if it is not float64, or for labels not that of ``classes``."""
 
     def linked(self, scores: Tensor) -> Tensor:
         """Probabilities ``[B, classes]`` of a classifier, values of a regressor."""

@@ -15,10 +15,6 @@ class InitialWeights(MutableMapping[str, Tensor]):
 
     A large table that can be trained is not copied: its value is the present table with the old rows that ``fit``
     passes to ``moved``. Any other change of such a table goes unnoticed.
-
-    Parameters
-    ----------
-    program : nn.Module
     """
 
     def __init__(self, program: nn.Module) -> None:

@@ -85,11 +85,7 @@ def _tracer(program: Program, always_finite: Iterable[int]) -> tuple[Wiring, Non
 class NonFiniteTracer:
     """The causes of NaN and infinities in every column of a wiring.
 
-    Parameters
-    ----------
-    wiring : Wiring
-    always_finite : iterable of int
-        Columns of the numbers that hold neither NaN nor infinity, such as counts of tokens.
+    The columns ``always_finite`` of the numbers hold neither NaN nor infinity, such as counts of tokens.
     """
 
     def __init__(self, wiring: Wiring, always_finite: Iterable[int] = ()) -> None:

@@ -20,45 +20,26 @@ from windtunnel.program.summed_counts import SummedCounts, counting_hosts
 
 
 class ProgramFacts:
-    """What the checks before a prediction need; valid while the steps of the program have the same modules.
-
-    Attributes
-    ----------
-    modules : list of Module
-        Of the steps, then of the methods that have a step.
-    methods : frozenset of str
-        Methods that have a step in the program.
-    partial, needs_all_rows : bool
-        See ``Program``.
-    least_rows : int
-        The fewest rows of one thread.
-    always_finite : list of int
-        The positions of numbers that are finite in every row: counts of terms.
-    guarded : int64 Tensor or None
-        The other columns; None for all.
-    sums : Linear, TermSums or None
-        The only step, where scores are sums of all numbers and of nothing else.
-    summed_counts : SummedCounts or None
-        See there.
-    buffers : dict
-        Of the first step that takes columns; their device is that of the program.
-    """
+    """What the checks before a prediction need; valid while the steps of the program have the same modules."""
 
     def __init__(
         self, program: Program, modules: list[nn.Module | None], encoder: RowEncoder, hosts: Sequence[HostStep]
     ) -> None:
-        self.program, self.modules, self.always_finite = program, modules, [*counting_hosts(encoder, hosts)]
+        self.program = program
+        self.modules = modules  # of the steps, then of the methods that have a step
+        self.methods = frozenset(program.method_steps)  # methods that have a step in the program
+        self.partial, self.needs_all_rows = program.partial(), program.needs_all_rows()
+        self.least_rows = least_rows(program)  # the fewest rows of one thread
+        # The positions of numbers that are finite in every row: counts of terms.
+        self.always_finite = [*counting_hosts(encoder, hosts)]
         finite, width = set(self.always_finite), len(encoder.numbers)
         guarded = [position for position in range(width) if position not in finite]
+        # The other columns, int64; None for all.
         self.guarded = torch.tensor(guarded, dtype=torch.int64) if finite else None
-        self.partial, self.needs_all_rows, self.methods = (
-            program.partial(),
-            program.needs_all_rows(),
-            frozenset(program.method_steps),
-        )
-        self.least_rows = least_rows(program)
+        # Of the first step that takes columns; their device is that of the program.
         buffers = [take._buffers for step in program.steps for take in step.takes]  # type: ignore[union-attr]
         self.buffers: dict[str, Tensor | None] = next(iter(buffers), {})
+        # The only step, where scores are sums of all numbers and of nothing else.
         self.sums = None if encoder.categories else _only_sums(program, width)
         self.summed_counts = SummedCounts.of(program, encoder, hosts)
 

@@ -25,21 +25,15 @@ class RawColumns:
 
     Columns that a step on the host computes count as the raw column that it reads, or as one if it reads several. If
     the step returns a table of at most ``MOST_LISTED`` columns that have names, each of them counts.
-
-    Attributes
-    ----------
-    names : list of str
-    numbers, ids : list of int
-        The raw column of each column of ``Batch.numbers`` and ``Batch.ids``, as a position in ``names``.
-    positions : list of int or None
-        The position of each column among those that the source was fitted on, followed by those of steps on the host;
-        None for such a step as a whole.
     """
 
     names: list[str]
+    # numbers, ids: the raw column of each column of ``Batch.numbers`` and ``Batch.ids``, as a position in ``names``
     numbers: list[int]
     ids: list[int]
     positions: list[int | None]
+    """The position of each column among those that the source was fitted on, followed by those of steps on the host;
+    None for such a step as a whole."""
 
     @classmethod
     def of(cls, net: TranslatedPipeline) -> RawColumns:

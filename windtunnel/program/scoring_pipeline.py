@@ -203,11 +203,7 @@ class ScoringPipeline(nn.Module):
         return self._summed[2]
 
     def _sparse_output(
-        self,
-        facts: ProgramFacts,
-        method: str,
-        matrix: sparse.csr_array,
-        finish: Callable[[Tensor], Tensor] | None,
+        self, facts: ProgramFacts, method: str, matrix: sparse.csr_array, finish: Callable[[Tensor], Tensor] | None
     ) -> Tensor:
         """The output for the numbers of a sparse matrix: sums of those that it stores, or dense rows in slices."""
         count, width = matrix.shape

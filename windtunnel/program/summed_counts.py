@@ -35,13 +35,7 @@ def counting_hosts(encoder: RowEncoder, hosts: Sequence[HostStep]) -> dict[int, 
 
 
 def summed_host(node: Node, counts: Mapping[int, HostStep]) -> HostStep | None:
-    """The host step whose counts a node sums, if it does nothing else.
-
-    Parameters
-    ----------
-    counts : mapping
-        See ``counting_hosts``.
-    """
+    """The host step whose counts a node sums, if it does nothing else; ``counts`` are those of ``counting_hosts``."""
     hosts = {counts.get(column) if source == NUMBERS else None for source, column in node.inputs}
     sums = type(node.module) in (Linear, TermSums) and len({*node.inputs}) == len(node.inputs)
     return hosts.pop() if sums and len(hosts) == 1 else None
@@ -49,21 +43,11 @@ def summed_host(node: Node, counts: Mapping[int, HostStep]) -> HostStep | None:
 
 @dataclass(frozen=True, eq=False)
 class CountSums:
-    """Weighted sums of the term counts of a host step.
+    """Weighted sums of the term counts of a host step."""
 
-    Attributes
-    ----------
-    first : int
-        The column of the host step's first count.
-    encoder : RowEncoder
-        The counts that are summed, in the order of the weights.
-    module : Linear or TermSums
-        The weights.
-    """
-
-    first: int
-    encoder: RowEncoder
-    module: Linear | TermSums
+    first: int  # the column of the host step's first count
+    encoder: RowEncoder  # the counts that are summed, in the order of the weights
+    module: Linear | TermSums  # the weights
 
     @classmethod
     def of(cls, node: Node, host: HostStep, encoder: RowEncoder) -> CountSums:
@@ -85,16 +69,9 @@ class CountSums:
 
 @dataclass(frozen=True, eq=False)
 class SummingHost(HostStep):
-    """A host step that gives sums over its counts; ``columns`` are those of the sums.
+    """A host step that gives sums over its counts; ``columns`` are those of the sums."""
 
-    Attributes
-    ----------
-    host : HostStep
-        The step that counts.
-    sums : sequence of CountSums
-    """
-
-    host: HostStep | None = None
+    host: HostStep | None = None  # the step that counts
     sums: Sequence[CountSums] = ()
 
     @classmethod

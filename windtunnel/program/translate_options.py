@@ -19,19 +19,12 @@ FEWEST_CALIBRATION_ROWS = 20
 
 @dataclass(frozen=True)
 class SofteningPlan:
-    """How the exact trees of a translation become soft, and what is trainable then.
+    """How the exact trees of a translation become soft, and what is trainable then."""
 
-    Attributes
-    ----------
-    level, temperature
-        See ``translate``.
-    trainable : tuple of str
-        The parameters of the exact program that are frozen until then.
-    """
-
+    # level, temperature: see ``translate``
     level: str | dict[str, str]
     temperature: float | str
-    trainable: tuple[str, ...]
+    trainable: tuple[str, ...]  # the parameters of the exact program that are frozen until then
 
     def __post_init__(self) -> None:
         check_options(level=self.level, temperature=self.temperature)

@@ -330,11 +330,7 @@ class TranslatedPipeline(ScoringPipeline):
     def outputs(self, methods: Sequence[str], rows: Rows) -> tuple[Any, ...]:
         """The outputs of several methods, such as "predict"; raw scores from which all of them follow run once."""
         head = self.head
-        finishes = {
-            "predict": head.predicted,
-            "predict_proba": head.probabilities,
-            "decision_function": head.decision,
-        }
+        finishes = {"predict": head.predicted, "predict_proba": head.probabilities, "decision_function": head.decision}
         if (direct := self._direct(methods[0], rows)) is not None:
             return direct, *(getattr(self, method)(rows) for method in methods[1:])
         if len(methods) < 2 or not finishes.keys() - self.facts().methods >= {*methods}:

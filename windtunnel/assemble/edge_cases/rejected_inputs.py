@@ -17,13 +17,7 @@ PROBED_METHODS = ("predict", "transform", "decision_function", "score_samples")
 def rejected_inputs(estimator: Any, width: int, methods: Sequence[str] = PROBED_METHODS) -> tuple[str, ...]:
     """The kinds of ``PROBE_VALUES`` on which a method raises; none of a method that raises on zeros too.
 
-    Parameters
-    ----------
-    estimator : fitted estimator
-        Left untouched.
-    width : int
-        The number of its input columns.
-    methods : sequence of str
+    The estimator, which has ``width`` input columns, is left untouched.
     """
     if not width:
         return ()

@@ -23,13 +23,8 @@ def shift_rounded(trees: Walk, columns: Sequence[int], dtype: torch.dtype) -> Wa
     goes right (``next_above_in_data``), it moves down, in float32 only: there the source compares float64 rows rounded
     to float32, which hides a difference in the last bits.
 
-    Parameters
-    ----------
-    trees : TreeWalk
-    columns : sequence of int
-        Those whose numbers may differ from the source's in their last bits.
-    dtype : torch.dtype
-        What they are computed in.
+    ``columns`` are those whose numbers may differ from the source's in their last bits; ``dtype`` is what they are
+    computed in.
     """
     if not (trees.thresholds_in_data or (trees.next_above_in_data and dtype == torch.float32)):
         return trees

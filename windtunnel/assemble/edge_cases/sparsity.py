@@ -14,14 +14,7 @@ from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, M
 
 
 def gives_sparse(expression: Expression, *, raw: bool = False) -> bool:
-    """Whether the source's output of an expression is a sparse matrix.
-
-    Parameters
-    ----------
-    expression : Expression
-    raw : bool
-        Whether the pipeline's own input is a sparse matrix.
-    """
+    """Whether the source's output of an expression is a sparse matrix; ``raw``: whether the pipeline's own input is."""
     match expression:
         case Raw():
             return raw

@@ -20,22 +20,14 @@ LEAST_FRACTION = 1e-150
 
 @dataclass(frozen=True)
 class LeafGroup:
-    """L leaves whose paths split on U features each.
+    """L leaves whose paths split on U features each."""
 
-    Attributes
-    ----------
-    leaf : int64 [L]
-    feature : int64 [L, U]
-    fraction : float64 [L, U]
-        The part of the training rows that goes the way of the leaf at the nodes of each feature.
-    node, right, cell : int64 [S], bool [S], int64 [S]
-        The S nodes on all these paths, whether the path goes right there, and the feature that the node splits on, as
-        a cell of ``[L, U]``.
-    """
-
-    leaf: Tensor
-    feature: Tensor
+    leaf: Tensor  # int64 [L]
+    feature: Tensor  # int64 [L, U]
     fraction: Tensor
+    """float64 [L, U]; the part of the training rows that goes the way of the leaf at the nodes of each feature."""
+    # node, right, cell: int64 [S], bool [S], int64 [S]; the S nodes on all these paths, whether the path goes right
+    # there, and the feature that the node splits on, as a cell of [L, U]
     node: Tensor
     right: Tensor
     cell: Tensor

@@ -28,15 +28,9 @@ class Fidelity:
 
     The calibration rows also placed the thresholds and set the temperatures of soft trees. On other rows R squared is
     lower, the more so the fewer calibration rows there were.
-
-    Attributes
-    ----------
-    rows : int
-        Calibration rows.
-    r2 : float
     """
 
-    rows: int
+    rows: int  # calibration rows
     r2: float
 
     @classmethod
@@ -51,20 +45,11 @@ class Fidelity:
 
 @dataclass(frozen=True)
 class CalibrationRows:
-    """Encoded calibration rows, and the exact outputs of one method for them.
-
-    Attributes
-    ----------
-    batch : Batch
-    method : str
-        One of ``OUTPUT_METHODS``.
-    outputs : ndarray
-        ``[rows, ...]``, those of the source pipeline, or of its exact translation.
-    """
+    """Encoded calibration rows, and the exact outputs of one method for them."""
 
     batch: Batch
-    method: str
-    outputs: NDArray[Any]
+    method: str  # one of ``OUTPUT_METHODS``
+    outputs: NDArray[Any]  # [rows, ...], those of the source pipeline, or of its exact translation
 
     @classmethod
     def of(cls, batch: Batch, methods: Container[str], model: Any, rows: Any) -> Self:

@@ -7,26 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class HardeningResult:
-    """A translation before and after hardening, on the rows that ``harden`` was given.
-
-    Attributes
-    ----------
-    rows : int
-    change : float
-        Root mean square of the change of the raw scores, over their standard deviation.
-    metric : str
-        What ``before`` and ``after`` are: the default metric of fine-tuning.
-    before, after : float
-        NaN without targets.
-    loss_before, loss_after : float
-        The default loss of fine-tuning; NaN without targets.
-    """
+    """A translation before and after hardening, on the rows that ``harden`` was given."""
 
     rows: int
-    change: float
-    metric: str
+    change: float  # root mean square of the change of the raw scores, over their standard deviation
+    metric: str  # what ``before`` and ``after`` are: the default metric of fine-tuning
+    # before, after: NaN without targets
     before: float
     after: float
+    # loss_before, loss_after: the default loss of fine-tuning; NaN without targets
     loss_before: float
     loss_after: float
 

@@ -34,26 +34,17 @@ class ScoreChange:
 
 @dataclass(frozen=True)
 class RefreshDetails:
-    """The rows of a refresh.
+    """The rows of a refresh."""
 
-    Attributes
-    ----------
-    new_rows, old_rows : int
-        New rows, without validation rows that were given, and old rows to replay; each with its held-out part.
-    changes : tuple of ScoreChange
-        Of the new validation rows, and of the held-out old rows if there are any. Held-out new rows take part in a last
-        fit afterwards; these numbers are from before it.
-    profile_rows : int or None
-        Training rows in the profile that drift is measured against; None without a profile.
-    drift : tuple of ColumnDrift
-        Of each raw column of the new rows, the largest first.
-    """
-
+    # new_rows, old_rows: new rows, without validation rows that were given, and old rows to replay; each with its
+    # held-out part
     new_rows: int
     old_rows: int
     changes: tuple[ScoreChange, ...]
-    profile_rows: int | None
-    drift: tuple[ColumnDrift, ...]
+    """Of the new validation rows, and of the held-out old rows if there are any. Held-out new rows take part in a last
+    fit afterwards; these numbers are from before it."""
+    profile_rows: int | None  # training rows in the profile that drift is measured against; None without a profile
+    drift: tuple[ColumnDrift, ...]  # of each raw column of the new rows, the largest first
 
     @property
     def drifting(self) -> list[ColumnDrift]:

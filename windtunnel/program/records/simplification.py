@@ -7,19 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Simplification:
-    """What ``compile`` has saved.
+    """What ``compile`` has saved."""
 
-    Attributes
-    ----------
-    columns, of_columns : int
-        Columns that the steps compute for a row, after and before.
-    unread : tuple of str
-        Raw columns of the source that no step reads.
-    """
-
+    # columns, of_columns: columns that the steps compute for a row, after and before
     columns: int
     of_columns: int
-    unread: tuple[str, ...]
+    unread: tuple[str, ...]  # raw columns of the source that no step reads
 
     def saves(self) -> bool:
         """Whether anything is left out."""

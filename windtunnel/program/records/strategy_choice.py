@@ -7,26 +7,17 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class StrategyChoice:
-    """The strategy of one tree ensemble, and why.
-
-    Attributes
-    ----------
-    step, strategy : str
-    rows : int or None
-        The number of rows of a call that it was chosen for; None for 1, 1,000 and 100,000 rows alike.
-    backend : str
-        The backend on which ``measured`` was taken; see ``windtunnel.compile``.
-    expected, measured : dict of str to float
-        Seconds of a call by strategy, the fastest first. Where ``rows`` is None: how many times slower than the
-        fastest, as a mean over 1, 1,000 and 100,000 rows. Empty where nothing was compared.
-    """
+    """The strategy of one tree ensemble, and why."""
 
     step: str
     strategy: str
     rows: int | None = None
+    """The number of rows of a call that it was chosen for; None for 1, 1,000 and 100,000 rows alike."""
+    # expected, measured: seconds of a call by strategy, the fastest first. Where ``rows`` is None: how many times
+    # slower than the fastest, as a mean over 1, 1,000 and 100,000 rows. Empty where nothing was compared
     expected: dict[str, float] = field(default_factory=dict)
     measured: dict[str, float] = field(default_factory=dict)
-    backend: str = "torch"
+    backend: str = "torch"  # the backend on which ``measured`` was taken; see ``windtunnel.compile``
 
     def __str__(self) -> str:
         compared = self.measured or self.expected

@@ -28,21 +28,13 @@ MOST_ROWS = 200_000
 
 @dataclass(frozen=True)
 class ColumnDrift:
-    """How much the values of a raw column differ between new rows and the training rows.
-
-    Attributes
-    ----------
-    column : str
-    index : float
-        Population stability index: the sum over bins of (q - p) ln(q / p), with the fraction p of the training rows
-        and q of the new rows in the bin. A rule of thumb calls values from 0.1 on a drift, from 0.25 on a large one.
-    chance : float
-        Its mean for as many new rows without drift: (bins - 1) (1 / training rows + 1 / new rows).
-    """
+    """How much the values of a raw column differ between new rows and the training rows."""
 
     column: str
     index: float
-    chance: float
+    """Population stability index: the sum over bins of (q - p) ln(q / p), with the fraction p of the training rows and
+    q of the new rows in the bin. A rule of thumb calls values from 0.1 on a drift, from 0.25 on a large one."""
+    chance: float  # its mean for as many new rows without drift: (bins - 1) (1 / training rows + 1 / new rows)
 
     @property
     def drifts(self) -> bool:
@@ -55,25 +47,14 @@ class ColumnDrift:
 
 @dataclass(frozen=True)
 class ColumnProfile:
-    """Counts of the values of a raw column.
+    """Counts of the values of a raw column."""
 
-    Attributes
-    ----------
-    column : int
-        The raw column.
-    counts : Tensor
-        int64. Of numbers ``[2 + E]``: missing ones, those up to each edge, those above the last one. Of categories
-        ``[V]``: unknown ones, missing ones, then each of the vocabulary.
-    edges : Tensor
-        float64 ``[E]``, quantiles of numbers, ascending; ``[0]`` for categories.
-    means : Tensor
-        float64 ``[2 + E]``, the mean number of each bin, 0 where it is empty; ``[0]`` for categories.
-    """
-
-    column: int
+    column: int  # the raw column
     counts: Tensor
-    edges: Tensor
-    means: Tensor
+    """int64. Of numbers ``[2 + E]``: missing ones, those up to each edge, those above the last one. Of categories
+    ``[V]``: unknown ones, missing ones, then each of the vocabulary."""
+    edges: Tensor  # float64 [E], quantiles of numbers, ascending; [0] for categories
+    means: Tensor  # float64 [2 + E], the mean number of each bin, 0 where it is empty; [0] for categories
 
     @property
     def numeric(self) -> bool:
@@ -135,11 +116,6 @@ class TrainingProfile:
     """How often the values of each raw column occur in the training rows: counts, quantiles and means of bins.
 
     The columns that steps on the host compute are in it too, up to ``HostStep.is_listed``.
-
-    Attributes
-    ----------
-    rows : int
-    columns : tuple of ColumnProfile
     """
 
     rows: int

@@ -19,26 +19,14 @@ from windtunnel.program.translated import TranslatedPipeline
 
 @dataclass(frozen=True)
 class BoostedTerms:
-    """The interactions of a boosted residual, each with the raw columns that it reads.
-
-    Attributes
-    ----------
-    net : TranslatedPipeline
-    slot : int
-        That of the scores of the trees.
-    weight : float
-        Of the scores that those of the trees are added to.
-    coded : CodedColumns
-        What the target statistics read.
-    columns : list of tuple of int
-        Raw columns of each term, ascending. Interactions with the same raw columns are one term.
-    """
+    """The interactions of a boosted residual, each with the raw columns that it reads."""
 
     net: TranslatedPipeline
-    slot: int
-    weight: float
-    coded: CodedColumns
+    slot: int  # that of the scores of the trees
+    weight: float  # of the scores that those of the trees are added to
+    coded: CodedColumns  # what the target statistics read
     columns: list[tuple[int, ...]]
+    """Raw columns of each term, ascending. Interactions with the same raw columns are one term."""
     _of_interaction: list[int]
 
     @classmethod

@@ -23,20 +23,11 @@ ROWS_AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class CodedColumns:
-    """The input columns of a program step that turns them into codes: a residual model, or target statistics.
-
-    Attributes
-    ----------
-    step : ProgramStep
-    inputs : list of (int, int)
-        Block (``NUMBERS`` or ``IDS``) and column there of each input column.
-    sources : list of int
-        The raw column of each input column.
-    """
+    """The input columns of a program step that turns them into codes: a residual model, or target statistics."""
 
     step: ProgramStep
-    inputs: list[tuple[int, int]]
-    sources: list[int]
+    inputs: list[tuple[int, int]]  # block (``NUMBERS`` or ``IDS``) and column there of each input column
+    sources: list[int]  # the raw column of each input column
 
     @classmethod
     def of(cls, step: ProgramStep, raw: RawColumns) -> CodedColumns:
@@ -82,20 +73,11 @@ class CodedColumns:
 
 @dataclass(frozen=True)
 class ResidualTerms:
-    """The terms of a residual model, each with the raw columns that it reads.
-
-    Attributes
-    ----------
-    residual : ResidualModel
-    coded : CodedColumns
-        What it reads.
-    columns : list of tuple of int
-        Raw columns of each term, ascending. Terms with the same raw columns are one.
-    """
+    """The terms of a residual model, each with the raw columns that it reads."""
 
     residual: ResidualModel
-    coded: CodedColumns
-    columns: list[tuple[int, ...]]
+    coded: CodedColumns  # what it reads
+    columns: list[tuple[int, ...]]  # raw columns of each term, ascending. Terms with the same raw columns are one
     _of_column: list[int]
     _of_interaction: list[int]
 

@@ -10,9 +10,7 @@ from windtunnel.translators.registry import translates
 
 
 @translates(
-    RareCategories,
-    notes="rare and unseen categories become missing; other columns pass through",
-    differentiable=False,
+    RareCategories, notes="rare and unseen categories become missing; other columns pass through", differentiable=False
 )
 def rare_categories(fitted: RareCategories) -> CategoryRecoding:
     """Category -> itself where kept, else missing. Reads ``categories_``, ``rare_`` and ``missing_``."""

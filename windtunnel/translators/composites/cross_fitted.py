@@ -21,9 +21,7 @@ def cross_fitted_classifier(fitted: CrossFittedClassifier) -> Composite:
             f"CrossFittedClassifier was fitted on the one class {fitted.classes_[0]!r}; fit it on two"
         )
     then = Predictor(
-        LogPool(classes),
-        link="sigmoid" if classes == 2 else "softmax",
-        loss="logistic" if classes == 2 else "softmax",
+        LogPool(classes), link="sigmoid" if classes == 2 else "softmax", loss="logistic" if classes == 2 else "softmax"
     )
     return Composite(_parts(fitted, "predict_proba"), then)
 

@@ -16,11 +16,7 @@ from windtunnel.translators.registry import translates
 TIES = "the first of equally near points count"
 
 
-@translates(
-    manifold.Isomap,
-    trainable="weights, bias",
-    notes=f"Minkowski metrics, neighbours by number; {TIES}",
-)
+@translates(manifold.Isomap, trainable="weights, bias", notes=f"Minkowski metrics, neighbours by number; {TIES}")
 def isomap(fitted: manifold.Isomap) -> Geodesics:
     """The projection (kernel_pca_) of -1/2 of the squared geodesic distances. Reads dist_matrix_ and nbrs_."""
     neighbours = fitted.nbrs_

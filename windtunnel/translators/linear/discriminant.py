@@ -40,9 +40,7 @@ def linear_discriminant(fitted: LinearDiscriminantAnalysis) -> Predictor:
 
 
 @translates(
-    QuadraticDiscriminantAnalysis,
-    trainable="means, covariances, priors",
-    notes="the raw scores are log densities",
+    QuadraticDiscriminantAnalysis, trainable="means, covariances, priors", notes="the raw scores are log densities"
 )
 def quadratic_discriminant(fitted: QuadraticDiscriminantAnalysis) -> Predictor:
     """The log of priors_, less (sum_i log scalings_ki + |(x - means_k) rotations_k scalings_k^-1/2|^2) / 2."""

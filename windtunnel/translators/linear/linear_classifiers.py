@@ -70,21 +70,13 @@ def ridge_classifier(fitted: linear_model.RidgeClassifier | linear_model.RidgeCl
     return Predictor(linear(fitted), loss=MARGIN_LOSSES["squared_error"], **label_options(fitted))
 
 
-@translates(
-    svm.LinearSVC,
-    trainable=TRAINABLE,
-    notes="fine-tuned with its loss; crammer_singer with hinge one-vs-rest",
-)
+@translates(svm.LinearSVC, trainable=TRAINABLE, notes="fine-tuned with its loss; crammer_singer with hinge one-vs-rest")
 def linear_svc(fitted: svm.LinearSVC) -> Predictor:
     """Margins x coef_^T + intercept_, one per class beyond two."""
     return Predictor(linear(fitted), loss="hinge" if fitted.multi_class == "crammer_singer" else fitted.loss)
 
 
-@translates(
-    linear_model.SGDOneClassSVM,
-    trainable=TRAINABLE,
-    notes="fine-tuned to tell inliers (1) from outliers (-1)",
-)
+@translates(linear_model.SGDOneClassSVM, trainable=TRAINABLE, notes="fine-tuned to tell inliers (1) from outliers (-1)")
 def sgd_one_class(fitted: linear_model.SGDOneClassSVM) -> Predictor:
     """X coef_ - offset_; a row is an inlier (1) if this is not negative."""
     offset = tensor(fitted.offset_).reshape(1)

@@ -93,10 +93,7 @@ def one_class_svm(fitted: svm.OneClassSVM) -> Predictor:
         _machine(fitted, dense(fitted.dual_coef_)),
         loss="hinge",
         classes=np.array([-1, 1], dtype=np.intp),
-        methods={
-            "decision_function": Squeeze(),
-            "score_samples": OffsetScore(tensor(fitted.offset_).reshape(())),
-        },
+        methods={"decision_function": Squeeze(), "score_samples": OffsetScore(tensor(fitted.offset_).reshape(()))},
     )
 
 

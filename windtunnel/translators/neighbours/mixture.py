@@ -62,11 +62,7 @@ def _mixture(fitted: Any, log_weights: Any) -> Predictor:
     )
 
 
-@translates(
-    EllipticEnvelope,
-    trainable="centre, precision",
-    notes="fine-tuned to tell inliers (1) from outliers (-1)",
-)
+@translates(EllipticEnvelope, trainable="centre, precision", notes="fine-tuned to tell inliers (1) from outliers (-1)")
 def elliptic_envelope(fitted: EllipticEnvelope) -> Predictor:
     """-(x - location_) precision (x - location_)^T - offset_; an inlier (1) where it is not negative."""
     offset, zero = tensor(fitted.offset_), torch.zeros((), dtype=torch.float64)

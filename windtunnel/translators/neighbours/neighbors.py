@@ -78,9 +78,7 @@ def k_neighbors_regressor(fitted: neighbors.KNeighborsRegressor) -> Predictor:
 
 
 @translates(
-    neighbors.RadiusNeighborsClassifier,
-    notes=f"weights uniform and distance; {ACCEPTED}; {HARD}",
-    differentiable=False,
+    neighbors.RadiusNeighborsClassifier, notes=f"weights uniform and distance; {ACCEPTED}; {HARD}", differentiable=False
 )
 def radius_neighbors_classifier(fitted: neighbors.RadiusNeighborsClassifier) -> Predictor:
     """Votes of those of _fit_X within the radius; rows without neighbours get outlier_label_, or are rejected."""
@@ -133,8 +131,7 @@ def radius_neighbors_regressor(fitted: neighbors.RadiusNeighborsRegressor) -> Pr
 
 
 @translates(
-    neighbors.LocalOutlierFactor,
-    notes=f"with novelty=True; {ACCEPTED}; fine-tuning changes the steps before it",
+    neighbors.LocalOutlierFactor, notes=f"with novelty=True; {ACCEPTED}; fine-tuning changes the steps before it"
 )
 def local_outlier_factor(fitted: neighbors.LocalOutlierFactor) -> Predictor:
     """-mean(_lrd of the neighbours / density) - offset_; an inlier (1) where it is not negative.

@@ -19,9 +19,7 @@ from windtunnel.translators.registry import convert, translates
 
 
 @translates(
-    IterativeImputer,
-    trainable="weights, bias, fill values",
-    notes="linear estimators only, sample_posterior=False",
+    IterativeImputer, trainable="weights, bias, fill values", notes="linear estimators only, sample_posterior=False"
 )
 def iterative_imputer(fitted: IterativeImputer) -> ChainedImputer:
     """Reads imputation_sequence_, initial_imputer_, the bounds of each column and indicator_."""

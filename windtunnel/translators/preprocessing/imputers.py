@@ -19,11 +19,7 @@ from windtunnel.translators.preprocessing.nearest_imputer import missing_marker
 from windtunnel.translators.registry import translates
 
 
-@translates(
-    SimpleImputer,
-    trainable="fill values",
-    notes="indicators and dropped columns only among numbers",
-)
+@translates(SimpleImputer, trainable="fill values", notes="indicators and dropped columns only among numbers")
 def simple_imputer(fitted: SimpleImputer) -> CategoryRecoding | Imputer:
     """statistics_ where x is missing_values; columns without a statistic dropped; flags for indicator_.features_.
 

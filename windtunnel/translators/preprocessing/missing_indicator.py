@@ -16,11 +16,7 @@ from windtunnel.translators.preprocessing.nearest_imputer import missing_marker
 from windtunnel.translators.registry import translates
 
 
-@translates(
-    MissingIndicator,
-    differentiable=False,
-    notes="of numbers, and of text that one text stands for as missing",
-)
+@translates(MissingIndicator, differentiable=False, notes="of numbers, and of text that one text stands for as missing")
 def missing_indicator(fitted: MissingIndicator) -> MissingFlags | CategoryEncoding:
     """1 where x is missing_values, else 0. Reads features_, missing_values, features and error_on_new."""
     mark = fitted.missing_values

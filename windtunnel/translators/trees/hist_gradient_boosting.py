@@ -26,9 +26,7 @@ LOSSES = {
 
 
 @translates(
-    ensemble.HistGradientBoostingClassifier,
-    trainable=TRAINABLE,
-    notes="missing values, native categories of any type",
+    ensemble.HistGradientBoostingClassifier, trainable=TRAINABLE, notes="missing values, native categories of any type"
 )
 def classifier(fitted: ensemble.HistGradientBoostingClassifier) -> Predictor:
     """Log-odds: ``_baseline_prediction`` and the leaves of ``_predictors``, one score per class beyond two."""
