@@ -27,7 +27,7 @@ WAYS = {"default": "fit", "crossfit": "crossfit"}
 MIN_SETS = 3
 """Sets that a line of the table needs."""
 TABLE = re.compile(r"(?<=<!-- measured: written by make figure -->\n\n).*?(?=\n\n<!-- /measured -->)", re.DOTALL)
-WIDTH, LEFT, TOP, ROW = 720, 190, 46, 34
+WIDTH, LEFT, TOP, ROW = 520, 136, 46, 36
 STYLE = """
   text { font: 14px sans-serif; fill: #24292f; }
   .fit { fill: #0969da; } .crossfit { fill: #bf8700; } .error { stroke: #24292f; stroke-width: 1.5; }
@@ -75,7 +75,7 @@ def table(scores: Scores) -> str:
 def figure(measured: list[Gain]) -> str:
     """A bar per gain, with its standard error, as SVG that follows the reader's light or dark theme."""
     names = list(dict.fromkeys(gain.data_set for gain in measured))
-    scale = (WIDTH - LEFT - 150) / max(gain.mean + gain.error for gain in measured)
+    scale = (WIDTH - LEFT - 64) / max(gain.mean + gain.error for gain in measured)
     height = TOP + ROW * len(names) + 12
     told = "; ".join(f"{gain.data_set} {WAYS[gain.way]} {gain.mean:+.4f}" for gain in measured)
     parts = [
@@ -85,19 +85,21 @@ def figure(measured: list[Gain]) -> str:
         f'<rect class="fit" x="{LEFT}" y="12" width="14" height="14"/>'
         f'<text x="{LEFT + 20}" y="24">fit (default)</text>',
         f'<rect class="crossfit" x="{LEFT + 140}" y="12" width="14" height="14"/>'
-        f'<text x="{LEFT + 160}" y="24">crossfit</text><text x="{LEFT + 260}" y="24">gain in test AUC</text>',
+        f'<text x="{LEFT + 160}" y="24">crossfit</text>'
+        f'<text x="{LEFT - 8}" y="24" text-anchor="end">gain in AUC</text>',
         f'<line class="axis" x1="{LEFT}" y1="{TOP - 8}" x2="{LEFT}" y2="{height - 8}"/>',
     ]
     for position, name in enumerate(names):
         top = TOP + ROW * position
-        parts.append(f'<text x="{LEFT - 8}" y="{top + 18}" text-anchor="end">{name}</text>')
-        for gain in (gain for gain in measured if gain.data_set == name):
-            y, length = top + (0 if gain.way == "default" else 13), max(gain.mean * scale, 0)
+        parts.append(f'<text x="{LEFT - 8}" y="{top + 16}" text-anchor="end">{name}</text>')
+        of_set = [gain for gain in measured if gain.data_set == name]
+        for number, gain in enumerate(of_set):
+            y, length = top + (6 if len(of_set) == 1 else 14 * number), max(gain.mean * scale, 0)
             low, high = LEFT + (gain.mean - gain.error) * scale, LEFT + (gain.mean + gain.error) * scale
             parts += [
                 f'<rect class="{WAYS[gain.way]}" x="{LEFT}" y="{y}" width="{length:.1f}" height="11"/>',
                 f'<line class="error" x1="{low:.1f}" y1="{y + 5.5}" x2="{high:.1f}" y2="{y + 5.5}"/>',
-                f'<text x="{high + 6:.1f}" y="{y + 10}" style="font-size: 11px">{gain.mean:+.4f}</text>',
+                f'<text x="{high + 6:.1f}" y="{y + 10}" style="font-size: 12px">{gain.mean:+.4f}</text>',
             ]
     return "\n".join([*parts, "</svg>"]) + "\n"
 
