@@ -44,7 +44,7 @@ print(net.history)
 # %%
 for name, estimator in {"pipeline": pipeline, "fine-tuned": net}.items():
     values = estimator.predict(X[test])
-    print(f"{name:11s} test RMSE {root_mean_squared_error(y[test], values):7.1f}, R2 {r2_score(y[test], values):.4f}")
+    print(f"{name:11s} test RMSE {root_mean_squared_error(y[test], values):.1f}, R2 {r2_score(y[test], values):.4f}")
 
 # %%
 # The term that was found, and the cars that it moves most.

@@ -70,7 +70,8 @@ pipeline.predict_proba(X.head(2)).round(6)
 # %%
 # Prometheus reads what the server has done.
 
-print("\n".join(line for line in ask("/metrics").splitlines() if "_total{" in line or "_sum{" in line))
+counters = ("windtunnel_requests_total", "windtunnel_rows_total", "windtunnel_request_seconds_sum")
+print("\n".join(line for line in ask("/metrics").splitlines() if line.startswith(counters)))
 server.terminate()
 server.wait()
 folder.cleanup()
