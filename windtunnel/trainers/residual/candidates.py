@@ -19,7 +19,7 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.init_scores import PipelineScorer
 from windtunnel.trainers.residual.installation import FrozenPipeline
-from windtunnel.trainers.residual.setup import ResidualSetup, significant_trees
+from windtunnel.trainers.residual.setup import ResidualSetup
 from windtunnel.trainers.residual.significance import SignificanceTest
 from windtunnel.trainers.residual.training import FittedResidual, InitialResidual, ResidualOnScores
 
@@ -122,51 +122,45 @@ def residual_candidates(
 ) -> list[Candidate]:
     """Candidates, simplest first: translation, source pipeline, tree-block weights, interactions, residual model."""
     metric = recipe.metric_for(model)
-    loss, exact, weights = setup.initial.loss, dict(net.exact_modules), significant_trees(setup.weighted)
-
-    def numbers(scorer: PipelineScorer) -> tuple[float, float]:
-        """Metric and loss of a pipeline."""
-        if scorer is setup.scorer:
-            val_loss, value = evaluate_both(metric, loss, setup.initial.init_scores, setup.valid)
-        else:
-            val_loss, value = evaluate_both(metric, loss, scorer.scores, data.valid)
-        if net.head.link in PROBABILITIES and metric.name != "loss":
-            # Probabilities as the pipeline outputs them: the init scores are clipped, which alone lowers the log loss.
-            value = evaluate(recipe.metric_for(net), loss, scorer.outputs, data.valid)
-        return value, val_loss
-
-    def scorer(modules: dict[int, Module]) -> PipelineScorer:
-        return PipelineScorer(net, net.program.with_modules(modules).eval())
-
-    without_interactions = None if len(setup.initial.residual.interactions) else 0
-    plain = setup.scorer if not exact and not weights else PipelineScorer(net, net.program)
-    candidates = [
-        Candidate("translation", *numbers(plain), epoch=without_interactions if plain is setup.scorer else None)
-    ]
-    if exact:
-        source = scorer(exact) if weights else setup.scorer
-        # The caller made its trees soft, and may do so again.
-        pipeline = FrozenPipeline(net.program, exact, net.head, net.softening, net.calibration)
-        epoch = without_interactions if source is setup.scorer else None
-        candidates.append(Candidate("source pipeline", *numbers(source), epoch, pipeline=pipeline))
-    pipeline = FrozenPipeline(net.program, exact | weights, net.head)
-    if (weighted := setup.weighted) is not None:
-        with_weights = setup.scorer if weights else scorer(exact | {weighted.position: weighted.trees})
-        candidates.append(
-            Candidate(
-                "tree-block weights",
-                *numbers(with_weights),
-                epoch=without_interactions if weights else None,
-                test=weighted.test,
-                rejected=weighted.test.reason,
-                pipeline=pipeline,
-            )
-        )
     of_model = [
         _interactions(setup.initial, training, metric),
         _columns(setup.initial, model, training, metric, recipe),
     ]
-    return candidates + [replace(candidate, pipeline=pipeline) for candidate in of_model if candidate is not None]
+    return _pipelines(net, data, setup, recipe, metric) + [
+        replace(candidate, pipeline=setup.pipeline) for candidate in of_model if candidate is not None
+    ]
+
+
+def _pipelines(
+    net: TranslatedPipeline, data: DataModule, setup: ResidualSetup, recipe: Recipe, metric: Metric
+) -> list[Candidate]:
+    """The candidates without a residual model."""
+    exact, weighted, loss = dict(net.exact_modules), setup.weighted, setup.initial.loss
+
+    def candidate(name: str, modules: dict[int, Module]) -> Candidate:
+        """The program with these modules in place of its own, evaluated."""
+        if modules == setup.pipeline.modules:
+            scorer = setup.scorer
+            val_loss, value = evaluate_both(metric, loss, setup.initial.init_scores, setup.valid)
+            epoch = None if len(setup.initial.residual.interactions) else 0
+        else:
+            scorer = PipelineScorer(net, net.program.with_modules(modules).eval())
+            val_loss, value = evaluate_both(metric, loss, scorer.scores, data.valid)
+            epoch = None
+        if net.head.link in PROBABILITIES and metric.name != "loss":
+            # Probabilities as the pipeline outputs them: the init scores are clipped, which alone lowers the log loss.
+            value = evaluate(recipe.metric_for(net), loss, scorer.outputs, data.valid)
+        return Candidate(name, value, val_loss, epoch)
+
+    candidates = [candidate("translation", {})]
+    if exact:
+        # The caller made its trees soft, and may do so again.
+        source = FrozenPipeline(net.program, exact, net.head, net.softening, net.calibration)
+        candidates.append(replace(candidate("source pipeline", exact), pipeline=source))
+    if weighted is not None:
+        trees, test = candidate("tree-block weights", exact | {weighted.position: weighted.trees}), weighted.test
+        candidates.append(replace(trees, test=test, rejected=test.reason, pipeline=setup.pipeline))
+    return candidates
 
 
 def _interactions(initial: InitialResidual, training: TrainingResult, metric: Metric) -> Candidate | None:

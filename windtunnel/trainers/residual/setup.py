@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
-from windtunnel.modules.base import Module
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.row_blocks import of_any_rows
 from windtunnel.program.translated import TranslatedPipeline
@@ -16,6 +15,7 @@ from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.loop.module import DataModule, Loaders
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.init_scores import PipelineScorer, split_scores
+from windtunnel.trainers.residual.installation import FrozenPipeline
 from windtunnel.trainers.residual.interactions import fit_interactions
 from windtunnel.trainers.residual.training import InitialResidual, residual_head
 from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, weighted_trees
@@ -29,8 +29,10 @@ class ResidualSetup:
     Attributes
     ----------
     initial : InitialResidual
-    scorer : PipelineScorer
+    pipeline : FrozenPipeline
         Gives the init scores: the source pipeline, with tree-block weights where they are significant.
+    scorer : PipelineScorer
+        Of this pipeline.
     weighted : WeightedTrees or None
     train, valid : loader
         The rows of ``fit`` with init scores.
@@ -44,6 +46,7 @@ class ResidualSetup:
     """
 
     initial: InitialResidual
+    pipeline: FrozenPipeline
     scorer: PipelineScorer
     weighted: WeightedTrees | None
     train: EncodedLoader
@@ -80,7 +83,10 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     if not all(map(len, split.halves)):
         return None
     weighted = weighted_trees(net, validation, split, loss, recipe.metric_for(net), generator)
-    scorer = PipelineScorer(net, net.program.with_modules({**net.exact_modules, **significant_trees(weighted)}).eval())
+    modules = dict(net.exact_modules)
+    if weighted is not None and weighted.test.significant:
+        modules[weighted.position] = weighted.trees
+    scorer = PipelineScorer(net, net.program.with_modules(modules).eval())
     train, valid = scorer.add_to(data.train), scorer.add_to(data.valid)
     rows = scorer.add_init_scores(validation[0]) if valid.rows is None else valid.rows
     counted, mask = weighted_rows(train.collect(MAX_ROWS))
@@ -88,9 +94,5 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     initial = fit_interactions(net, *items, split, loss, recipe.residual_rank, generator)
     if initial is None:
         return None
-    return ResidualSetup(initial.for_rows(mask), scorer, weighted, train, valid, items, mask, split)
-
-
-def significant_trees(weighted: WeightedTrees | None) -> dict[int, Module]:
-    """Weighted trees by the position of their step, where the test found them better; else nothing."""
-    return {weighted.position: weighted.trees} if weighted is not None and weighted.test.significant else {}
+    pipeline = FrozenPipeline(net.program, modules, net.head)
+    return ResidualSetup(initial.for_rows(mask), pipeline, scorer, weighted, train, valid, items, mask, split)

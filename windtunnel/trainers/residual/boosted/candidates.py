@@ -15,8 +15,7 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures, fit_features
 from windtunnel.trainers.residual.boosted.fit_boosted import fit_boosted
 from windtunnel.trainers.residual.candidates import Candidate, select
-from windtunnel.trainers.residual.installation import FrozenPipeline
-from windtunnel.trainers.residual.setup import ResidualSetup, significant_trees
+from windtunnel.trainers.residual.setup import ResidualSetup
 from windtunnel.trainers.residual.significance import compare_scores
 from windtunnel.trainers.residual.training import FittedResidual
 
@@ -40,9 +39,8 @@ def add_boosted(
     features = fit_features(net.head, setup.initial.coder, *setup.items, setup.initial.loss, recipe.seed)
     if features is None:
         return list(candidates)
-    pipeline = FrozenPipeline(net.program, dict(net.exact_modules) | significant_trees(setup.weighted), net.head)
     best = select(candidates, metric)
-    return [*candidates, _candidate(best, pipeline, setup, features, recipe, metric)]
+    return [*candidates, _candidate(best, setup, features, recipe, metric)]
 
 
 def _start_scores(residual: FittedResidual | None, setup: ResidualSetup) -> tuple[Tensor, Tensor]:
@@ -62,7 +60,6 @@ def _start_scores(residual: FittedResidual | None, setup: ResidualSetup) -> tupl
 
 def _candidate(
     best: Candidate,
-    pipeline: FrozenPipeline,
     setup: ResidualSetup,
     features: BoostedFeatures,
     recipe: Recipe,
@@ -97,7 +94,7 @@ def _candidate(
         val_loss,
         test=test,
         rejected=rejected,
-        pipeline=pipeline,
+        pipeline=setup.pipeline,
         residual=residual,
         boosted=boosted,
     )
