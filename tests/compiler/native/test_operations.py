@@ -8,15 +8,17 @@ from pathlib import Path
 
 import torch
 from cases import CASES
+from lightgbm import LGBMRegressor
 from module_cases import MODULE_CASES
 from parity import compiled
 from torch import Tensor
 
+import windtunnel
 from windtunnel.compiler.native.build import SOURCES, compile_sources, library
-from windtunnel.compiler.native.image import ImageWriter
+from windtunnel.compiler.native.image import ImageWriter, operations_of
 from windtunnel.compiler.native.lowering import NotNative, lower
 from windtunnel.modules.base import Module
-from windtunnel.modules.linear.residual_model import ResidualModel
+from windtunnel.modules.linear.residual_model import ResidualModel, cell_keys, interaction_cells, padded_columns
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.hard import TreeWalk
 
@@ -106,3 +108,32 @@ def test_residual_model_and_cell_statistics() -> None:
     with torch.no_grad():
         for module in (model, statistics):
             torch.testing.assert_close(computed(module, x), module(x), rtol=1e-12, atol=1e-12)
+
+
+def test_hashed_interactions_and_trees_over_their_bytes() -> None:
+    drawn = torch.Generator().manual_seed(0)
+    size, interactions = [300, 400, 500, 90, 7], [(0, 1), (0, 1, 2), (1, 2, 3), (0, 1, 2, 3), (3, 4), (4,)]
+    count = [120_000, 60_000_000, 160_001, 2**24 + 1, 630, 7]
+    x = torch.stack([torch.randint(0, codes, (2_000,), generator=drawn) for codes in size], dim=1)
+    no_edges, sizes, counts = torch.zeros(0, 3).double(), torch.tensor(size), torch.tensor(count)
+    columns = padded_columns(interactions)
+    stored = interaction_cells(x[::2], sizes, columns, counts)  # half of the rows are in cells without a row
+    keys = cell_keys(counts, [column.unique() for column in stored.unbind(dim=1)])
+    bins = torch.randint(0, 255, (len(keys) + len(count), 3), generator=drawn).to(torch.uint8)
+    statistics = CellStatistics(no_edges, sizes, columns, counts, keys, bins)
+    with torch.no_grad():
+        features = statistics(x.double())
+        assert torch.equal(computed(statistics, x.double()), features)
+        source = LGBMRegressor(n_estimators=9, num_leaves=31, min_child_samples=1, verbosity=-1)
+        source.fit(features.numpy(), features.sum(dim=1).sin().numpy())
+        modules = [step.module for step in windtunnel.translate(source).program.steps]
+        trees = next(module for module in modules if isinstance(module, TreeWalk))
+        for rows in (1, 2, 30, 100, 700, 2_000):
+            both = torch.nn.Sequential(statistics, trees)
+            image = ImageWriter(len(size), 0)
+            scores = lower(trees, image, lower(statistics, image, image.numbers, torch.float64), torch.float64)
+            program = library().Program(image.image(scores))
+            assert operations_of(image.image(scores))[-2:] == ["cell_bytes", "trees"]
+            output = torch.empty(rows, 1, dtype=torch.float64)
+            program.run(x[:rows].double().numpy(), torch.empty(rows, 0, dtype=torch.int64).numpy(), output.numpy())
+            assert torch.equal(output, both(x[:rows].double()).reshape(rows, 1))

@@ -18,7 +18,7 @@ OPERATIONS = re.findall(
 )
 """The names of the operations, in the order of their numbers."""
 UNREAD = 2**32 - 1
-WORKSPACE_BYTES = 2**18
+WORKSPACE_BYTES = 2**19
 """What the columns of a block of rows may take: they stay in the second-level cache."""
 MOST_ROWS = 512
 """Rows of a block."""
@@ -75,6 +75,8 @@ class ImageWriter:
     ----------
     numbers, ids : list of int
         The columns of the two blocks.
+    bytes_of : dict
+        A column of whole numbers from 0 to 255 -> the column that holds them as bytes, and its place among eight.
     """
 
     def __init__(self, numbers: int, ids: int) -> None:
@@ -82,11 +84,13 @@ class ImageWriter:
         self._steps: list[_Step] = []
         self._scratch = self._scratch_per_row = 0
         self.numbers, self.ids = self._new_columns(numbers), self._new_columns(ids)
+        self.bytes_of: dict[int, tuple[int, int]] = {}
 
     def copy(self) -> Self:
         """A writer that goes on from here and leaves this one as it is."""
         other = copy(self)
         other.numbers, other.ids, other._steps = [*self.numbers], [*self.ids], [*self._steps]
+        other.bytes_of = {**self.bytes_of}
         return other
 
     def add_numbers(self, count: int) -> list[int]:
@@ -127,8 +131,15 @@ class ImageWriter:
         self._scratch, self._scratch_per_row = max(self._scratch, scratch), max(self._scratch_per_row, scratch_per_row)
         return written
 
+    def unpack(self, packed: Sequence[int], count: int) -> list[int]:
+        """Add so many columns of numbers from columns that hold eight columns of bytes each."""
+        columns = self.step("unpack_bytes", packed, count)
+        self.bytes_of |= {column: (packed[at // 8], at % 8) for at, column in enumerate(columns)}
+        return columns
+
     def image(self, outputs: Sequence[int]) -> bytes:
         """The bytes of the program that gives these columns."""
+        self._leave_out_unread(outputs)
         places, width = self._places(outputs)
         block_rows = max(8, min(MOST_ROWS, WORKSPACE_BYTES // (8 * max(1, width)) // 8 * 8))
         data = _Data()
@@ -151,6 +162,15 @@ class ImageWriter:
             steps=steps,
         )
         return data.bytes(np.array(header, np.uint64))
+
+    def _leave_out_unread(self, outputs: Sequence[int]) -> None:
+        """Leave out the steps of which nothing is read."""
+        read, steps = set(outputs), list[_Step]()
+        for step in reversed(self._steps):
+            if not read.isdisjoint(step.outputs):
+                read.update(step.inputs)
+                steps.insert(0, step)
+        self._steps = steps
 
     @staticmethod
     def _record(step: _Step, places: NDArray[np.uint32], data: _Data) -> list[int]:

@@ -20,6 +20,13 @@
 #define WT_PROCESSORS
 #endif
 
+/* For functions that are compiled anew for each constant that they are called with. */
+#ifdef __GNUC__
+#define WT_INLINE static inline __attribute__((always_inline))
+#else
+#define WT_INLINE static inline
+#endif
+
 /* A file that holds all sources defines this as static: then the compiler leaves out what is not used. */
 #ifndef WT_LINKAGE
 #define WT_LINKAGE

@@ -38,6 +38,11 @@ wt_tree_facts wt_tree_facts_of(const wt_call *call) {
 }
 
 WT_PROCESSORS void wt_tree_values(const wt_call *call, int float32, const wt_tree_column *column, size_t first, size_t count, double *to) {
+    if (column->reading >= WT_BYTE) {
+        const unsigned char *bytes = wt_tree_byte_column(call, column) + first;
+        for (size_t row = 0; row < count; row++) to[row] = bytes[row];
+        return;
+    }
     const double *x = wt_input(call, column->feature) + first;
     switch (column->reading) { /* so that each loop is that of one reading */
 #define READ(reading) \
@@ -57,7 +62,10 @@ WT_PROCESSORS void wt_tree_values(const wt_call *call, int float32, const wt_tre
 
 void wt_tree_row_values(const wt_call *call, int float32, const wt_tree_column *columns, size_t count, size_t row, double *to) {
     for (size_t column = 0; column < count; column++)
-        to[column] = wt_tree_value(wt_input(call, columns[column].feature)[row], columns[column].reading, float32);
+        if (columns[column].reading >= WT_BYTE)
+            to[column] = wt_tree_byte_column(call, columns + column)[row];
+        else
+            to[column] = wt_tree_value(wt_input(call, columns[column].feature)[row], columns[column].reading, float32);
 }
 
 /* Where a row goes from a node. values: of the row, the columns `step` apart. */

@@ -32,13 +32,6 @@ typedef struct {
     uint32_t column; /* WT_TREE_SET is added for a set */
 } wt_tree_node;
 
-/* For functions that are compiled anew for each constant that they are called with. */
-#ifdef __GNUC__
-#define WT_INLINE static inline __attribute__((always_inline))
-#else
-#define WT_INLINE static inline
-#endif
-
 #define WT_TREE_SET UINT32_C(0x80000000)
 
 /* A column of values: a feature, and what is compared of it, as WT_LOW and so on say. */
@@ -48,8 +41,9 @@ typedef struct {
 } wt_tree_column;
 
 /* LOW: NaN is -inf. HIGH: NaN is inf. FLAG: 1 for NaN, else 0. ZERO is added if numbers near 0 are missing too.
- * CODE: 0 for NaN, else 1 + the number of the category. */
-enum { WT_LOW = 0, WT_HIGH = 1, WT_FLAG = 2, WT_ZERO = 3, WT_CODE = 6 };
+ * CODE: 0 for NaN, else 1 + the number of the category. BYTE is added to the place of a byte among the eight of a
+ * column; thresholds on it are from 0 to below 255. */
+enum { WT_LOW = 0, WT_HIGH = 1, WT_FLAG = 2, WT_ZERO = 3, WT_CODE = 6, WT_BYTE = 8 };
 
 enum { WT_TREES_AT_ONCE = 8, WT_WORD_ROWS = 64, WT_MASK_ROWS = 512 };
 
@@ -93,6 +87,10 @@ static inline double wt_tree_value(double x, uint32_t reading, int float32) {
     int missing = isnan(x) || (reading >= WT_ZERO && fabs(x) <= near_zero);
     if (reading % WT_ZERO == WT_FLAG) return missing ? 1.0 : 0.0;
     return missing ? (reading % WT_ZERO == WT_LOW ? -HUGE_VAL : HUGE_VAL) : x;
+}
+
+static inline const unsigned char *wt_tree_byte_column(const wt_call *call, const wt_tree_column *column) {
+    return (const unsigned char *)wt_input(call, column->feature) + (column->reading - WT_BYTE) * call->stride;
 }
 
 /* The search of the rank of a value: how many thresholds it is above. */

@@ -12,6 +12,9 @@
 
 enum { WORDS = WT_MASK_ROWS / WT_WORD_ROWS };
 
+/* Up to so many thresholds, comparing the ranks of all rows with each takes less time than a bit per row. */
+enum { MOST_COMPARED = 24, MOST_COMPARED_AVX512 = 255 };
+
 /* Consecutive trees and the conditions of their nodes. Masks: one of all rows, those of the columns, those of the sets. */
 typedef struct {
     uint32_t tree, trees;
@@ -81,6 +84,7 @@ typedef struct {
     uint64_t *masks, *reach;
     uint64_t *planes;    /* [8 WORDS] */
     unsigned char *leaf; /* [WT_MASK_ROWS] */
+    unsigned char *bytes; /* [WT_MASK_ROWS] */
 } tree_mask_scratch;
 
 static tree_mask_facts tree_mask_facts_of(const wt_call *call) {
@@ -107,7 +111,8 @@ static tree_mask_scratch tree_mask_scratch_of(const wt_call *call, const tree_ma
     scratch.values = call->scratch;
     scratch.ranks = (uint32_t *)(void *)(scratch.values + WT_MASK_ROWS);
     scratch.leaf = (unsigned char *)(scratch.ranks + WT_MASK_ROWS);
-    scratch.planes = (uint64_t *)(void *)(scratch.leaf + WT_MASK_ROWS);
+    scratch.bytes = scratch.leaf + WT_MASK_ROWS;
+    scratch.planes = (uint64_t *)(void *)(scratch.bytes + WT_MASK_ROWS);
     scratch.reach = scratch.planes + 8 * WORDS;
     scratch.masks = scratch.reach + (facts->slots + 1) * words;
     return scratch;
@@ -135,6 +140,58 @@ WT_INLINE void tree_mask_thresholds(const tree_mask_column *column, const tree_m
     for (size_t row = full * WT_WORD_ROWS; row < count; row++) masks[ranks[row] * words + full] |= UINT64_C(1) << row % WT_WORD_ROWS;
     for (size_t rank = column->thresholds; rank > 1; rank--)
         for (size_t word = 0; word < words; word++) masks[(rank - 1) * words + word] |= masks[rank * words + word];
+}
+
+#ifdef WT_AVX512
+WT_AVX512 static uint64_t tree_bytes_above_avx512(const unsigned char *bytes, unsigned char bound) {
+    return _mm512_cmpgt_epu8_mask(_mm512_loadu_si512(bytes), _mm512_set1_epi8((char)bound));
+}
+#endif
+
+/* Whether each of 64 bytes is above a bound, as bits. */
+WT_INLINE uint64_t tree_bytes_above(const unsigned char *bytes, unsigned char bound, int avx512) {
+#ifdef WT_AVX512
+    if (avx512) return tree_bytes_above_avx512(bytes, bound);
+    uint64_t above = 0;
+    for (size_t part = 0; part < WT_WORD_ROWS; part += 16) {
+        __m128i over = _mm_subs_epu8(_mm_loadu_si128((const void *)(bytes + part)), _mm_set1_epi8((char)bound));
+        above |= (uint64_t)(0xFFFF & ~_mm_movemask_epi8(_mm_cmpeq_epi8(over, _mm_setzero_si128()))) << part;
+    }
+    return above;
+#else
+    (void)avx512;
+    uint64_t above = 0;
+    for (size_t row = 0; row < WT_WORD_ROWS; row++) above |= (uint64_t)(bytes[row] > bound) << row;
+    return above;
+#endif
+}
+
+/* The masks of the thresholds of a column of bytes: ranks, where bounds is NULL. */
+WT_INLINE void tree_mask_bytes(const tree_mask_column *column, const tree_mask_scratch *scratch, const double *bounds, size_t words, int avx512) {
+    uint64_t *masks = scratch->masks + (column->first + 1) * words;
+    for (size_t rank = 0; rank < column->thresholds; rank++) {
+        unsigned char bound = (unsigned char)(bounds == NULL ? (double)rank : bounds[rank]);
+        for (size_t word = 0; word < words; word++) masks[rank * words + word] = tree_bytes_above(scratch->bytes + word * WT_WORD_ROWS, bound, avx512);
+    }
+}
+
+/* The masks of a column: of few thresholds on bytes, or their ranks as bytes; else by a bit per row. */
+WT_INLINE void tree_mask_column_masks(const wt_call *call, const wt_tree_facts *trees, const tree_mask_facts *facts, const tree_mask_column *column,
+                                      const tree_mask_scratch *scratch, size_t first, size_t count, size_t words, int avx512) {
+    const wt_tree_column *values = trees->columns + column->column;
+    if (values->reading >= WT_BYTE) {
+        memcpy(scratch->bytes, wt_tree_byte_column(call, values) + first, count);
+        tree_mask_bytes(column, scratch, facts->bounds + column->search.bound, words, avx512);
+        return;
+    }
+    wt_tree_values(call, trees->float32, values, first, count, scratch->values);
+    wt_tree_ranks(&column->search, facts->cells, facts->bounds, scratch->values, count, scratch->ranks);
+    if (column->thresholds <= (avx512 ? MOST_COMPARED_AVX512 : MOST_COMPARED)) {
+        for (size_t row = 0; row < count; row++) scratch->bytes[row] = (unsigned char)scratch->ranks[row];
+        tree_mask_bytes(column, scratch, NULL, words, avx512);
+    } else {
+        tree_mask_thresholds(column, scratch, count, words);
+    }
 }
 
 /* The masks of the sets of a column: the rows of bits of the rows' categories, transposed. */
@@ -273,9 +330,7 @@ WT_INLINE void tree_masks(const wt_call *call, const wt_tree_facts *trees, size_
     for (const tree_mask_block *block = facts.blocks; block < facts.blocks + facts.block_count; block++) {
         memset(scratch.masks, 0xFF, words * sizeof(uint64_t));
         for (const tree_mask_column *column = facts.columns + block->column; column < facts.columns + block->column + block->columns; column++) {
-            wt_tree_values(call, trees->float32, trees->columns + column->column, first, count, scratch.values);
-            wt_tree_ranks(&column->search, facts.cells, facts.bounds, scratch.values, count, scratch.ranks);
-            tree_mask_thresholds(column, &scratch, count, words);
+            tree_mask_column_masks(call, trees, &facts, column, &scratch, first, count, words, avx512);
         }
         for (const tree_mask_sets *sets = facts.sets + block->sets; sets < facts.sets + block->sets + block->set_columns; sets++) {
             wt_tree_values(call, trees->float32, trees->columns + sets->column, first, count, scratch.values);
@@ -288,12 +343,10 @@ WT_INLINE void tree_masks(const wt_call *call, const wt_tree_facts *trees, size_
             else
                 tree_mask_walk(&facts, tree, &scratch, words);
 #ifdef WT_AVX512
-            if (avx512) {
+            if (avx512 && trees->vector == NULL) {
                 tree_mask_add_avx512(scratch.planes, facts.planes, facts.values + tree->leaf, wt_output(call, tree->score) + first, count, words);
                 continue;
             }
-#else
-            (void)avx512;
 #endif
             tree_mask_leaves(&facts, &scratch, count, words);
             size_t scores = trees->vector != NULL ? trees->scores : 1;
@@ -315,11 +368,11 @@ WT_PROCESSORS static void tree_masks_wide(const wt_call *call, const wt_tree_fac
 
 #ifdef WT_AVX512
 WT_AVX512 static void tree_masks_narrow_avx512(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
-    tree_masks(call, trees, first, count, 1, trees->vector == NULL);
+    tree_masks(call, trees, first, count, 1, 1);
 }
 
 WT_AVX512 static void tree_masks_wide_avx512(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
-    tree_masks(call, trees, first, count, WORDS, trees->vector == NULL);
+    tree_masks(call, trees, first, count, WORDS, 1);
 }
 #endif
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.compiler.native.image import ImageWriter
+from windtunnel.compiler.native.lowering.cells import SCRATCH_PER_ROW, cell_rows
 from windtunnel.compiler.native.lowering.columns import BELOW, UP_TO
 from windtunnel.compiler.native.lowering.registry import NotNative, lowers
 from windtunnel.compiler.native.lowering.traced import BINARY, UNARY
@@ -13,6 +14,11 @@ from windtunnel.modules.tables.category_table import CategoryTable, Identity
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.tables.one_hot import OneHot
 from windtunnel.modules.tables.target_statistics import TargetStatistics
+
+SUMS = 8
+"""``WT_SUMS`` of ``wt_look_up_row_sum``."""
+FEWEST_BY_ROWS = 3
+"""From so many outputs on, sums by rows of a table take less time than sums by its columns."""
 
 
 @lowers(CategoryTable)
@@ -44,18 +50,20 @@ def _residual_model(module: ResidualModel, image: ImageWriter, columns: list[int
     codes = _column_codes(image, columns, module.edges, module.size)
     outputs = len(module.unit)
     rows = image.step("binary_right", codes, len(codes), BINARY.index("add"), module.first_code.double())
-    terms = [_sum_of_rows(image, rows, module.weight)]
-    if rank := module.factors.shape[2]:
-        factors = module.factors.detach().double()
+    factors = module.factors.detach().double()
+    # 1/2 (|sum f|^2 - sum |f|^2), of which the second sum joins the weights.
+    weight = module.weight.detach().double() - 0.5 * factors.square().sum(dim=2)
+    terms = [_sum_of_rows(image, rows, weight)]
+    if rank := factors.shape[2]:
         sums = _sum_of_rows(image, rows, factors.flatten(1))
         squares = image.step("binary", [*sums, *sums], len(sums), BINARY.index("mul"))
-        less = _sum_of_rows(image, rows, factors.square().sum(dim=2))
         total = image.step("reduce", squares, outputs, 0) if rank > 1 else squares
-        pairs = image.step("binary", [*total, *less], outputs, BINARY.index("sub"))
         halves = torch.full([outputs], 0.5)
-        terms.append(image.step("binary_right", pairs, outputs, BINARY.index("mul"), halves))
+        terms.append(image.step("binary_right", total, outputs, BINARY.index("mul"), halves))
     if len(module.interactions):
-        terms.append(_sum_of_rows(image, _interaction_rows(image, codes, module), module.cross))
+        cells = cell_rows(module)
+        table = module.cross.detach().double()[cells.source]
+        terms.append(image.step("cell_sums", codes, outputs, *cells.facts, table, scratch_per_row=SCRATCH_PER_ROW))
     by_output = [term[output] for output in range(outputs) for term in terms]
     total = image.step("reduce", by_output, outputs, 0) if len(terms) > 1 else terms[0]
     return image.step("binary_right", total, outputs, BINARY.index("mul"), module.unit)
@@ -64,8 +72,11 @@ def _residual_model(module: ResidualModel, image: ImageWriter, columns: list[int
 @lowers(CellStatistics)
 def _cell_statistics(module: CellStatistics, image: ImageWriter, columns: list[int]) -> list[int]:
     codes = _column_codes(image, columns, module.edges, module.size)
-    rows, width = _interaction_rows(image, codes, module), module.bins.shape[1]
-    return image.step("look_up", rows, len(rows) * width, _by_columns(module.bins), 1, len(module.bins))
+    cells, width = cell_rows(module), module.bins.shape[1]
+    features = width * len(module.interactions)
+    facts = (*cells.facts, module.bins[cells.source], width)
+    packed = image.step("cell_bytes", codes, -(-features // 8), *facts, scratch_per_row=SCRATCH_PER_ROW)
+    return image.unpack(packed, features)
 
 
 @lowers(TargetStatistics)
@@ -88,6 +99,11 @@ def _by_columns(rows: Tensor) -> Tensor:
 def _sum_of_rows(image: ImageWriter, rows: list[int], table: Tensor) -> list[int]:
     """The sum of the rows of a table, ``[V, w]``."""
     outputs = table.shape[1]
+    if outputs >= FEWEST_BY_ROWS:
+        padded = torch.nn.functional.pad(table, (0, -outputs % SUMS))
+        parts = torch.split(padded, SUMS, dim=1)
+        sums = [image.step("look_up_row_sum", rows, SUMS, part, len(table)) for part in parts]
+        return [column for part in sums for column in part][:outputs]
     return image.step("look_up_sum", rows, outputs, torch.zeros(outputs), _by_columns(table), len(table))
 
 
@@ -110,27 +126,3 @@ def _column_codes(image: ImageWriter, columns: list[int], edges: Tensor, size: T
         bins = image.step("binary_right", bins, count, BINARY.index("add"), torch.ones(count))
     codes = [*bins, *columns[count:]]
     return image.step("binary_right", codes, len(codes), BINARY.index("minimum"), (size - 1).double())
-
-
-def _interaction_rows(image: ImageWriter, codes: list[int], module: ResidualModel | CellStatistics) -> list[int]:
-    """The row of each interaction in the table of all."""
-    interactions, count = module.interactions, module.cell_count
-    last = torch.cumsum(count, 0)
-    start = torch.searchsorted(module.keys.long(), torch.cat([torch.zeros(1, dtype=torch.int64), last]))
-    facts = (interactions, interactions.shape[1], module.size, count, last - count, module.keys, start)
-    return image.step("interaction_rows", codes, len(interactions), *facts, *_buckets(module, start, last - count))
-
-
-def _buckets(module: ResidualModel | CellStatistics, start: Tensor, first: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """For each interaction how wide its buckets are, as a shift, and where they begin; and the first key of each.
-
-    There are at most twice as many buckets as keys, so that a search goes through one or two keys.
-    """
-    shifts, buckets = list[int](), list[Tensor]()
-    for at, count in enumerate(module.cell_count.tolist()):
-        cells = module.keys[start[at] : start[at + 1]].long() - first[at]
-        shift = (count // (2 * len(cells) + 1)).bit_length()
-        shifts.append(shift)
-        buckets.append(torch.searchsorted(cells, torch.arange((count >> shift) + 2) << shift))
-    sizes = torch.tensor([len(bucket) for bucket in buckets])
-    return torch.tensor(shifts), torch.cat(buckets).int(), torch.cumsum(sizes, 0) - sizes

@@ -119,7 +119,7 @@ def masks(walk: Walk, value: NDArray[np.float64], score_of_tree: Ints) -> Masks:
         np.array(blocks, np.uint32), len(blocks), *columns.facts(), *sets.facts(),
         trees.astype(np.uint32), records, padded, slots, layout.planes, levels.conditions.astype(np.uint32),
     )  # fmt: skip
-    scratch = 12 * MASK_ROWS + MASK_ROWS + 8 * MASK_ROWS // 8 + (slots + 1 + most) * MASK_ROWS // 8
+    scratch = 12 * MASK_ROWS + 2 * MASK_ROWS + 8 * MASK_ROWS // 8 + (slots + 1 + most) * MASK_ROWS // 8
     return Masks(facts, scratch, 16, levels.cost)
 
 

@@ -23,6 +23,10 @@ from windtunnel.modules.trees.linear_leaves import LinearLeafTrees
 NODE = np.dtype([("split", np.float64), ("follow", np.uint32), ("column", np.uint32)])
 SET = 1 << 31
 """``WT_TREE_SET`` of ``trees.h``."""
+BY_ORDER = (0, 1)
+"""``WT_LOW`` and ``WT_HIGH`` of ``trees.h``: numbers that are not missing are compared as they are."""
+BYTE, MOST_BYTE = 8, 255
+"""``WT_BYTE`` of ``trees.h``, and the greatest byte."""
 AT_ONCE = 8
 """``WT_TREES_AT_ONCE``."""
 
@@ -55,6 +59,7 @@ def _scores(module: TreeWalk, image: ImageWriter, columns: list[int]) -> list[in
     if (by_level := oblivious(walk, value, score)) is not None:
         facts: tuple[Fact, ...] = (columns_read, float32, len(columns_read), *by_level.facts, *sums)
         return image.step("oblivious_trees", columns, module.outputs, *facts, scratch=by_level.scratch)
+    columns = _as_bytes(walk, columns_read, columns, image)
     group_root, group_place, group_depth = _groups(root, follow, is_node)
     facts = (
         columns_read, len(columns_read), float32,
@@ -100,6 +105,21 @@ def _nodes(module: TreeWalk, walk: Walk, value: NDArray[np.float64]) -> tuple[ND
     nodes["column"][sets] += SET
     readings = np.array(module.readings or [0])
     return nodes, np.stack([used % module.width, readings[used // module.width]], axis=1).astype(np.uint32)
+
+
+def _as_bytes(walk: Walk, columns_read: NDArray[np.uint32], columns: list[int], image: ImageWriter) -> list[int]:
+    """Read columns as bytes where the image has them, which changes ``columns_read``; gives the columns to read."""
+    packed: dict[int, int] = {}
+    for place, (feature, reading) in enumerate(columns_read.tolist()):
+        if reading not in BY_ORDER or (bytes_of := image.bytes_of.get(columns[feature])) is None:
+            continue
+        split = walk.split[walk.is_node & (walk.column == place)]
+        if split.min() >= 0 and split.max() < MOST_BYTE:
+            column, at = bytes_of
+            columns_read[place] = len(columns) + packed.setdefault(column, len(packed)), BYTE + at
+    columns = [*columns, *packed]
+    read, columns_read[:, 0] = np.unique(columns_read[:, 0], return_inverse=True)
+    return [columns[feature] for feature in read.tolist()]
 
 
 def _walk(module: TreeWalk) -> Walk:

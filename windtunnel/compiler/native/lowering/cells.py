@@ -1,0 +1,180 @@
+"""Interactions of columns and their tables, see ``cells.c``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windtunnel.compiler.native.image import Fact
+from windtunnel.compiler.native.lowering.traced import EXACT, NotNative
+from windtunnel.modules.linear.residual_model import ResidualModel
+from windtunnel.modules.tables.cell_statistics import CellStatistics
+
+DIGIT = np.dtype([("column", np.uint32), ("wraps", np.uint32), ("size", np.float64)])
+"""``cell_digit``."""
+INTERACTION = np.dtype(
+    [
+        ("count", np.float64),
+        ("inverse", np.float64),
+        *(
+            (name, np.uint32)
+            for name in ("digit", "digits", "wraps", "row", "slots", "slot", "bucket", "shift", "factor", "unused")
+        ),
+    ]
+)
+"""``cell_interaction``."""
+DENSE = 8
+"""Up to so many cells per stored one, each cell has a row: a look-up takes half the time of one by hash."""
+SMALL = 1 << 14
+"""So few cells have a row each, however few are stored: they stay in the first-level cache, or nearly."""
+SLOTS = 1.25
+"""At least so many slots per stored cell."""
+BUCKET_SLOTS = 4
+"""Slots per bucket."""
+MOST_TURNS = 200
+"""Displacements that are tried before another hash is."""
+SCRATCH_PER_ROW = 16
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CellRows:
+    """Where the row of each cell is.
+
+    Attributes
+    ----------
+    facts : tuple
+        ``cell_facts`` of C.
+    source : int64 [rows]
+        The row of the module's table that each row of the native table holds.
+    """
+
+    facts: tuple[Fact, ...]
+    source: Ints
+
+
+def cell_rows(module: ResidualModel | CellStatistics) -> CellRows:
+    """The layout of the tables of all interactions of a module.
+
+    Raises
+    ------
+    NotNative
+        A number with the codes as digits goes beyond 2^53 within one digit.
+    """
+    interactions, size = module.interactions.tolist(), module.size.tolist()
+    counts, keys = module.cell_count.tolist(), module.keys.long().numpy()
+    first = np.cumsum([0, *counts])
+    digits: list[tuple[int, int, float]] = []
+    records = np.zeros(len(interactions), INTERACTION)
+    source, displacements, slots = list[Ints](), list[Ints](), list[Ints]()
+    row = slot = bucket = 0
+    for at, (columns, count) in enumerate(zip(interactions, counts, strict=True)):
+        record = records[at]
+        record["count"], record["inverse"], record["digit"], record["row"] = count, 1 / count, len(digits), row
+        used = [column for column in columns if column >= 0]
+        record["digits"], record["wraps"] = len(used), _add_digits(digits, used, size, count)
+        start, stop = np.searchsorted(keys, first[at : at + 2])
+        cells, place = np.unique(keys[start:stop] - first[at], return_index=True)
+        others = len(keys) + at
+        if count <= max(SMALL, DENSE * len(cells)):
+            rows = np.full(count, others)
+            rows[cells] = start + place
+        else:
+            placed = _place(cells)
+            rows = np.full(placed.slots + 1, others)
+            rows[placed.slot] = start + place
+            stored = np.full(placed.slots, count)  # of a slot without a cell: none has this number
+            stored[placed.slot] = cells
+            record["slots"], record["slot"], record["bucket"] = placed.slots, slot, bucket
+            record["shift"], record["factor"] = placed.shift, placed.factor
+            displacements.append(placed.displacement)
+            slots.append(stored)
+            slot, bucket = slot + placed.slots, bucket + len(placed.displacement)
+        source.append(rows)
+        row += len(rows)
+    facts: tuple[Fact, ...] = (records, len(records), np.array(digits, DIGIT), _joined(displacements), _joined(slots))
+    return CellRows(facts, np.concatenate(source))
+
+
+def _joined(parts: list[Ints]) -> NDArray[np.uint32]:
+    return np.concatenate([np.empty(0, np.int64), *parts]).astype(np.uint32)
+
+
+def _add_digits(digits: list[tuple[int, int, float]], columns: list[int], size: list[int], count: int) -> bool:
+    """Add the digits of an interaction; tells whether its number can reach the count of cells."""
+    limit = 1
+    for column in columns:
+        wraps = limit * size[column] > EXACT
+        limit = (count if wraps else limit) * size[column]
+        if limit > EXACT:
+            raise NotNative("an interaction has a number of cells beyond 2^53")
+        digits.append((column, int(wraps), float(size[column])))
+    return limit > count
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A perfect hash: the slot of each cell, and what gives it."""
+
+    slot: Ints
+    slots: int
+    displacement: Ints  # [buckets]
+    shift: int
+    factor: int
+
+
+def _place(cells: Ints) -> _Placed:
+    """A slot for each cell, by displacing buckets of hashes, the largest ones first (Pagh, WADS 1999)."""
+    bits = max(3, int(np.ceil(np.log2(SLOTS * len(cells)))))
+    slots, bucket_bits = 1 << bits, bits - BUCKET_SLOTS.bit_length() + 1
+    random = np.random.default_rng(0)
+    for _ in range(MOST_TURNS):
+        factor = int(random.integers(1 << 32)) | 1
+        hashes = _hashes(cells, factor)
+        bucket = hashes >> (32 - bucket_bits)
+        if (displacement := _displacements(bucket, hashes & (slots - 1), slots, 1 << bucket_bits)) is not None:
+            slot = (hashes + displacement[bucket]) & (slots - 1)
+            return _Placed(slot, slots, displacement, 32 - bucket_bits, factor)
+    raise NotNative("the cells of an interaction found no slots")
+
+
+def _hashes(cells: Ints, factor: int) -> Ints:
+    """The hashes of cells, as in ``cells.c``."""
+    word = (1 << 32) - 1
+    mixed = cells.astype(np.uint64) * np.uint64(factor) & np.uint64(word)
+    mixed ^= mixed >> np.uint64(15)
+    return (mixed * np.uint64(0x2C1B3C6D) & np.uint64(word)).astype(np.int64)
+
+
+def _displacements(bucket: Ints, base: Ints, slots: int, buckets: int) -> Ints | None:
+    """The displacement of each bucket, so that no two hashes have a slot; None if some found none."""
+    order = np.argsort(bucket, kind="stable")
+    sizes = np.bincount(bucket, minlength=buckets)
+    start = np.cumsum(sizes) - sizes
+    base = base[order]
+    displacement, taken = np.zeros(buckets, np.int64), np.zeros(slots, np.bool_)
+    owner = np.empty(slots, np.int64)
+    for size in range(int(sizes.max()), 1, -1):
+        pending = np.flatnonzero(sizes == size)
+        members = base[start[pending][:, None] + np.arange(size)]
+        if (np.diff(np.sort(members, axis=1), axis=1) == 0).any():
+            return None  # whatever the displacement
+        for turn in range(MOST_TURNS):
+            shifts = (pending * 40_503 + turn * 10_007) % slots
+            wanted = (members + shifts[:, None]) & (slots - 1)
+            free = ~taken[wanted].any(axis=1)
+            owner[wanted[free][::-1]] = np.flatnonzero(free)[::-1, None]  # the first one that wants a slot gets it
+            fits = free & (owner[wanted] == np.arange(len(pending))[:, None]).all(axis=1)
+            taken[wanted[fits]] = True
+            displacement[pending[fits]] = shifts[fits]
+            pending, members = pending[~fits], members[~fits]
+            if not len(pending):
+                break
+        else:
+            return None
+    alone = np.flatnonzero(sizes == 1)
+    displacement[alone] = (np.flatnonzero(~taken)[: len(alone)] - base[start[alone]]) % slots
+    return displacement
