@@ -37,23 +37,19 @@ def main(
 ) -> None:
     """Print a row per workload and allowed loss."""
     warnings.filterwarnings("ignore", message="X does not have valid feature names")
-    typer.echo(titles("pipeline", "allowed", "lost more on test rows", "loss: mean, largest", "settled early"))
-    for draw in (product, toxic, music, tracking):
-        results: dict[float, list[tuple[float, float]]] = {allowed: [] for allowed in ALLOWED}
-        for seed in range(first_seed, first_seed + seeds):
+    results: dict[tuple[str, float], list[tuple[float, float]]] = {}
+    for seed in range(first_seed, first_seed + seeds):
+        for draw in (product, toxic, music, tracking):
             workload = draw(seed, TEST_ROWS - 3_000)
             for allowed in ALLOWED:
-                results[allowed].append(loss(made(workload, accuracy_loss=allowed), *workload.test))
-        for allowed, values in results.items():
-            early, losses = np.transpose(values)
-            broken = np.count_nonzero(losses > allowed)
-            cells = (
-                f"{allowed:g}",
-                f"{broken} of {seeds}",
-                f"{losses.mean():.4f}, {losses.max():.4f}",
-                f"{early.mean():.0%}",
-            )
-            typer.echo(row(draw.__name__, *cells))
+                result = loss(made(workload, accuracy_loss=allowed), *workload.test)
+                results.setdefault((draw.__name__, allowed), []).append(result)
+                typer.echo(f"{draw.__name__} {seed}: allowed {allowed:g}, early {result[0]:.3f}, loss {result[1]:.5f}")
+    typer.echo(titles("pipeline", "allowed", "lost more on test rows", "loss: mean, largest", "settled early"))
+    for (name, allowed), values in results.items():
+        early, losses = np.transpose(values)
+        broken = f"{np.count_nonzero(losses > allowed)} of {seeds}"
+        typer.echo(row(name, f"{allowed:g}", broken, f"{losses.mean():.4f}, {losses.max():.4f}", f"{early.mean():.0%}"))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ import windtunnel
 from tests.support.churn import fitted_churn
 from tests.support.http_server import request, running
 from windtunnel.api.serve import application
-from windtunnel.serving.messages import ARROW
+from windtunnel.encode.rows import as_frame
+from windtunnel.serving.arrow_stream import ARROW, MAX_TEXT, rows_of_arrow
 from windtunnel.serving.tensors import JSON_BYTES
 
 
@@ -56,12 +57,9 @@ def test_json_rows_arrow_and_tensors_give_the_predictions_of_the_source(call, fi
     pipeline, frame = fitted
     rows = frame.head(5)
     labels, probabilities = pipeline.predict(rows).tolist(), pipeline.predict_proba(rows)
-    sink = pa.BufferOutputStream()
-    table = pa.Table.from_pandas(rows, preserve_index=False)
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
     records = rows.to_dict("records")
-    bodies = [(records, {}), ({"rows": records}, {}), (sink.getvalue().to_pybytes(), {"content-type": ARROW})]
+    stream = arrow_stream(pa.Table.from_pandas(rows, preserve_index=False))
+    bodies = [(records, {}), ({"rows": records}, {}), (stream, {"content-type": ARROW})]
     for body, headers in bodies:
         status, answer = call("POST", "/models/churn/predict", body, headers)
         assert (status, answer["predictions"], answer["classes"]) == (200, labels, ["no", "yes"])
@@ -150,6 +148,11 @@ TENSOR = {"name": "rows", "shape": [1, 2], "datatype": "FP64", "data": [2, 1]}
         {"inputs": [TENSOR | {"shape": [1, 1], "data": [1]}]},
         {"inputs": [TENSOR], "outputs": [{"name": "apply"}]},
         {"inputs": [TENSOR | {"datatype": "INT8", "data": [1e300, 1]}]},
+        {"inputs": [TENSOR | {"shape": [True, 2]}]},
+        {"inputs": [TENSOR | {"shape": [1] * 100 + [2]}]},
+        {"inputs": [TENSOR | {"shape": [2**62] * 3000}]},
+        {"inputs": [TENSOR | {"shape": [2], "data": [[1, 2], [3, 4]]}]},
+        {"inputs": [TENSOR], "outputs": 5},
     ],
 )
 def test_bad_tensors_are_rejected(call, message):
@@ -157,15 +160,51 @@ def test_bad_tensors_are_rejected(call, message):
     assert (status, bool(answer["error"])) == (422, True)
 
 
-def arrow_stream(frame):
-    table, sink = pa.Table.from_pandas(frame, preserve_index=False), pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+def test_a_tensor_request_gets_its_id_unless_that_is_no_text(call):
+    nested = [0]
+    for _ in range(300):
+        nested = [nested]
+    answers = [call("POST", "/v2/models/line/infer", {"inputs": [TENSOR], "id": id}) for id in ("7", nested)]
+    assert [(status, answer.get("id")) for status, answer in answers] == [(200, "7"), (200, None)]
+
+
+def arrow_stream(table, **options):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         writer.write_table(table)
     return sink.getvalue().to_pybytes()
 
 
+def test_arrow_columns_of_every_kind_are_read_or_rejected(call, fitted):
+    pipeline, frame = fitted
+    city, age = pa.array(frame.city[:2]), pa.array(frame.age[:2])
+    probabilities = pipeline.predict_proba(frame[:2])
+    long = pa.array(["x" * 2**20])
+    repeated = pa.DictionaryArray.from_arrays(pa.array([0] * (MAX_TEXT // 2**20 + 1), pa.int8()), long)
+    lengths = np.tile(np.array([2**20, 0, 0, 0], np.int32), (MAX_TEXT // 2**20 + 1, 1))
+    lengths[:, 1] = np.frombuffer(b"xxxx", np.int32)[0]
+    views = pa.Array.from_buffers(
+        pa.string_view(), len(lengths), [None, pa.py_buffer(lengths.tobytes()), pa.py_buffer(b"x" * 2**20)]
+    )
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array([50.0]))
+    union = pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([50.0, 1.0])])
+    for table in ({"city": city.dictionary_encode(), "age": age}, {"city": city.cast(pa.string_view()), "age": age}):
+        status, answer = call("POST", "/models/churn/predict", arrow_stream(pa.table(table)), {"content-type": ARROW})
+        assert status == 200, answer
+        np.testing.assert_allclose(answer["probabilities"], probabilities, atol=1e-6)
+    for column in (repeated, views, runs, union, pa.array([[1], [2]])):
+        with pytest.raises(windtunnel.BadInput, match="bytes of text|has type"):
+            rows_of_arrow(bytearray(arrow_stream(pa.table({"city": column}))))
+    with pytest.raises(windtunnel.BadInput, match="union"):
+        as_frame(pa.table({"city": union}))
+    for compression in ("zstd", "lz4"):
+        body = arrow_stream(pa.table({"city": city.dictionary_encode(), "age": age}), compression=compression)
+        status, answer = call("POST", "/models/churn/predict", body, {"content-type": ARROW})
+        assert status == 422 and "compress" in answer["error"]
+
+
 def test_no_changed_body_is_an_error_of_the_server(call, fitted):
-    stream = arrow_stream(fitted[1].head(5))
+    stream = arrow_stream(pa.Table.from_pandas(fitted[1].head(5), preserve_index=False))
     for seed in range(int(os.environ.get("WINDTUNNEL_FUZZ_FILES", "0")) // 5 or 200):
         random = np.random.default_rng(seed)
         rows, tensors = ([dict(GOOD), dict(GOOD)], {"inputs": [TENSOR | {"shape": [1, 2]}]})

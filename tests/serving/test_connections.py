@@ -3,7 +3,7 @@
 import http.client
 import json
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 from sklearn.linear_model import LinearRegression
@@ -51,6 +51,40 @@ def test_connections_beyond_the_limit_get_503_and_the_others_are_served(app):
             pass
         metrics = request(port, "GET", "/metrics")[1]
         assert 'windtunnel_requests_total{model="",status="503"}' in metrics
+
+
+def test_a_client_that_sends_no_more_gets_its_responses(app):
+    body = ROW.encode()
+    message = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    with running(app) as port:
+        for count in (1, 3):
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+                client.sendall(message * count)
+                client.shutdown(socket.SHUT_WR)
+                assert received(client).count(b"200 OK") == count
+
+
+def test_a_head_without_end_is_rejected(app):
+    with running(app) as port, socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+        client.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\nA: ")
+        with suppress(ConnectionError):
+            while True:
+                client.sendall(b"a" * 2**16)
+        assert request(port, "POST", "/predict", [[2, 1]])[0] == 200
+
+
+def test_connections_on_which_nothing_goes_on_are_closed(app):
+    head = b"GET /v2 HTTP/1.1\r\nHost: x\r\n"
+    with running(app, keep_alive=1) as port, ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)) for _ in range(4)]
+        for client, start in zip(clients, (b"", head, head + b"\r\n" + head, head + b"\r\n\r\n"), strict=True):
+            client.sendall(start)
+        assert [received(client).count(b"200 OK") for client in clients] == [0, 0, 1, 1]
+
+
+def received(client):
+    """All that the server sends until it closes the connection."""
+    return b"".join(iter(lambda: client.recv(2**16), b""))
 
 
 def test_bodies_beyond_the_memory_for_them_get_503(app):

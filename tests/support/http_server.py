@@ -12,9 +12,10 @@ from windtunnel.serving.connection import uvicorn_options
 
 
 @contextmanager
-def running(app, max_connections=512):
+def running(app, max_connections=512, keep_alive=5):
     """The port of a server that runs the application."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", **uvicorn_options(max_connections)))
+    options = {"log_level": "error", "timeout_keep_alive": keep_alive, **uvicorn_options(max_connections)}
+    server = uvicorn.Server(uvicorn.Config(app, port=0, **options))
     thread = Thread(target=server.run)
     thread.start()
     while not server.started:

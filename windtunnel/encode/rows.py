@@ -27,7 +27,10 @@ def as_frame(rows: Rows) -> pd.DataFrame:
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
     if isinstance(rows, pa.Table):
-        return rows.to_pandas()  # type: ignore[no-any-return]
+        try:
+            return rows.to_pandas()  # type: ignore[no-any-return]
+        except pa.ArrowNotImplementedError as error:
+            raise BadInput(f"the Arrow table has a column of a type that pandas lacks: {error}") from error
     if hasattr(rows, "to_pandas") and np.ndim(rows) != 1:  # polars
         return rows.to_pandas().apply(_none_for_missing)  # type: ignore[no-any-return]
     if hasattr(rows, "toarray"):

@@ -1,4 +1,4 @@
-"""Requests and responses with rows as JSON or Arrow."""
+"""Requests and responses with rows as JSON."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 import orjson
-import pyarrow as pa
 
 from windtunnel.encode import Rows
 from windtunnel.errors import BadInput
 from windtunnel.serving.schema import Schema
-
-ARROW = "application/vnd.apache.arrow.stream"
 
 
 def parse_json(body: bytearray) -> Any:
@@ -53,17 +50,6 @@ def rows_of_json(value: Any, schema: Schema) -> Rows:
             different = ", ".join(sorted(map(repr, row.keys() ^ names))[:5])
             raise BadInput(f"row {position} and row 0 differ in the columns {different}; give each row all columns.")
     return {name: [row[name] for row in rows] for name in names}
-
-
-def rows_of_arrow(body: bytearray) -> pa.Table:
-    """Rows from an Arrow stream."""
-    try:
-        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
-            table = reader.read_all().replace_schema_metadata(None)  # pandas reads its own from there
-        table.validate(full=True)
-        return table
-    except (pa.ArrowException, OSError) as error:
-        raise BadInput(f"the body is no Arrow stream: {error}") from error
 
 
 def _array_type(schema: Schema) -> Any:

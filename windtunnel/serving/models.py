@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from windtunnel.encode import Rows
-from windtunnel.errors import InvalidOption, WindTunnelError
+from windtunnel.errors import InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving import metrics
 from windtunnel.serving.batching import Server
@@ -133,7 +133,7 @@ class ServedModel:
         self._stamp = stamp
         try:
             model = self._open(self._path)
-        except (WindTunnelError, OSError) as error:
+        except Exception as error:  # whatever is in the file, the earlier version stays
             LOGGER.error("%s: kept the earlier version, as the new file cannot be loaded: %s", self._path, error)
             return False
         self.loaded = LoadedModel.of(model, self.loaded.version + 1)
@@ -159,10 +159,10 @@ class Models:
     def __init__(
         self, paths: Sequence[Path], open_model: OpenModel, limits: Limits, server: type[Server] = Server
     ) -> None:
-        models = [ServedModel(path, open_model, limits, server) for path in paths]
-        self._models = {model.name: model for model in models}
-        if len(self._models) < len(models):
-            raise InvalidOption("two models have the same name; give files with different stems.")
+        names = [path.stem for path in paths]
+        if twice := [str(path) for path in paths if names.count(path.stem) > 1]:
+            raise InvalidOption(f"{', '.join(twice)} have the same name; give files with different stems.")
+        self._models = {path.stem: ServedModel(path, open_model, limits, server) for path in paths}
 
     def __iter__(self) -> Iterator[ServedModel]:
         return iter(self._models.values())

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from windtunnel.encode import Rows, count_rows
-from windtunnel.serving.messages import ARROW, parse_json, response_json, rows_of_arrow, rows_of_json
+from windtunnel.serving.arrow_stream import ARROW, rows_of_arrow
+from windtunnel.serving.messages import parse_json, response_json, rows_of_json
 from windtunnel.serving.models import Limits, ServedModel, Views
 from windtunnel.serving.responses import TooLarge, json_response
 from windtunnel.serving.stages import Outputs
@@ -45,17 +48,23 @@ class Scoring:
 
     async def infer(self, model: ServedModel, headers: Headers, body: bytearray) -> Response:
         """An inference request of the Open Inference Protocol V2."""
-        message, data = parse_request(body, headers.get(JSON_BYTES))
+        parse = partial(parse_request, body, headers.get(JSON_BYTES))
+        message, data = await asyncio.to_thread(parse) if len(body) >= LARGE_BODY else parse()
         schema, requested = model.loaded.schema, requested_outputs(message, model.loaded.methods)
         outputs = await self._outputs(model, [*requested], lambda: rows_of_tensors(message, data, schema), len(body))
         return tensors_response(model.name, message, requested, outputs)
 
     async def explain(self, model: ServedModel, headers: Headers, body: bytearray) -> Response:
         """The contributions of the columns of a few rows to their scores."""
-        rows = rows_of_json(parse_json(body), model.loaded.schema)
-        if (count := count_rows(rows)) > EXPLAINED_ROWS:
-            raise TooLarge(f"got {count} rows; at most {EXPLAINED_ROWS} are explained at once.")
-        return json_response(await asyncio.to_thread(self._views.explain, model.loaded.net, rows))
+        loaded = model.loaded
+
+        def explanation() -> dict[str, Any]:
+            rows = rows_of_json(parse_json(body), loaded.schema)
+            if (count := count_rows(rows)) > EXPLAINED_ROWS:
+                raise TooLarge(f"got {count} rows; at most {EXPLAINED_ROWS} are explained at once.")
+            return self._views.explain(loaded.net, rows)
+
+        return json_response(await asyncio.to_thread(explanation))
 
     async def _outputs(
         self, model: ServedModel, methods: Sequence[str], rows: Callable[[], Rows], size: int

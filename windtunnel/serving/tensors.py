@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,7 +39,10 @@ def requested_outputs(message: Mapping[str, Any], methods: Sequence[str]) -> dic
     """The outputs that a request names, or all -> whether as binary data."""
     binary = bool(_parameter(message, "binary_data_output"))
     requested: dict[str, bool] = {}
-    for output in message.get("outputs") or methods:
+    outputs = message.get("outputs") or methods
+    if not isinstance(outputs, list | tuple):
+        raise BadInput(f'"outputs" is {str(outputs)[:100]}; give a list such as [{{"name": "predict"}}].')
+    for output in outputs:
         name: Any = output.get("name") if isinstance(output, dict) else output
         if name not in methods:
             raise BadInput(f"no output {str(name)[:100]!r}; the model has {', '.join(methods)}.")
@@ -81,24 +85,25 @@ def _values(tensor: Mapping[str, Any], data: memoryview | None) -> np.ndarray[An
         raise BadInput(
             f"tensor {name!r} has datatype {str(datatype)[:100]!r}; accepted are {', '.join(_TYPES)}, BYTES."
         )
-    if not isinstance(shape, list) or not all(isinstance(size, int) and size >= 0 for size in shape):
-        raise BadInput(f"tensor {name!r} has no shape; give a list of whole numbers.")
+    sizes = shape if isinstance(shape, list) else []
+    if len(sizes) not in (1, 2) or not all(type(size) is int and size >= 0 for size in sizes):
+        raise BadInput(f"tensor {name!r} has shape {str(shape)[:100]}; give a list of one or two whole numbers.")
     try:
         if data is None:
-            flat = _of_json(tensor.get("data"), datatype)
+            flat = _of_json(tensor.get("data"), datatype, len(shape))
         else:
             flat = np.frombuffer(data, _TYPES[datatype]) if datatype != "BYTES" else np.array(_texts(data), object)
     except (TypeError, ValueError, OverflowError, struct.error) as error:
         raise BadInput(f"tensor {name!r} has values that are no {datatype}: {error}") from error
-    if len(flat) != int(np.prod(shape, dtype=object)):
-        raise BadInput(f"tensor {name!r} has {len(flat)} values and shape {shape}.")
+    if flat.size != math.prod(shape):
+        raise BadInput(f"tensor {name!r} has {flat.size} values and shape {shape}.")
     return flat.reshape(shape)
 
 
-def _of_json(data: Any, datatype: str) -> np.ndarray[Any, Any]:
-    """The values of nested lists in row-major order; null is a missing value."""
+def _of_json(data: Any, datatype: str, dimensions: int) -> np.ndarray[Any, Any]:
+    """The values of a list, or of lists within a list, in row-major order; null is a missing value."""
     flat = data if isinstance(data, list) else [data]
-    while any(isinstance(value, list) for value in flat):
+    if dimensions == 2:
         flat = [item for value in flat for item in (value if isinstance(value, list) else [value])]
     missing = any(value is None for value in flat)
     return np.array(flat, dtype=object if datatype == "BYTES" else "f8" if missing else _TYPES[datatype])
@@ -132,7 +137,8 @@ def tensors_response(
             tensors.append(tensor | {"parameters": {"binary_data_size": len(data[-1])}})
         else:
             tensors.append(tensor | {"data": flat})
-    content = {"model_name": model, "outputs": tensors} | ({"id": message["id"]} if "id" in message else {})
+    named = {"id": message["id"]} if isinstance(message.get("id"), str | int) else {}
+    content = {"model_name": model, "outputs": tensors, **named}
     if not data:
         return json_response(content)
     head = to_json(content)
