@@ -44,7 +44,7 @@ single categories, pairs and triples, the idea of AutoGluon's TabPrep.
 - `ebm`: `interpret`'s explainable boosting machine with 4 outer bags; it stops early on a part of the training rows.
 - `realmlp`, `tabm`: the models of pytabkit, run by a separate Python."""
 LOSS = 0.0005
-"""Losses from which on a set is named."""
+"""Smaller gains and losses count as none."""
 
 
 def write_report(path: Path, results: Sequence[Line]) -> None:
@@ -86,7 +86,19 @@ def _gained(scores: Scores) -> list[str]:
     lines = [line for model, over in pairs if (line := _typical_gains(scores, model, over))]
     if lost := [line for source in SOURCES for way in ways for line in _losses(scores, source, way)]:
         lines.append(f"- Worse than the source by more than {LOSS}: {'; '.join(lost)}.")
-    return lines
+    return _all_sources(scores) + lines
+
+
+def _all_sources(scores: Scores) -> list[str]:
+    """How often ``fit`` gains and loses, over all sources and sets."""
+    gains = [
+        fmean(gain) for name in scores.sets for each in SOURCES if (gain := scores.gains(name, f"{each}/default", each))
+    ]
+    better, worse = sum(gain > LOSS for gain in gains), sum(gain < -LOSS for gain in gains)
+    return [
+        f"- `default` over its source, {len(gains)} pairs of a source and a set, whatever the metric: better by more "
+        f"than {LOSS} on {better}, worse by more than that on {worse}."
+    ]
 
 
 def _compared(scores: Scores) -> list[str]:
