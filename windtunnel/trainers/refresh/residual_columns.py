@@ -17,6 +17,7 @@ from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
 from windtunnel.program.program import IDS, NUMBERS, Program
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.binning import bin_edges
+from windtunnel.trainers.residual.column_coder import one_per_raw_column
 from windtunnel.trainers.residual.init_scores import InputColumns
 from windtunnel.trainers.residual.installation import install_residual
 from windtunnel.trainers.residual.training import FittedResidual
@@ -64,11 +65,7 @@ def positions_of_new_categories(net: TranslatedPipeline) -> set[int]:
     position = residual_position(net)
     if position is None:
         return set()
-    residual: Any = net.program.steps[position]
-    steps: list[Any] = [*net.program.steps, *net.program.method_steps.values()]
-    takes = [take for step in steps if step is not residual for take in step.takes if take.slot == IDS]
-    read = {column for take in takes for column in take.columns.tolist()}
-    return set(range(len(net.encoder.categories))) - read
+    return _read_by_no_step(net, but=net.program.steps[position])
 
 
 def _new_values(values: pd.Series, vocabularies: Sequence[Vocabulary]) -> list[Any]:
@@ -129,24 +126,18 @@ def extend_residual(net: TranslatedPipeline, numbers: Tensor, unit: Tensor) -> N
 def _unread_columns(net: TranslatedPipeline, inputs: InputColumns) -> InputColumns:
     """The columns that a residual model does not read; of several ids of a raw column, those with most categories."""
     numbers = [column for column in range(len(net.encoder.numbers)) if column not in inputs.numbers]
-    added = _read_by_no_step(net)
-    largest: dict[int, int] = {}
-    for position, category in enumerate(net.encoder.categories):
-        if position in added:
-            continue
-        other = largest.setdefault(category.column, position)
-        if len(category.vocabulary) > len(net.encoder.categories[other].vocabulary):
-            largest[category.column] = position
-    covered = {net.encoder.categories[position].column for position in inputs.ids if position not in added}
-    unread = [position for column, position in largest.items() if column not in covered]
+    categories, added = net.encoder.categories, _read_by_no_step(net)
+    covered = {categories[position].column for position in inputs.ids if position not in added}
+    largest = one_per_raw_column(categories, [at for at in range(len(categories)) if at not in added])
+    unread = [position for position in largest if categories[position].column not in covered]
     return InputColumns(numbers, sorted({*unread, *added} - {*inputs.ids}))
 
 
-def _read_by_no_step(net: TranslatedPipeline) -> set[int]:
-    """The positions in ``ids`` that no step of the pipeline reads, while the residual model is taken off."""
+def _read_by_no_step(net: TranslatedPipeline, but: Any = None) -> set[int]:
+    """The positions in ``ids`` that no step of the program reads, but for one."""
     steps: list[Any] = [*net.program.steps, *net.program.method_steps.values()]
-    read = {column for step in steps for take in step.takes if take.slot == IDS for column in take.columns.tolist()}
-    return set(range(len(net.encoder.categories))) - read
+    takes = [take for step in steps if step is not but for take in step.takes if take.slot == IDS]
+    return set(range(len(net.encoder.categories))) - {column for take in takes for column in take.columns.tolist()}
 
 
 def _pad_edges(first: Tensor, second: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -39,7 +40,11 @@ class ColumnCoder:
         sizes = [int(torch.isfinite(row).sum()) + 2 for row in edges]
         sizes += [len(category.vocabulary) for category in categories]
         count = len(edges)
-        return cls(edges, sizes, [*range(count), *(count + at for at in _one_per_raw_column(categories))])
+        return cls(
+            edges,
+            sizes,
+            [*range(count), *(count + at for at in one_per_raw_column(categories, range(len(categories))))],
+        )
 
     def codes(self, rows: Batch) -> Tensor:
         """int64 ``[N, columns]``."""
@@ -55,11 +60,11 @@ class ColumnCoder:
         )
 
 
-def _one_per_raw_column(categories: list[CategoryColumn]) -> list[int]:
-    """Of several ids of one raw column, the position of the one with the most categories."""
+def one_per_raw_column(categories: Sequence[CategoryColumn], positions: Iterable[int]) -> list[int]:
+    """Of several ids of one raw column at these positions, the position of the one with the most categories."""
     largest: dict[int, int] = {}
-    for position, category in enumerate(categories):
-        other = largest.setdefault(category.column, position)
-        if len(category.vocabulary) > len(categories[other].vocabulary):
-            largest[category.column] = position
+    for position in positions:
+        other = largest.setdefault(categories[position].column, position)
+        if len(categories[position].vocabulary) > len(categories[other].vocabulary):
+            largest[categories[position].column] = position
     return sorted(largest.values())

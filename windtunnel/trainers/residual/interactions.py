@@ -49,11 +49,6 @@ class FittedInteractions:
             total = total + weight * table[interaction.cells(codes)]
         return total
 
-    def parts(self, codes: Tensor) -> Tensor:
-        """Table values of each row ``[N, K, P]``."""
-        pairs = zip(self.interactions, self.tables, strict=True)
-        return torch.stack([table[interaction.cells(codes)] for interaction, table in pairs], dim=2)
-
 
 def fit_interactions(
     net: TranslatedPipeline,
@@ -100,33 +95,26 @@ def fit_interactions(
     def fit(index: Tensor) -> FittedInteractions:
         selected = select_interactions(sample, of_valid.take(index), sizes, coder.columns)
         tables = [fitted.table for fitted in fit_in_sequence(of_train, selected.interactions)]
-        return _weighted(
-            FittedInteractions(selected.columns, selected.interactions, tables, unit.new_zeros(len(tables))),
-            of_valid.codes[index],
-            unit,
-            loss,
-            init_scores[index],
-            *(block[index] for block in valid[1:]),
-        )
+        codes, rest = of_valid.codes[index], [block[index] for block in valid[1:]]
+        values = [table[each.cells(codes)] for each, table in zip(selected.interactions, tables, strict=True)]
+        weights = _weights(values, unit, loss, init_scores[index], *rest)
+        return FittedInteractions(selected.columns, selected.interactions, tables, weights)
 
     fitted = fit(split.shuffled.sort().values)
     if not fitted.columns:
         return None
     inputs = coder.inputs(fitted.columns)
     size = [sizes[column] for column in fitted.columns]
+    model = ResidualModel.zero(coder.edges[inputs.numbers], size, unit, rank=rank, generator=generator)
     initial = InitialResidual(
-        ResidualOnScores(
-            ResidualModel.zero(coder.edges[inputs.numbers], size, unit, rank=rank, generator=generator),
-            head,
-            float(gradient.square().mean().sqrt()),
-        ),
+        ResidualOnScores(model, head, gradient=float(gradient.square().mean().sqrt())),
         inputs,
         coder,
         loss,
-        torch.zeros_like(scores),
-        valid,
-        split,
-        torch.zeros_like(init_scores),
+        offset=torch.zeros_like(scores),
+        test_rows=valid,
+        split=split,
+        crossfitted=torch.zeros_like(init_scores),
     )
     if not fitted.interactions:
         return initial
@@ -136,15 +124,12 @@ def fit_interactions(
     return _with_interactions(replace(initial, crossfitted=crossfitted), fitted, of_train)
 
 
-def _weighted(
-    fitted: FittedInteractions, codes: Tensor, unit: Tensor, loss: Loss, scores: Tensor, *rest: Tensor
-) -> FittedInteractions:
-    """Learn the weights of interactions on validation rows; ``rest`` is the target and maybe the weight."""
-    if not fitted.tables:
-        return fitted
+def _weights(values: list[Tensor], unit: Tensor, loss: Loss, scores: Tensor, *rest: Tensor) -> Tensor:
+    """The weights of tables with these values of validation rows, ``[N, K]`` each; target and maybe weight are last."""
+    if not values:
+        return unit.new_zeros(0)
     scale = _loss_scale(by_blocks(loss), unit, scores, *rest)
-    parts = fitted.parts(codes) * unit.unsqueeze(1)
-    return replace(fitted, weights=interaction_weights(by_blocks(loss), scale, scores, parts, *rest))
+    return interaction_weights(by_blocks(loss), scale, scores, torch.stack(values, dim=2) * unit.unsqueeze(1), *rest)
 
 
 def _with_interactions(initial: InitialResidual, fitted: FittedInteractions, train: Residuals) -> InitialResidual:
