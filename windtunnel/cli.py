@@ -290,8 +290,8 @@ def export(
 def serve(
     models: Annotated[list[Path], typer.Argument(help="One or more files of models or cascades.")],
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8080,
-    workers: Annotated[int, typer.Option(help="Processes that share the port.")] = 1,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8080,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that share the port.")] = 1,
     max_batch: Annotated[int, typer.Option(help="The most rows of a batch.")] = 4096,
     max_wait_ms: Annotated[float, typer.Option(help="How long a request may wait for others to join it.")] = 0.0,
     max_queue: Annotated[int, typer.Option(help="The most rows that wait; then requests get 503.")] = 100_000,

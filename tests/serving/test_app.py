@@ -8,8 +8,10 @@ import shutil
 import socket
 import struct
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
+from threading import Event
 
 import numpy as np
 import pyarrow as pa
@@ -268,23 +270,49 @@ def test_a_client_that_never_ends_its_body_gets_a_timeout(port, call):
     assert call("POST", "/models/churn/predict", [GOOD])[0] == 200
 
 
-def test_a_replaced_file_is_loaded_and_a_damaged_one_is_not(folder, call, fitted):
-    line = folder / "line.windtunnel"
-    other = folder / "other"
+def test_no_request_is_lost_while_files_are_replaced_damaged_and_deleted(folder, port, call):
+    """Four clients send one request after the other; every response is that of the old or of the new model."""
+    line, other = folder / "line.windtunnel", folder / "other"
     windtunnel.translate(LinearRegression().fit([[0.0, 1.0], [1.0, 1.0]], [2.0, 5.0])).save(other)
+    stop, answers = Event(), []
 
-    def wait_for(value, version):
-        for _ in range(400):
-            answers = [call("POST", "/models/line/predict", [[2, 1]]) for _ in range(3)]
-            assert all(status == 200 for status, _ in answers)
-            if call("GET", "/v2/models/line")[1]["versions"] == [version]:
-                return call("POST", "/models/line/predict", [[2, 1]])[1]["predictions"] == pytest.approx([value])
+    def send():
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+            while not stop.is_set():
+                connection.request("POST", "/models/line/predict", "[[2, 1]]")
+                response = connection.getresponse()
+                answers.append((response.status, json.loads(response.read())["predictions"]))
+
+    def wait_for(version):
+        while call("GET", "/v2/models/line")[1]["versions"] != [version]:
             time.sleep(0.05)
-        return False
 
-    shutil.copy(other, folder / "part")
-    (folder / "part").replace(line)
-    assert wait_for(8.0, "2")
-    line.write_bytes(b"damaged")
-    time.sleep(1.5)
-    assert wait_for(8.0, "2")
+    with ThreadPoolExecutor(4) as clients:
+        sending = [clients.submit(send) for _ in range(4)]
+        try:
+            shutil.copy(other, folder / "part")
+            (folder / "part").replace(line)
+            wait_for("2")
+            line.write_bytes(b"damaged")
+            time.sleep(1.5)
+            line.unlink()
+            time.sleep(0.5)
+            assert call("POST", "/models/line/predict", [[2, 1]])[1]["predictions"] == pytest.approx([8.0])
+            other.rename(line)
+            wait_for("3")
+        finally:
+            stop.set()
+        assert [client.result() for client in sending] == [None] * 4
+    assert {status for status, _ in answers} == {200}
+    assert {round(value, 6) for _, (value,) in answers} == {5.0, 8.0}
+
+
+def test_files_of_one_name_are_rejected(folder):
+    with pytest.raises(windtunnel.InvalidOption, match="line.windtunnel, .*line have the same name"):
+        application([folder / "line.windtunnel", folder / "more" / "line"])
+
+
+@pytest.mark.parametrize("limits", [{"timeout": 0}, {"max_bytes": -5}, {"max_wait_ms": -1}])
+def test_limits_that_no_request_can_satisfy_are_rejected(folder, limits):
+    with pytest.raises(windtunnel.InvalidOption, match=next(iter(limits))):
+        application([folder / "churn.windtunnel"], **limits)

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,12 @@ class Limits:
     max_bytes: int = 64 * 2**20
     max_connections: int = 512
     timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Reject what no request could satisfy."""
+        limits = asdict(self)
+        if wrong := [f"{name}={limits[name]}" for name in limits if not (limits[name] > 0 or name == "max_wait_ms")]:
+            raise InvalidOption(f"serve got {', '.join(wrong)}; give values above 0.")
 
 
 @dataclass(frozen=True)
