@@ -41,6 +41,23 @@ INTERNAL = set(
     "run_in_slices set_exact_modules takes_residual_model tree_columns metric_for resolve rows_per_step".split()
 )
 """Methods that other folders of the package call; no user does."""
+EXAMPLES = {
+    "contributing": "translates supported check_translator",
+    "howto/cascade": "cascade Cascade",
+    "howto/compile": "compile",
+    "howto/cross_fit": "crossfit CrossFittedClassifier CrossFittedRegressor",
+    "howto/explain": "Explanation",
+    "howto/fine_tune": "Recipe Batch loader History CandidateResult Epoch WindTunnelClassifier WindTunnelRegressor",
+    "howto/index": "Translation click_log",
+    "howto/save": "load save_model log_model load_model",
+    "howto/sweep": "sweep SweepResult",
+    "howto/translate": "translate FactorizationMachineClassifier FactorizationMachineRegressor",
+    "scale": "stream",
+    "serving": "serve Server",
+    "start": "Report",
+}
+"""Pages with code that runs, for names whose docstrings have none; the API reference links to them."""
+EXAMPLE_OF = {name: page for page, names in EXAMPLES.items() for name in names.split()}
 numpydoc_show_class_members = False
 copybutton_exclude = ".linenos, .gp, .go"
 
@@ -107,6 +124,17 @@ def read_docstring(app: Any, what: str, name: str, member: Any, options: Any, li
     lines[:] = (formula.sub("::\n\n", description) + "".join(sections)).split("\n")
 
 
+def link_example(app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
+    """Link to the page that shows a name at work; raise if neither such a page nor the docstring has code that runs."""
+    page = EXAMPLE_OF.get(name.rsplit(".", 1)[-1])
+    if what not in ("class", "function") or (isinstance(member, type) and issubclass(member, Exception)):
+        return
+    if page is not None:
+        lines += ["", f"Code that runs: :doc:`/{page}`.", ""]
+    elif not any(line.strip().startswith(">>>") for line in lines):
+        raise ValueError(f"{name} has no example: name a page in EXAMPLES")
+
+
 def check_tutorials(app: Any, exception: Exception | None) -> None:
     """Raise if a tutorial printed a warning."""
     printed = [path.stem for path in (ROOT / "docs" / "tutorials").glob("*.rst") if "Warning:" in path.read_text()]
@@ -121,3 +149,4 @@ def setup(app: Any) -> None:
     app.connect("autodoc-skip-member", skip_member)
     app.connect("build-finished", check_tutorials)
     app.connect("autodoc-process-docstring", read_docstring, priority=100)
+    app.connect("autodoc-process-docstring", link_example, priority=900)

@@ -68,6 +68,7 @@ def cascade(
         found by the values of the raw columns that the step reads. Worth it for look-ups in a remote store and for
         slow code; what is translated takes less time than a look at a cache.
     seed : int
+        Seed of the permutations that measure importances.
 
     Returns
     -------

@@ -76,7 +76,7 @@ def crossfit(
     seed : int
         Of the folds, and of fine-tuning unless the recipe has one.
     **options
-        See ``windtunnel.trainers.fit``.
+        Other arguments of ``Translation.fit``, such as ``progress`` or ``log_dir``.
 
     Returns
     -------

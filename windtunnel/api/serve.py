@@ -67,11 +67,12 @@ def serve(
     host : str
         Address to listen on; "0.0.0.0" for all.
     port : int
+        TCP port to listen on.
     workers : int
         Processes that share the port.
     **limits
-        Fields of ``windtunnel.serving.models.Limits``: max_batch, max_wait_ms, max_queue, max_rows, max_bytes,
-        max_connections (of each process), timeout.
+        ``max_batch``, ``max_wait_ms`` and ``max_queue`` as for ``Server``; ``max_rows`` of a request; ``max_bytes`` of
+        a body; ``max_connections`` of each process; ``timeout`` of a request in seconds.
     """
     _check_installed()
     import uvicorn

@@ -113,7 +113,7 @@ class Translation(TranslatedPipeline):
         return self
 
     def harden(self, valid: Any = None) -> Translation:
-        """A copy with hard trees in the place of soft ones; see ``windtunnel.compiler.hardening.harden``.
+        """A copy with hard trees in the place of soft ones, which train no further.
 
         Parameters
         ----------
