@@ -148,7 +148,7 @@ class Assembly:
             return self._host_steps.columns(step, error)
 
     def _converted_columns(self, step: Step, conversion: Any, columns: list[GraphColumn]) -> list[GraphColumn]:
-        builder, composites, estimator = self._builder, self._context.composites, type(step.estimator).__name__
+        builder, composites, estimator = self._builder, self._context.composites, step.estimator_name
         match conversion:
             case CategoryEncoding():
                 return self._categories.encoded(step, conversion, columns)

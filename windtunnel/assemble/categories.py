@@ -42,7 +42,7 @@ class Categories:
 
     def recoded(self, step: Step, recoding: CategoryRecoding, columns: Sequence[GraphColumn]) -> list[GraphColumn]:
         """The columns after a step that merges, imputes or shifts categories; they are still categories."""
-        name, estimator, number = step.name, type(step.estimator).__name__, recoding.number
+        name, estimator, number = step.name, step.estimator_name, recoding.number
         transform, imputed = transform_of(step.estimator), [column.imputed for column in columns]
         if number is None:
             if any(c.raw is None for c, known in zip(columns, recoding.categories, strict=True) if known is not None):
@@ -106,7 +106,7 @@ class Categories:
                 outputs[position] = output
         if probed.additive:
             groups = SumGroups(len(summands) // probed.width)
-            sums = self._builder.module(step.name, type(step.estimator).__name__, groups, summands)
+            sums = self._builder.module(step.name, step.estimator_name, groups, summands)
             outputs = [passed or total for passed, total in zip(outputs, sums, strict=True)]
         return [output for output in outputs if output is not None]
 
@@ -120,7 +120,7 @@ class Categories:
 
     def statistics(self, step: Step, hashed: HashedColumns, columns: Sequence[GraphColumn]) -> list[GraphColumn]:
         """The columns that are no categories, then the statistics of those that are."""
-        name, estimator = step.name, type(step.estimator).__name__
+        name, estimator = step.name, step.estimator_name
         plain = [column for position, column in enumerate(columns) if position not in hashed.categories]
         coded = [
             self._by_hash(step, columns[position], known, position in hashed.complete)
@@ -163,7 +163,7 @@ class Categories:
         """The columns of a table over a raw column; a single one can be encoded again."""
         assert column.raw is not None
         category = CategoryColumn(column.raw, vocabulary, *(kind in rejects for kind in (0, 1, 2, 3)))
-        encoder, estimator = self._builder.encoder, type(step.estimator).__name__
+        encoder, estimator = self._builder.encoder, step.estimator_name
         if category.rejects:  # even if no step reads the table, as the source checks all of its input
             encoder.add_category(category)
         place = added_on_demand(
@@ -184,7 +184,7 @@ class Categories:
         """The vocabulary of a raw column; and unknown, missing and its values as the earlier steps recode them."""
         if column.raw is None:
             raise UnsupportedEstimator(
-                f"step {step.name!r} ({type(step.estimator).__name__}) encodes a column that earlier steps computed "
+                f"step {step.name!r} ({step.estimator_name}) encodes a column that earlier steps computed "
                 "as a number, which has no vocabulary of raw categories."
             )
         values = column.vocabulary
@@ -222,7 +222,7 @@ class Categories:
             ]
         except TypeError as error:
             raise UnsupportedEstimator(
-                f"step {step.name!r} ({type(step.estimator).__name__}) reads column "
+                f"step {step.name!r} ({step.estimator_name}) reads column "
                 f"{self._builder.encoder.column_name(column.raw)} as a category, and there {error}; "
                 "convert the column to text before fitting."
             ) from error

@@ -45,7 +45,7 @@ class Composites:
                     self.check(expression)
         except UnsupportedEstimator as error:
             raise UnsupportedEstimator(
-                f"step {step.name!r} ({type(step.estimator).__name__}) is made of others, and needs them all: {error}"
+                f"step {step.name!r} ({step.estimator_name}) is made of others, and needs them all: {error}"
             ) from error
 
     def _part(self, step: Step, part: Part) -> MethodOutput:

@@ -40,8 +40,7 @@ class Conversions:
                 smooth = is_differentiable(step.estimator) and getattr(conversion, "differentiable", True)
                 if not (self.exact or data or smooth):
                     raise UnsupportedEstimator(
-                        f"{type(step.estimator).__name__} has no differentiable form; windtunnel.compile gives its "
-                        "exact outputs"
+                        f"{step.estimator_name} has no differentiable form; windtunnel.compile gives its exact outputs"
                     )
                 for module in _modules(conversion):
                     module.cast(self._dtype)

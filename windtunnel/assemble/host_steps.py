@@ -35,7 +35,7 @@ class HostSteps:
 
     def token_columns(self, step: Step, tokens: TokenCounts) -> list[GraphColumn]:
         """The columns of a step whose tokens the host counts and whose counts a module weights."""
-        estimator, reason = type(step.estimator).__name__, "its tokens are found and counted by the source's own code."
+        estimator, reason = step.estimator_name, "its tokens are found and counted by the source's own code."
         if self._untranslated == "error":
             raise UnsupportedEstimator(f"step {step.name!r} ({estimator}) needs the host: {reason}")
         host = self._add(step, tokens.width, reason, tokens)
@@ -45,7 +45,7 @@ class HostSteps:
     def _add(self, step: Step, width: int, reason: str, tokens: TokenCounts | None = None) -> HostStep:
         if width > WIDEST:
             raise UnsupportedEstimator(
-                f"step {step.name!r} ({type(step.estimator).__name__}) gives {width:,} columns; they become dense, and "
+                f"step {step.name!r} ({step.estimator_name}) gives {width:,} columns; they become dense, and "
                 f"at most {WIDEST:,} are taken. Fit it with fewer (n_features, max_features, min_df)."
             )
         first = self._builder.encoder.width + sum(len(host.columns) for host in self.steps)
@@ -64,6 +64,6 @@ class HostSteps:
             return len(step.estimator.get_feature_names_out())
         except Exception:  # it may be missing, need names, or raise anything in a custom transformer
             raise UnsupportedEstimator(
-                f"step {step.name!r} ({type(step.estimator).__name__}) stays on the host and does not tell how many "
+                f"step {step.name!r} ({step.estimator_name}) stays on the host and does not tell how many "
                 "columns it gives (get_feature_names_out); give a few raw rows as calibrate=."
             ) from reason

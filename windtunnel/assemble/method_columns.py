@@ -55,7 +55,7 @@ class MethodColumns:
         columns = self._context.columns(step.inputs)
         places = self._builder.places(step.name, columns)
         rejects = self._builder.rejections(step.estimator, len(columns))
-        slot = self._builder.add(step.name, type(step.estimator).__name__, module, places, rejects)
+        slot = self._builder.add(step.name, step.estimator_name, module, places, rejects)
         outputs = [(slot, column) for column in range(self._builder.width(module, len(columns)))]
         return self._builder.as_columns(step, outputs)
 
@@ -78,7 +78,7 @@ class MethodColumns:
             return builder.run(
                 step, [Elementwise(torch.zeros(3, dtype=torch.float64), "log")], self._method(scored, "predict_proba")
             )
-        raise UnsupportedEstimator(f"step {step.name!r} ({type(step.estimator).__name__}) gives no {method}.")
+        raise UnsupportedEstimator(f"step {step.name!r} ({step.estimator_name}) gives no {method}.")
 
     def _label(self, scored: ScoredPredictor, method: str) -> list[Place]:
         """The label of a classifier: as a number, its position, or a column per class."""

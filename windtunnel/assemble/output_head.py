@@ -28,7 +28,7 @@ def predictor_methods(
             parts = context.columns(context.composites.parts(step, composite))
             modules[method] = (composite.then, builder.places(step.name, parts))
     if scored.slot != len(builder.steps) + 1:
-        slot = builder.add(scored.step.name, type(scored.step.estimator).__name__, Identity(), scored.places)
+        slot = builder.add(scored.step.name, scored.step.estimator_name, Identity(), scored.places)
         scored = replace(scored, slot=slot)
     trained = {id(parameter) for step in builder.steps for parameter in step.parameters()}
     predictor = scored.predictor

@@ -132,12 +132,12 @@ class Predictors:
     ) -> ScoredPredictor:
         """The scores of a converted predictor over the columns of ``inputs``."""
         if not isinstance(predictor, Predictor):
-            raise UnsupportedEstimator(f"step {step.name!r} ({type(step.estimator).__name__}) is no predictor.")
+            raise UnsupportedEstimator(f"step {step.name!r} ({step.estimator_name}) is no predictor.")
         scores, columns = self.tree_inputs(step, predictor.reads, predictor.scores, inputs)
         places = self._builder.places(step.name, columns)
         probes = inputs is step.inputs and not predictor.reads.has_categories
         rejects = self._builder.rejections(step.estimator, len(columns)) if probes else ()
-        slot = self._builder.add(step.name, type(step.estimator).__name__, scores, places, rejects)
+        slot = self._builder.add(step.name, step.estimator_name, scores, places, rejects)
         count = self._builder.width(scores, len(columns))
         classes = _classes(step.estimator, predictor.classes, None)
         return ScoredPredictor(slot, count, places, predictor, classes, step, methods)
@@ -163,13 +163,13 @@ class Predictors:
             numbers, texts = self._builder.encoder.columns_by_kind()
             if read := [column for column in columns if column.raw is None or column.raw in numbers - texts]:
                 places = self._builder.places(step.name, read)
-                self._builder.add(step.name, type(step.estimator).__name__, Identity(), places, rejects)
+                self._builder.add(step.name, step.estimator_name, Identity(), places, rejects)
 
     def _zeros_as_missing(self, step: Step, inputs: Expression, columns: list[GraphColumn]) -> list[GraphColumn]:
         """Make zeros missing if the source reads a sparse matrix; reject sparse rows if that depends on them."""
         if spline := stores_zeros(inputs):
             raise UnsupportedEstimator(
-                f"step {step.name!r} ({type(step.estimator).__name__}) reads the sparse matrix of step {spline!r}, "
+                f"step {step.name!r} ({step.estimator_name}) reads the sparse matrix of step {spline!r}, "
                 "which holds some zeros and leaves out others, and takes only the latter for missing values; fit the "
                 "pipeline again with sparse_output=False"
             )

@@ -100,7 +100,7 @@ class ProgramBuilder:
         """The output columns of modules applied one after the other."""
         for module in modules:
             module.cast(self.dtype)
-            slot = self.add(step.name, type(step.estimator).__name__, module, places)
+            slot = self.add(step.name, step.estimator_name, module, places)
             places = [(slot, column) for column in range(self.width(module, len(places)))]
         return places
 
@@ -116,7 +116,7 @@ class ProgramBuilder:
         """The selected columns; what the source rejects is rejected in the others as well."""
         rejects = self.rejections(step.estimator, len(columns))
         if rejects and all(column.number is not None for column in columns):
-            name, estimator, inputs = step.name, type(step.estimator).__name__, columns
+            name, estimator, inputs = step.name, step.estimator_name, columns
             place = added_on_demand(lambda: self.add(name, estimator, Identity(), self.places(name, inputs), rejects))
             self._rejecting.append(place)
             codes = {code for kind, code in (("nan", 1), ("inf", 2)) if kind in rejects}

@@ -27,43 +27,26 @@ Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
 class DataConfig(Section):
-    """The files, the target and the split of the rows.
+    """The files, the target and the split of the rows."""
 
-    Attributes
-    ----------
-    folder : path
-        File names are relative to it; ``--data`` on the command line.
-    train, valid, test : str
-        CSV, CSV.gz or Parquet files. Without ``valid`` or ``test``, a fraction of ``train`` is held out.
-    target : str
-        The column to predict.
-    split : str or None
-        A column of ``train`` that holds "train", "valid" or "test" in every row, instead of further files.
-    drop : list of str
-        Columns to leave out.
-    categorical : list of str
-        Columns to read as text, even if they hold numbers.
-    validation_fraction, test_fraction : float
-        Fractions of the rows of ``train`` to hold out, in (0, 1).
-    seed : int
-        Seed of the rows held out, and of the calibration rows.
-    positive : scalar or None
-        The class to predict, the second one of the model. The first is the other value of the column, or "not
-        <positive>" if there are more.
-    """
-
-    folder: Path = Path()
+    folder: Path = Path()  # file names are relative to it; ``--data`` on the command line
+    # train, valid, test: CSV, CSV.gz or Parquet files. Without ``valid`` or ``test``, a fraction of ``train`` is
+    # held out
     train: str
     valid: str | None = None
     test: str | None = None
-    target: str
+    target: str  # the column to predict
     split: str | None = None
-    drop: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
+    """A column of ``train`` that holds "train", "valid" or "test" in every row, instead of further files."""
+    drop: tuple[str, ...] = ()  # columns to leave out
+    categorical: tuple[str, ...] = ()  # columns to read as text, even if they hold numbers
+    # validation_fraction, test_fraction: fractions of the rows of ``train`` to hold out, in (0, 1)
     validation_fraction: Fraction = 0.15
     test_fraction: Fraction = 0.15
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0)  # seed of the rows held out, and of the calibration rows
     positive: Any = None
+    """The class to predict, the second one of the model. The first is the other value of the column, or "not
+    <positive>" if there are more."""
 
     @model_validator(mode="after")
     def _consistent_split(self) -> Self:
@@ -87,21 +70,11 @@ Steps = Annotated[tuple[StepConfig, ...], BeforeValidator(_as_list)]
 
 
 class PipelineConfig(Section):
-    """Steps for text columns, steps for the other columns, and a model on both.
+    """Steps for text columns, steps for the other columns, and a model on both."""
 
-    Attributes
-    ----------
-    categories : list of steps
-        For text columns; the last one has to output numbers.
-    numbers : list of steps
-        For the other columns; empty, or "passthrough" in a file, leaves them unchanged.
-    model : step
-        A classifier or a regressor, or a list of steps that ends in one (a ``Pipeline``).
-    """
-
-    categories: Steps = ()
-    numbers: Steps = ()
-    model: StepConfig
+    categories: Steps = ()  # for text columns; the last one has to output numbers
+    numbers: Steps = ()  # for the other columns; empty, or "passthrough" in a file, leaves them unchanged
+    model: StepConfig  # a classifier or a regressor, or a list of steps that ends in one (a ``Pipeline``)
 
     @field_validator("model", mode="before")
     @classmethod
@@ -156,19 +129,13 @@ class SweepConfig(SweepOptions):
 
 
 class Settings(Section):
-    """The sections of an experiment that are checked without the libraries of its pipeline.
-
-    Attributes
-    ----------
-    recipe : dict
-        Options of ``windtunnel.Recipe``, and under ``name`` the recipe that they change. In a file, a name alone stands
-        for that recipe.
-    output : path
-    """
+    """The sections of an experiment that are checked without the libraries of its pipeline."""
 
     data: DataConfig
     translate: TranslateConfig = Field(default_factory=TranslateConfig)  # its check imports torch
     recipe: dict[str, Any] = {}
+    """Options of ``windtunnel.Recipe``, and under ``name`` the recipe that they change. In a file, a name alone stands
+    for that recipe."""
     sweep: SweepConfig = SweepConfig()
     output: Path = Path("runs/fit")
 

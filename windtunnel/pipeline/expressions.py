@@ -24,6 +24,11 @@ class Step:
     inputs: Expression
     width: int | None = None
 
+    @property
+    def estimator_name(self) -> str:
+        """The class of the estimator."""
+        return type(self.estimator).__name__
+
 
 @dataclass(frozen=True, eq=False)
 class Columns:

@@ -44,7 +44,7 @@ class HostStep:
     @property
     def estimator(self) -> str:
         """The class of the step."""
-        return self.source or type(self.step.estimator).__name__
+        return self.source or self.step.estimator_name
 
     @property
     def is_listed(self) -> bool:

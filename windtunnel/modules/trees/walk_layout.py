@@ -39,17 +39,18 @@ def walk_layout(ensemble: TreeEnsemble) -> tuple[int, list[int], dict[str, NDArr
     split = ensemble.threshold.copy()
     split[reading % ZERO == FLAG] = 0.5
     split[list(ensemble.categories)] = np.inf
+    no_column = np.zeros(len(items), np.int64)
     split = _at_nodes(split, is_node, node, np.full(len(items), np.inf))
     set_start, set_last, goes_right = _sets(ensemble)
     walk: dict[str, NDArray[Any]] = {
-        "column": _at_nodes(column, is_node, node, np.zeros(len(items), np.int64)),
-        "feature_at": _at_nodes(ensemble.feature, is_node, node, np.zeros(len(items), np.int64)),
+        "column": _at_nodes(column, is_node, node, no_column),
+        "feature_at": _at_nodes(ensemble.feature, is_node, node, no_column),
         "split": _largest_float32_not_above(split) if ensemble.reads == "float32" else split,
         "follow": _at_nodes(ensemble.trees + 2 * np.arange(nodes), is_node, node, places),
         "value": _with_zero(ensemble.leaf_value)[np.where(is_node, -1, items - nodes)],
         "root": _roots(ensemble, padding=len(items) - 1),
-        "set_start": _at_nodes(set_start, is_node, node, np.zeros(len(items), np.int64)),
-        "set_last": _at_nodes(set_last, is_node, node, np.zeros(len(items), np.int64)),
+        "set_start": _at_nodes(set_start, is_node, node, no_column),
+        "set_last": _at_nodes(set_last, is_node, node, no_column),
         "set_goes_right": goes_right,
     }
     return _depth(walk["follow"], is_node, ensemble.trees), readings.tolist(), walk

@@ -8,7 +8,7 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor
 from windtunnel.modules.ensembles.ensemble import WeightedMean
 from windtunnel.modules.ensembles.log_pool import LogPool
-from windtunnel.translators.conversions import Composite, Part, Predictor
+from windtunnel.translators.conversions import Composite, Predictor, member_parts
 from windtunnel.translators.registry import translates
 
 
@@ -23,15 +23,11 @@ def cross_fitted_classifier(fitted: CrossFittedClassifier) -> Composite:
     then = Predictor(
         LogPool(classes), link="sigmoid" if classes == 2 else "softmax", loss="logistic" if classes == 2 else "softmax"
     )
-    return Composite(_parts(fitted, "predict_proba"), then)
+    return Composite(member_parts(fitted, "predict_proba"), then)
 
 
 @translates(CrossFittedRegressor, trainable="as its members", notes="fine-tuned with the loss of its members")
 def cross_fitted_regressor(fitted: CrossFittedRegressor) -> Composite:
     """The mean of what ``estimators_`` predict."""
     mean = WeightedMean(torch.ones(len(fitted.estimators_), dtype=torch.float64))
-    return Composite(_parts(fitted, "predict"), Predictor(mean), shared_loss="loss")
-
-
-def _parts(fitted: CrossFittedClassifier | CrossFittedRegressor, method: str) -> list[Part]:
-    return [Part(f"estimators_.{number}", member, method) for number, member in enumerate(fitted.estimators_)]
+    return Composite(member_parts(fitted, "predict"), Predictor(mean), shared_loss="loss")

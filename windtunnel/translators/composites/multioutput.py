@@ -12,25 +12,25 @@ from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOut
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.outputs.method_outputs import CastColumns
 from windtunnel.modules.tables.category_table import Identity
-from windtunnel.translators.conversions import Composite, Part, Predictor
+from windtunnel.translators.conversions import Composite, Part, Predictor, member_parts
 from windtunnel.translators.registry import translates
 
 
 @translates(MultiOutputRegressor, trainable="as its parts")
 def multi_output_regressor(fitted: MultiOutputRegressor) -> Composite:
     """What each of ``estimators_`` predicts."""
-    return Composite(_each(fitted.estimators_, "predict"), Predictor(Identity(), flat=False), shared_loss="loss")
+    return Composite(member_parts(fitted, "predict"), Predictor(Identity(), flat=False), shared_loss="loss")
 
 
 @translates(MultiOutputClassifier, trainable="as its parts", notes="targets of classes are tuned one by one")
 def multi_output_classifier(fitted: MultiOutputClassifier) -> Composite:
     """The label that each of ``estimators_`` gives, and its probabilities."""
     members = fitted.estimators_
-    methods = {"predict": Composite(_each(members, "position"), CastColumns(torch.zeros((), dtype=torch.int64)))}
+    methods = {"predict": Composite(member_parts(fitted, "position"), CastColumns(torch.zeros((), dtype=torch.int64)))}
     if all(hasattr(member, "predict_proba") for member in members):
-        methods["predict_proba"] = Composite(_each(members, "predict_proba"), Identity())
+        methods["predict_proba"] = Composite(member_parts(fitted, "predict_proba"), Identity())
     then = Predictor(Identity(), loss="probabilities", classes=[member.classes_ for member in members])
-    scores = [Part(part.name, part.estimator, _scores(part.estimator)) for part in _each(members, "")]
+    scores = [Part(part.name, part.estimator, _scores(part.estimator)) for part in member_parts(fitted, "")]
     return Composite(scores, then, methods=methods)
 
 
@@ -69,10 +69,6 @@ def classifier_chain(fitted: ClassifierChain) -> Composite:
     scores = _outputs(fitted, links, _scores(members[0]))
     then = Predictor(Identity(), loss="probabilities", classes=classes)
     return Composite(scores, then, methods=methods, rejects=("nan", "inf"))
-
-
-def _each(members: Sequence[Any], method: str) -> list[Part]:
-    return [Part(f"estimators_.{index}", member, method) for index, member in enumerate(members)]
 
 
 def _scores(estimator: Any) -> str:

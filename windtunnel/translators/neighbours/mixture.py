@@ -9,7 +9,9 @@ import torch
 from scipy.special import digamma
 from sklearn.covariance import EllipticEnvelope
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
+from torch import Tensor
 
+from windtunnel.modules.base import Module
 from windtunnel.modules.decompositions.densities import LogSum, MahalanobisScore, NormalMixture
 from windtunnel.modules.outputs.class_outputs import OffsetScore, Squeeze
 from windtunnel.modules.outputs.label_rules import LabelThreshold
@@ -65,10 +67,12 @@ def _mixture(fitted: Any, log_weights: Any) -> Predictor:
 @translates(EllipticEnvelope, trainable="centre, precision", notes="fine-tuned to tell inliers (1) from outliers (-1)")
 def elliptic_envelope(fitted: EllipticEnvelope) -> Predictor:
     """-(x - location_) precision (x - location_)^T - offset_; an inlier (1) where it is not negative."""
-    offset, zero = tensor(fitted.offset_), torch.zeros((), dtype=torch.float64)
-    return Predictor(
-        MahalanobisScore(tensor(fitted.location_), tensor(fitted.get_precision()), offset),
-        loss="logistic",
-        classes=np.array([-1, 1]),
-        methods={"predict": LabelThreshold(zero), "decision_function": Squeeze(), "score_samples": OffsetScore(offset)},
-    )
+    offset = tensor(fitted.offset_)
+    return outlier_detector(MahalanobisScore(tensor(fitted.location_), tensor(fitted.get_precision()), offset), offset)
+
+
+def outlier_detector(scores: Module, offset: Tensor) -> Predictor:
+    """A detector whose score is ``score_samples`` less the offset: an inlier (1) where it is not negative, else -1."""
+    label = LabelThreshold(torch.zeros((), dtype=torch.float64))
+    methods = {"predict": label, "decision_function": Squeeze(), "score_samples": OffsetScore(offset)}
+    return Predictor(scores, loss="logistic", classes=np.array([-1, 1]), methods=methods)

@@ -25,11 +25,11 @@ from windtunnel.modules.neighbours.neighbour_votes import (
 )
 from windtunnel.modules.neighbours.outlier_factor import OutlierFactor
 from windtunnel.modules.neighbours.radius import RadiusNeighbors, RadiusNeighborsOrReject
-from windtunnel.modules.outputs.class_outputs import LogSoftmax, OffsetScore, ScoreDifference, Squeeze
-from windtunnel.modules.outputs.label_rules import LabelThreshold
+from windtunnel.modules.outputs.class_outputs import LogSoftmax, ScoreDifference, Squeeze
 from windtunnel.translators.arrays import dense, indices, tensor
 from windtunnel.translators.conversions import Predictor
 from windtunnel.translators.decomposition.decomposition import linear
+from windtunnel.translators.neighbours.mixture import outlier_detector
 from windtunnel.translators.registry import translates
 
 ORDERS = {
@@ -54,12 +54,7 @@ def k_neighbors_classifier(fitted: neighbors.KNeighborsClassifier) -> Predictor:
     # Brute force has no infinite distances.
     votes = VotesByDistance if weighted and fitted._tree is not None else NeighbourVotes
     scores = votes(**search, targets=tensor(targets), k=fitted.n_neighbors, weighted=weighted)
-    return Predictor(
-        scores,
-        link="probabilities",
-        loss="probabilities",
-        methods={"predict_proba": VoteProbabilities(sizes, sum(sizes))},
-    )
+    return _voting(scores, sizes)
 
 
 @translates(
@@ -109,13 +104,7 @@ def radius_neighbors_classifier(fitted: neighbors.RadiusNeighborsClassifier) -> 
             labels = np.concatenate([classes[0], outlier])
             targets = np.column_stack([targets, np.zeros(len(targets))])
             alone = np.eye(len(labels))[-1]
-    return Predictor(
-        _within(fitted, targets, alone, mean=False),
-        link="probabilities",
-        loss="probabilities",
-        classes=labels,
-        methods={"predict_proba": VoteProbabilities(sizes, sum(sizes))},
-    )
+    return _voting(_within(fitted, targets, alone, mean=False), sizes, classes=labels)
 
 
 @translates(
@@ -145,7 +134,7 @@ def local_outlier_factor(fitted: neighbors.LocalOutlierFactor) -> Predictor:
     search = _search(fitted)
     if search["search"] == "cosine":
         raise UnsupportedEstimator(f"LocalOutlierFactor with metric='cosine'; accepted are {ACCEPTED}.")
-    offset, zero = tensor(fitted.offset_), torch.zeros((), dtype=torch.float64)
+    offset = tensor(fitted.offset_)
     scores = OutlierFactor(
         **search,
         density=tensor(fitted._lrd),
@@ -153,12 +142,7 @@ def local_outlier_factor(fitted: neighbors.LocalOutlierFactor) -> Predictor:
         offset=offset,
         k=fitted.n_neighbors_,
     )
-    return Predictor(
-        scores,
-        loss="logistic",
-        classes=np.array([-1, 1]),
-        methods={"predict": LabelThreshold(zero), "decision_function": Squeeze(), "score_samples": OffsetScore(offset)},
-    )
+    return outlier_detector(scores, offset)
 
 
 @translates(neighbors.NearestCentroid, trainable="centroids", notes="euclidean and manhattan")
@@ -227,6 +211,12 @@ def kernel_density(fitted: neighbors.KernelDensity) -> Predictor:
         KernelSum(tensor(points), log_weights, tensor(constant), fitted.kernel, fitted.bandwidth_, order),
         methods={"score_samples": Squeeze()},
     )
+
+
+def _voting(votes: Module, sizes: list[int], classes: Any = None) -> Predictor:
+    """A classifier by votes; ``sizes`` are the numbers of classes of its targets."""
+    methods = {"predict_proba": VoteProbabilities(sizes, sum(sizes))}
+    return Predictor(votes, link="probabilities", loss="probabilities", classes=classes, methods=methods)
 
 
 def _targets(fitted: Any) -> NDArray[Any]:

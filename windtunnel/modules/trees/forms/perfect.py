@@ -6,7 +6,7 @@ from torch import Tensor
 
 from windtunnel.errors import InvalidOption
 from windtunnel.modules.base import derived
-from windtunnel.modules.trees.forms.ranked import RankedTrees, depths_of
+from windtunnel.modules.trees.forms.ranked import RankedTrees, depths_of, order_by_depth
 
 
 class PerfectTrees(RankedTrees):
@@ -39,15 +39,14 @@ class PerfectTrees(RankedTrees):
         super().arrange()
         root, follow, is_node = self._positions()
         depths = depths_of(root, follow, is_node)
-        deepest = int(depths.max(initial=0))
         places = int((2.0 ** np.minimum(depths, 60)).sum())
         if places > self.MOST_PLACES:
             raise InvalidOption(
                 f"as perfect trees these would have {places:,} leaves, of at most {self.MOST_PLACES:,}, as each level "
-                f"doubles them; the deepest tree has a depth of {deepest}. Choose strategy='tree_traversal' or 'auto'."
+                f"doubles them; the deepest tree has a depth of {depths.max()}. Choose strategy='tree_traversal' or "
+                "'auto'."
             )
-        order = np.argsort(-depths, kind="stable")
-        counts = [int((depths > level).sum()) for level in range(deepest + 1)]
+        order, counts, back = order_by_depth(depths)
         levels = [root[order][:, None]]
         for count in counts[:-1]:
             at = levels[-1][:count]
@@ -56,8 +55,6 @@ class PerfectTrees(RankedTrees):
         nodes = [level[:count].reshape(-1) for level, count in zip(levels, counts, strict=True)]
         leaves = [level[count:].reshape(-1) for level, count in zip(levels, counts, strict=True)]
         ends = np.cumsum([0, *map(len, leaves)]).tolist()
-        left = [order[fewer:more] for fewer, more in zip(counts, [len(root), *counts], strict=False)]
-        back = np.argsort(np.concatenate(left))
         self._register(
             first=2 * np.arange(counts[0], dtype=np.int32),
             bare=np.arange(ends[1], dtype=np.int32),

@@ -52,6 +52,14 @@ class RankedTrees(TreeForm):
         return ranked.t().contiguous()
 
 
+def order_by_depth(depths: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[int], NDArray[np.int64]]:
+    """The trees, deepest first; how many go beyond each level; and the way back from the order in which they end."""
+    order = np.argsort(-depths, kind="stable")
+    counts = [int((depths > level).sum()) for level in range(int(depths.max(initial=0)) + 1)]
+    ended = [order[fewer:more] for fewer, more in zip(counts, [len(depths), *counts], strict=False)]
+    return order, counts, np.argsort(np.concatenate(ended))
+
+
 def depths_of(root: NDArray[np.int64], follow: NDArray[np.int64], is_node: NDArray[np.bool_]) -> NDArray[np.int64]:
     """How many splits the longest way down each tree has."""
     depths = np.zeros(len(root), np.int64)

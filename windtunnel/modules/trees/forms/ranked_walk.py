@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import derived
-from windtunnel.modules.trees.forms.ranked import RankedTrees, depths_of
+from windtunnel.modules.trees.forms.ranked import RankedTrees, depths_of, order_by_depth
 
 
 class RankedWalkTrees(RankedTrees):
@@ -27,13 +27,8 @@ class RankedWalkTrees(RankedTrees):
         """Order the trees by depth."""
         super().arrange()
         root, follow, is_node = self._positions()
-        depths = depths_of(root, follow, is_node)
-        order = np.argsort(-depths, kind="stable")
-        counts = [int((depths > level).sum()) for level in range(int(depths.max(initial=0)) + 1)]
-        left = [order[fewer:more] for fewer, more in zip(counts, [len(root), *counts], strict=False)]
-        back = np.argsort(np.concatenate(left))
+        order, self.counts, back = order_by_depth(depths_of(root, follow, is_node))
         self._register(start=root[order].astype(np.int32), child=follow.astype(np.int32), back=back.astype(np.int32))
-        self.counts = counts
         self.shuffled = bool((back != np.arange(len(back))).any())
 
     def _leaves(self, x: Tensor) -> Tensor:
