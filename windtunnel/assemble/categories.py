@@ -24,8 +24,8 @@ from windtunnel.modules.tables.one_hot import OneHot
 from windtunnel.modules.tables.target_statistics import CategoryHashes
 from windtunnel.pipeline.expressions import Step
 from windtunnel.program.program import IDS
-from windtunnel.translators.categories.probe import UNKNOWN, probe
-from windtunnel.translators.categories.probe_inputs import is_missing
+from windtunnel.translators.categories.probe import probe
+from windtunnel.translators.categories.probe_inputs import UNKNOWN, is_missing
 from windtunnel.translators.conversions import CategoryEncoding, CategoryRecoding, HashedColumns
 
 NO_HASH = 2**40

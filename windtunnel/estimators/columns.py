@@ -18,6 +18,15 @@ Table = pd.DataFrame | NDArray[Any]
 Column = pd.Series | NDArray[Any]
 
 
+class ReadsCategories:
+    """Mixin of estimators over tables: columns may hold categories, texts and missing values."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
+        return tags
+
+
 def read_table(estimator: BaseEstimator, X: Any, *, fitting: bool) -> Table:
     """Check a table as scikit-learn does, and return it: a DataFrame unchanged, anything else as an array.
 
@@ -106,13 +115,10 @@ def factorize_column(column: Column) -> tuple[NDArray[np.int64], list[Any]]:
     if isinstance(column.dtype, pd.CategoricalDtype):
         cat = pd.Series(column).cat
         return np.asarray(cat.codes, dtype=np.int64), cat.categories.tolist()
-    codes, categories = pd.factorize(column if isinstance(column, pd.Series) else _hashable(column))
+    texts = not isinstance(column, pd.Series) and column.dtype.kind == "U"
+    codes, categories = pd.factorize(column.astype(object) if texts else column)
     # NumPy scalars inside an object column equal the plain ones, but JSON does not take them.
     return codes.astype(np.int64), [v.item() if isinstance(v, np.generic) else v for v in categories.tolist()]
-
-
-def _hashable(column: NDArray[Any]) -> NDArray[Any]:
-    return column.astype(object) if column.dtype.kind == "U" else column
 
 
 def count_categories(table: Table, at: int) -> dict[Any, int]:

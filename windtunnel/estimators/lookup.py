@@ -106,10 +106,10 @@ class Lookup(TransformerMixin, BaseEstimator):
         unique = list(dict.fromkeys(keys))
         if hasattr(self.store, "mget"):
             starts = range(0, len(unique), self.batch_size)
-            answers = [self.store.mget(unique[start : start + self.batch_size]) for start in starts]
-            if answers and isawaitable(answers[0]):
-                answers = _gathered(answers)
-            stored = [value for answer in answers for value in answer]
+            batches = [self.store.mget(unique[start : start + self.batch_size]) for start in starts]
+            if batches and isawaitable(batches[0]):
+                batches = _gathered(batches)
+            stored = [value for batch in batches for value in batch]
         else:
             stored = [self.store.get(key) for key in unique]
         return {key: None if value is None else _numbers(key, value) for key, value in zip(unique, stored, strict=True)}
@@ -144,8 +144,8 @@ def _event_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def _gathered(answers: Sequence[Awaitable[Any]]) -> list[Any]:
+def _gathered(batches: Sequence[Awaitable[Any]]) -> list[Any]:
     async def gather() -> list[Any]:
-        return await asyncio.gather(*answers)
+        return await asyncio.gather(*batches)
 
     return asyncio.run_coroutine_threadsafe(gather(), _event_loop()).result()

@@ -11,7 +11,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
 from windtunnel.errors import BadInput
-from windtunnel.estimators.columns import Table, column_at, count_categories, read_table, vocabulary_positions
+from windtunnel.estimators.columns import (
+    ReadsCategories,
+    Table,
+    column_at,
+    count_categories,
+    read_table,
+    vocabulary_positions,
+)
 from windtunnel.estimators.options import check_options
 
 if TYPE_CHECKING:
@@ -21,7 +28,7 @@ BATCHES = 100
 """Steps per epoch; a step has at least 32 and at most 1024 rows."""
 
 
-class MatrixFactorization(RegressorMixin, BaseEstimator):
+class MatrixFactorization(ReadsCategories, RegressorMixin, BaseEstimator):
     """Predict the rating of an item by a user from a learned vector for each.
 
         y = mean_ + b_u + c_i + <p_u, q_i>
@@ -128,9 +135,6 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        tags.input_tags.allow_nan = True
         tags.target_tags.required = True
         return tags
 

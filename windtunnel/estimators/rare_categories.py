@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from windtunnel.errors import BadInput
 from windtunnel.estimators.columns import (
     Column,
+    ReadsCategories,
     categorical_columns,
     count_categories,
     read_table,
@@ -22,7 +23,7 @@ from windtunnel.estimators.columns import (
 )
 
 
-class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class RareCategories(ReadsCategories, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Make rare categories missing, and with them those that were never seen.
 
     In a categorical column with n rows that are not missing, category c with n(c) rows is rare if
@@ -123,9 +124,6 @@ class RareCategories(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from windtunnel.errors import BadInput
 from windtunnel.estimators.columns import (
     Column,
+    ReadsCategories,
     Table,
     categorical_columns,
     column_at,
@@ -25,7 +26,7 @@ from windtunnel.estimators.columns import (
 )
 
 
-class TwoHotEncoder(TransformerMixin, BaseEstimator):
+class TwoHotEncoder(ReadsCategories, TransformerMixin, BaseEstimator):
     """Encode category number c of C (from 0, in sorted order) as a pair of one-hots, c // m and c % m.
 
         m = ceil(sqrt(C)):    one-hot of c // m, width ceil(C / m),    then one-hot of c % m, width m
@@ -120,13 +121,6 @@ class TwoHotEncoder(TransformerMixin, BaseEstimator):
                 f"unknown categories {'; '.join(wrong)}: only those seen in fit are accepted (see categories_); "
                 "make the others missing, or set handle_unknown='ignore'"
             )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        tags.input_tags.allow_nan = True
-        return tags
 
 
 def _sizes(count: int) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """Nearest training rows. Ties are broken as in the source, by the order in which it visits the rows.
 
-Everything is computed in float64 whatever the type of the rows: a neighbour is one or it is not.
+Everything is computed in float64 whatever the type of the rows, as rounding would choose other neighbours.
 """
 
 from typing import ClassVar

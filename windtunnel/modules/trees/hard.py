@@ -18,10 +18,10 @@ from windtunnel.modules.trees.walk_layout import CODE, FLAG, HIGH, LOW, ZERO, no
 class TreeWalk(FixedPrecision, Module, kw_only=True):
     """The base of ``HardTrees`` and the modules of leaf numbers: every row walks down every tree.
 
-    Rows decide as the source does: in float64, or rounded to float32 where the source rounds them (``reads``); these
-    meet the largest float32 that is not above a threshold. Leaf values are summed in float64, tree by tree in the order
-    of the source, so that ties of scores stay ties. Nothing trains: every tensor is a buffer, named and typed as in
-    ``TreeEnsemble``, and keeps its type whatever the module is cast to.
+    Rows are compared in float64, or rounded to float32 first if the source rounds them (``reads``). Rounded rows are
+    compared with the largest float32 that is not above the threshold. Leaf values are summed in float64, tree by tree
+    in the order of the source, so that ties of scores stay ties. Nothing trains: every tensor is a buffer, named and
+    typed as in ``TreeEnsemble``, and keeps its type whatever the module is cast to.
 
     The nodes are laid out in pairs: the children of node n sit next to each other, at T + 2n and T + 2n + 1, after the
     T roots. A step of the walk is then ``follow[at] + (value > split[at])``, and a leaf follows to itself.
@@ -101,9 +101,9 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
 
     def with_thresholds(self, threshold: NDArray[np.float64]) -> Self:
         """The same trees with other thresholds."""
-        again = self.rebuild(self.state_dict() | {"threshold": torch.from_numpy(threshold)}, self.facts())
-        again.thresholds_in_data, again.next_above_in_data = self.thresholds_in_data, self.next_above_in_data
-        return again
+        trees = self.rebuild(self.state_dict() | {"threshold": torch.from_numpy(threshold)}, self.facts())
+        trees.thresholds_in_data, trees.next_above_in_data = self.thresholds_in_data, self.next_above_in_data
+        return trees
 
     def arrange(self) -> None:
         """Register the buffers that another form of the trees computes with; they are not saved."""
@@ -175,14 +175,14 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
             return (self.base / self.divisor).to(x.dtype).repeat(x.shape[0], 1)
         at = self._leaves(x)  # [b * trees]
         if trees == 1 and (self.vector or self.outputs == 1):
-            # What follows, once for each leaf and not for each row.
+            # One tree per score: base and divisor are applied to each leaf, not to each row.
             values = ((self.value + self.base) / self.divisor).index_select(0, at)
             return values.view(x.shape[0], self.outputs).to(x.dtype)
         values = self.value.index_select(0, at)
         along = 1 if self.vector else 2  # where the trees of a score stand
         shape = [x.shape[0], trees, self.outputs] if self.vector else [x.shape[0], self.outputs, trees]
         values = values.view(shape)
-        # One after the other, from the base on, as the sources add: the order decides how a sum is rounded.
+        # Added one after the other, from the base on, as in the sources: the order decides how a sum is rounded.
         values.select(along, 0).add_(self.base)
         return (values.cumsum_(along).select(along, trees - 1) / self.divisor).to(x.dtype)
 
@@ -210,11 +210,11 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
         return at.expand(rows, trees).reshape(-1)
 
     def _same_reading(self, x: Tensor) -> bool:
-        """Whether nodes read the features as they are: they differ in missing values alone, and none is missing."""
+        """Whether nodes can read the features as they are: readings differ in missing values only, and none is."""
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if torch.compiler.is_compiling():
                 return False
-        # The sum is NaN where one is missing; infinite numbers of both signs are taken for missing, and read the same.
+        # The sum is NaN if a value is missing; also for infinities of both signs, which all readings leave as they are.
         return self.same_reading and not x.is_cuda and not bool(torch.isnan(x.sum()))
 
     def _readings(self, x: Tensor) -> Tensor:
@@ -228,9 +228,9 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
                 code = torch.where(known, whole, torch.full_like(x, self.NO_CODE))
                 parts.append(torch.where(torch.isnan(x), torch.full_like(x, -1.0), code))
             elif reading == self.LOW or reading == self.HIGH:
-                # One pass over the rows, where finding what is missing and replacing it takes two slow ones.
-                put = float("inf") if reading == self.HIGH else -float("inf")
-                parts.append(torch.nan_to_num(x, nan=put, posinf=float("inf"), neginf=-float("inf")))
+                # One pass over the rows; to find missing values and then replace them takes two slow ones.
+                replacement = float("inf") if reading == self.HIGH else -float("inf")
+                parts.append(torch.nan_to_num(x, nan=replacement, posinf=float("inf"), neginf=-float("inf")))
             else:
                 missing = torch.isnan(x)
                 if reading >= self.ZERO:

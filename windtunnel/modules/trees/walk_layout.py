@@ -42,12 +42,13 @@ def walk_layout(ensemble: TreeEnsemble) -> tuple[int, list[int], dict[str, NDArr
     no_column = np.zeros(len(items), np.int64)
     split = _at_nodes(split, is_node, node, np.full(len(items), np.inf))
     set_start, set_last, goes_right = _sets(ensemble)
+    value = np.concatenate([ensemble.leaf_value, np.zeros((1, *ensemble.leaf_value.shape[1:]))])
     walk: dict[str, NDArray[Any]] = {
         "column": _at_nodes(column, is_node, node, no_column),
         "feature_at": _at_nodes(ensemble.feature, is_node, node, no_column),
         "split": _largest_float32_not_above(split) if ensemble.reads == "float32" else split,
         "follow": _at_nodes(ensemble.trees + 2 * np.arange(nodes), is_node, node, places),
-        "value": _with_zero(ensemble.leaf_value)[np.where(is_node, -1, items - nodes)],
+        "value": value[np.where(is_node, -1, items - nodes)],
         "root": _roots(ensemble, padding=len(items) - 1),
         "set_start": _at_nodes(set_start, is_node, node, no_column),
         "set_last": _at_nodes(set_last, is_node, node, no_column),
@@ -63,10 +64,6 @@ def node_positions(ensemble: TreeEnsemble) -> NDArray[np.int64]:
     is_node = items < nodes
     places[items[is_node]] = np.flatnonzero(is_node)
     return places
-
-
-def _with_zero(leaf_value: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.concatenate([leaf_value, np.zeros((1, *leaf_value.shape[1:]))])
 
 
 def _items(ensemble: TreeEnsemble) -> NDArray[np.int64]:

@@ -18,19 +18,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from windtunnel.encode import hash_bucket
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.translators.categories.probe_inputs import (
-    UNKNOWN,
-    ProbeColumn,
-    Unknown,
-    category_column,
-    is_missing,
-    number_column,
-)
+from windtunnel.translators.categories.probe_inputs import ProbeColumn, category_column, is_missing, number_column
 from windtunnel.translators.conversions import CategoryEncoding
-
-__all__ = ["UNKNOWN", "Probed", "Unknown", "hash_bucket", "probe"]
 
 Array = NDArray[Any]
 

@@ -26,18 +26,20 @@ def simple_imputer(fitted: SimpleImputer) -> CategoryRecoding | Imputer:
     A ``CategoryRecoding`` keeps each column in its place. An imputer of numbers that drops columns or adds indicators
     is a plain ``Imputer``, which cannot stand before an encoder.
     """
-    kept = _kept(fitted)
+    # scikit-learn drops on NaN alone; the fill value of a constant imputer may itself be None.
+    empty = [isinstance(value, numbers.Real) and math.isnan(value) for value in fitted.statistics_]
+    kept = [column for column, is_empty in enumerate(empty) if fitted.keep_empty_features or not is_empty]
     flagged = fitted.indicator_.features_ if fitted.add_indicator else np.zeros(0, dtype=np.int64)
     reshapes = len(kept) < len(fitted.statistics_) or len(flagged) > 0
     filled_as = getattr(fitted, "_fill_dtype", fitted._fit_dtype)  # scikit-learn 1.9 added _fill_dtype
     statistics = fitted.statistics_[kept].astype(filled_as, copy=False).tolist()
     # For other steps that read the raw column, the value that marks missing numbers is a category.
     marked = [None if pd.isna(fitted.missing_values) else [fitted.missing_values]] * len(statistics)
-    numeric = all(isinstance(value, numbers.Real) for value in statistics) and _marks_numbers(fitted.missing_values)
-    if not numeric:
+    marks_numbers = pd.isna(fitted.missing_values) or isinstance(fitted.missing_values, numbers.Real)
+    if not marks_numbers or not all(isinstance(value, numbers.Real) for value in statistics):
         if reshapes or fitted.add_indicator:
             raise UnsupportedEstimator(
-                f"SimpleImputer over text drops the all-missing columns {sorted(set(_columns(fitted)) - set(kept))} "
+                f"SimpleImputer over text drops the all-missing columns {sorted({*range(len(empty))} - {*kept})} "
                 f"and adds indicators of the columns {list(map(int, flagged))}; over text only plain filling is "
                 "translated: set keep_empty_features=True and add_indicator=False, or leave those columns out"
             )
@@ -48,25 +50,6 @@ def simple_imputer(fitted: SimpleImputer) -> CategoryRecoding | Imputer:
     if reshapes:
         return module
     return CategoryRecoding(_filling(fitted.missing_values, statistics), marked, number=module)
-
-
-def _columns(fitted: SimpleImputer) -> range:
-    return range(len(fitted.statistics_))
-
-
-def _kept(fitted: SimpleImputer) -> list[int]:
-    """The columns that are not dropped: those with a statistic, or all with keep_empty_features."""
-    # scikit-learn drops on NaN alone; the fill value of a constant imputer may itself be None.
-    return [k for k in _columns(fitted) if fitted.keep_empty_features or not _is_nan(fitted.statistics_[k])]
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and math.isnan(value)
-
-
-def _marks_numbers(missing_values: Any) -> bool:
-    """Whether ``missing_values`` can occur in a column of numbers."""
-    return bool(pd.isna(missing_values)) or isinstance(missing_values, numbers.Real)
 
 
 def _filling(missing_values: Any, statistics: list[Any]) -> Callable[[int, list[Any]], list[Any]]:

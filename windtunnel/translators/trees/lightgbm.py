@@ -85,12 +85,9 @@ def booster(fitted: Booster) -> Predictor:
 def _with_codes(predictor: Predictor, booster: Booster) -> Predictor:
     # decision_function gives the sum of a forest's trees, the link takes their mean.
     forest = "\naverage_output\n" in booster.model_to_string(num_iteration=1)
-    scale = float(_used_iterations(booster)) if forest else 1.0
+    iterations = booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
+    scale = float(iterations) if forest else 1.0
     return replace(predictor, reads=InputColumns(native_categories(booster), needs_names=True), decision_scale=scale)
-
-
-def _used_iterations(booster: Booster) -> int:
-    return booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
 
 
 def tree_ensemble(booster: Booster) -> TreeEnsemble:

@@ -24,7 +24,7 @@ class BitvectorNodes(NamedTuple):
     tree: NDArray[Any]  # int64, the number of its tree
 
     def picked(self, which: NDArray[np.bool_]) -> "BitvectorNodes":
-        """Some of them."""
+        """Some of the nodes."""
         return BitvectorNodes(*(fact[which] for fact in self))
 
     def by_column(self) -> tuple[NDArray[np.int64], list["BitvectorNodes"]]:
@@ -74,9 +74,9 @@ class TableLookup(FixedPrecision):
     look-ups of a sample read such rows, as with one-hot columns and counts of words, these look-ups are left out.
     """
 
-    AT_ONCE: Final = 1 << 18  # words, so few that a processor's cache holds them
-    SAMPLE: Final = 64  # rows; fewer are not worth a look
-    FEW: Final = 0.5  # of the look-ups
+    AT_ONCE: Final = 1 << 18  # the most words at once, which a processor's cache holds
+    SAMPLE: Final = 64  # rows; of fewer rows no sample is taken
+    FEW: Final = 0.5  # the fraction of look-ups that clear bits, below which all others are left out
     # For classes that derive from this one: TorchScript reads Final off the class itself only.
     __constants__: ClassVar[list[str]] = ["AT_ONCE", "SAMPLE", "FEW"]
 
@@ -136,7 +136,7 @@ class TableLookup(FixedPrecision):
         return part[0]
 
     def _left_by_few(self, row: Tensor) -> Tensor:
-        """The same, reading what clears anything: the first of it for all rows that have one, then the second."""
+        """The same from table rows that clear bits alone: the first of each row, then the second, and so on."""
         clears = self.clears.index_select(0, row.reshape(-1)).view_as(row).t()  # [b, tables]
         read, count = row.t().masked_select(clears), clears.sum(1)
         first = count.cumsum(0) - count

@@ -18,10 +18,11 @@ class GemmTrees(TreeForm):
 
     ``way[n, l]`` is +S where leaf l lies to the right of node n, -S to the left, and 0 elsewhere, for a power of two S
     of at least the number of leaves; ``bias[l]`` is l - S times the number of steps to the right on the way to l. So
-    all are below 0 but the leaf that a row falls into, which gives its own number, and its value is then looked up: a
-    product with the values would multiply infinite ones by 0 and round the sum in another order than the source. All
-    of these are whole numbers that float32 holds exactly. Columns are gathered for the same reason: 0 times a missing
-    value is missing.
+    every leaf is below 0 except the one that a row falls into, which gives its own number. All of these are whole
+    numbers that float32 holds exactly.
+
+    The value of that leaf is looked up. A product with the values would multiply infinite ones by 0, and round the sum
+    in another order than the source. Columns are gathered for the same reason: 0 times a missing value is missing.
 
     Trees are grouped by the power of two above their number of leaves, and padded to the largest of their group.
 
@@ -139,7 +140,7 @@ def _laid(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
     """Nodes ``[leaves - 1]``, ways ``[leaves - 1, leaves]``, biases and leaf positions ``[leaves]`` of one tree.
 
-    What pads the smaller trees of a group is a node that says no, and a leaf that is always below 0.
+    Smaller trees of a group are padded with nodes at which no row goes right, and with leaves that are below 0.
     """
     padding, scale = len(follow) - 1, _scale(leaves)
     nodes, exits = np.full(leaves - 1, padding), np.full(leaves, padding)

@@ -18,10 +18,10 @@ class ObliviousTrees(TreeForm):
 
     leaf <- 2 leaf + (rank[level_column[level]] > bound[level]), level by level from the root on
 
-    Ranks are bytes, of trees one below the other and rows side by side: a level of all trees is a copy of rows of
-    bytes, a comparison and a sum, each of which a processor does for dozens of them at a time. A column of more
-    thresholds than a byte counts is taken for several. Trees of fewer levels than the deepest have some above their
-    root at which all rows go left.
+    Ranks are bytes. Trees stand one below the other and rows side by side, so a level of all trees takes a copy, a
+    comparison and a sum, each of which a processor does for dozens of bytes at a time. A column with more thresholds
+    than a byte can count becomes several columns. Trees with fewer levels than the deepest one get further levels above
+    their root, at which all rows go left.
 
     Raises
     ------
@@ -32,8 +32,8 @@ class ObliviousTrees(TreeForm):
     __constants__: ClassVar[list[str]] = [*TreeForm.__constants__, "AT_ONCE", "ROWS"]
     MOST = 1 << 22
     NEVER = 255  # no rank is above it
-    AT_ONCE = 1 << 18  # rows times trees, and
-    ROWS = 2048  # rows, so few that a processor's cache holds what becomes of them
+    AT_ONCE = 1 << 18  # the most rows times trees at once
+    ROWS = 2048  # the most rows at once; a processor's cache holds their ranks and leaf numbers
 
     used: Tensor = derived()
     level_column: Tensor = derived()
@@ -86,7 +86,7 @@ class ObliviousTrees(TreeForm):
         trees = self.first.shape[0]
         scores = torch.empty((self.outputs, x.shape[0]), dtype=torch.float64, device=x.device)
         at_once = min(self.ROWS, max(1, self.AT_ONCE // max(1, trees)))
-        # Of the shape of what it is compared with: that takes a tenth of the time of a column beside it.
+        # In the shape of the ranks: a comparison with a single column takes ten times as long.
         bound = self.bound.expand(self.levels, trees, min(at_once, x.shape[0])).contiguous()
         for start in range(0, x.shape[0], at_once):
             part = self._ranked(x[start : start + at_once])
@@ -99,14 +99,14 @@ class ObliviousTrees(TreeForm):
         return (scores / self.divisor).t().to(x.dtype)
 
     def _add(self, leaf: Tensor, score: int, into: Tensor) -> None:
-        """Base, then one tree after the other, as the sources add: the order decides how a sum is rounded."""
+        """Add base and trees one after the other, as the sources do: the order decides how a sum is rounded."""
         value = self.by_score[score].index_select(0, leaf.view(-1)).view_as(leaf)
         into.copy_(self.base[score : score + into.shape[0]].unsqueeze(1).expand_as(into))
         into.index_add_(0, self.adds_to, value)
 
     @torch.jit.unused
     def _in_a_graph(self, x: Tensor) -> Tensor:
-        """The same from operations that compilers take for one loop."""
+        """The same in operations that compilers fuse into one loop."""
         return super()._scores(x)
 
     def _leaves(self, x: Tensor) -> Tensor:

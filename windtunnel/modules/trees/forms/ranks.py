@@ -19,10 +19,10 @@ MOST_STEPS = 5
 class Ranks(FixedPrecision):
     """How many thresholds of its column a value is above.
 
-    The span of a column's thresholds is cut into cells of one width. A difference and a product keep their order when
-    they are rounded, so a value is above all thresholds in the cells below its own, and a few steps of a binary search
-    settle the others: exactly what comparing would say, in half a dozen passes over the values. Columns of one
-    threshold that come last are compared with it, in one.
+    The span of a column's thresholds is cut into cells of one width. Rounding keeps the order of differences and
+    products, so a value is above all thresholds in the cells below its own. A few steps of a binary search count those
+    in its own cell. The result is exactly that of comparisons, in half a dozen passes over the values. Columns of one
+    threshold that come last take a single comparison.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ WORTH_THREADS = 2**19
 ROWS_PER_MASK = 32
 """Rows that share a dropout mask; drawing one per row costs more than the tree itself, and rows are shuffled."""
 
-_given: int | None = None
+_budget: int | None = None
 
 
 class SlicePlan(NamedTuple):
@@ -36,15 +36,15 @@ class SlicePlan(NamedTuple):
 
 def set_budget(bytes_: int | None) -> None:
     """How many bytes the activations of soft trees may take; None, the default, for half of what is free."""
-    global _given
-    _given = bytes_
+    global _budget
+    _budget = bytes_
     half_of_free.cache_clear()
     plan.cache_clear()
 
 
 def budget(device: torch.device) -> int:
     """Bytes that the activations of soft trees may take on ``device``."""
-    return half_of_free(device) if _given is None else _given
+    return half_of_free(device) if _budget is None else _budget
 
 
 @cache
