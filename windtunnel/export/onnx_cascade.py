@@ -16,13 +16,7 @@ UNSURE, UNSURE_COLUMN = f"{INSIDE}unsure", f"{INSIDE}unsure_column"
 def export(small: TranslatedPipeline, full: TranslatedPipeline, confidence: float, path: str | PathLike[str]) -> None:
     """Write a cascade as one ONNX model with the inputs, outputs and metadata of the full model's file.
 
-    Parameters
-    ----------
-    small, full : TranslatedPipeline
-        Classifiers with the same classes.
-    confidence : float
-        The largest probability from which on the small model settles a row.
-    path : path
+    The parameters are those of ``c_file.export_cascade``.
 
     Raises
     ------

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from windtunnel.encode import Batch, Rows, count_rows
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.serving.cascade.cascade import Cascade, take_rows
+from windtunnel.serving.cascade.cascade import Cascade
+from windtunnel.serving.cascade.take_rows import take_rows
 from windtunnel.serving.cascade.threshold import NEVER
 from windtunnel.serving.schema import Schema
 

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windtunnel.encode import Rows, count_rows
-from windtunnel.encode.rows import as_frame
 from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption
 from windtunnel.export import c_file, onnx_cascade
 from windtunnel.program.translated import TranslatedPipeline
@@ -22,6 +21,7 @@ from windtunnel.serving.cascade.sources import FeatureCache
 from windtunnel.serving.cascade.split import single_stage, split
 from windtunnel.serving.cascade.stage import Stage, StageOutput, WholeStage
 from windtunnel.serving.cascade.statistics import FeatureGroup
+from windtunnel.serving.cascade.take_rows import take_rows
 from windtunnel.serving.cascade.threshold import NEVER, Threshold
 from windtunnel.serving.cascade.timing import TIMED_ROWS, RowSeconds, least_seconds
 from windtunnel.serving.cascade.top_k import TopK, TopKQuality, top_k_quality
@@ -330,19 +330,6 @@ class Cascade:
 
 def _run(stage: Stage | WholeStage, rows: Rows) -> StageOutput:
     return stage.run(rows if isinstance(stage, WholeStage) else stage.encode(rows))
-
-
-def take_rows(rows: Rows, positions: NDArray[Any]) -> Rows:
-    """Some of the rows, in the kind that they were given in where that is quick."""
-    if hasattr(rows, "iloc"):
-        return rows.iloc[positions]
-    if isinstance(rows, np.ndarray) or hasattr(rows, "tocsr"):
-        return rows[positions]
-    if isinstance(rows, Mapping) and all(type(column) is list for column in rows.values()):
-        return {name: [column[position] for position in positions] for name, column in rows.items()}
-    if isinstance(rows, list) and not isinstance(rows[0], list | tuple):
-        return [rows[position] for position in positions]
-    return as_frame(rows).iloc[positions]
 
 
 def _covers(name: str, host: str) -> bool:

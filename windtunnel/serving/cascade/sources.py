@@ -15,6 +15,7 @@ from windtunnel.estimators.lookup import Lookup
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.summed_counts import CountSums
+from windtunnel.serving.cascade.take_rows import take_rows
 
 Floats = NDArray[np.float64]
 
@@ -62,7 +63,7 @@ class HostFeatures:
         if self.cache is None:
             return self._computed(rows)
         keys = row_keys(rows, sorted(read_columns(self.host.step.inputs, width)))
-        return self.cache.columns(keys, lambda positions: self._computed(_rows_at(rows, positions)), self.width)
+        return self.cache.columns(keys, lambda positions: self._computed(take_rows(rows, positions)), self.width)
 
     def _computed(self, rows: Any) -> Floats:
         if self.host.tokens is None:
@@ -147,9 +148,3 @@ def row_keys(rows: Any, columns: Sequence[int]) -> list[Any]:
     else:
         values = [rows.tolist() if hasattr(rows, "tolist") else list(rows)]
     return [*zip(*values, strict=True)]
-
-
-def _rows_at(rows: Any, positions: list[int]) -> Any:
-    if hasattr(rows, "iloc"):
-        return rows.iloc[positions]
-    return rows[positions] if isinstance(rows, np.ndarray) else [rows[position] for position in positions]

@@ -12,6 +12,7 @@ from scipy import sparse
 from windtunnel.errors import InvalidOption, WindTunnelError
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.groups import GroupedPipeline
+from windtunnel.serving.cascade.take_rows import take_rows
 from windtunnel.serving.cascade.timing import TIMED_ROWS, least_seconds
 
 IMPORTANCE_ROWS = 2000
@@ -55,10 +56,11 @@ def feature_groups(
     """
     if unknown := sorted(set(declared) - set(grouped.names)):
         raise InvalidOption(f"cost= names {unknown[0]!r}; the groups are {', '.join(map(repr, grouped.names))}.")
-    inputs = grouped.inputs(_take(rows, slice(IMPORTANCE_ROWS)))
+    first = np.arange(len(target))
+    inputs = grouped.inputs(take_rows(rows, first[:IMPORTANCE_ROWS]))
     blocks = {name: grouped.features(inputs, [name]) for name in grouped.names}
     importance = _importance(grouped, blocks, np.asarray(target)[:IMPORTANCE_ROWS], seed)
-    few = _take(rows, slice(TIMED_ROWS))
+    few = take_rows(rows, first[:TIMED_ROWS])
     return [
         FeatureGroup(
             name,
@@ -98,7 +100,7 @@ def _importance(grouped: GroupedPipeline, blocks: Mapping[str, Any], target: Any
     order = np.random.default_rng(seed).permutation(len(target))
     base = grouped.after.score(_beside(blocks), target)
     return {
-        name: max(0.0, float(base - grouped.after.score(_beside({**blocks, name: _take(block, order)}), target)))
+        name: max(0.0, float(base - grouped.after.score(_beside({**blocks, name: take_rows(block, order)}), target)))
         for name, block in blocks.items()
     }
 
@@ -113,7 +115,3 @@ def _beside(blocks: Mapping[str, Any]) -> Any:
 
         return pd.concat([part.reset_index(drop=True) for part in parts], axis=1)
     return np.hstack(parts)
-
-
-def _take(rows: Any, at: Any) -> Any:
-    return rows.iloc[at] if hasattr(rows, "iloc") else rows[at]
