@@ -11,7 +11,7 @@ import typer
 from benchmarks.command import command
 from benchmarks.paper.cells import TRAINED_ON, VARIANTS, Limits, Results, key
 from benchmarks.paper.jobs import run
-from benchmarks.paper.report import paper_form, runs_of, write_report
+from benchmarks.paper.report import write_report
 from benchmarks.paper.tables import TABLES, aligned
 from windtunnel.errors import BadInput
 
@@ -21,7 +21,7 @@ app = command()
 @app.callback()
 def main(
     table: Annotated[
-        list[str] | None, typer.Option(help="5.3, 5.4, 5.5, 5.6, levels or unseen; several may be given.")
+        list[str] | None, typer.Option(help="5.3, 5.4, 5.5, 5.6, half or more rows; several may be given.")
     ] = None,
     data: Annotated[
         list[str] | None, typer.Option(help="NAME=PATH: criteo, avazu, flight, clicklog=ROWS, or a name in a folder.")
@@ -43,6 +43,7 @@ def main(
         list[float] | None,
         typer.Option(help="The paper's are 1e-5 on Criteo, else 1e-4; of several the validation rows choose one."),
     ] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Rows of a step; else a 256th of the training rows.")] = None,
     output: Annotated[Path, typer.Option(help="Folder of results.jsonl.")] = Path("runs/paper"),
     jobs: Annotated[int, typer.Option(min=1, help="Pipelines to fit at once, each in a process of its own.")] = 1,
     report: Annotated[Path | None, typer.Option(help="Markdown file to write the section with all results to.")] = None,
@@ -54,7 +55,8 @@ def main(
         raise BadInput(f"--table {wrong[0]}: there are {', '.join(TABLES)}")
     if table and not data:
         raise BadInput("no --data; give NAME=PATH, such as criteo=train.txt or clicklog=1000000")
-    results, limits = Results(output / "results.jsonl"), Limits(rows, max_steps, tuple(learning_rate or ()))
+    limits = Limits(rows, max_steps, tuple(learning_rate or ()), batch_size)
+    results = Results(output / "results.jsonl")
     results.repair()
     whole = [(name, TABLES[name].cells(one, _seeds(seeds))) for name in table or [] for one in data or []]
     allowed = {"pipe": pipe, "pre": pre, "variant": variant, "trained_on": trained_on}
@@ -68,7 +70,7 @@ def main(
         shown = [finished[key(cell.settings(limits))] for of, cells in wanted if of == name for cell in cells]
         typer.echo(f"\nTable {name}: {TABLES[name].title}. Test AUC, mean ± standard error over seeds {seeds}.")
         typer.echo(told(shown, limits))
-        typer.echo(aligned(paper_form(TABLES[name], runs_of(shown), shown)))
+        typer.echo(aligned(TABLES[name].in_paper_form(data or [], _seeds(seeds), limits, finished)))
     if report is not None:
         write_report(report, list(finished.values()))
         typer.echo(f"wrote {report}")

@@ -31,23 +31,17 @@ from windtunnel.modules.trees import SoftTrees
 from windtunnel.trainers.recipe import Recipe
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "paper"
+LEVELS = ("L1", "L2", "L3", "L4")
 VARIANTS: dict[str, dict[str, Any]] = {
     "source": {},
-    "L1": {"level": "L1", "temperature": 1.0},
-    "L2": {"level": "L2"},
-    "L3": {"level": "L3"},
-    "L4": {"level": "L4"},
-    "L2, T=1": {"level": "L2", "temperature": 1.0},
-    "L3, T=1": {"level": "L3", "temperature": 1.0},
-    "L4, T=1": {"level": "L4", "temperature": 1.0},
-    "cold": {"level": "L4", "start": "cold"},
-    "cold, L1": {"level": "L1", "temperature": 1.0, "start": "cold"},
-    "trees": {"level": "L4"},
-    "trees, L1": {"level": "L1", "temperature": 1.0},
+    **{level: {"level": level, "temperature": 1.0} for level in LEVELS},
+    "cold": {"level": "L1", "temperature": 1.0, "start": "cold"},
+    "trees": {"level": "L1", "temperature": 1.0},
+    "joint": {"level": "L1", "temperature": 1.0},
+    "residual": {},
 }
-"""What is measured: the source pipeline itself, or a translation with these options; "trees" trains nothing else. L1
-moves tables, linear layers and leaf values alone, for which each node must let rows of both sides through; so it has
-the paper's temperature 1, and the others a temperature for each node unless their name has one."""
+"""What is measured: the source pipeline itself, or a translation with these options, trained at the paper's temperature
+1; "trees" trains nothing but the trees, "joint" by the recipe "joint", "residual" is the default ``fit``."""
 RATES = {"criteo": 1e-5}
 """The learning rates of the paper that are not its recipe's."""
 CALIBRATION = 5000
@@ -71,18 +65,26 @@ class Limits:
         The most optimizer steps; None is the recipe's.
     learning_rates : tuple of float
         The validation rows choose among these; empty is the paper's for the data set.
+    batch_size : int or None
+        Rows of a step; None is the recipe's, a 256th of the training rows.
     """
 
     rows: int | None = None
     max_steps: int | None = None
     learning_rates: tuple[float, ...] = ()
+    batch_size: int | None = None
 
-    def recipes(self, data: str, seed: int) -> list[Recipe]:
-        """The paper's recipe within these limits, once for each rate."""
-        rates = self.learning_rates or (RATES.get(data.partition("=")[0]),)
-        given = [{"max_steps": self.max_steps, "learning_rate": rate, "seed": seed} for rate in rates]
-        chosen = [{name: value for name, value in each.items() if value is not None} for each in given]
-        return [Recipe.resolve("paper", each) for each in chosen]
+    def recipes(self, cell: Cell) -> list[Recipe]:
+        """The recipe within these limits, once for each rate: the paper's, unless the variant has another one."""
+        if cell.variant == "residual":
+            return [Recipe(seed=cell.seed)]
+        rates = self.learning_rates or (RATES.get(cell.data.partition("=")[0]),)
+        name, limits = "paper", {"max_steps": self.max_steps, "batch_size": self.batch_size, "seed": cell.seed}
+        if cell.variant == "joint":
+            name, limits = "joint", limits | {"leaf_rate": 1.0}
+        overrides = [limits | {"learning_rate": rate} for rate in rates]
+        given = [{name: value for name, value in each.items() if value is not None} for each in overrides]
+        return [Recipe.resolve(name, each) for each in given]
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class Cell:
         if self.trained_on == "all":  # as stored before there were halves
             del settings["trained_on"]
         if self.variant != "source":
-            recipes = limits.recipes(self.data, self.seed)
+            recipes = limits.recipes(self)
             settings["recipe"] = recipes[0].facts() | {"learning_rate": [each.learning_rate for each in recipes]}
         return json.loads(json.dumps(settings))  # type: ignore[no-any-return]
 
@@ -216,9 +218,11 @@ def tuned(
     started = time.perf_counter()
     sample = train[0].sample(min(CALIBRATION, len(train[0])), random_state=cell.seed)
     best: Translation | None = None
-    for recipe in limits.recipes(cell.data, cell.seed):
-        net = windtunnel.translate(source, calibrate=sample, **VARIANTS[cell.variant]).soften()
-        if cell.variant.startswith("trees"):
+    for recipe in limits.recipes(cell):
+        net = windtunnel.translate(source, calibrate=sample, **VARIANTS[cell.variant])
+        if not recipe.residual:
+            net.soften()
+        if cell.variant == "trees":
             freeze_all_but_trees(net)
         start = auc(net, *test)
         net.fit(train, valid, recipe=recipe, progress=False)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from benchmarks.paper.cells import Cell
+from benchmarks.paper.cells import LEVELS, Cell, Limits, key
 
 Fields = dict[str, Any]
 Numbers = tuple[tuple[float, ...], ...]
@@ -24,24 +24,30 @@ class Table:
     title : str
     lines, columns : sequence of (str, dict)
         Labels, and what of a ``Cell`` they settle; the columns come again for each data set.
-    paper : dict
-        The paper's data sets and its numbers, by line and column.
     """
 
     number: str
     title: str
     lines: Sequence[tuple[str, Fields]]
     columns: Sequence[tuple[str, Fields]]
-    paper: dict[str, Numbers]
-
-    @property
-    def heading(self) -> str:
-        """Number and title, for a table of the paper; else the title."""
-        return f"Table {self.number}: {self.title}" if self.paper else self.title
 
     def cells(self, data: str, seeds: Sequence[int]) -> list[Cell]:
         """Every cell on a data set."""
         return [self.cell(data, line, column, seed) for seed in seeds for line in self.lines for column in self.columns]
+
+    def in_paper_form(
+        self, data: Sequence[str], seeds: Sequence[int], limits: Limits, results: Mapping[str, Mapping[str, Any]]
+    ) -> list[list[str]]:
+        """A line per model, columns per data set; lines and columns without a result are left out."""
+        rows = [["Model", *(f"{name.partition('=')[0]} {label}" for name in data for label, _ in self.columns)]]
+        for line in self.lines:
+            cells = [
+                [self.cell(name, line, column, seed) for seed in seeds] for name in data for column in self.columns
+            ]
+            stored = [[results.get(key(cell.settings(limits))) for cell in of_seeds] for of_seeds in cells]
+            rows.append([line[0], *(written([each["auc"] for each in of_seeds if each]) for of_seeds in stored)])
+        columns = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"-"}]
+        return [[*row] for row in zip(*columns, strict=True) if set(row[1:]) != {"-"}]
 
     def cell(self, data: str, line: tuple[str, Fields], column: tuple[str, Fields], seed: int) -> Cell:
         """One cell."""
@@ -50,40 +56,42 @@ class Table:
 
 PRE = tuple((f"Pre{at}", {"pre": at}) for at in (1, 2, 3))
 PIPELINES = [(f"Pipe{pipe} {label}", {"pipe": pipe, **fields}) for pipe in (1, 2, 3) for label, fields in PRE]
-AT_1 = ("L1", "L2, T=1", "L3, T=1", "L4, T=1")
+WHOLE = "L1"
+"""The level of a whole pipeline. The paper's is L4, whose steps take five times as long."""
+PAPER: dict[str, Numbers] = {
+    "Flight": (
+        (0.6783, 0.6847, 0.7126),
+        (0.7358, 0.7427, 0.7507),
+        (0.7519, 0.7547, 0.7467),
+        (0.6913, 0.6910, 0.7244),
+        (0.7790, 0.7897, 0.7960),
+        (0.7829, 0.7906, 0.7989),
+    ),
+    "Avazu": (
+        (0.6896, 0.7264, 0.7553),
+        (0.7521, 0.7550, 0.7718),
+        (0.7597, 0.7616, 0.7728),
+        (0.7588, 0.7589, 0.7637),
+        (0.7753, 0.7742, 0.7763),
+        (0.7746, 0.7718, 0.7753),
+    ),
+    "Criteo": (
+        (0.7167, 0.7442, 0.7769),
+        (0.7739, 0.7781, 0.7925),
+        (0.7838, 0.7884, 0.7954),
+        (0.7750, 0.7804, 0.7903),
+        (0.8006, 0.8053, 0.8041),
+        (0.8014, 0.8058, 0.8048),
+    ),
+}
+"""AUC of table 5.3 of the paper with Pre1 to Pre3: the sources Pipe1 to Pipe3, then what they become."""
 TABLES = {
     "5.3": Table(
         "5.3",
         "Overall performance",
         [(f"ML (Pipe{at})", {"pipe": at, "variant": "source"}) for at in (1, 2, 3)]
-        + [(f"W.T. (Pipe{at})", {"pipe": at, "variant": "L4"}) for at in (1, 2, 3)],
+        + [(f"W.T. (Pipe{at})", {"pipe": at, "variant": WHOLE}) for at in (1, 2, 3)],
         PRE,
-        {
-            "Flight": (
-                (0.6783, 0.6847, 0.7126),
-                (0.7358, 0.7427, 0.7507),
-                (0.7519, 0.7547, 0.7467),
-                (0.6913, 0.6910, 0.7244),
-                (0.7790, 0.7897, 0.7960),
-                (0.7829, 0.7906, 0.7989),
-            ),
-            "Avazu": (
-                (0.6896, 0.7264, 0.7553),
-                (0.7521, 0.7550, 0.7718),
-                (0.7597, 0.7616, 0.7728),
-                (0.7588, 0.7589, 0.7637),
-                (0.7753, 0.7742, 0.7763),
-                (0.7746, 0.7718, 0.7753),
-            ),
-            "Criteo": (
-                (0.7167, 0.7442, 0.7769),
-                (0.7739, 0.7781, 0.7925),
-                (0.7838, 0.7884, 0.7954),
-                (0.7750, 0.7804, 0.7903),
-                (0.8006, 0.8053, 0.8041),
-                (0.8014, 0.8058, 0.8048),
-            ),
-        },
     ),
     "5.4": Table(
         "5.4",
@@ -91,10 +99,9 @@ TABLES = {
         [
             ("ML (Pipe2)", {"pipe": 2, "variant": "source"}),
             ("GBDT2NN (Pipe2)", {"pipe": 2, "variant": "trees"}),
-            ("W.T. (Pipe2)", {"pipe": 2, "variant": "L4"}),
+            ("W.T. (Pipe2)", {"pipe": 2, "variant": WHOLE}),
         ],
         PRE[1:],
-        {"Criteo": ((0.7781, 0.7925), (0.7962, 0.7998), (0.8053, 0.8041))},
     ),
     "5.5": Table(
         "5.5",
@@ -103,9 +110,8 @@ TABLES = {
         [
             (f"{label} {start}", {**pre, "variant": variant})
             for label, pre in PRE[1:]
-            for start, variant in (("Cold", "cold"), ("Warm", "L4"))
+            for start, variant in (("Cold", "cold"), ("Warm", WHOLE))
         ],
-        {"Criteo": ((0.7983, 0.8053, 0.7990, 0.8041), (0.7966, 0.8058, 0.7975, 0.8048))},
     ),
     "5.6": Table(
         "5.6",
@@ -113,40 +119,23 @@ TABLES = {
         [("ML (Pipe2)", {"pre": 2, "pipe": 2, "variant": "source"})]
         + [(f"W.T. (Pipe2, {level})", {"pre": 2, "pipe": 2, "variant": level}) for level in ("L2", "L3", "L4")],
         [("100%", {"share": 1.0}), ("10%", {"share": 0.1}), ("1%", {"share": 0.01})],
-        {
-            "Criteo": (
-                (0.7781, 0.7777, 0.7657),
-                (0.7924, 0.7874, 0.7685),
-                (0.8051, 0.7912, 0.7699),
-                (0.8053, 0.7906, 0.7691),
-            )
-        },
     ),
-    "levels": Table(
-        "levels",
-        "Levels, temperatures, and a warm against a cold start",
+    "more rows": Table(
+        "more rows",
+        "Joint training and the residual model",
+        [(label, {"variant": label}) for label in ("source", "L1", "L4", "joint", "residual")],
+        PIPELINES,
+    ),
+    "half": Table(
+        "half",
+        "With half of the rows",
         [
-            ("ML", {"variant": "source"}),
-            *((f"L{level}, temperature 1", {"variant": name}) for level, name in enumerate(AT_1, 1)),
-            *((level, {"variant": level}) for level in ("L2", "L3", "L4")),
-            ("L4, cold", {"variant": "cold"}),
-            ("L1, temperature 1, cold", {"variant": "cold, L1"}),
-            ("L1, temperature 1, trees alone", {"variant": "trees, L1"}),
+            ("ML, all rows", {"variant": "source"}),
+            ("ML", {"variant": "source", "trained_on": "seen"}),
+            ("L1, other half", {"variant": "L1", "trained_on": "unseen"}),
+            *((variant, {"variant": variant, "trained_on": "seen"}) for variant in (*LEVELS, "cold", "trees", "joint")),
         ],
         PIPELINES,
-        {},
-    ),
-    "unseen": Table(
-        "unseen",
-        "Rows that the source has seen, and others",
-        [("ML, all rows", {"variant": "source"}), ("ML, one half", {"variant": "source", "trained_on": "seen"})]
-        + [
-            (f"W.T., {level}, {half} half", {"variant": level, "trained_on": trained_on})
-            for level in ("L1", "L3")
-            for half, trained_on in (("same", "seen"), ("other", "unseen"))
-        ],
-        PIPELINES,
-        {},
     ),
 }
 
