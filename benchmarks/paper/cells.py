@@ -81,7 +81,7 @@ class Limits:
         rates = self.learning_rates or (RATES.get(cell.data.partition("=")[0]),)
         name, limits = "paper", {"max_steps": self.max_steps, "batch_size": self.batch_size, "seed": cell.seed}
         if cell.variant == "joint":
-            name, limits = "joint", limits | {"leaf_rate": 1.0}
+            name, limits = "joint", limits | {"leaf_rate": 1.0, "table_rate": 1.0, "dropout": 0.1, "ema": 0.99}
         overrides = [limits | {"learning_rate": rate} for rate in rates]
         given = [{name: value for name, value in each.items() if value is not None} for each in overrides]
         return [Recipe.resolve(name, each) for each in given]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.paper.cells import key
-from benchmarks.paper.tables import PAPER, markdown, written
+from benchmarks.paper.tables import PAPER, WHOLE, markdown, written
 from windtunnel.errors import BadInput
 
 BEGIN = "<!-- paper: written by `python -m benchmarks.paper --report` -->"
@@ -62,11 +62,7 @@ def write_report(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
 def section(results: Sequence[Mapping[str, Any]]) -> str:
     """A table for each question."""
     trainings = trainings_of(results)
-    tables = {
-        "The paper's pipelines": _table(trainings, lambda each: _is_whole(each) and each["variant"] in ("L1", "L4")),
-        "Levels, starts and scopes, with fewer rows": _table(trainings, lambda each: not _is_whole(each)),
-        "More rows, levels, and the residual model": _by_rows(trainings),
-    }
+    tables = {"The paper's pipelines": _pipelines(trainings), "Rows, levels, starts and scopes": _trainings(trainings)}
     return "\n\n".join(text for title, table in tables.items() if table for text in (f"**{title}**", table))
 
 
@@ -97,18 +93,16 @@ def _by_seeds(trainings: Iterable[Training]) -> list[list[Training]]:
     return list(groups.values())
 
 
-def _table(trainings: Iterable[Training], is_shown: Callable[[Mapping[str, Any]], bool]) -> str:
-    """A line per training: AUC on the test rows, and the gain beside the paper's."""
-    columns = ("pipeline", "rows", "trained", "source", "start", "tuned", "gain", "the paper's gain")
-    lines = [columns]
-    for same in _by_seeds(each for each in trainings if is_shown(each.settings)):
+def _pipelines(trainings: Iterable[Training]) -> str:
+    """A line per pipeline of the paper and number of rows: AUC on the test rows, and the gain beside the paper's."""
+    lines = [("pipeline", "rows", "rate", "source", "start", "tuned", "gain", "the paper's gain")]
+    for same in _by_seeds(each for each in trainings if each.settings["variant"] == WHOLE and _is_whole(each.settings)):
         settings, rows = same[0].settings, same[0].result["train_rows"]
-        other_rows = ", on rows that the source has not seen" * (settings.get("trained_on") == "unseen")
         lines.append(
             (
                 f"Pre{settings['pre']} Pipe{settings['pipe']}",
                 f"{rows:,}",
-                TRAINED[settings["variant"]] + other_rows,
+                _rates(settings),
                 written([each.source["auc"] for each in same]),
                 written([each.result["start_auc"] for each in same]),
                 written([each.result["auc"] for each in same]),
@@ -121,25 +115,28 @@ def _table(trainings: Iterable[Training], is_shown: Callable[[Mapping[str, Any]]
 
 def _paper_gain(settings: Mapping[str, Any]) -> str:
     numbers = PAPER.get(PAPER_SETS.get(settings["data"], ""))
-    if numbers is None or not _is_whole(settings):
+    if numbers is None:
         return "-"
     pre, pipe = settings["pre"] - 1, settings["pipe"] - 1
     return f"{numbers[pipe + 3][pre] - numbers[pipe][pre]:+.4f}"
 
 
-def _by_rows(trainings: Iterable[Training]) -> str:
-    """A line per training of Pre2 Pipe2: how far the source is overfitted, and the best validation of the training."""
-    lines = [
-        ("rows", "trained", "source: train", "valid", "start: valid", "best after it: valid", "source: test", "tuned")
-    ]
+def _rates(settings: Mapping[str, Any]) -> str:
+    return " or ".join(f"{rate:g}" for rate in settings["recipe"]["learning_rate"])
+
+
+def _trainings(trainings: Iterable[Training]) -> str:
+    """A line per training of Pre2 Pipe2: how far its source is overfitted, its start, and its best validation."""
+    columns = ("source: train", "source: valid", "start: valid", "best after it: valid", "source: test", "tuned: test")
+    lines: list[tuple[str, ...]] = [("rows", "trained", "rate", *columns)]
     shown = [each for each in trainings if (each.settings["pre"], each.settings["pipe"]) == (2, 2)]
     for same in sorted(_by_seeds(shown), key=lambda group: group[0].result["train_rows"]):
-        if "train_auc" not in same[0].source or same[0].settings.get("trained_on") == "unseen":
-            continue
+        settings, rows = same[0].settings, same[0].result["train_rows"]
         lines.append(
             (
-                f"{same[0].result['train_rows']:,}",
-                TRAINED[same[0].settings["variant"]],
+                f"{rows:,}" + ", not seen" * (settings.get("trained_on") == "unseen"),
+                TRAINED[settings["variant"]],
+                _rates(settings),
                 written([each.source["train_auc"] for each in same]),
                 written([each.source["valid_auc"] for each in same]),
                 written([each.result["start_valid_auc"] for each in same]),
