@@ -21,7 +21,7 @@ TRAINED = {
     "L4": "L4",
     "cold": "L1, cold start",
     "trees": "L1, trees alone",
-    "joint": 'L1, `recipe="joint"`',
+    "joint": 'L1, `recipe="joint"`, dropout {dropout:g}, ema {ema:g}',
     "residual": "residual model",
 }
 
@@ -40,10 +40,13 @@ class Training(NamedTuple):
 
     @property
     def best_valid(self) -> float | None:
-        """The best validation AUC after the start; None where it was not stored."""
+        """The best validation AUC after the start, of a residual model that of what is kept; None if not stored."""
+        kept: float = self.result["valid_auc"]
+        if self.settings["variant"] == "residual":  # epochs of one of its parts
+            return kept
         if "curve" in self.result:
             return max(auc for _, auc in self.result["curve"][1:])
-        return self.result["valid_auc"] if self.result["best_step"] else None
+        return kept if self.result["best_step"] else None
 
 
 def write_report(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
@@ -135,7 +138,7 @@ def _trainings(trainings: Iterable[Training]) -> str:
         lines.append(
             (
                 f"{rows:,}" + ", not seen" * (settings.get("trained_on") == "unseen"),
-                TRAINED[settings["variant"]],
+                TRAINED[settings["variant"]].format(**settings["recipe"]),
                 _rates(settings),
                 written([each.source["train_auc"] for each in same]),
                 written([each.source["valid_auc"] for each in same]),

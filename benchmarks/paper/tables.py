@@ -133,7 +133,7 @@ TABLES = {
             ("ML, all rows", {"variant": "source"}),
             ("ML", {"variant": "source", "trained_on": "seen"}),
             ("L1, other half", {"variant": "L1", "trained_on": "unseen"}),
-            *((variant, {"variant": variant, "trained_on": "seen"}) for variant in (*LEVELS, "cold", "trees", "joint")),
+            *((variant, {"variant": variant, "trained_on": "seen"}) for variant in (*LEVELS, "cold", "trees", "joint", "residual")),
         ],
         PIPELINES,
     ),
