@@ -133,7 +133,10 @@ TABLES = {
             ("ML, all rows", {"variant": "source"}),
             ("ML", {"variant": "source", "trained_on": "seen"}),
             ("L1, other half", {"variant": "L1", "trained_on": "unseen"}),
-            *((variant, {"variant": variant, "trained_on": "seen"}) for variant in (*LEVELS, "cold", "trees", "joint", "residual")),
+            *(
+                (variant, {"variant": variant, "trained_on": "seen"})
+                for variant in (*LEVELS, "cold", "trees", "joint", "residual")
+            ),
         ],
         PIPELINES,
     ),
