@@ -2,8 +2,8 @@
 Text
 ====
 
-Reviews with a word count, next to columns of categories and numbers. Words are counted on the host by the fitted
-vectorizer; the weights of tf-idf and of the model behind it are translated.
+Reviews as text, next to columns of categories and numbers. The fitted vectorizer itself counts the words; the weights
+of tf-idf and of the model behind it are translated.
 """
 
 import numpy as np
