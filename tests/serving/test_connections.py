@@ -82,6 +82,20 @@ def test_connections_on_which_nothing_goes_on_are_closed(app):
         assert [received(client).count(b"200 OK") for client in clients] == [0, 0, 1, 1]
 
 
+def test_a_client_that_does_not_read_loses_its_connection(tmp_path, app):
+    body = json.dumps([[2, 1]] * 60_000).encode()
+    message = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    large = application([tmp_path / "line.windtunnel"], max_bytes=2**20)
+    with running(large, keep_alive=1) as port, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**12)
+        client.connect(("127.0.0.1", port))
+        client.settimeout(30)
+        with pytest.raises(ConnectionError):
+            for _ in range(100):
+                client.sendall(message)
+        assert request(port, "POST", "/predict", [[2, 1]])[0] == 200
+
+
 def received(client):
     """All that the server sends until it closes the connection."""
     return b"".join(iter(lambda: client.recv(2**16), b""))

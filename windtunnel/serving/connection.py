@@ -76,12 +76,12 @@ class Connection(HttpToolsProtocol):
         """Close the connection if no request is under way and nothing was received or sent since the last look."""
         if self not in self.connections:
             return
-        if self._state() != before or (self.cycle is not None and not self.cycle.response_complete):
-            self._look_later()
-        elif before[1]:
+        if self._state() == before and before[1]:
             self.transport.abort()  # its client does not read
-        else:
+        elif self._state() == before and (self.cycle is None or self.cycle.response_complete):
             self.transport.close()
+        else:
+            self._look_later()
 
 
 async def _reject(scope: Any, receive: Any, send: Any) -> None:
