@@ -55,7 +55,7 @@ class GuardedProgram(nn.Module):
 
     Shape
     -----
-    forward : as ``Program``
+    forward : as ``Program`` -> numbers, ids and the outputs of all steps
     """
 
     def __init__(self, program: Program) -> None:
@@ -65,12 +65,12 @@ class GuardedProgram(nn.Module):
         self.takes_missing, self.first_id = takes_missing(program), FIRST_ID
         self.most, self.large = FLOAT32_MAX, LARGE
 
-    def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """Raw scores, or the columns of a transformer."""
+    def forward(self, numbers: Tensor, ids: Tensor) -> list[Tensor]:
+        """All values, the raw scores or the columns of a transformer last."""
         values, look = [numbers, ids], self.look(numbers, ids)
         for step in self.steps:
             values.append(step(values, look))
-        return values[-1]
+        return values
 
     def look(self, numbers: Tensor, ids: Tensor) -> bool:
         """Whether the source may reject one of the rows: ``program.row_slices.has_non_finite`` in TorchScript."""

@@ -6,25 +6,23 @@ import copy
 from collections.abc import Sequence
 from io import BytesIO
 from os import PathLike
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
 from windtunnel.atomic_write import write_atomically
 from windtunnel.compiler.scripted import script, without_deprecations
-from windtunnel.encode import RowEncoder
 from windtunnel.export.columns import names, none_columns, raw_columns
 from windtunnel.export.guarded import Guarded, GuardedProgram
 from windtunnel.export.limits import check
 from windtunnel.export.lookups import NumberLookup, TextLookup
-from windtunnel.modules.outputs.label_rules import LabelIndex
-from windtunnel.modules.outputs.method_outputs import LinkOutput
-from windtunnel.program.program import MethodSteps, ProgramStep, Take
+from windtunnel.export.outputs import output_modules
+from windtunnel.program.program import ProgramStep, Take
 from windtunnel.program.translated import TranslatedPipeline
 
 
-def export(net: "TranslatedPipeline", path: str | PathLike[str]) -> None:
+def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
     """Write a translation as a TorchScript program; ``torch.jit.load(path)`` reads it where only torch is installed.
 
     The program has ``number_columns()`` and ``string_columns()``, the raw columns that it reads, in order (a column
@@ -56,13 +54,14 @@ def export(net: "TranslatedPipeline", path: str | PathLike[str]) -> None:
 class ScoringProgram(nn.Module):
     """Raw columns to raw scores: lookups, then the program."""
 
-    def __init__(self, program: GuardedProgram, encoder: RowEncoder, finite: bool, labels: Sequence[str]) -> None:
+    def __init__(self, net: TranslatedPipeline, program: GuardedProgram) -> None:
         super().__init__()
+        encoder, head = net.encoder, net.head
         number_columns, string_columns = raw_columns(encoder)
         self.program = program
         self.width = len(encoder.categories)
         self.read = Take(0, [number_columns.index(column) for column in encoder.numbers])
-        self.finite = finite
+        self.finite = head.task != "transform" and "predict" in head.methods
         self.in_float64 = encoder.dtype == "float64"
         texts, numbers = [], []
         for slot, category in enumerate(encoder.categories):
@@ -76,15 +75,15 @@ class ScoringProgram(nn.Module):
         self.number_names = _list(str, names(encoder, number_columns))
         self.string_names = _list(str, names(encoder, string_columns))
         self.none_names = _list(str, none_columns(encoder))
-        self.labels = _list(str, labels)
+        self.labels = _list(str, [*map(str, head.labels_in_order)])
 
     def forward(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
-        """Raw scores float32 ``[B, K]``, ``CHUNK`` rows at a time."""
-        return self.scored(numbers, strings)[0]
+        """Raw scores float32 ``[B, K]``."""
+        return torch.cat([self.values(rows)[-1] for rows in self.blocks(numbers, strings)])
 
-    def scored(self, numbers: Tensor, strings: list[list[str | None]]) -> tuple[Tensor, Tensor, Tensor]:
-        """Raw scores, and the encoded numbers and ids."""
-        rows = self._check(numbers, strings)
+    def blocks(self, numbers: Tensor, strings: list[list[str | None]]) -> list[tuple[Tensor, Tensor]]:
+        """The encoded numbers and ids of as many rows as are scored at once; at least one block."""
+        rows, n = self._check(numbers, strings), self.program.at_once
         ids = torch.zeros([rows, self.width], dtype=torch.int64, device=numbers.device)
         for text in self.texts:
             ids[:, text.slot] = text(strings[text.place]).to(numbers.device)  # type: ignore[index]
@@ -92,14 +91,17 @@ class ScoringProgram(nn.Module):
             ids[:, category.slot] = category(numbers[:, category.place].to(torch.float64))  # type: ignore[index]
         # Contiguous rows: products of other layouts differ in the last bit.
         floats = self.read([numbers]).to(torch.float64 if self.in_float64 else torch.float32).contiguous()
-        n = self.program.at_once
-        scores = torch.cat([self.program(floats[i : i + n], ids[i : i + n]) for i in range(0, max(rows, 1), n)])
-        if self.finite and bool(torch.isnan(scores).any()):
+        return [(floats[i : i + n], ids[i : i + n]) for i in range(0, max(rows, 1), n)]
+
+    def values(self, rows: tuple[Tensor, Tensor]) -> list[Tensor]:
+        """The outputs of all steps, the scores last."""
+        values: list[Tensor] = self.program(rows[0], rows[1])
+        if self.finite and bool(torch.isnan(values[-1]).any()):
             raise ValueError(
-                f"{int(torch.isnan(scores).any(dim=1).sum())} rows have no finite score: a missing or infinite "
+                f"{int(torch.isnan(values[-1]).any(dim=1).sum())} rows have no finite score: a missing or infinite "
                 f"number reached a step that takes none; numbers are read from {self.number_names}"
             )
-        return scores, floats, ids
+        return values
 
     def _check(self, numbers: Tensor, strings: list[list[str | None]]) -> int:
         """Check the shapes; the number of rows."""
@@ -136,155 +138,69 @@ class ScoringProgram(nn.Module):
         return self.labels  # type: ignore[no-any-return]
 
 
-class InDouble(nn.Module):
-    """A link computed in float64, as the methods of a translation do."""
-
-    def __init__(self, link: LinkOutput) -> None:
-        super().__init__()
-        self.link = link
-
-    def forward(self, scores: Tensor) -> Tensor:
-        """``[B, K]`` -> float64 ``[B, classes]`` or ``[B, K]``."""
-        return self.link(scores.to(torch.float64))  # type: ignore[no-any-return]
-
-
-class TargetPositions(nn.Module):
-    """The position of the label of each of several targets, whose scores are concatenated."""
-
-    def __init__(self, counts: list[int]) -> None:
-        super().__init__()
-        self.counts = _list(int, counts)
-
-    def forward(self, scores: Tensor) -> Tensor:
-        """``[B, K]`` -> int64 ``[B, targets]``; ``[B]`` of one target."""
-        parts = torch.split(scores, self.counts, dim=1)
-        positions = torch.stack([part.argmax(dim=1) for part in parts], dim=1)
-        return positions[:, 0] if len(self.counts) == 1 else positions
-
-
 class OfScores(nn.Module):
-    """A method that is a function of the scores.
+    """An output that is a function of the scores, called like a ``Guarded`` step."""
 
-    Shape
-    -----
-    forward : scores ``[B, K]``, numbers and ids of the same rows -> the output of the module
-    """
+    may_reject: Final[bool] = False
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
 
-    def forward(self, scores: Tensor, numbers: Tensor, ids: Tensor) -> Tensor:
-        """Read the scores."""
-        return self.module(scores)  # type: ignore[no-any-return]
+    def forward(self, values: list[Tensor], look: bool) -> Tensor:
+        """The outputs of all steps -> the output of the module."""
+        return self.module(values[-1])  # type: ignore[no-any-return]
 
 
-class OfRows(nn.Module):
-    """A method that is a function of other columns of the program than its scores.
+class ScriptedPredictor(ScoringProgram):
+    """A program with ``predict``."""
 
-    Shape
-    -----
-    forward : as ``OfScores``
-
-    Parameters
-    ----------
-    program : GuardedProgram
-        Computes the scores, and has rejected rows before.
-    last : ProgramStep
-        The step of the method.
-    """
-
-    def __init__(self, program: GuardedProgram, last: ProgramStep) -> None:
-        super().__init__()
-        self.program, self.last = program, Guarded(last)
-
-    def forward(self, scores: Tensor, numbers: Tensor, ids: Tensor) -> Tensor:
-        """Run the steps again."""
-        n = self.program.at_once
-        return torch.cat(
-            [self.output(numbers[i : i + n], ids[i : i + n]) for i in range(0, max(scores.shape[0], 1), n)]
-        )
-
-    def output(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """The output of the last step for a slice of the rows."""
-        values = [numbers, ids]
-        for step in self.program.steps:
-            values.append(step(values, False))
-        return self.last(values, self.last.may_reject and self.program.look(numbers, ids))  # type: ignore[no-any-return]
-
-
-class ScriptedClassifier(ScoringProgram):
-    """``predict`` of a classifier."""
-
-    def __init__(self, position: nn.Module, *args: Any) -> None:
-        super().__init__(*args)
-        self.position = position
+    def __init__(self, net: TranslatedPipeline, program: GuardedProgram, predicted: nn.Module) -> None:
+        super().__init__(net, program)
+        self.predicted, self.labelled = predicted, net.head.classes is not None
 
     @torch.jit.export
     def predict(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
-        """Position in ``classes()``, int64 ``[B]``; the first of equal scores."""
-        scores, floats, ids = self.scored(numbers, strings)
-        return self.position(scores, floats, ids)  # type: ignore[no-any-return]
+        """Position in ``classes()``, int64 ``[B]``; a regressor's values float64 ``[B]``, or ``[B, K]``."""
+        output = torch.cat([self._predicted(rows) for rows in self.blocks(numbers, strings)])
+        return output.to(torch.int64 if self.labelled else torch.float64)
+
+    def _predicted(self, rows: tuple[Tensor, Tensor]) -> Tensor:
+        look = self.predicted.may_reject and self.program.look(rows[0], rows[1])
+        return self.predicted(self.values(rows), look)  # type: ignore[no-any-return]
 
 
-class ScriptedProbabilityClassifier(ScriptedClassifier):
-    """``predict`` and ``predict_proba`` of a classifier."""
+class ScriptedClassifier(ScriptedPredictor):
+    """A program with ``predict`` and ``predict_proba``."""
 
-    def __init__(self, link: nn.Module, *args: Any) -> None:
-        super().__init__(*args)
-        self.link = link
+    def __init__(
+        self, net: TranslatedPipeline, program: GuardedProgram, predicted: nn.Module, probabilities: nn.Module
+    ) -> None:
+        super().__init__(net, program, predicted)
+        self.probabilities = probabilities
 
     @torch.jit.export
     def predict_proba(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
         """Probabilities float64 ``[B, classes]``."""
-        scores, floats, ids = self.scored(numbers, strings)
-        return self.link(scores, floats, ids).to(torch.float64)  # type: ignore[no-any-return]
+        return torch.cat([self._probabilities(rows) for rows in self.blocks(numbers, strings)]).to(torch.float64)
+
+    def _probabilities(self, rows: tuple[Tensor, Tensor]) -> Tensor:
+        look = self.probabilities.may_reject and self.program.look(rows[0], rows[1])
+        return self.probabilities(self.values(rows), look)  # type: ignore[no-any-return]
 
 
-class ScriptedRegressor(ScoringProgram):
-    """``predict`` of a regressor."""
-
-    def __init__(self, link: nn.Module, flat: bool, *args: Any) -> None:
-        super().__init__(*args)
-        self.link, self.flat = link, flat
-
-    @torch.jit.export
-    def predict(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
-        """Values float64 ``[B]``, or ``[B, K]``."""
-        scores, floats, ids = self.scored(numbers, strings)
-        values = self.link(scores, floats, ids).to(torch.float64)
-        return values[:, 0] if self.flat and values.shape[1] == 1 else values  # type: ignore[no-any-return]
-
-
-def _scoring_program(net: "TranslatedPipeline") -> ScoringProgram:
+def _scoring_program(net: TranslatedPipeline) -> ScoringProgram:
     program = copy.deepcopy(net.program).cpu().eval().requires_grad_(False)
-    head = net.head
-    steps, guarded = program.method_steps, GuardedProgram(program)
-    labels = [*map(str, head.labels_in_order)]
-    predicts = head.task != "transform" and "predict" in head.methods
-    common = (guarded, net.encoder, predicts, labels)
-    if not predicts:
-        return ScoringProgram(*common).eval()
-    link = OfScores(InDouble(LinkOutput(head.link, **head.link_options)))
-    predict, proba = (_method_module(steps, method, guarded) for method in ("predict", "predict_proba"))
-    if head.classes is None:
-        return ScriptedRegressor(predict or link, head.flat and predict is None, *common).eval()
-    if predict is None and isinstance(head.classes, list):
-        predict = OfScores(TargetPositions([len(labels_of_target) for labels_of_target in head.classes]))
-    predict = predict or OfScores(LabelIndex() if len(labels) > 1 else TargetPositions([1]))
-    if "predict_proba" in head.methods:
-        return ScriptedProbabilityClassifier(proba or link, predict, *common).eval()
-    return ScriptedClassifier(predict, *common).eval()
-
-
-def _method_module(steps: MethodSteps, method: str, program: GuardedProgram) -> nn.Module | None:
-    """The module of a method that has its own step."""
-    if method not in steps:
-        return None
-    step: ProgramStep = steps[method]  # type: ignore[assignment]
-    if not step.may_reject() and all(take.slot == len(program.steps) + 1 for take in step.takes):
-        return OfScores(step.module)
-    return OfRows(program, step)
+    guarded = GuardedProgram(program)
+    outputs = {
+        name: Guarded(module) if isinstance(module, ProgramStep) else OfScores(module)
+        for name, module in output_modules(program, net.head).items()
+    }
+    if not outputs:
+        return ScoringProgram(net, guarded).eval()
+    if "predict_proba" not in outputs:
+        return ScriptedPredictor(net, guarded, outputs["predict"]).eval()
+    return ScriptedClassifier(net, guarded, outputs["predict"], outputs["predict_proba"]).eval()
 
 
 def _list(kind: type, values: Sequence[Any]) -> Any:

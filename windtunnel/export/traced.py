@@ -12,10 +12,7 @@ from torch import Tensor, nn
 from windtunnel.compiler.graphs import EXAMPLE_ROWS
 from windtunnel.export.columns import names, none_columns, raw_columns, text_slots, told_by_text
 from windtunnel.export.lookups import NumberLookup
-from windtunnel.export.torchscript import InDouble
-from windtunnel.modules.outputs.label_rules import LabelIndex
-from windtunnel.modules.outputs.method_outputs import LinkOutput
-from windtunnel.program.head import Head
+from windtunnel.export.outputs import output_modules
 from windtunnel.program.program import MethodSteps, Program, ProgramStep
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -61,9 +58,9 @@ class Traced(nn.Module):
             }
         )
         self.width = len(encoder.categories)
-        self.labelled, self.flat = head.classes is not None, head.flat and "predict" not in self.program.method_steps
+        self.labelled = head.classes is not None
         # Copies: a graph takes no module twice.
-        self.ends = nn.ModuleDict(copy.deepcopy(_ends(self.program, head)))
+        self.ends = nn.ModuleDict(copy.deepcopy(output_modules(self.program, head)))
         self.program.method_steps = MethodSteps({})  # the file has only ``outputs``
         self.outputs = ["scores", *self.ends]
 
@@ -105,31 +102,7 @@ class Traced(nn.Module):
         if method == "predict" and self.labelled:
             failed = _either(rejected, torch.isnan(scores).any(dim=1))
             return _where(failed, output.to(torch.int64), REJECTED_POSITION)
-        output = output.to(torch.float64)
-        if method == "predict" and self.flat and output.dim() == 2 and output.shape[1] == 1:
-            output = output[:, 0]
-        return _where(rejected, output, math.nan)
-
-
-class TracedTargetPositions(nn.Module):
-    """The position of the label of each of several targets, whose scores are concatenated."""
-
-    def __init__(self, counts: list[int]) -> None:
-        super().__init__()
-        self.counts = counts
-
-    def forward(self, scores: Tensor) -> Tensor:
-        """``[B, K]`` -> int64 ``[B, targets]``."""
-        parts = torch.split(scores, self.counts, dim=1)
-        return torch.stack([part.argmax(dim=1) for part in parts], dim=1)
-
-
-class SinglePosition(nn.Module):
-    """The position of the label if there is only one label."""
-
-    def forward(self, scores: Tensor) -> Tensor:
-        """``[B, K]`` -> int64 ``[B]``."""
-        return torch.zeros_like(scores[:, 0], dtype=torch.int64)
+        return _where(rejected, output.to(torch.float64), math.nan)
 
 
 def facts(net: TranslatedPipeline, outputs: list[str]) -> dict[str, Any]:
@@ -156,27 +129,6 @@ def example(net: TranslatedPipeline, device: torch.device | str = "cpu") -> tupl
     sizes = torch.tensor([len(category.vocabulary) for _, category in text_slots(net.encoder)], dtype=torch.float64)
     ids = torch.rand(EXAMPLE_ROWS, len(sizes), generator=drawn, dtype=torch.float64) * sizes
     return numbers.to(device), ids.to(torch.int64).to(device)
-
-
-def _ends(program: Program, head: Head) -> dict[str, nn.Module]:
-    """The module of each method: a function of the scores or, as a step, of all values of the program."""
-    if head.task == "transform" or "predict" not in head.methods:
-        return {}
-    link = InDouble(LinkOutput(head.link, **head.link_options))
-    ends: dict[str, nn.Module] = {}
-    if "predict_proba" in head.methods:
-        ends["predict_proba"] = (
-            program.method_steps["predict_proba"] if "predict_proba" in program.method_steps else link
-        )
-    if "predict" in program.method_steps:
-        ends["predict"] = program.method_steps["predict"]
-    elif head.classes is None:
-        ends["predict"] = link
-    elif isinstance(head.classes, list):
-        ends["predict"] = TracedTargetPositions([len(labels) for labels in head.classes])
-    else:
-        ends["predict"] = LabelIndex() if len(head.classes) > 1 else SinglePosition()
-    return ends
 
 
 def _rejected(lookup: Any, numbers: Tensor, ids: Tensor) -> Tensor | None:
