@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from windtunnel.compiler.cost_model import EnsembleShape
 from windtunnel.compiler.tree_costs import coefficients
@@ -20,7 +21,7 @@ from windtunnel.modules.trees.forms.oblivious import ObliviousTrees
 from windtunnel.modules.trees.forms.perfect import PerfectTrees
 from windtunnel.modules.trees.forms.ranked_walk import RankedWalkTrees
 from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.program.program import Program, ProgramStep
+from windtunnel.program.program import Program
 from windtunnel.program.records.strategy_choice import StrategyChoice
 
 FORMS: dict[str, type[HardTrees]] = {
@@ -73,31 +74,32 @@ def choose(
     InvalidOption
         Trees are too deep, or have too many leaves, for the strategy.
     """
-    forms: dict[HardTrees, HardTrees] = {}
+    formed: dict[HardTrees, HardTrees] = {}
     choices: list[StrategyChoice] = []
-    for step in _steps(program):
-        for parent in list(step.modules()):
-            for name, module in list(parent.named_children()):
-                if isinstance(module, HardTrees) and type(module) in FORMS.values():
-                    if module not in forms:
-                        choice = StrategyChoice(step.name, strategy)
-                        if strategy == "auto":
-                            choice = _automatic(module, step.name, rows, measure)
-                        choices.append(choice)
-                        forms[module] = _formed(module, choice.strategy, step.name)
-                    setattr(parent, name, forms[module])
+    for step in [*program.steps, *program.method_steps.values()]:
+        for path, trees in [*step.named_modules(remove_duplicate=False)]:
+            if not has_forms(trees):
+                continue
+            if trees not in formed:
+                choice = StrategyChoice(step.name, strategy)
+                if strategy == "auto":
+                    choice = _automatic(trees, step.name, rows, measure)
+                formed[trees] = _formed(trees, choice.strategy, step.name)
+                choices.append(choice)
+            step.set_submodule(path, formed[trees])
     return choices
+
+
+def has_forms(module: nn.Module) -> TypeGuard[HardTrees]:
+    """Whether a module is trees in one of the ``FORMS``; those that give their leaves or hold linear models are not."""
+    return type(module) in FORMS.values()
 
 
 def fastest(trees: HardTrees) -> HardTrees:
     """The fastest form by the cost model for one, few and many rows; trees that are always walked stay as they are."""
-    if type(trees) not in FORMS.values():
+    if not has_forms(trees):
         return trees
     return _formed(trees, _automatic(trees, "", None, None).strategy, "").eval()
-
-
-def _steps(program: Program) -> Iterator[ProgramStep]:
-    yield from (*program.steps, *program.method_steps.values())
 
 
 def _formed(trees: HardTrees, strategy: str, step: str) -> HardTrees:

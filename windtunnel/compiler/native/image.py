@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,7 +140,8 @@ class ImageWriter:
     def image(self, outputs: Sequence[int]) -> bytes:
         """The bytes of the program that gives these columns."""
         self._leave_out_unread(outputs)
-        places, width = self._places(outputs)
+        placed = self._placed(outputs)
+        places, width = placed.of_column, placed.width
         block_rows = max(8, min(MOST_ROWS, WORKSPACE_BYTES // (8 * max(1, width)) // 8 * 8))
         data = _Data()
         data.reserve(8 * len(Header._fields))
@@ -184,24 +185,37 @@ class ImageWriter:
         facts = data.add(np.array(words, np.uint64))
         return [OPERATIONS.index(step.operation), len(step.inputs), len(step.outputs), columns, facts]
 
-    def _places(self, outputs: Sequence[int]) -> tuple[NDArray[np.uint32], int]:
-        """Where each column is in the workspace, and how many columns that has; a column that is read no more frees."""
-        last = {column: position for position, step in enumerate(self._steps) for column in step.inputs}
+    def _placed(self, outputs: Sequence[int]) -> _Places:
+        """Where each column is in the workspace."""
+        last = {column: number for number, step in enumerate(self._steps) for column in step.inputs}
         last |= dict.fromkeys(outputs, len(self._steps))
-        places = np.full(self._columns, UNREAD, np.uint32)
-        free: list[int] = []
-        width = 0
-        for position, written in enumerate([[*self.numbers, *self.ids], *(step.outputs for step in self._steps)]):
-            for column in written:
-                if column in last or position:  # a step writes all of its outputs
-                    if not free:
-                        free.append(width)
-                        width += 1
-                    places[column] = free.pop()
-            read = {column for column in self._steps[position - 1].inputs} if position else set()
-            done = [c for c in {*read, *(written if position else ())} if last.get(c, -1) < position]
-            free += [int(places[column]) for column in done]
-        return places, width
+        places = _Places(self._columns)
+        places.take(column for column in [*self.numbers, *self.ids] if column in last)
+        for number, step in enumerate(self._steps):
+            places.take(step.outputs)  # a step writes all of its outputs
+            places.release(column for column in {*step.inputs, *step.outputs} if last.get(column, -1) <= number)
+        return places
+
+
+class _Places:
+    """The places of columns in the workspace; those of columns that are read no more are taken again."""
+
+    def __init__(self, columns: int) -> None:
+        self.of_column = np.full(columns, UNREAD, np.uint32)
+        self.width = 0
+        self._free: list[int] = []
+
+    def take(self, columns: Iterable[int]) -> None:
+        """Give each column a place."""
+        for column in columns:
+            if not self._free:
+                self._free.append(self.width)
+                self.width += 1
+            self.of_column[column] = self._free.pop()
+
+    def release(self, columns: Iterable[int]) -> None:
+        """Take the places back."""
+        self._free += [int(self.of_column[column]) for column in columns]
 
 
 def operations_of(image: bytes) -> list[str]:

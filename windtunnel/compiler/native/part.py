@@ -147,15 +147,19 @@ def split(steps: Mapping[int, ProgramStep], last: int, numbers: Tensor, ids: Ten
     """
     slots = _slots(steps, numbers, ids)
     groups: list[PartWriter | TorchPart] = []
+    native = PartWriter(slots)
     for slot, step in steps.items():
-        open_group = groups[-1] if groups and isinstance(groups[-1], PartWriter) else None
         try:
-            longer = (open_group or PartWriter(slots)).with_step(slot, step)
+            native = native.with_step(slot, step)
         except NotNative as error:
-            groups.append(TorchPart(slot, step, str(error)))
-        else:
-            groups[len(groups) - (open_group is not None) :] = [longer]
-    return [group if isinstance(group, TorchPart) else group.part(_read_later(group, steps, last)) for group in groups]
+            groups += [native, TorchPart(slot, step, str(error))]
+            native = PartWriter(slots)
+    groups.append(native)
+    return [
+        group if isinstance(group, TorchPart) else group.part(_read_later(group, steps, last))
+        for group in groups
+        if isinstance(group, TorchPart) or group.steps
+    ]
 
 
 def checked_image(

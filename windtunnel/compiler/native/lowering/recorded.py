@@ -189,16 +189,15 @@ def _constant(x: Traced, value: Any = 0.0) -> Traced:
     return _copied(x, value)  # type: ignore[no-any-return]
 
 
-@records("cat")
-def _concatenated(parts: Sequence[Any], dim: int = 0) -> Traced:
-    recorder = _recorder(*parts)
-    return recorder.traced(torch.cat([*map(recorder.places, parts)], dim))
+def _joined(join: Function) -> Recorded:
+    def recorded(parts: Sequence[Any], dim: int = 0) -> Traced:
+        recorder = _recorder(*parts)
+        return recorder.traced(join([*map(recorder.places, parts)], dim))
+
+    return recorded
 
 
-@records("stack")
-def _stacked(parts: Sequence[Any], dim: int = 0) -> Traced:
-    recorder = _recorder(*parts)
-    return recorder.traced(torch.stack([*map(recorder.places, parts)], dim))
+RECORDED |= {"cat": _joined(torch.cat), "stack": _joined(torch.stack)}
 
 
 @records("mm")
@@ -235,7 +234,7 @@ def _matrix_and_vector(a: Any, b: Any) -> Any:
 
 def _reduction(which: int, empty: float | None = None) -> Recorded:
     def recorded(x: Traced, dim: Any = (), keepdim: bool = False, **options: Any) -> Traced:
-        return x.recorder.reduced(which, x, [dim] if isinstance(dim, int) else dim or (), keepdim, empty)
+        return x.recorder.reduced(which, x, dim, keepdim, empty)
 
     return recorded
 
@@ -247,17 +246,21 @@ RECORDED |= {"any": _reduction(GREATEST, 0.0), "all": _reduction(LEAST, 1.0)}
 
 @records("mean")
 def _mean(x: Traced, dim: Any = (), keepdim: bool = False, **options: Any) -> Any:
-    total = x.recorder.reduced(SUM, x, [dim] if isinstance(dim, int) else dim or (), keepdim, 0.0)
+    total = x.recorder.reduced(SUM, x, dim, keepdim, 0.0)
     return total / (x.numel() / max(1, total.numel()))
+
+
+def _ranked(operation: str, x: Traced, dim: int, kept: Sequence[int], sign: float) -> list[Any]:
+    """Numbers and their places that a step finds along a dimension; ``kept`` is the shape of what it finds."""
+    members = x.places.movedim(dim, -1)
+    groups = members.reshape(-1, members.shape[-1])
+    both = torch.stack([x.recorder.computed(operation, group, [2, *kept], sign) for group in groups])
+    return [both[:, part].reshape(*members.shape[:-1], *kept) for part in (0, 1)]
 
 
 def _extreme(sign: float) -> Recorded:
     def recorded(x: Traced, dim: int, keepdim: bool = False) -> Any:
-        members = x.places.movedim(dim, -1)
-        groups = members.reshape(-1, members.shape[-1])
-        both = torch.stack([x.recorder.computed("greatest", group, [2], sign) for group in groups])
-        both = both.view(*members.shape[:-1], 2)
-        parts = both[..., 0], both[..., 1]
+        parts = _ranked("greatest", x, dim, [], sign)
         return [part.unsqueeze(dim) for part in parts] if keepdim else parts
 
     return recorded
@@ -306,11 +309,7 @@ def _log_of_sum(x: Traced, dim: list[int], keepdim: bool = False) -> Any:
 
 @records("topk")
 def _topk(x: Traced, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    members = x.places.movedim(dim, -1)
-    groups = members.reshape(-1, members.shape[-1])
-    sign = -1.0 if largest else 1.0
-    both = torch.stack([x.recorder.computed("least", group, [2, k], sign) for group in groups])
-    return [both[:, part].view(*members.shape[:-1], k).movedim(-1, dim) for part in (0, 1)]
+    return [part.movedim(-1, dim) for part in _ranked("least", x, dim, [k], -1.0 if largest else 1.0)]
 
 
 @records("sort")

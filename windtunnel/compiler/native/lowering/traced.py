@@ -180,20 +180,22 @@ class Recorder:
         a, b = torch.broadcast_tensors(self.places(left), self.places(right))  # type: ignore[no-untyped-call]
         number, shape = BINARY.index(function), a.shape
         a, b = a.flatten(), b.flatten()
+        right_constant, left_constant = (a >= 0) & (b < 0), (a < 0) & (b >= 0)
+        alike = (a < 0) == (b < 0)
         result = torch.empty_like(a)
-        for a_is_constant in (False, True):
-            for b_is_constant in (False, True):
-                at = ((a < 0) == a_is_constant) & ((b < 0) == b_is_constant)
-                if not at.any():
-                    continue
-                x, y = a[at], b[at]
-                if b_is_constant and not a_is_constant:
-                    result[at] = self.computed("binary_right", x, x.shape, number, self.constants(y.numpy())).places
-                elif a_is_constant and not b_is_constant:
-                    result[at] = self.computed("binary_left", y, x.shape, number, self.constants(x.numpy())).places
-                else:
-                    result[at] = self.computed("binary", torch.cat([x, y]), x.shape, number).places
+        for operation, at, columns, constants in (
+            ("binary", alike, [a, b], []),
+            ("binary_right", right_constant, [a], [b]),
+            ("binary_left", left_constant, [b], [a]),
+        ):
+            result[at] = self._computed_at(operation, at, columns, number, *constants)
         return self.traced(result.view(shape))
+
+    def _computed_at(self, operation: str, at: Tensor, columns: list[Tensor], *facts: int | Tensor) -> Tensor:
+        """The columns that a step computes for the elements ``at``; its inputs and its constants are those there."""
+        inputs = torch.cat([places[at] for places in columns])
+        facts = [self.constants(fact[at].numpy()) if isinstance(fact, Tensor) else fact for fact in facts]
+        return self.computed(operation, inputs, [int(at.sum())], *facts).places
 
     def select(self, condition: Any, left: Any, right: Any) -> Traced:
         """A where the condition holds, else b."""
@@ -201,29 +203,28 @@ class Recorder:
         c, a, b = torch.broadcast_tensors(*places)  # type: ignore[no-untyped-call]
         shape = c.shape
         c, a, b = c.flatten(), a.flatten(), b.flatten()
-        fixed = c < 0
+        fixed, constant = c < 0, a < 0
         result = torch.empty_like(c)
         chosen = torch.from_numpy(self.constants(c[fixed].numpy()) != 0)
         result[fixed] = torch.where(chosen, a[fixed], b[fixed])
-        for is_constant in (False, True):
-            at = ~fixed & ((a < 0) == is_constant)
-            if not at.any():
-                continue
-            inputs, size = [c[at], b[at]], [int(at.sum())]
-            if is_constant:
-                result[at] = self.computed(
-                    "select_value", torch.cat(inputs), size, self.constants(a[at].numpy())
-                ).places
-            else:
-                result[at] = self.computed("select", torch.cat([inputs[0], a[at], inputs[1]]), size).places
+        at = ~fixed & ~constant
+        result[at] = self._computed_at("select", at, [c, a, b])
+        at = ~fixed & constant
+        result[at] = self._computed_at("select_value", at, [c, b], a)
         return self.traced(result.view(shape))
 
     def reduced(
-        self, which: int, value: Any, dims: Sequence[int], keepdim: bool = False, empty: float | None = None
+        self,
+        which: int,
+        value: Any,
+        dims: int | Sequence[int] | None,
+        keepdim: bool = False,
+        empty: float | None = None,
     ) -> Traced:
         """Sums (0), products (1), maxima (2) or minima (3) over dimensions; ``empty`` is that of no numbers."""
         places = self.places(value)
-        dims = sorted(dim % max(1, places.dim()) for dim in dims or range(places.dim()))
+        summed = [dims] if isinstance(dims, int) else dims or range(places.dim())
+        dims = sorted(dim % max(1, places.dim()) for dim in summed)
         if 0 in dims and places.dim() > 1 and places.shape[0] == 1:
             raise NotNative("sums over all rows have no native form")
         kept = [dim for dim in range(places.dim()) if dim not in dims]
