@@ -194,8 +194,8 @@ class Recorder:
     def _computed_at(self, operation: str, at: Tensor, columns: list[Tensor], *facts: int | Tensor) -> Tensor:
         """The columns that a step computes for the elements ``at``; its inputs and its constants are those there."""
         inputs = torch.cat([places[at] for places in columns])
-        facts = [self.constants(fact[at].numpy()) if isinstance(fact, Tensor) else fact for fact in facts]
-        return self.computed(operation, inputs, [int(at.sum())], *facts).places
+        values = [self.constants(fact[at].numpy()) if isinstance(fact, Tensor) else fact for fact in facts]
+        return self.computed(operation, inputs, [int(at.sum())], *values).places
 
     def select(self, condition: Any, left: Any, right: Any) -> Traced:
         """A where the condition holds, else b."""
