@@ -5,7 +5,7 @@ BIN := .venv/bin
 export OMP_WAIT_POLICY := passive
 STAMP := .venv/.ready
 
-.PHONY: setup demo test test-fast test-oldest test-package docs linkcheck fuzz fuzz-files native-sanitize check lint types coverage figure clean
+.PHONY: setup demo test test-fast test-oldest test-package docs linkcheck fuzz fuzz-files kills native-sanitize check lint types coverage figure clean
 
 setup: $(STAMP)
 
@@ -71,12 +71,19 @@ fuzz-files: setup
 	WINDTUNNEL_FUZZ_FILES=$(FILES) $(BIN)/python -m pytest -o faulthandler_timeout=600 tests/export/test_fuzz_files.py \
 		tests/serving/test_app.py -k changed
 
-# The C library with AddressSanitizer and UndefinedBehaviorSanitizer; Python has to load their libraries first.
+# Ten kills each of joint training, streamed training and sweeps on two processes, at random moments; make test has none.
+KILLS ?= 10
+kills: setup
+	WINDTUNNEL_KILLS=$(KILLS) $(BIN)/python -m pytest -m slow --capture=no tests/trainers/loop/test_kills.py
+
+# The C library, and exported C files with hostile rows, with AddressSanitizer and UndefinedBehaviorSanitizer; Python has
+# to load their libraries first.
 SANITIZERS = $(foreach name,asan ubsan stdc++,$(shell $(CC) -print-file-name=lib$(name).so))
+SANITIZE := -g -fsanitize=address,undefined -fno-sanitize-recover=all
 native-sanitize: setup
 	LD_PRELOAD="$(SANITIZERS)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-	WINDTUNNEL_NATIVE_FLAGS="-g -DWT_PORTABLE -fsanitize=address,undefined -fno-sanitize-recover=all" \
-	$(BIN)/python -m pytest tests/compiler/native
+	WINDTUNNEL_NATIVE_FLAGS="-DWT_PORTABLE $(SANITIZE)" WINDTUNNEL_C_FLAGS="$(SANITIZE)" WINDTUNNEL_FUZZ_FILES=$(FILES) \
+	$(BIN)/python -m pytest tests/compiler/native tests/export/test_fuzz_files.py::test_hostile_rows_in_c
 
 lint: setup
 	$(BIN)/ruff check

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, PowerTransformer, SplineTransformer, StandardScaler
 
 import windtunnel
-from windtunnel.errors import BadInput, UnfaithfulOption
+from windtunnel.errors import UnfaithfulOption
 
 FLAGS = ["cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-DWT_PORTABLE"]
 GENERATOR = np.random.default_rng(0)
@@ -159,29 +159,6 @@ def test_what_c_files_cannot_hold(tmp_path):
     texts = make_pipeline(CountVectorizer(), LogisticRegression()).fit(["ab bc", "bc cd", "cd"] * 5, [0, 1, 1] * 5)
     with pytest.raises(UnfaithfulOption, match="countvectorizer"):
         windtunnel.compile(texts).export(tmp_path / "model.c")
-
-
-def test_awkward_rows_give_the_scores_of_the_translation_or_an_error(trees, tmp_path):
-    net = windtunnel.compile(trees)
-    library, random, taken = built(net, tmp_path), np.random.default_rng(0), 0
-    numbers = [0.0, -0.0, 1e-310, 1e308, -1e308, np.nan, np.inf, -np.inf, 2.0**53, 1.0, 2.5, 40.0]
-    texts = [None, b"", b"Oslo", b"\xff\xfe", b"\xed\xa0\x80", "Åsgård".encode(), "Åsgård".encode()[:-1], b"x" * 99_999]
-    for _ in range(300):
-        text, drawn = texts[random.integers(len(texts))], random.choice(numbers, 3).tolist()
-        output, workspace = np.zeros((1, 3)), ctypes.create_string_buffer(2**22)
-        row, place = Row(text, *drawn), ctypes.c_void_p(output.ctypes.data)
-        error = library.my_model_predict_proba(ctypes.byref(row), ctypes.c_size_t(1), place, workspace)
-        cells = [None if text is None else text.decode(errors="replace"), *drawn]
-        table = pd.DataFrame([cells], columns=["the city", "size", "double", "0"]).astype({"the city": object})
-        try:
-            expected = net.predict_proba(table)
-        except BadInput:
-            assert error, cells
-            continue
-        assert not error
-        taken += 1
-        np.testing.assert_allclose(output, expected, rtol=0, atol=1e-12)
-    assert taken > 20
 
 
 @pytest.mark.parametrize(

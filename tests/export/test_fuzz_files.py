@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from c_library import CLibrary
 from export_cases import PIPELINES, SUFFIX, frame, rows_for, small, target, translated
 from file_mutations import changed_artefact, changed_bytes, changed_checkpoint, changed_onnx
 from sklearn.decomposition import NMF
@@ -134,6 +135,59 @@ def test_changed_exports(format: str, tmp_path: Path, folder: Path) -> None:
             model.predict(columns)
 
     fuzz(format, path, data, change, use, (ValueError,), FILES // 10 or count)
+
+
+HOSTILE_NUMBERS = [
+    0.0,
+    -0.0,
+    5e-324,
+    1e-310,
+    1e308,
+    -1e308,
+    3.5e38,
+    np.nan,
+    np.inf,
+    -np.inf,
+    2.0**53,
+    2.0**63,
+    0.1,
+    7.5,
+]
+HOSTILE_TEXTS = [None, b"", b"Oslo", b"\xff\xfe", b"\xed\xa0\x80", "東京".encode(), "東京".encode()[:-1], b"x" * 99_999]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "name", ["logistic", "lightgbm_multiclass", "residual model", "leaves", "transformer", "votes"]
+)
+def test_hostile_rows_in_c(name: str, tmp_path: Path) -> None:
+    """The numbers of the translation, or an error where it raises; ``make native-sanitize`` checks the memory."""
+    net, table = NETS[name][0](), NETS[name][1]
+    library, random, taken = CLibrary(net, tmp_path), np.random.default_rng(crc32(name.encode())), 0
+    method = net.head.methods[0]
+    for _ in range(FILES // 10 or 100):
+        cells = {
+            column: random.choice(HOSTILE_NUMBERS if values.dtype.kind == "f" else np.array(HOSTILE_TEXTS, object))
+            for column, values in table.items()
+        }
+        texts = {name: cell.decode(errors="replace") for name, cell in cells.items() if isinstance(cell, bytes)}
+        try:
+            expected = getattr(net, method)(_row(cells | texts, table))
+        except WindTunnelError:
+            with pytest.raises(ValueError):  # noqa: PT011  # of an error code
+                getattr(library, method)(pd.DataFrame([cells], dtype=object))
+            continue
+        output, taken = getattr(library, method)(pd.DataFrame([cells], dtype=object)), taken + 1
+        if expected.dtype.kind == "f":
+            np.testing.assert_allclose(output, expected, rtol=1e-9, atol=1e-12)
+        else:
+            assert output.tolist() == expected.tolist()
+    assert taken > 20
+
+
+def _row(cells: dict[str, Any], table: pd.DataFrame) -> pd.DataFrame:
+    """A row with the dtypes of a table."""
+    return pd.DataFrame({name: pd.Series([cell], dtype=table[name].dtype) for name, cell in cells.items()})
 
 
 @pytest.mark.filterwarnings("ignore")

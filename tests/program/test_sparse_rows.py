@@ -20,7 +20,8 @@ from sklearn.svm import LinearSVC
 import windtunnel
 from windtunnel.encode import rows as encode_rows
 from windtunnel.errors import BadInput
-from windtunnel.program import scoring_pipeline
+from windtunnel.program import scoring_pipeline, translated
+from windtunnel.trainers.data import loader
 
 RANDOM = np.random.default_rng(0)
 X = sparse.csr_matrix(sparse.random_array((300, 60), density=0.05, rng=RANDOM))
@@ -104,3 +105,20 @@ def test_sparse_rows_that_are_not_ordinary(name: str) -> None:
 def test_a_transformer_of_sparse_rows() -> None:
     net = windtunnel.compile(MaxAbsScaler().fit(X))
     np.testing.assert_allclose(net.transform(X), X.toarray() / np.maximum(X.max(axis=0).toarray(), 1e-300))
+
+
+def test_training_makes_batches_dense_not_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, target, histories = X[:, :40], np.digitize(Y, [0]), []
+    source = make_pipeline(TfidfTransformer(), LogisticRegression()).fit(rows, target)
+    monkeypatch.setattr(translated, "MOST_RESIDUAL_COLUMNS", 20)
+    for dense_bytes in (loader.DENSE_BYTES, 64 * 8 * 40):
+        monkeypatch.setattr(loader, "DENSE_BYTES", dense_bytes)
+        monkeypatch.setattr(loader, "SPARSE_BYTES", dense_bytes)
+        net = windtunnel.translate(source, calibrate=rows[:50])
+        train, valid = (rows[:200], target[:200]), (rows[200:], target[200:])
+        with monkeypatch.context() as context:
+            if histories:
+                context.setattr(encode_rows, "DENSE_BYTES", dense_bytes)  # rejects more dense rows at once
+            histories.append(net.fit(train, valid, epochs=3, progress=False).history)
+    losses = [[(epoch.train_loss or 0.0, epoch.val_loss) for epoch in history.epochs] for history in histories]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)

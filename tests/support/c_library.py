@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import subprocess
 from functools import partial
@@ -12,7 +13,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-FLAGS = ["-std=c11", "-O0", "-w", "-DWT_PORTABLE", "-shared", "-fPIC"]
+FLAGS = [
+    "-std=c11",
+    "-O0",
+    "-w",
+    "-DWT_PORTABLE",
+    "-shared",
+    "-fPIC",
+    *os.environ.get("WINDTUNNEL_C_FLAGS", "").split(),
+]
+"""``make native-sanitize`` adds the sanitizers."""
 
 
 class CLibrary:
@@ -56,4 +66,5 @@ class CLibrary:
     def _values(self, table: pd.DataFrame, name: str) -> list[Any]:
         if self._columns[name]:
             return [np.nan if pd.isna(value) else float(value) for value in table[name]]
-        return [None if pd.isna(value) else str(value).encode() for value in table[name]]
+        cells = [None if pd.isna(value) else value for value in table[name]]
+        return [cell if cell is None or isinstance(cell, bytes) else str(cell).encode() for cell in cells]

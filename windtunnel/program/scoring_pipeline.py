@@ -121,6 +121,10 @@ class ScoringPipeline(nn.Module):
             return self._encoded_with_hosts(rows, training, at_once)
         if (batch := self.encoder.encode_array(rows, shared=shared)) is not None:
             return (batch,)
+        if (numbers := self.encoder.sparse_numbers(rows)) is not None:
+            count, width = numbers.shape
+            check_dense(count, width, numbers.dtype.itemsize)
+            return (Batch(torch.from_numpy(numbers.toarray()), torch.empty((count, 0), dtype=torch.int64)),)
         if (batch := self.encoder.encode_few(rows)) is not None:
             return (batch,)
         columns = self.encoder.columns(rows)

@@ -23,7 +23,8 @@ from windtunnel.program.softening import soften
 from windtunnel.program.translate_options import FEWEST_CALIBRATION_ROWS
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import announce
-from windtunnel.trainers.data.encoded_rows import EncodedRows
+from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
+from windtunnel.trainers.data.loader import DENSE_BYTES, dense_bytes
 from windtunnel.trainers.fit_details import reliability, summarise_terms
 from windtunnel.trainers.float32_sums import float32_sums
 from windtunnel.trainers.joint_training import (
@@ -95,7 +96,8 @@ def finetune(
     net.drop_trained_exact_modules()
     data = DataModule(net, train, valid, options, lightning.processes)
     checkpoints.check_loader(data.train)
-    validation = None if data.valid.rows is None else data.valid.collect(MAX_ROWS)
+    most = MAX_ROWS if net.takes_residual_model() else DENSE_BYTES // dense_bytes(net, 1)
+    validation = None if data.valid.rows is None else data.valid.collect(most)
     reliability_before = reliability(net, validation) if validation is not None else None
 
     # A new residual model replaces that of an earlier fit, so that the size stays the same.
@@ -270,7 +272,7 @@ def _calibration_rows(net: TranslatedPipeline, data: DataModule, processes: int)
 
     None for rows that are not in memory, and where several processes must get the same soft trees.
     """
-    rows = _rows_in_memory(net, data)
+    rows = _rows_in_memory(data)
     if not net.pending or net.calibration is not None or rows is None or processes > 1:
         return None
     if len(rows.ids) < FEWEST_CALIBRATION_ROWS:
@@ -290,13 +292,13 @@ def _terms(net: TranslatedPipeline, data: DataModule, validation: Any, options: 
 
 def _record_profile(net: TranslatedPipeline, data: DataModule) -> None:
     """Keep the profile of training rows in memory."""
-    if (rows := _rows_in_memory(net, data)) is not None:
+    if (rows := _rows_in_memory(data)) is not None:
         net.record(profile=TrainingProfile.of(net.encoder, net.hosts, rows))
 
 
-def _rows_in_memory(net: TranslatedPipeline, data: DataModule) -> Batch | None:
-    """Training rows in memory; None if they are streamed, or their columns of host steps computed batch by batch."""
-    return None if net.hosts and net.untranslated == "stream" else data.train.rows
+def _rows_in_memory(data: DataModule) -> Batch | None:
+    """Encoded training rows in memory; None if they are streamed, or encoded batch by batch."""
+    return None if isinstance(data.train, LazilyEncodedRows) else data.train.rows
 
 
 def _calibration(net: TranslatedPipeline, validation: Any, before: Reliability | None) -> Calibration | None:

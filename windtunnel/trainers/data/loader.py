@@ -6,13 +6,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 
 from windtunnel.encode import Batch, as_column, as_frame, indexable, is_named
 from windtunnel.errors import BadInput
+from windtunnel.program.scoring_pipeline import SPARSE_BYTES
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
 from windtunnel.trainers.data.encoding import encode, to_arrays
 from windtunnel.trainers.data.schema import BatchSchema
+
+DENSE_BYTES = 2**28
+"""Sparse rows of many columns that take more as dense numbers are made dense batch by batch."""
 
 
 def loader(
@@ -29,13 +34,14 @@ def loader(
 ) -> EncodedRows:
     """Encode rows and targets once, as batches that are slices of tensors.
 
-    With ``untranslated="stream"`` and steps on the host, rows are encoded batch by batch.
+    Rows are encoded batch by batch if ``untranslated="stream"`` keeps steps on the host, or if they are sparse and
+    would take much memory.
 
     Parameters
     ----------
     net : TranslatedPipeline
         Encodes rows and targets.
-    X : DataFrame, Arrow table, array or dict of columns
+    X : DataFrame, Arrow table, array, sparse matrix or dict of columns
         Raw rows.
     y : array-like, optional
         Original targets, one per row; without them the bare ``Batch`` is yielded.
@@ -56,7 +62,10 @@ def loader(
         For no rows, for targets or weights of another length, missing or unknown targets, weights below 0.
     """
     raw = None
-    if net.hosts and net.untranslated == "stream" and not isinstance(X, Batch):
+    by_batch = bool(net.hosts) and net.untranslated == "stream" and not isinstance(X, Batch)
+    if sparse.issparse(X) and not net.takes_residual_model():  # which needs all rows
+        by_batch = by_batch or dense_bytes(net, X.shape[0]) > DENSE_BYTES
+    if by_batch:
         raw = _sliceable(to_arrays(X), net.encoder.flat)
         X, y = Batch(torch.empty(raw.shape[0], 0), torch.arange(raw.shape[0]).unsqueeze(1)), to_arrays(y)
     rows, target, weights = encode(net, X, y, weight, training=training)
@@ -68,9 +77,16 @@ def loader(
     if raw is None:
         batches = EncodedRows(rows, target, weights, **options)
     else:
+        if not training:  # of any size, as no weight moves
+            options["batch_size"] = min(batch_size, max(SPARSE_BYTES // dense_bytes(net, 1), 1))
         batches = LazilyEncodedRows(net, raw, rows, target, weights, training=training, **options)
     batches.schema = BatchSchema.of(net)
     return batches
+
+
+def dense_bytes(net: TranslatedPipeline, rows: int) -> int:
+    """The bytes that the numbers of encoded rows take."""
+    return rows * max(len(net.encoder.numbers), 1) * np.dtype(net.encoder.dtype).itemsize
 
 
 def _sliceable(rows: Any, flat: bool) -> Any:

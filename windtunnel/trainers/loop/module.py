@@ -20,7 +20,7 @@ from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.data.fit_input import FitInput
 from windtunnel.trainers.loop.compiled import check_accumulation, check_tables, compiled, explained
-from windtunnel.trainers.loop.processes import check_same, process_weight, sum_processes, world
+from windtunnel.trainers.loop.processes import check_same, of_processes, process_weight, rank, sum_processes, world
 from windtunnel.trainers.optimizers.row_adam import RowAdam
 from windtunnel.trainers.optimizers.visited_rows import VisitedRows
 from windtunnel.trainers.recipe import Recipe
@@ -100,10 +100,9 @@ class FineTuning(pl.LightningModule):
             self._log_value(f"val_{self.metric.name}", self.metric.compute())
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the visited rows of tables, and the sums of an unfinished epoch's losses, averaged over the processes."""
+        """Add the visited rows of tables, and the sums of an unfinished epoch's losses in each process."""
         checkpoint["tables"] = {name: visited.state_dict() for name, visited in self.tables.items()}
-        sums = {name: sum_processes(*pair) for name, pair in self._sums.items()}
-        checkpoint["sums"] = {name: [float(part) / world() for part in pair] for name, pair in sums.items()}
+        checkpoint["sums"] = of_processes({name: [*map(float, pair)] for name, pair in self._sums.items()})
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore the visited rows of tables, and the sums of an unfinished epoch's losses."""
@@ -114,7 +113,11 @@ class FineTuning(pl.LightningModule):
             )
         for name, visited in self.tables.items():
             visited.load_state_dict(checkpoint["tables"][name])
-        self._sums = {name: (total, count) for name, (total, count) in checkpoint.get("sums", {}).items()}
+        # A checkpoint from the end of an epoch, without sums, may be of another number of processes.
+        sums = checkpoint.get("sums", [])
+        self._sums = (
+            {name: (total, count) for name, (total, count) in sums[rank()].items()} if len(sums) > rank() else {}
+        )
 
     def configure_optimizers(self) -> Any:
         """The optimizer of the trainable parameters, and the recipe's schedule, which steps after each validation."""

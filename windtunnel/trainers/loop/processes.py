@@ -37,6 +37,14 @@ def sum_processes(*values: Tensor | float) -> tuple[Tensor | float, ...]:
     return tuple(total.tolist())
 
 
+def of_processes(value: Any) -> list[Any]:
+    """The value in each process, by its number."""
+    values = [value] * world()
+    if world() > 1:
+        dist.all_gather_object(values, value)
+    return values
+
+
 def process_weight(weight: Tensor) -> Tensor:
     """W_r n / sum_r W_r: the factor with which weighted means of n processes average to the overall weighted mean."""
     local = weight.sum()
@@ -47,11 +55,7 @@ def process_weight(weight: Tensor) -> Tensor:
 
 def check_steps(batches: float) -> None:
     """Reject epochs of unequal length, in which a process would wait for another forever."""
-    if world() == 1:
-        return
-    counts: list[float] = [0.0] * world()
-    dist.all_gather_object(counts, batches)
-    if len({*counts}) > 1:
+    if len({*(counts := of_processes(batches))}) > 1:
         raise BadInput(f"the training loaders of the processes have {', '.join(map(str, counts))} batches; {_EQUAL}")
 
 
@@ -79,8 +83,7 @@ def check_same(net: nn.Module) -> None:
         # ``contiguous()`` keeps the strides of an empty tensor, which may be 0 and allow no view of bytes.
         whole = value.detach().cpu().clone(memory_format=torch.contiguous_format)
         digest.update(name.encode() + whole.reshape(-1).view(torch.uint8).numpy().tobytes())
-    digests: list[str] = [""] * world()
-    dist.all_gather_object(digests, digest.hexdigest())
+    digests = of_processes(digest.hexdigest())
     if other := [number for number, value in enumerate(digests) if value != digests[0]]:
         raise BadInput(
             f"the translations of processes {', '.join(map(str, other))} differ from that of process 0; load or "
