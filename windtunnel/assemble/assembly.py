@@ -169,5 +169,5 @@ class Assembly:
             case Module():
                 transform = transform_of(step.estimator)
                 return builder.module(step.name, estimator, conversion, columns, transform, step.estimator)
-        given = type(conversion).__name__
-        raise UnsupportedEstimator(f"step {step.name!r}: its converter returned {given}, which is no conversion.")
+        returned = type(conversion).__name__
+        raise UnsupportedEstimator(f"step {step.name!r}: its converter returned {returned}, which is no conversion.")

@@ -81,18 +81,18 @@ class Categories:
             None if known is None else self._vocabulary(step, column, known, encoding.buckets, encoding.tells_none)
             for column, known in zip(columns, categories, strict=True)
         ]
-        probed = probe(step.estimator, encoding, [found and found[1] for found in vocabularies])
+        probed = probe(step.estimator, encoding, [entry and entry[1] for entry in vocabularies])
         if probed.flat:
             self.flat.add(step)
         outputs: list[GraphColumn | None] = [None] * probed.width
         summands: list[GraphColumn] = []
-        for index, (column, found) in enumerate(zip(columns, vocabularies, strict=True)):
+        for index, (column, entry) in enumerate(zip(columns, vocabularies, strict=True)):
             positions = probed.positions[index]
-            if found is None:
+            if entry is None:  # a number that passes through
                 for position in positions:
                     outputs[position] = column
                 continue
-            vocabulary, rejected = found[0], probed.rejected[index]
+            vocabulary, rejected = entry[0], probed.rejected[index]
             if len(vocabulary) - 1 in rejected and vocabulary.values[-1] == NONE_CATEGORY:
                 vocabulary = replace(vocabulary, values=vocabulary.values[:-1])
             # If unknown categories are recoded, no id points at the rows of the buckets.

@@ -75,12 +75,12 @@ class StepConfig(Section):
         if self.name not in COMPOSITIONS and self.steps:
             raise BadInput(f"{self.name} takes no list of steps; {first_names(COMPOSITIONS)} do")
         if self.name not in (*COMPOSITIONS, PASSTHROUGH):
-            estimator, given = estimator_class(self.name), {**self.options, **self.estimators}
-            errors = _unknown_options(self.name, estimator, given)
+            estimator, options = estimator_class(self.name), {**self.options, **self.estimators}
+            errors = _unknown_options(self.name, estimator, options)
             errors += [
                 f"{self.name} needs the option {name!r}, a step such as {name}: LGBMClassifier"
                 for name in required_options(estimator)
-                if name not in given
+                if name not in options
             ]
             if errors:
                 raise BadInput("; ".join(errors))

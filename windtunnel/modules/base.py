@@ -206,8 +206,8 @@ def _declare(cls: type[Module], kw_only: bool) -> None:
         if value is _DERIVED or origin is ClassVar:
             continue
         bounds = value if isinstance(value, Bounds) else LISTED if annotation == list[int] else None
-        given = value.default if isinstance(value, Bounds) else value
-        default = inspect.Parameter.empty if given is _LEARNED else given
+        default = value.default if isinstance(value, Bounds) else value
+        default = inspect.Parameter.empty if default is _LEARNED else default
         kind = inspect.Parameter.KEYWORD_ONLY if kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameter = inspect.Parameter(name, kind, default=default, annotation=annotation)
         fields[name] = _Field(annotation, value is _LEARNED, bounds, parameter)

@@ -33,8 +33,6 @@ from windtunnel.program.translate_options import SofteningPlan
 
 MOST_RESIDUAL_COLUMNS = 1000
 """The most columns of a translation that gets a residual model; counts of words have more."""
-
-
 WITHOUT_GRADIENT = (
     "this translation holds exact trees, or other steps without a gradient. To train it in a custom loop, call "
     'net.soften() before the optimizer is made; fit(recipe="joint") does so itself.'

@@ -86,12 +86,12 @@ def _verify(fitted: SplineTransformer, spline: Spline) -> None:
     plain = SplineTransformer.__new__(SplineTransformer)
     plain.__dict__ = {name: value for name, value in vars(fitted).items() if name != "feature_names_in_"}
     try:
-        wanted = dense(plain.transform(rows))
+        expected = dense(plain.transform(rows))
     except Exception:  # it has raised on rows that it takes
-        wanted = np.zeros((0, 0))
+        expected = np.zeros((0, 0))
     with torch.no_grad():
-        got = spline(torch.from_numpy(rows)).numpy()
-    if got.shape != wanted.shape or not np.allclose(got, wanted, rtol=1e-10, atol=1e-10):
+        translated = spline(torch.from_numpy(rows)).numpy()
+    if translated.shape != expected.shape or not np.allclose(translated, expected, rtol=1e-10, atol=1e-10):
         raise UnsupportedEstimator(
             f"SplineTransformer with degree={fitted.degree}, extrapolation={fitted.extrapolation!r}, handle_missing="
             f"{_missing(fitted)!r}, sparse_output={fitted.sparse_output} over these knots gives other values than "
