@@ -2,7 +2,7 @@
 Text
 ====
 
-Reviews as text, next to columns of categories and numbers. The fitted vectorizer itself counts the words; the weights
+Reviews as text, next to columns of categories. The fitted vectorizer itself counts the words; the weights
 of tf-idf and of the model behind it are translated.
 """
 
