@@ -14,7 +14,6 @@ from windtunnel.encode import Batch, Rows, count_rows
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.cascade.take_rows import take_rows
-from windtunnel.serving.cascade.threshold import NEVER
 from windtunnel.serving.schema import Schema
 
 Outputs = tuple[Any, ...]
@@ -83,7 +82,7 @@ def main_net(model: TranslatedPipeline | Cascade) -> TranslatedPipeline:
 
 def first_stage(model: TranslatedPipeline | Cascade) -> FirstStage:
     """The stage that requests enter; a cascade whose small model settles no rows predicts with its full model."""
-    if isinstance(model, Cascade) and model.threshold is not None and model.threshold.confidence < NEVER:
+    if isinstance(model, Cascade) and model.threshold is not None and not model.threshold.settles_none:
         return SmallModel(model)
     return WholeNet(main_net(model))
 

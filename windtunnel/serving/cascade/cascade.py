@@ -81,20 +81,19 @@ class Cascade:
 
         They hold the weights that the models had when the stages were first used.
         """
-        stages = split(self.small, self.full, self._method)
-        if stages is not None:
+        if (stages := split(self.small, self.full, self._method)) is not None:
             return self._with_caches(stages[0]), self._with_caches(stages[1])
-        small, full = single_stage(self.small, self._method), single_stage(self.full, self._method)
-        return (
-            self._with_caches(small) if small else WholeStage(self.small, self._method),
-            self._with_caches(full) if full else WholeStage(self.full, self._method),
-        )
+        return self._alone(self.small), self._alone(self.full)
 
     @cached_property
     def whole(self) -> Stage | WholeStage:
         """The full model alone, for rows that the small one has not seen."""
-        stage = single_stage(self.full, self._method)
-        return self._with_caches(stage) if stage else WholeStage(self.full, self._method)
+        return self._alone(self.full)
+
+    def _alone(self, net: TranslatedPipeline) -> Stage | WholeStage:
+        """A stage that shares nothing with another."""
+        stage = single_stage(net, self._method)
+        return self._with_caches(stage) if stage else WholeStage(net, self._method)
 
     def _with_caches(self, stage: Stage) -> Stage:
         for features in stage.hosts:

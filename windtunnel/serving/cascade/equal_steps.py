@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
-
-from torch import Tensor
 
 from windtunnel.encode import CategoryColumn
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.program import IDS
+from windtunnel.program.weights_digest import weights_digest
 from windtunnel.program.wiring import Node, Place
 
 if TYPE_CHECKING:
@@ -43,7 +41,7 @@ class ComputationKeys:
         if node not in self._nodes:
             inputs = tuple(self._place(model, place) for place in node.inputs)
             facts = json.dumps(node.module.facts(), sort_keys=True, default=str)
-            computation = (type(node.module), facts, _digest(node.module.state_dict()), inputs)
+            computation = (type(node.module), facts, weights_digest(node.module), inputs)
             self._nodes[node] = self._numbers.setdefault(computation, len(self._numbers))
         return self._nodes[node]
 
@@ -67,11 +65,3 @@ def _position(items: list[Any], item: Any, equal: Callable[[Any, Any], Any]) -> 
             return position
     items.append(item)
     return len(items) - 1
-
-
-def _digest(tensors: Mapping[str, Tensor]) -> bytes:
-    digest = blake2b()
-    for name, tensor in tensors.items():
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().contiguous().numpy().tobytes())
-    return digest.digest()

@@ -6,7 +6,6 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor, distributed as dist, nn
 
 from windtunnel.errors import BadInput
+from windtunnel.program.weights_digest import weights_digest
 
 
 def world() -> int:
@@ -78,12 +78,7 @@ def check_same(net: nn.Module) -> None:
     """Reject weights that differ between processes: each process translates and selects interactions by itself."""
     if world() == 1:
         return
-    digest = blake2b()
-    for name, value in net.state_dict().items():
-        # ``contiguous()`` keeps the strides of an empty tensor, which may be 0 and allow no view of bytes.
-        whole = value.detach().cpu().clone(memory_format=torch.contiguous_format)
-        digest.update(name.encode() + whole.reshape(-1).view(torch.uint8).numpy().tobytes())
-    digests = of_processes(digest.hexdigest())
+    digests = of_processes(weights_digest(net))
     if other := [number for number, value in enumerate(digests) if value != digests[0]]:
         raise BadInput(
             f"the translations of processes {', '.join(map(str, other))} differ from that of process 0; load or "
