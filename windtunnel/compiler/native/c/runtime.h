@@ -13,9 +13,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Hot functions are compiled for several processors, and the best one is chosen when the library is loaded. */
+/* Hot functions are compiled for several processors, and the best one is chosen when the library is loaded. With
+ * -DWT_WITHOUT_AVX512, processors that have it run what the others do. */
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && !defined(WT_PORTABLE)
+#ifdef WT_WITHOUT_AVX512
+#define WT_PROCESSORS __attribute__((target_clones("default", "arch=x86-64-v3")))
+#else
 #define WT_PROCESSORS __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#endif
 #else
 #define WT_PROCESSORS
 #endif

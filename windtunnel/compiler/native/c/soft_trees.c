@@ -9,7 +9,7 @@
 
 #include "runtime.h"
 
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && !defined(WT_PORTABLE)
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && !defined(WT_PORTABLE) && !defined(WT_WITHOUT_AVX512)
 #include <immintrin.h>
 #define WT_WIDE_PROCESSOR __attribute__((target("avx512f,avx512dq,avx2,fma")))
 #define WT_SOFT_STEPS(units, count) (wide ? wt_wide_soft_steps : wt_soft_steps)(units, count, rows);

@@ -10,7 +10,11 @@
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(WT_PORTABLE)
 #include <immintrin.h>
 #define WT_AVX512 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512cd")))
+#ifdef WT_WITHOUT_AVX512
+#define WT_HAS_AVX512 0
+#else
 #define WT_HAS_AVX512 (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+#endif
 
 /* Functions that permute 64 bytes at once. */
 #define WT_BYTES __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi")))
