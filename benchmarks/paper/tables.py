@@ -20,13 +20,11 @@ class Table:
 
     Attributes
     ----------
-    number : str
     title : str
     lines, columns : sequence of (str, dict)
         Labels, and what of a ``Cell`` they settle; the columns come again for each data set.
     """
 
-    number: str
     title: str
     lines: Sequence[tuple[str, Fields]]
     columns: Sequence[tuple[str, Fields]]
@@ -87,14 +85,12 @@ PAPER: dict[str, Numbers] = {
 """AUC of table 5.3 of the paper with Pre1 to Pre3: the sources Pipe1 to Pipe3, then what they become."""
 TABLES = {
     "5.3": Table(
-        "5.3",
         "Overall performance",
         [(f"ML (Pipe{at})", {"pipe": at, "variant": "source"}) for at in (1, 2, 3)]
         + [(f"W.T. (Pipe{at})", {"pipe": at, "variant": WHOLE}) for at in (1, 2, 3)],
         PRE,
     ),
     "5.4": Table(
-        "5.4",
         "Translation scopes",
         [
             ("ML (Pipe2)", {"pipe": 2, "variant": "source"}),
@@ -104,7 +100,6 @@ TABLES = {
         PRE[1:],
     ),
     "5.5": Table(
-        "5.5",
         "Parameter initialization",
         [("W.T. (Pipe2)", {"pipe": 2}), ("W.T. (Pipe3)", {"pipe": 3})],
         [
@@ -114,20 +109,17 @@ TABLES = {
         ],
     ),
     "5.6": Table(
-        "5.6",
         "Levels and sizes of the data",
         [("ML (Pipe2)", {"pre": 2, "pipe": 2, "variant": "source"})]
         + [(f"W.T. (Pipe2, {level})", {"pre": 2, "pipe": 2, "variant": level}) for level in ("L2", "L3", "L4")],
         [("100%", {"share": 1.0}), ("10%", {"share": 0.1}), ("1%", {"share": 0.01})],
     ),
     "more rows": Table(
-        "more rows",
         "Joint training and the residual model",
         [(label, {"variant": label}) for label in ("source", "L1", "L4", "joint", "residual")],
         PIPELINES,
     ),
     "half": Table(
-        "half",
         "With half of the rows",
         [
             ("ML, all rows", {"variant": "source"}),
