@@ -51,14 +51,14 @@ def main(
     """Run the paper's tables on the given data; finished cells of an earlier run are not run again."""
     if not table and report is None:
         raise BadInput(f"nothing to do; give --table {'|'.join(TABLES)} with --data NAME=PATH, or --report FILE")
-    if wrong := [one for one in table or [] if one not in TABLES]:
+    if wrong := [name for name in table or [] if name not in TABLES]:
         raise BadInput(f"--table {wrong[0]}: there are {', '.join(TABLES)}")
     if table and not data:
         raise BadInput("no --data; give NAME=PATH, such as criteo=train.txt or clicklog=1000000")
     limits = Limits(rows, max_steps, tuple(learning_rate or ()), batch_size)
     results = Results(output / "results.jsonl")
     results.repair()
-    whole = [(name, TABLES[name].cells(one, _seeds(seeds))) for name in table or [] for one in data or []]
+    whole = [(name, TABLES[name].cells(spec, _seeds(seeds))) for name in table or [] for spec in data or []]
     allowed = {"pipe": pipe, "pre": pre, "variant": variant, "trained_on": trained_on}
     wanted = [
         (name, [cell for cell in cells if all(getattr(cell, of) in only for of, only in allowed.items() if only)])
@@ -76,21 +76,21 @@ def main(
         typer.echo(f"wrote {report}")
 
 
-def _seeds(given: str) -> list[int]:
-    parts = given.replace(",", " ").split()
+def _seeds(seeds: str) -> list[int]:
+    parts = seeds.replace(",", " ").split()
     if not parts or not all(part.isdecimal() for part in parts):
-        raise BadInput(f"--seeds {given!r}; give whole numbers, such as 0,1,2")
+        raise BadInput(f"--seeds {seeds!r}; give whole numbers, such as 0,1,2")
     return [int(part) for part in dict.fromkeys(parts)]
 
 
 def told(shown: Sequence[dict[str, object]], limits: Limits) -> str:
     """What the training was held to, and how often that ended it."""
-    trained = [one for one in shown if "recipe" in one["settings"]]  # type: ignore[operator]
-    recipes = [one["settings"]["recipe"] for one in trained]  # type: ignore[index]
+    trained = [each for each in shown if each["settings"]["variant"] not in ("source", "residual")]  # type: ignore[index]
+    recipes = [each["settings"]["recipe"] for each in trained]  # type: ignore[index]
     if not trained:
-        return "Sources only."
+        return "No joint training."
     rates = sorted({rate for recipe in recipes for rate in recipe["learning_rate"]})
-    capped = sum(bool(one["capped"]) for one in trained)
+    capped = sum(bool(each["capped"]) for each in trained)
     return (
         f'recipe="paper", rate {", ".join(f"{rate:g}" for rate in rates)}, '
         f"{'all' if limits.rows is None else f'{limits.rows:,}'} rows, at most {recipes[0]['max_steps']:,} steps where "

@@ -83,8 +83,8 @@ class Limits:
         if cell.variant == "joint":
             name, limits = "joint", limits | {"leaf_rate": 1.0, "table_rate": 1.0, "dropout": 0.1, "ema": 0.99}
         overrides = [limits | {"learning_rate": rate} for rate in rates]
-        given = [{name: value for name, value in each.items() if value is not None} for each in overrides]
-        return [Recipe.resolve(name, each) for each in given]
+        chosen = [{option: value for option, value in each.items() if value is not None} for each in overrides]
+        return [Recipe.resolve(name, each) for each in chosen]
 
 
 @dataclass(frozen=True)
@@ -178,10 +178,10 @@ def key(settings: Mapping[str, Any]) -> str:
 
 def groups(cells: Iterable[Cell]) -> list[list[Cell]]:
     """Cells of the same source together."""
-    found: dict[Cell, list[Cell]] = {}
+    of_source: dict[Cell, list[Cell]] = {}
     for cell in cells:
-        found.setdefault(cell.source, []).append(cell)
-    return list(found.values())
+        of_source.setdefault(cell.source, []).append(cell)
+    return list(of_source.values())
 
 
 def measure(cells: list[Cell], limits: Limits, threads: int | None = None) -> Iterator[dict[str, Any]]:
@@ -249,10 +249,12 @@ def tuned(
 @lru_cache(maxsize=1)
 def loaded(data: str, rows: int | None) -> DataSet:
     """The data set, kept for the next cells; its rows do not depend on the seeds."""
-    given = load(data, rows=rows)
-    if len(np.unique(given.y)) != 2:
-        raise BadInput(f"{given.name} has targets {np.unique(given.y)[:5]}; the paper's tables are about two classes")
-    return given
+    data_set = load(data, rows=rows)
+    if len(np.unique(data_set.y)) != 2:
+        raise BadInput(
+            f"{data_set.name} has targets {np.unique(data_set.y)[:5]}; the paper's tables are about two classes"
+        )
+    return data_set
 
 
 def shared(X: pd.DataFrame, y: NDArray[Any], share: float, seed: int) -> tuple[pd.DataFrame, NDArray[Any]]:

@@ -88,8 +88,8 @@ def main(
     rows: Annotated[int | None, typer.Option(help="Take so many rows at random.")] = None,
 ) -> None:
     """Print the AUC of each part for each way of tuning."""
-    given = load(data, rows=rows)
-    parts = halves(*given.part("train")) | {name: given.part(name) for name in PARTS}
+    data_set = load(data, rows=rows)
+    parts = halves(*data_set.part("train")) | {name: data_set.part(name) for name in PARTS}
     pipeline = seeded(build_pipeline(config(2, 2)[0].pipeline, parts["all"][0]), 0, 1).fit(*parts["seen"])
     del parts["all"]
     inputs = {name: pipeline[:-1].transform(part) for name, (part, _) in parts.items()}

@@ -318,6 +318,12 @@ def test_a_run_prints_the_table_and_goes_on_where_it_was_killed(small: None, tmp
     assert "0 of 4 cells to run" in run(*command, "--seeds", "0 1")
 
 
+def test_a_residual_model_stands_beside_its_source(tmp_path: Path) -> None:
+    options = ("--pipe", 1, "--pre", 2, "--variant", "source", "--variant", "residual", "--seeds", 0)
+    printed = run("--table", "more rows", "--data", "clicklog=400", *options, "--output", tmp_path)
+    assert "No joint training." in printed and printed.count("\nresidual ") == 1
+
+
 def test_other_processes_give_the_same(tmp_path: Path) -> None:
     command = ("--table", "5.4", "--data", "clicklog=400", "--max-steps", 20, "--seeds", "0")
     run(*command, "--output", tmp_path / "one")
